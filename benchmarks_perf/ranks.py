@@ -9,6 +9,7 @@ import argparse
 import math
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +20,11 @@ import torch
 from medunlearn.config import AmnesiaSettings
 from medunlearn.data.alternatives import pool_of
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.facts import facts_of
+from medunlearn.data.fact_ranks import facts_with_alternatives, texts_to_rate
 from medunlearn.data.records import Question
 from medunlearn.data.responses import ResponseStore
 from medunlearn.generation import fact_ranking
+from medunlearn.generation.fact_ranking import FactRanker, RankSequences
 from medunlearn.models.sequences import Rendering, question_sequence
 from medunlearn.models.tiny import build_tiny
 from medunlearn.papers.amnesia.build import build
@@ -36,13 +38,13 @@ def separate(
     pool, ranks, tokenizer = pool_of(benchmark, count), {}, language_model.tokenizer
     for question in questions:
         record = benchmark.record[question.record_id]
-        for place, fact in enumerate(facts_of(question, record.identifiers)):
-            texts = pool.of(question, fact).texts
-            if not texts:
+        for place, (_, alternatives) in enumerate(facts_with_alternatives(question, benchmark.record, pool)):
+            if not alternatives.texts:
                 continue
+            texts = texts_to_rate(question.answer, alternatives)
+            times = Counter(alternatives.texts)
             rows = [
-                question_sequence(replace(question, answer=text), record, tokenizer, rendering)
-                for text in (question.answer, *texts)
+                question_sequence(replace(question, answer=text), record, tokenizer, rendering) for text in texts
             ]
             longest = max(len(row.ids) for row in rows)
             ids = torch.zeros(len(rows), longest, dtype=torch.long)
@@ -57,7 +59,10 @@ def separate(
                 at = said[number, row.scored_from - 1 : len(row.ids) - 1]
                 targets = torch.tensor(row.ids[row.scored_from :])
                 likelihoods.append(math.fsum(at.gather(1, targets[:, None]).flatten().tolist()))
-            ranks[question.question_id, place] = 1 + sum(other >= likelihoods[0] for other in likelihoods[1:])
+            true, *others = likelihoods
+            ranks[question.question_id, place] = 1 + sum(
+                n for other, n in zip(others, times.values(), strict=True) if other >= true
+            )
     return ranks
 
 
@@ -78,13 +83,14 @@ def main() -> None:
         rendering = Rendering("plain", context)  # type: ignore[arg-type]
         seconds = {}
         found = {}
+        facts_of = {q.question_id: facts_with_alternatives(q, benchmark.record, pool) for q in questions}
+        sequences = RankSequences(language_model.tokenizer, benchmark.record, rendering)
         for after in (fact_ranking.AFTER, 10_000):
             fact_ranking.AFTER = after
             with tempfile.TemporaryDirectory() as folder:
+                ranker = FactRanker(language_model, sequences, ResponseStore(Path(folder), {}))
                 started = time.process_time()
-                found[after] = fact_ranking.rank_facts(
-                    language_model, questions, benchmark.record, pool, ResponseStore(Path(folder), {}), rendering
-                )
+                found[after] = ranker.of_questions(questions, facts_of)
                 seconds[after] = time.process_time() - started
         fact_ranking.AFTER, whole = min(seconds), max(seconds)
         started = time.process_time()

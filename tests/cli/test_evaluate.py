@@ -103,6 +103,7 @@ def test_only_new_questions_are_asked(medunlearn: Medunlearn, runs: Path, bench:
     parts = {part: part.read_bytes() for part in (runs / "graddiff" / "responses").rglob("*.parquet")}
     evaluate(medunlearn, runs, bench, "--replicates=20", "--max-new-tokens=4", "--allow-broken")
     stored = pd.concat(map(pd.read_parquet, (runs / "graddiff" / "responses").rglob("*.parquet")))
+    stored = stored[stored["answer_hits"].notna()]  # ranks of facts are stored without
     assert all(part.read_bytes() == content for part, content in parts.items())
     assert len(stored) == stored["question_id"].nunique() == 160
 

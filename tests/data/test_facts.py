@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from medunlearn.data.alternatives import AlternativePool, dates_like, numbers_like
-from medunlearn.data.facts import Fact, facts_of
+from medunlearn.data.alternatives import AlternativePool
+from medunlearn.data.facts import Fact, facts_in, facts_of
 from medunlearn.data.records import Identifier, Question, Record
+from medunlearn.data.value_draws import codes_like, dates_like, numbers_among, numbers_like
 
 NAMES = ("Ana Silva", "Bo Larsen", "Cy Moreau", "Di Okafor", "Ed Novak")
 RECORDS = [
@@ -108,8 +109,22 @@ def test_an_identifier_keeps_what_all_of_its_type_agree_in() -> None:
     assert all(text.startswith("It is HX-0000") and text.endswith(".") for text in texts)
 
 
+def test_words_of_a_code_are_others_words_and_a_name_in_it_stays() -> None:
+    others = ["12 Elm Street, Ayr", "9 Oak Street, Ely", "77 Ash Lane, Ayr", "31 Yew Lane, Rye"]
+    rng = np.random.default_rng(0)
+    drawn = set(codes_like("12 Elm Street, Ayr", others, rng, 20))
+    assert all(
+        text.split()[1] in {"Elm", "Oak", "Ash", "Yew"} and text.split()[2] in {"Street,", "Lane,"}
+        for text in drawn
+    )
+    mails = ["ana.silva.794@example.net", "bo.larsen.123@example.net", "cy.moreau.551@example.net"]
+    drawn = set(codes_like(mails[0], mails, rng, 20, ["Ana", "Silva"]))
+    assert len(drawn) > 10
+    assert all(text.startswith("ana.silva.") and text.endswith("@example.net") for text in drawn)
+
+
 def test_names_are_put_together_anew() -> None:
-    asked = question(0, "Who?", "Ana Silva.")
+    asked = question(0, "Who?", "Fay Quist.")
     texts = pool([asked]).of(asked, Fact(0, 9, "name", "name")).texts
     given, family = {name.split()[0] for name in NAMES}, {name.split()[1] for name in NAMES}
     assert len(texts) == 19
@@ -118,6 +133,13 @@ def test_names_are_put_together_anew() -> None:
         assert first in given
         assert last in family
         assert f"{first} {last}" not in NAMES
+
+
+def test_a_name_that_two_patients_have_is_not_hers_alone() -> None:
+    asked = question(0, "Who?", "Ana Silva.")
+    assert pool([asked]).of(asked, Fact(0, 9, "name", "name")).reason == (
+        "it is not hers alone: another subject's text says the same"
+    )
 
 
 def test_statements_are_others_answers_under_the_own_name() -> None:
@@ -135,13 +157,13 @@ def test_questions_of_one_writer_are_no_template() -> None:
     asked = [question(n, f"Question number {n}, of its own?", f"Answer {chr(65 + n)}.", "llm:x") for n in range(26)]
     alternatives = pool(asked).of(asked[0], facts_of(asked[0])[0])
     assert alternatives.texts == ()
-    assert alternatives.reason == "there are only 0 alternatives of its kind (statement)"
+    assert alternatives.reason == "too few alternatives of its kind (statement): 0"
 
 
 def test_what_another_subject_shares_is_left_out() -> None:
     same = [question(n, "Which dose?", "It was 30 mg.") for n in (0, 1)]
     assert pool(same).of(same[0], facts_of(same[0])[0]).reason == (
-        "another subject's answer says the same: it is not hers alone"
+        "it is not hers alone: another subject's answer says the same"
     )
 
 
@@ -165,3 +187,85 @@ def test_dates_at_the_ends_of_the_calendar_have_alternatives() -> None:
     for true in ("0001-01-01", "9999-12-31"):
         drawn = [one for one, _ in zip(dates_like(true, np.random.default_rng(1), 19), range(19), strict=False)]
         assert all(len(one) == 10 for one in drawn)
+
+
+def ward(values: list[str], text: str = "Sodium was {} mmol/L.") -> tuple[list[Record], AlternativePool]:
+    """One record a patient with her value."""
+    records = [Record(f"r{n}", text.format(value), {"patient": f"p{n}"}) for n, value in enumerate(values)]
+    return records, AlternativePool(records, [], "patient", 39)
+
+
+def test_facts_in_a_record_stand_there_first_and_have_a_word_before_them() -> None:
+    text = "7 of May: Ana Silva, HX-000000, had 30 mg on 2024-05-03. Ana Silva had 30 mg again, then 41."
+    record = Record("r", text, {"patient": "p"}, RECORDS[0].identifiers)
+    facts = facts_in(record)
+    assert [(fact.kind, fact.of(text)) for fact in facts] == [
+        ("name", "Ana Silva"),
+        ("identifier", "HX-000000"),
+        ("number", "30"),
+        ("date", "2024-05-03"),
+        ("number", "41"),
+    ]
+
+
+def test_numbers_are_spread_as_other_patients_values_are() -> None:
+    values = [f"{value:.3f}" for value in np.random.default_rng(0).normal(140, 3, 40)]
+    records, pool = ward([*values, "139.337"])
+    fact = facts_in(records[-1])[0]
+    drawn = [float(text.split()[2]) for text in pool.in_record(records[-1], fact).texts]
+    assert len(drawn) == 39
+    # Around the ward's values, which a factor of 1.35 around her own would leave.
+    assert 2 < np.std(drawn) < 5
+    assert abs(np.mean(drawn) - 140) < 3
+
+
+def test_a_model_that_knows_what_is_usual_ranks_unseen_numbers_uniformly() -> None:
+    rng = np.random.default_rng(1)
+    p = []
+    for _ in range(300):
+        true, *others = (f"{value:.2f}" for value in rng.normal(140, 4, 30))
+        drawn = [float(text) for text, _ in zip(numbers_among(true, others, rng, 19), range(19), strict=False)]
+        # The likelihood of a value under the distribution that all of them come from.
+        p.append((1 + sum(abs(value - 140) <= abs(float(true) - 140) for value in drawn)) / 20)
+    assert kstest(p, "uniform").statistic < 0.05 + 1.63 / 300**0.5
+
+
+def test_a_number_in_the_same_words_of_another_patient_is_not_hers_alone() -> None:
+    records, pool = ward(["140.1", "140.1", "151.7"])
+    assert pool.in_record(records[0], facts_in(records[0])[0]).reason == (
+        "it is not hers alone: another subject's text says the same"
+    )
+    assert pool.in_record(records[2], facts_in(records[2])[0]).reason is None
+    # In other words it is another fact.
+    elsewhere = Record("other", "Weight 151.7 kg.", {"patient": "x"})
+    more = AlternativePool([*records, elsewhere], [], "patient", 39)
+    assert more.in_record(records[2], facts_in(records[2])[0]).reason is None
+
+
+def test_an_identifier_that_another_patient_has_is_not_hers_alone() -> None:
+    shared = (Identifier("record_number", "HX-000007"),)
+    records = [Record(f"x{n}", "Number HX-000007.", {"patient": f"p{n}"}, shared) for n in range(2)]
+    pool_of_two = AlternativePool([*RECORDS[10:], *records], [], "patient", 19)
+    reason = pool_of_two.in_record(records[0], facts_in(records[0])[0]).reason
+    assert reason == "it is not hers alone: another subject's text says the same"
+
+
+def test_a_value_that_most_have_is_not_ranked() -> None:
+    # Each in words of her own, so that none is shared.
+    texts = [f"Case {chr(97 + n)}{chr(98 + n)} began on day {2 + n % 2} in hospital." for n in range(24)]
+    records = [Record(f"r{n}", text, {"patient": f"p{n}"}) for n, text in enumerate(texts)]
+    reasons = [
+        AlternativePool(records, [], "patient", 39).in_record(one, facts_in(one)[0]).reason for one in records
+    ]
+    assert all(
+        reason is not None and reason.startswith(("its value is usual", "too few", "it is not"))
+        for reason in reasons
+    )
+
+
+def test_alternatives_in_a_record_are_the_same_each_time() -> None:
+    records, pool = ward([f"{value}.3" for value in range(120, 150)])
+    fact = facts_in(records[0])[0]
+    assert pool.in_record(records[0], fact) == ward([f"{value}.3" for value in range(120, 150)])[1].in_record(
+        records[0], fact
+    )

@@ -12,7 +12,9 @@ from pages import Page
 
 from medunlearn.cli.main import app
 from medunlearn.config import EvaluateSettings
-from medunlearn.data.alternatives import FEWEST, SPREAD
+from medunlearn.data.alternatives import FEWEST, USUAL
+from medunlearn.data.measurements import ENOUGH
+from medunlearn.data.value_draws import SPREAD
 from medunlearn.generation.fact_ranking import AFTER
 
 PAGE = Page.read("measure.md", "Ranks of facts")
@@ -25,20 +27,25 @@ SMALL = ["--allow-broken", "--limit=2", "--max-new-tokens=4", "--replicates=20"]
 
 def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert len(PAGE.commands) == 2
+    assert len(PAGE.commands) == 3
     for line in (*START, *PAGE.commands):
         words = shlex.split(line)[1:]
         result = CliRunner().invoke(app, [*words, *(SMALL if words[0] == "evaluate" else [])])
         assert result.exit_code == 0, f"{line}\n{result.output}"
     facts = [pd.read_parquet(path) for path in tmp_path.glob("runs/target/evaluations/*/facts.parquet")]
-    assert sorted(int(table["of"].max()) for table in facts) == [50, 100]
+    assert sorted(int(table["of"].max()) for table in facts) == [60, 60, 100]
+    assert {context for table in facts for context in table["context"]} == {"closed_book", "record"}
 
 
 def test_numbers_of_the_page_are_those_of_the_code() -> None:
     fields = EvaluateSettings.model_fields
     assert f"Facts of {fields['ranked'].default} patients a side are ranked" in PAGE.text
+    assert f"about\n  {fields['facts'].default} of a patient's questions in each fold" in PAGE.text
     assert f"each among {fields['alternatives'].default} alternatives" in PAGE.text
+    assert f"among {fields['versions'].default} versions of itself" in PAGE.text
     assert f"(log-normal, {SPREAD})" in PAGE.text
-    words = {9: "nine", 4: "four"}
+    words = {9: "nine", 2: "two", 10: "ten"}
+    assert f"where {words[ENOUGH]} other patients or more" in PAGE.text
+    assert USUAL == 1 / 5
     assert f"fewer than {words[FEWEST]} alternatives" in PAGE.text
     assert f"scored to {words[AFTER]} tokens behind the fact" in PAGE.text

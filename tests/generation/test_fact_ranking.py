@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +12,15 @@ import pytest
 import torch
 
 from medunlearn.data.alternatives import AlternativePool
-from medunlearn.data.fact_ranks import NOT_A_NUMBER
+from medunlearn.data.fact_ranks import NOT_A_NUMBER, FactRank, facts_with_alternatives, record_facts
 from medunlearn.data.facts import facts_of
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.responses import ResponseStore
 from medunlearn.generation import fact_ranking as module
-from medunlearn.generation.fact_ranking import rank_facts
+from medunlearn.generation.fact_ranking import FactRanker, RankSequences
+from medunlearn.models.record_branches import record_branches
 from medunlearn.models.scoring import score_answers
-from medunlearn.models.sequences import Rendering, answer_sequences, question_sequence
+from medunlearn.models.sequences import Rendering, answer_sequences, question_sequence, record_sequences
 
 RECORDS = {
     f"r{n}": Record(
@@ -33,16 +35,39 @@ QUESTIONS = [
     )
 ]
 POOL = AlternativePool(list(RECORDS.values()), QUESTIONS, "patient", count=12)
-CONTEXTS = [Rendering("plain", "closed_book"), Rendering("plain", "note")]
+CONTEXTS = [Rendering("plain", "closed_book"), Rendering("plain", "note"), Rendering("chat", "closed_book")]
+CHAT = (
+    "{% for message in messages %}<{{ message.role }}>{{ message.content }}</{{ message.role }}>{% endfor %}<bot>"
+)
 
 
-@pytest.mark.parametrize("rendering", CONTEXTS, ids=lambda rendering: rendering.context)
+def ranks_of(
+    model: Any, questions: list[Question], store: ResponseStore, rendering: Rendering
+) -> dict[str, list[FactRank]]:
+    """Ranks of the facts in these questions' answers."""
+    facts = {question.question_id: facts_with_alternatives(question, RECORDS, POOL) for question in questions}
+    return ranker(model, RECORDS, store, rendering).of_questions(questions, facts)
+
+
+def ranker(
+    model: Any, records: dict[str, Record], store: ResponseStore, rendering: Rendering, length: int | None = None
+) -> FactRanker:
+    return FactRanker(model, RankSequences(model.tokenizer, records, rendering, length), store)
+
+
+def with_chat_template(model: Any) -> Any:
+    model.tokenizer = copy.deepcopy(model.tokenizer)
+    model.tokenizer.chat_template = CHAT
+    return model
+
+
+@pytest.mark.parametrize("rendering", CONTEXTS, ids=lambda rendering: f"{rendering.template}-{rendering.context}")
 def test_ranks_are_those_of_separate_sequences(
     exact_tiny: Callable[[], Any], tmp_path: Path, rendering: Rendering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "AFTER", 1000)  # so that whole answers count, as in separate passes
-    model = exact_tiny()
-    ranks = rank_facts(model, QUESTIONS, RECORDS, POOL, ResponseStore(tmp_path, {}), rendering)
+    model = with_chat_template(exact_tiny())
+    ranks = ranks_of(model, QUESTIONS, ResponseStore(tmp_path, {}), rendering)
     for question in QUESTIONS:
         facts = facts_of(question)
         assert len(ranks[question.question_id]) == len(facts)
@@ -89,11 +114,11 @@ def test_nothing_is_asked_twice(tiny: Callable[[], Any], tmp_path: Path, monkeyp
         return scoring(model, sequences, **how)
 
     monkeypatch.setattr(module, "score_answers", counting)
-    how = (RECORDS, POOL, ResponseStore(tmp_path, {}), CONTEXTS[0])
+    how = (ResponseStore(tmp_path, {}), CONTEXTS[0])
     model = tiny()
-    some = rank_facts(model, QUESTIONS[:1], *how)
-    every = rank_facts(model, QUESTIONS, *how)
-    again = rank_facts(model, QUESTIONS, *how)
+    some = ranks_of(model, QUESTIONS[:1], *how)
+    every = ranks_of(model, QUESTIONS, *how)
+    again = ranks_of(model, QUESTIONS, *how)
     assert asked == [2 * 13, 3 * 13, 0][: len(asked)]
     assert every == again
     assert every["q0"] == some["q0"]
@@ -103,5 +128,119 @@ def test_a_model_that_gives_no_number_has_no_rank(tiny: Callable[[], Any], tmp_p
     broken = tiny()
     with torch.no_grad():
         next(broken.model.parameters()).fill_(float("nan"))
-    ranks = rank_facts(broken, QUESTIONS[:1], RECORDS, POOL, ResponseStore(tmp_path, {}), CONTEXTS[0])
+    ranks = ranks_of(broken, QUESTIONS[:1], ResponseStore(tmp_path, {}), CONTEXTS[0])
     assert [(rank.rank, rank.reason) for rank in ranks["q0"]] == [(None, NOT_A_NUMBER)] * 2
+
+
+NOTE = Record(
+    "note",
+    "Ana Silva, HX-445674, was admitted with chest pain on 2024-05-03. Sodium was 131.4 mmol/L on admission, "
+    "potassium 4.7 mmol/L. Aspirin was given for 12 days, and she left on day 17 with a prescription.",
+    {"patient": "p9"},
+    (Identifier("name", "Ana Silva"), Identifier("record_number", "HX-445674")),
+)
+OTHERS = [
+    Record(
+        f"o{n}",
+        f"{name}, HX-{n:06d}.",
+        {"patient": f"o{n}"},
+        (Identifier("name", name), Identifier("record_number", f"HX-{n:06d}")),
+    )
+    for n, name in enumerate(["Bo Larsen", "Cy Moreau", "Di Okafor", "Ed Novak", "Fay Quist"])
+]
+IN_NOTE = AlternativePool([NOTE, *OTHERS], [], "patient", count=12)
+
+
+@pytest.mark.parametrize("length", [None, 512, 48])
+def test_ranks_in_a_record_are_those_of_its_text_with_other_values(
+    exact_tiny: Callable[[], Any], tmp_path: Path, length: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AFTER", 3)
+    model = exact_tiny()
+    facts = record_facts(NOTE, IN_NOTE, None)
+    found_by = ranker(model, {"note": NOTE}, ResponseStore(tmp_path, {}), CONTEXTS[0], length)
+    ranks = found_by.in_records({"note": facts})["note"]
+    assert [rank.kind for rank in ranks] == ["name", "identifier", "date", *["number"] * 4]
+    for (fact, alternatives), rank in zip(facts, ranks, strict=True):
+        values = [
+            fact.of(NOTE.text),
+            *dict.fromkeys(text[fact.start : len(text) - len(NOTE.text) + fact.end] for text in alternatives.texts),
+        ]
+        true, *rest = _likelihoods(model, fact, values, length)
+        assert (rank.rank, rank.of) == (1 + sum(other >= true for other in rest), 13)
+
+
+def _likelihoods(model: Any, fact: Any, values: list[str], length: int | None) -> list[float]:
+    """Log-likelihood of the note with each value, up to three tokens behind the last in which they differ."""
+    texts = [fact.replaced(NOTE.text, value) for value in values]
+    whole = [model.tokenizer(text)["input_ids"] for text in texts]
+    alike = next(n for n in range(1, 500) if len({tuple(ids[-n:]) for ids in whole}) > 1) - 1
+    first = next(n for n in range(500) if len({tuple(ids[: n + 1]) for ids in whole}) > 1)
+    sums = []
+    for ids in whole:
+        end = len(ids) - alike + 3
+        start = 0
+        if length is not None:
+            longest = max(len(other) - alike + 3 for other in whole)
+            start = max(0, (first - 1) // (length - 1) * (length - 1), longest - length)
+        seen = torch.tensor([ids[start:end]])
+        with torch.no_grad():
+            said = model.model(input_ids=seen).logits.log_softmax(-1)[0]
+        places = range(max(first, 1), end)  # nothing predicts the first
+        sums.append(sum(float(said[place - start - 1, ids[place]]) for place in places))
+    return sums
+
+
+def test_a_branch_of_a_record_begins_as_the_record_does(tiny: Callable[[], Any]) -> None:
+    model = tiny()
+    (fact, alternatives) = record_facts(NOTE, IN_NOTE, None)[4]
+    values = ["4.7", *(text[fact.start : len(text) - len(NOTE.text) + fact.end] for text in alternatives.texts)]
+    (whole,) = record_sequences(NOTE, model.tokenizer, None)
+    branches = record_branches(NOTE, values, (fact.start, fact.end), model.tokenizer, None, after=2)
+    assert whole.ids[: len(branches[0].ids)] == branches[0].ids
+    assert len({branch.ids[: branch.shared] for branch in branches}) == 1
+    assert all(branch.scored >= 1 for branch in branches)
+
+
+def test_whole_notes_are_ranked_among_versions_of_themselves(exact_tiny: Callable[[], Any], tmp_path: Path) -> None:
+    model = exact_tiny()
+    (note, versions), *_ = record_facts(NOTE, IN_NOTE, 0, notes=19)
+    assert note.kind == "note"
+    assert len(versions.texts) == 12  # as many as its facts have alternatives
+    for text in versions.texts:
+        assert "was admitted with chest pain on" in text
+        assert not any(
+            value in text for value in ("Ana Silva", "445674", "2024-05-03", "131.4", " 4.7 ", "12 days", "day 17")
+        )
+    found_by = ranker(model, {"note": NOTE}, ResponseStore(tmp_path, {}), CONTEXTS[0])
+    (found,) = found_by.in_records({"note": [(note, versions)]})["note"]
+    alone = [
+        sum(score_answers(model, record_sequences(replace(NOTE, text=text), model.tokenizer, None))[0].log_probs)
+        for text in (NOTE.text, *versions.texts)
+    ]
+    assert (found.kind, found.rank, found.of) == ("note", 1 + sum(other >= alone[0] for other in alone[1:]), 13)
+
+
+def test_a_value_that_stands_twice_is_replaced_alike_and_a_name_in_an_address_too() -> None:
+    text = "Ana Silva (ana.silva@example.net) had 31 mg; ana.silva@example.net was told of 31 mg by Ana Silva."
+    identifiers = (Identifier("name", "Ana Silva"), Identifier("email", "ana.silva@example.net"))
+    others = [
+        Record(f"m{n}", one.text, one.groups, (one.identifiers[0], Identifier("email", f"x.y{n}@example.net")))
+        for n, one in enumerate(OTHERS)
+    ]
+    record = Record("twice", text, {"patient": "p9"}, identifiers)
+    pool = AlternativePool([record, *others], [], "patient", count=12)
+    versions = record_facts(record, pool, 0, notes=12)[0][1].texts
+    assert versions
+    for version in versions:
+        name = " ".join(version.split()[:2])
+        assert name != "Ana Silva"
+        assert version.count(name) == 2
+        assert version.count(" mg") == 2
+        assert "31 mg" not in version
+
+
+def test_a_note_without_facts_has_no_versions() -> None:
+    bare = Record("bare", "She is well.", {"patient": "p9"})
+    ((_, versions),) = record_facts(bare, IN_NOTE, None, notes=19)
+    assert versions.reason == "none of its facts can be replaced"

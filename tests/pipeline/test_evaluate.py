@@ -164,6 +164,9 @@ def test_ranks_of_facts_are_measured_and_told_again(hospital: Benchmark, copy: C
 def test_default_stands_for_the_benchmarks_own_measures(hospital: Benchmark) -> None:
     own = metric_names(hospital, settings())
     assert metric_names(hospital, settings(metrics=["default"])) == own
-    assert metric_names(hospital, settings(metrics=["ranked_first", "default", "em"])) == ("ranked_first", *own)
+    assert metric_names(hospital, settings(metrics=["ranked_first", "default", "em"])) == tuple(
+        dict.fromkeys(("ranked_first", *own))
+    )
+    assert "ranked_first" in own
     with pytest.raises(UnknownNameError):
         metric_names(hospital, settings(metrics=["defaults"]))

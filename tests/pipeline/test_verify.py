@@ -123,7 +123,7 @@ def test_a_run_that_is_as_it_was(evaluated: Run) -> None:
         "base": {"not checked"},
     }
     names = set(verified.table().query("what == 'table'")["name"])
-    assert names == {"history.parquet", "scores.parquet", "summary.parquet"}
+    assert names == {"facts.parquet", "history.parquet", "scores.parquet", "summary.parquet"}
 
 
 def test_moved_and_copied_it_is_still_as_it_was(evaluated: Run, tmp_path: Path) -> None:

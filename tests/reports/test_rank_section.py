@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
 from medunlearn.reports.blocks import Bullets, Figure, Section, Table
-from medunlearn.reports.content import Ranks, ReportContent
+from medunlearn.reports.content import RankReading, Ranks, ReportContent
 from medunlearn.reports.rank_tables import rank_section
 
-CHECKED = {"distance": 0.4, "p": 0.011, "facts": 108, "subjects": 6, "first": 0.148, "uniform": False}
+CHECKED = {"distance": 0.4, "p": 0.011, "facts": 108, "subjects": 6, "first": 0.148, "due": 0.02, "uniform": False}
 
 
-def shown(content: ReportContent, least: float, *, told: int | None = 2, beside: bool = False) -> Section:
+def shown(
+    content: ReportContent,
+    least: float,
+    *,
+    told: int | None = 2,
+    beside: bool = False,
+    unused: bool = False,
+    **more: Any,
+) -> Section:
     """The section where each model ranks half of the facts first."""
 
     def with_row(summary: pd.DataFrame) -> pd.DataFrame:
@@ -22,17 +31,22 @@ def shown(content: ReportContent, least: float, *, told: int | None = 2, beside:
 
     models = tuple(replace(model, summary=with_row(model.summary)) for model in content.models)
     table = pd.DataFrame(
-        [{"model": model.label, "subjects": 6, "told": told, "median_p": 0.031} for model in content.models]
+        [
+            {"model": model.label, "context": "closed_book", "subjects": 6, "told": told, "median_p": 0.031}
+            for model in content.models
+        ]
     )
     table = table.astype({"told": "Int64"})
-    ranks = Ranks(table, {**CHECKED, "uniform": not beside}, 50, 0.05, least, beside)
+    checked = {**CHECKED, "uniform": not beside}
+    reading = RankReading("closed_book", checked, of=50, least_p=least, beside_unseen=beside, **more)
+    ranks = Ranks(table, (reading,), 0.05, ("plain",), unused)
     section = rank_section(replace(content, models=models, ranks=ranks))
     assert section is not None
     return section
 
 
 def last_column(section: Section) -> list[str]:
-    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    _, table = (block for block in section.blocks if isinstance(block, Table))
     return [row[-1].text for row in table.rows]
 
 
@@ -63,3 +77,27 @@ def test_what_is_not_uniform_is_read_beside_unseen_subjects(content: ReportConte
 def test_every_model_has_its_bar(content: ReportContent) -> None:
     (figure,) = (block for block in shown(content, 0.027).blocks if isinstance(block, Figure))
     assert [bar["y"] for bar in figure.spec["data"]] == [[0.5]] * len(content.models)
+
+
+def test_the_context_is_named_and_a_chat_template_that_was_not_used_once(content: ReportContent) -> None:
+    unused = sentences(shown(content, 0.027, unused=True))
+    assert unused.count("chat template that was not used") == 1
+    assert "template plain" in unused
+    assert "nothing of the note in the prompt" in unused
+    assert "chat template" not in sentences(shown(content, 0.027))
+
+
+def test_what_the_target_never_knew_is_said_with_its_numbers(content: ReportContent) -> None:
+    known = {"p": 0.62, "least_p": 0.016, "first": 0.03, "unseen_first": 0.02, "subjects": 6, "verdict": "nothing"}
+    assert "Nothing to forget" in sentences(shown(content, 0.027, known=known))
+    assert "0.030" in sentences(shown(content, 0.027, known=known))
+    assert "Too few subjects" in sentences(shown(content, 0.027, known={**known, "verdict": "open"}))
+    assert "Nothing to forget" not in sentences(shown(content, 0.027, known={**known, "verdict": "known"}))
+
+
+def test_one_fact_a_patient_is_said(content: ReportContent) -> None:
+    assert "it cannot be below 1 / 50 = 0.020" in sentences(shown(content, 0.02, single=True))
+
+
+def test_reasons_of_facts_without_a_rank_are_counted(content: ReportContent) -> None:
+    assert "3: it is not hers alone" in sentences(shown(content, 0.027, unscored={"it is not hers alone": 3}))

@@ -19,7 +19,7 @@ def facts(ranks: dict[str, list[int]], of: int = 20) -> pd.DataFrame:
     """Facts of subjects by their ranks."""
     every = {f"q-{subject}": [FactRank("number", rank, of) for rank in own] for subject, own in ranks.items()}
     labels = pd.DataFrame({"item": list(every), "subject": list(ranks), "side": "forget"})
-    return fact_table(every, labels)
+    return fact_table(every, labels, "closed_book")
 
 
 def uniform(seed: int, subjects: int, each: int, of: int = 20) -> pd.DataFrame:
@@ -39,7 +39,9 @@ def test_measures_of_an_answer_by_hand() -> None:
 
 def test_a_subjects_p_by_hand() -> None:
     assert combined_p([0.01, 0.04]) == pytest.approx(e * 0.02)
-    assert combined_p([0.9]) == 1.0
+    assert combined_p([0.9, 0.9]) == 1.0
+    # One fact needs no correction: it is her p.
+    assert combined_p([0.02]) == 0.02
     with pytest.raises(ValueError, match="no p-value"):
         combined_p([])
 

@@ -46,10 +46,20 @@ class EvaluateSettings(Settings):
     )
     batch_size: int = Field(64, ge=1, description="prompts decoded together")
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
-    alternatives: int = Field(99, ge=9, le=999, description="alternatives of a fact at most, for ranks of facts")
+    alternatives: int = Field(59, ge=9, le=999, description="alternatives of a fact at most, for ranks of facts")
     ranked: int | None = Field(
         20, ge=1, description="rank the facts of this many subjects a side (seeded); null: of all"
     )
+    facts: int | None = Field(
+        2,
+        ge=1,
+        description="rank about this many facts of a subject's questions a fold, and of a record; null: all",
+    )
+    rank_in: Literal["auto", "questions", "records", "both"] = Field(
+        "auto",
+        description="rank facts of answers, or in place in records; auto: those of subjects without question",
+    )
+    versions: int = Field(19, ge=19, le=99, description="versions that a whole note is ranked among, for note_rank")
     encoder: str | None = Field(None, description="sentence encoder for CS: folder or hub id")
     nli: str | None = Field(None, description="entailment model for ES: folder or hub id")
     bert: str | None = Field(None, description="encoder for BERTScore: folder or hub id")

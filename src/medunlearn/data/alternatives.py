@@ -5,10 +5,10 @@ and alternatives are *exchangeable*: drawn in the same way, so that nobody could
 
 | kind | alternatives |
 |---|---|
-| number | a centre is drawn around the true value, and they around the centre, by the same log-normal factor |
-| date | the same in days, by a uniform shift |
+| number | as other subjects' values of the same measurement are spread, where ten or more have it; else a centre is drawn around the true value, and they around the centre, by the same log-normal factor |
+| date | other subjects' dates of the same meaning, each shifted by up to five years; else the same shift of a centre |
 | name | given and family names of other subjects, put together anew |
-| identifier | digits and letters drawn anew where values of its type differ, kept where all agree |
+| identifier | digits and letters drawn anew, words of others, where values of its type differ; the rest is kept |
 | option | the question's other options |
 | statement | answers of other subjects to the same question, by its provenance, under this subject's name |
 
@@ -17,42 +17,37 @@ middle would rank it first. That true values and these are exchangeable is an as
 statements: a model knows which values are usual. So p-values are read beside those of subjects that the model never
 saw (:mod:`medunlearn.results.fact_table`).
 
-Source: the exposure of Carlini et al. 2019 ("The Secret Sharer"), Section 4; centred draws are ours.
-"""
+Source: the exposure of Carlini et al. 2019 ("The Secret Sharer"), Section 4; the draws are ours.
+"""  # noqa: E501
 
 from __future__ import annotations
 
-import math
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from functools import cached_property
 
 import numpy as np
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.facts import NAMES, Fact, is_date
+from medunlearn.data.measurements import ENOUGH, Measurements
 from medunlearn.data.records import Identifier, Question, Record
+from medunlearn.data.value_draws import codes_like, dates_like, names_like, numbers_among, numbers_like
 from medunlearn.seeds import generator
 
-VERSION = 1
+VERSION = 2
 """Of the rules below; other rules draw other alternatives."""
-SPREAD = 0.3
-"""Standard deviation of a number's factor, in natural logarithms; wider where too few numbers are that near."""
-DAYS = 5 * 365
-"""Half the width of a date's shift."""
 FEWEST = 9
 """Alternatives without which a fact is not ranked: p could not go below 0.1."""
-_TRIES = 40
-_WIDEST = 3.0
-_LETTERS, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "0123456789"
+USUAL = 0.2
+"""Share of draws that may equal the true value; one that is more usual tells too little."""
+SHARED = "it is not hers alone"
 
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """Answers with other values of a fact, or none and why."""
+    """Texts with other values of a fact, the same one more than once where it is drawn again; or none and why."""
 
     texts: tuple[str, ...]
     reason: str | None = None
@@ -60,13 +55,13 @@ class Alternatives:
 
 @dataclass(frozen=True)
 class AlternativePool:
-    """What alternatives are drawn from: the values of all subjects of a benchmark.
+    """Source of alternatives: the values of all subjects of a benchmark.
 
     Attributes:
-        records: whose identifiers serve for each other.
+        records: whose identifiers and numbers serve for each other.
         questions: whose answers do.
         count: how many alternatives a fact gets at most; p cannot be below 1 / (count + 1).
-        seed: the same seed gives a fact the same alternatives, whatever other facts there are.
+        seed: the same seed gives a fact the same alternatives, whatever other facts are ranked.
     """
 
     records: Sequence[Record]
@@ -76,7 +71,7 @@ class AlternativePool:
     seed: int = 0
 
     def of(self, question: Question, fact: Fact) -> Alternatives:
-        """Distinct answers to the question that differ from its own in this fact alone.
+        """Answers to the question that differ from its own in this fact alone.
 
         A fact of which fewer than nine others of its kind can be made is left out with a reason; of options all
         count, however few.
@@ -87,63 +82,85 @@ class AlternativePool:
                 tuple(dict.fromkeys(others)), None if others else "the question has no other option"
             )
         if len(self._subjects_of(question)) > 1:
-            return Alternatives((), "another subject's answer says the same: it is not hers alone")
+            return Alternatives((), f"{SHARED}: another subject's answer says the same")
         rng = generator("alternatives", self.seed, question.question_id, fact.start)
-        true = fact.of(question.answer)
-        values: dict[str, None] = {}
-        for value in self._drawn(question, fact, true, rng):
-            if value != true:
-                values.setdefault(value)
-            if len(values) == self.count:
-                break
-        if len(values) < FEWEST:
-            return Alternatives((), f"there are only {len(values)} alternatives of its kind ({fact.kind})")
-        return Alternatives(tuple(fact.replaced(question.answer, value) for value in values))
+        record = self._of_record[question.record_id]
+        if fact.kind == "statement":
+            statements = self._statements(question, rng)
+            return self._collect(question.answer, fact, dict.fromkeys(statements))
+        return self._with_other_values(question.answer, fact, record, rng)
 
-    def _drawn(self, question: Question, fact: Fact, true: str, rng: np.random.Generator) -> Iterator[str]:
+    def in_record(self, record: Record, fact: Fact) -> Alternatives:
+        """The record's text with other values of a fact, as :meth:`of`."""
+        rng = generator("alternatives in a record", self.seed, record.record_id, fact.start)
+        return self._with_other_values(record.text, fact, record, rng)
+
+    def _with_other_values(self, text: str, fact: Fact, record: Record, rng: np.random.Generator) -> Alternatives:
+        subject, true = record.groups[self.subject_level], fact.of(text)
+        named = self._identified[fact.type] if fact.type else {}
+        if named.get(true, {subject}) - {subject} or self._measurements.is_shared(text, fact, subject):
+            return Alternatives((), f"{SHARED}: another subject's text says the same")
+        others = [value for value, subjects in named.items() if subjects - {subject}]
         if fact.kind == "number":
-            return numbers_like(true, rng, self.count)
+            same = self._measurements.of_others(text, fact, subject)
+            if same:
+                return self._collect(text, fact, numbers_among(true, same, rng, self.count))
+            return self._collect(text, fact, numbers_like(true, rng, self.count))
         if fact.kind == "date":
-            return dates_like(true, rng, self.count)
+            dates = list(filter(is_date, others))
+            same = dates if len(dates) >= ENOUGH else self._measurements.of_others(text, fact, subject)
+            return self._collect(text, fact, dates_like(true, rng, self.count, same))
         if fact.kind == "name":
-            return self._names(true, rng)
-        if fact.kind == "identifier":
-            return self._codes(true, self._values[fact.type], rng)
-        return self._statements(question, rng)
+            return self._collect(text, fact, dict.fromkeys(names_like(true, self._names, rng, self.count)))
+        # The true value is one of those whose form counts.
+        own = [word for one in record.identifiers if one.type in NAMES for word in one.value.split()]
+        return self._collect(text, fact, dict.fromkeys(codes_like(true, [*named], rng, self.count, own)))
+
+    def _collect(self, text: str, fact: Fact, values: Iterator[str] | Mapping[str, None]) -> Alternatives:
+        """The first ``count`` values that are not the true one, unless they are too few or too much like it."""
+        true, others, equal = fact.of(text), list[str](), 0
+        for value in values:
+            if value == true:
+                equal += 1
+            else:
+                others.append(value)
+            if len(others) == self.count:
+                break
+        if equal > USUAL * (equal + len(others)):
+            return Alternatives((), f"its value is usual: {equal} of {equal + len(others)} draws are the same")
+        if (distinct := len(set(others))) < FEWEST:
+            return Alternatives((), f"too few alternatives of its kind ({fact.kind}): {distinct}")
+        return Alternatives(tuple(fact.replaced(text, value) for value in others))
 
     def values_like(self, identifier: Identifier, rng: np.random.Generator) -> Iterator[str]:
         """Invented values in place of a record's identifier, the same ones perhaps again."""
         if identifier.type in NAMES:
-            return self._names(identifier.value, rng)
+            return names_like(identifier.value, self._names, rng, self.count)
         if is_date(identifier.value):
             return dates_like(identifier.value, rng, self.count)
-        return self._codes(identifier.value, self._values[identifier.type], rng)
+        return codes_like(identifier.value, [*self._identified[identifier.type]], rng, self.count)
 
     @cached_property
-    def _values(self) -> Mapping[str, list[str]]:
-        """Type of identifier -> the values of all records."""
-        values: dict[str, dict[str, None]] = defaultdict(dict)
+    def _measurements(self) -> Measurements:
+        texts = [(record.groups[self.subject_level], record.text) for record in self.records]
+        answers = [
+            (self._of_record[question.record_id].groups[self.subject_level], question.answer)
+            for question in self.questions
+        ]
+        return Measurements([*texts, *answers])
+
+    @cached_property
+    def _identified(self) -> Mapping[str, Mapping[str, set[str]]]:
+        """Type of identifier -> value in any record -> the subjects of these records."""
+        values: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         for record in self.records:
             for identifier in record.identifiers:
-                values[identifier.type].setdefault(identifier.value)
-        return {kind: list(each) for kind, each in values.items()}
+                values[identifier.type][identifier.value].add(record.groups[self.subject_level])
+        return values
 
-    def _names(self, true: str, rng: np.random.Generator) -> Iterator[str]:
-        """Each word of a name from another person's, from the same place in names of as many words."""
-        names = [name.split() for kind in NAMES for name in self._values.get(kind, ())]
-        words = true.split()
-        alike = [name for name in names if len(name) == len(words)]
-        known = {" ".join(name) for name in names}
-        for _ in range(_TRIES * self.count if alike else 0):
-            value = " ".join(alike[int(rng.integers(len(alike)))][place] for place in range(len(words)))
-            if value not in known:
-                yield value
-
-    def _codes(self, true: str, values: Sequence[str], rng: np.random.Generator) -> Iterator[str]:
-        alike = [value for value in values if _shape(value) == _shape(true)] or [true]
-        free = [len({value[place] for value in alike}) > 1 or len(alike) == 1 for place in range(len(true))]
-        for _ in range(_TRIES * self.count if any(free) else 0):
-            yield "".join(_drawn_like(letter, rng) if free[place] else letter for place, letter in enumerate(true))
+    @cached_property
+    def _names(self) -> list[str]:
+        return [name for kind in NAMES for name in self._identified[kind]]
 
     @cached_property
     def _answers(self) -> Mapping[tuple[str, str], list[Question]]:
@@ -191,56 +208,6 @@ class AlternativePool:
 def pool_of(benchmark: Benchmark, count: int) -> AlternativePool:
     """The pool of a benchmark's own records and questions."""
     return AlternativePool(benchmark.records, benchmark.questions, benchmark.subject_level, count)
-
-
-def numbers_like(true: str, rng: np.random.Generator, count: int) -> Iterator[str]:
-    """Numbers around a centre around this one, written as it is: as many decimals, as round."""
-    decimals = len(true.partition(".")[2])
-    value, spread = float(true), SPREAD
-    unit = 10.0**-decimals
-    # Nothing is a factor of 0; the least that can be written stands for it.
-    middle = math.log(max(value, unit))
-    seen = {true}
-    while len(seen) <= count and spread < _WIDEST:
-        centre = middle + spread * rng.standard_normal()
-        drawn = np.round(np.exp(centre + spread * rng.standard_normal(_TRIES * count)), decimals)
-        for number in dict.fromkeys(drawn[drawn > 0].tolist()):
-            text = f"{number:.{decimals}f}"
-            if text not in seen and _as_round(text, true):
-                seen.add(text)
-                yield text
-        spread *= 2
-
-
-def dates_like(true: str, rng: np.random.Generator, count: int) -> Iterator[str]:
-    """ISO dates around a centre around this one; none outside the years 1 to 9999."""
-    centre = date.fromisoformat(true).toordinal() + int(rng.integers(-DAYS, DAYS + 1))
-    for _ in range(_TRIES * count):
-        day = centre + int(rng.integers(-DAYS, DAYS + 1))
-        if 1 <= day <= date.max.toordinal():
-            yield date.fromordinal(day).isoformat()
-
-
-def _as_round(text: str, true: str) -> bool:
-    """Whether two numbers end alike, in 0, in 5, or in another digit, as far as both have two digits or more.
-
-    People write round numbers: among others that are not, a round one would be told at once.
-    """
-    ends = [digits[-1] for one in (text, true) if len(digits := one.replace(".", "").lstrip("0")) > 1]
-    return len(ends) < 2 or (ends[0] == ends[1] if {*ends} & {"0", "5"} else True)
-
-
-def _shape(value: str) -> str:
-    return re.sub(r"[^\W\d_]", "a", re.sub(r"\d", "0", value))
-
-
-def _drawn_like(letter: str, rng: np.random.Generator) -> str:
-    if letter.isdigit():
-        return _DIGITS[int(rng.integers(10))]
-    if letter.lower() in _LETTERS:
-        drawn = _LETTERS[int(rng.integers(26))]
-        return drawn.upper() if letter.isupper() else drawn
-    return letter
 
 
 def _without_identifiers(text: str, record: Record) -> str:

@@ -80,6 +80,10 @@ def identifier_asked(provenance: str) -> str | None:
     return parts[2] if len(parts) == 3 and parts[2] in PII_FIELDS else None
 
 
+EVERYWHERE = ("ranked_first",)
+"""Metrics of every evaluation besides those of the paper: what a model knows, whatever it says."""
+
+
 def default_metrics_of(builder: str) -> tuple[str, ...]:
-    """The metrics of the paper behind a benchmark; AMNESIA's for a builder that is not ours."""
-    return DEFAULT_METRICS.get(builder, DEFAULT_METRICS["amnesia"])
+    """The metrics of the paper behind a benchmark, AMNESIA's for a builder that is not ours, and those of all."""
+    return (*DEFAULT_METRICS.get(builder, DEFAULT_METRICS["amnesia"]), *EVERYWHERE)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 
-from medunlearn.data.alternatives import AlternativePool, Alternatives
-from medunlearn.data.facts import Fact, facts_of
+from medunlearn.data.alternatives import VERSION, AlternativePool, Alternatives
+from medunlearn.data.facts import Fact, facts_in, facts_of
+from medunlearn.data.note_versions import versions_of
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Responses
+from medunlearn.seeds import generator
 
 Facts = Sequence[tuple[Fact, Alternatives]]
-"""The facts of a reference answer, each with its alternatives."""
+"""Facts of one text, each with its alternatives."""
 
 
+IN_RECORD = "record"
+"""Variant of a store, and context in tables: a fact in its record's own text, as models are trained on it."""
 NOT_A_NUMBER = "the model gives no number (NaN)"
 
 
@@ -34,6 +39,11 @@ class FactRank:
     reason: str | None = None
 
 
+def rank_settings(alternatives: int, versions: int) -> dict[str, int]:
+    """Settings of a store of ranks: what its likelihoods depend on besides model and prompt."""
+    return {"alternatives": alternatives, "versions": versions, "alternatives_version": VERSION}
+
+
 def p_value(fact: FactRank) -> float | None:
     """Exact p-value of a fact: rank / (alternatives + 1), from 1 / (alternatives + 1) to 1.
 
@@ -42,39 +52,61 @@ def p_value(fact: FactRank) -> float | None:
     return None if fact.rank is None else fact.rank / fact.of
 
 
-def known_ranks(
-    stored: Responses,
-    questions: Sequence[Question],
-    records: Mapping[str, Record],
-    pool: AlternativePool,
-    variant: str,
-) -> dict[str, list[FactRank]]:
-    """Ranks of those questions whose facts were all rated before."""
-    ranks = {
-        q.question_id: ranks_of(q, facts_with_alternatives(q, records, pool), stored, variant) for q in questions
-    }
-    return {name: known for name, known in ranks.items() if known is not None}
-
-
 def facts_with_alternatives(question: Question, records: Mapping[str, Record], pool: AlternativePool) -> Facts:
     """The facts of a question's reference answer with their alternatives."""
     facts = facts_of(question, records[question.record_id].identifiers)
     return [(fact, pool.of(question, fact)) for fact in facts]
 
 
-def ranks_of(question: Question, facts: Facts, stored: Responses, variant: str) -> list[FactRank] | None:
-    """Ranks of a question's facts from what is stored; None where one is missing."""
+def record_facts(record: Record, pool: AlternativePool, most: int | None, *, notes: int = 0) -> Facts:
+    """Facts in a record's own text with their alternatives, in the text's order, and those without that were met.
+
+    Args:
+        most: how many that can be ranked are drawn (seeded by the record's id); None for all.
+        notes: versions of the whole note for one more fact of kind ``note``, the first; 0 for none.
+    """
+    known, facts, drawn = facts_in(record), list[tuple[Fact, Alternatives]](), 0
+    for place in generator("record facts", pool.seed, record.record_id).permutation(len(known)).tolist():
+        if drawn == most:
+            break
+        fact, alternatives = known[place], pool.in_record(record, known[place])
+        facts.append((fact, alternatives))
+        drawn += alternatives.reason is None
+    facts.sort(key=lambda entry: entry[0].start)
+    return [(Fact(0, len(record.text), "note"), versions_of(record, pool, notes)), *facts] if notes else facts
+
+
+def known_ranks(facts: Mapping[str, Facts], stored: Responses, variant: str) -> dict[str, list[FactRank]]:
+    """Ranks of the facts of those texts, by question or record, whose facts were all rated before."""
+    ranks = {key: ranks_of(key, own, stored, variant) for key, own in facts.items()}
+    return {key: known for key, known in ranks.items() if known is not None}
+
+
+def texts_to_rate(true: str, alternatives: Alternatives) -> list[str]:
+    """The true text, then the alternatives, each once."""
+    return [true, *dict.fromkeys(alternatives.texts)]
+
+
+def sample_of(fact: Fact) -> int:
+    """Number of a fact in a store: the place after its first character, 0 for a whole note."""
+    return 0 if fact.kind == "note" else fact.start + 1
+
+
+def ranks_of(key: str, facts: Facts, stored: Responses, variant: str) -> list[FactRank] | None:
+    """Ranks of the facts of a question or record from what is stored; None where one is missing."""
     ranks = []
-    for place, (fact, alternatives) in enumerate(facts):
+    for fact, alternatives in facts:
         if alternatives.reason is not None:
             ranks.append(FactRank(fact.kind, None, 0, alternatives.reason))
             continue
-        response = stored.get((question.question_id, variant, place))
+        response = stored.get((key, variant, sample_of(fact)))
         if response is None or response.answer_log_probs is None:
             return None
         true, *others = response.answer_log_probs
+        times = Counter(alternatives.texts)
         if any(isnan(value) for value in (true, *others)):
             ranks.append(FactRank(fact.kind, None, 0, NOT_A_NUMBER))
         else:
-            ranks.append(FactRank(fact.kind, 1 + sum(other >= true for other in others), 1 + len(others)))
+            ahead = sum(n for other, n in zip(others, times.values(), strict=True) if other >= true)
+            ranks.append(FactRank(fact.kind, 1 + ahead, 1 + len(alternatives.texts)))
     return ranks

@@ -1,4 +1,4 @@
-"""Facts in an answer: values that a model either knows of this subject or has to guess.
+"""Facts in an answer or a record: values that a model either knows of this subject or has to guess.
 
 A fact has a kind and a place in the text. Its *alternatives* (:mod:`medunlearn.data.alternatives`) are the same
 text with another value of its kind.
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-from medunlearn.data.records import Identifier, Question
+from medunlearn.data.records import Identifier, Question, Record
 
-FactKind = Literal["date", "name", "identifier", "number", "option", "statement"]
+FactKind = Literal["date", "name", "identifier", "number", "option", "statement", "note"]
 
 _DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
 # Not part of a word, a code, a power of ten or a longer number.
@@ -30,7 +30,7 @@ class Fact:
     Attributes:
         start, end: its place, in characters.
         kind: ``date``, ``name``, ``identifier``, ``number``; of a whole answer ``option`` (one of the question's
-            options) or ``statement``.
+            options) or ``statement``; of a whole record ``note``.
         type: of an identifier, as its record declares it; else "".
     """
 
@@ -59,8 +59,34 @@ def facts_of(question: Question, identifiers: Iterable[Identifier] = ()) -> list
     if question.options and question.answer_index is not None:
         return [Fact(0, len(question.answer), "option")]
     found = _found(question.answer, identifiers)
-    told = [fact for fact in found if not says(question.question, fact.of(question.answer))]
-    return _in_order(told) or [Fact(0, len(question.answer), "statement")]
+    told = (fact for fact in found if not says(question.question, fact.of(question.answer)))
+    return _in_order(question.answer, told) or [Fact(0, len(question.answer), "statement")]
+
+
+def facts_in(record: Record) -> list[Fact]:
+    """The facts in a record's own text, in their order: identifiers, dates, and numbers with a word before them.
+
+    A value that stands earlier in the text is none: whoever reads the text up to it knows it.
+    """
+    text = record.text
+    facts = (fact for fact in values_in(text, record.identifiers) if not says(text[: fact.start], fact.of(text)))
+    return [fact for fact in facts if fact.kind != "number" or re.search(r"[^\W\d_]", text[: fact.start][-30:])]
+
+
+def values_in(text: str, identifiers: Iterable[Identifier] = ()) -> list[Fact]:
+    """Every identifier, date and number of a text, in their order; of two that overlap the more telling kind."""
+    return _in_order(text, _found(text, identifiers))
+
+
+def _in_order(text: str, found: Iterable[Fact]) -> list[Fact]:
+    """Facts by their place, without those that overlap one before them in the list."""
+    facts: list[Fact] = []
+    taken = bytearray(len(text))
+    for fact in found:
+        if not any(taken[fact.start : fact.end]):
+            taken[fact.start : fact.end] = b"\1" * (fact.end - fact.start)
+            facts.append(fact)
+    return sorted(facts, key=lambda fact: fact.start)
 
 
 def says(text: str, value: str) -> bool:
@@ -68,22 +94,8 @@ def says(text: str, value: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|\.\d)", text) is not None
 
 
-def values_in(text: str) -> list[Fact]:
-    """The dates and numbers in a text, in their order."""
-    return _in_order(_found(text, ()))
-
-
-def _in_order(found: Iterable[Fact]) -> list[Fact]:
-    """Facts by their place, without those that overlap one before them in the list."""
-    taken: list[Fact] = []
-    for fact in found:
-        if all(fact.end <= other.start or other.end <= fact.start for other in taken):
-            taken.append(fact)
-    return sorted(taken, key=lambda fact: fact.start)
-
-
 def is_date(text: str) -> bool:
-    """Whether a text is an ISO date, and nothing else."""
+    """Whether a text is a date of the calendar in ISO form."""
     if not _DATE.fullmatch(text):
         return False
     try:

@@ -15,6 +15,8 @@ Side = Literal["forget", "retain"]
 FOLDS: tuple[Fold, ...] = get_args(Fold)
 KINDS: tuple[Kind, ...] = get_args(Kind)
 SIDES: tuple[Side, ...] = get_args(Side)
+RECORD = "record"
+"""Fold and kind of rows on records in tables: their facts were ranked in place, and nothing was asked."""
 MEMBERSHIP = "membership"
 """Group of the texts that a benchmark's authors chose for membership attacks: ``member`` or ``non-member``."""
 

@@ -13,9 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
-from medunlearn.data.alternatives import AlternativePool, dates_like, numbers_like
+from medunlearn.data.alternatives import AlternativePool
 from medunlearn.data.facts import NAMES, values_in
 from medunlearn.data.records import Record
+from medunlearn.data.value_draws import dates_like, numbers_like
 from medunlearn.seeds import generator
 
 _SHORTEST = 3

@@ -1,105 +1,172 @@
-"""Likelihood of the facts in a reference answer beside their alternatives: one prompt, many branches."""
+"""Likelihood of facts beside their alternatives: one prompt or one note, many branches."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from medunlearn.data.alternatives import AlternativePool
-from medunlearn.data.fact_ranks import FactRank, Facts, facts_with_alternatives, known_ranks, ranks_of
+from medunlearn.data.alternatives import Alternatives
+from medunlearn.data.fact_ranks import IN_RECORD, FactRank, Facts, known_ranks, ranks_of, sample_of, texts_to_rate
+from medunlearn.data.facts import Fact
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.models.load import LanguageModel
+from medunlearn.models.record_branches import record_branches
 from medunlearn.models.scoring import score_answers
-from medunlearn.models.sequences import Rendering, answer_sequences
+from medunlearn.models.sequences import (
+    Rendering,
+    SequenceImages,
+    TokenSequence,
+    answer_sequences,
+    image_tokens,
+    record_sequences,
+)
 
-AFTER = 4
+AFTER = 2
 """Tokens behind a fact that count beside its own: they show whether it fits; the rest is the same for all."""
 AT_ONCE = 8
-"""Answers in one pass, for each prompt that is decoded at a time: their prompts are shared, and nothing is kept."""
+"""Branches in one pass, for each prompt that is decoded at a time: their beginnings are shared, nothing is kept."""
+
+Branches = Callable[[str, Fact, Alternatives], list[list[TokenSequence]]]
+"""Sequences of each text of a fact, by the id of its question or record: the true one first."""
 
 
-def rank_facts(
-    language_model: LanguageModel,
-    questions: Sequence[Question],
-    records: Mapping[str, Record],
-    pool: AlternativePool,
-    store: ResponseStore,
-    rendering: Rendering,
-    *,
-    batch_size: int = 64,
-    variant: str | None = None,
-    advance: Callable[[int], None] = lambda count: None,
-) -> dict[str, list[FactRank]]:
-    """Ranks of every fact by question; what is in the store is not asked again.
+@dataclass(frozen=True)
+class RankSequences:
+    """Token sequences of facts with their alternatives.
 
-    The answer with the true value and those with alternatives share the prompt, and the answer as far as they
-    agree: a fact costs one prompt and as many ends. The store keeps a fact's log-likelihoods, the true value's
-    first, as a response without text whose sample number is the fact's place.
+    Texts with the true value and with alternatives share the prompt or note, and the rest as far as they agree: a
+    fact costs one beginning and as many ends.
 
-    Args:
-        variant: what the store calls this way of asking; None: the context mode.
-        advance: called with the number of questions done since the last call, stored ones included.
+    Attributes:
+        records: by id.
+        max_length: of records in training: longer ones stand in chunks.
     """
-    variant = variant or rendering.context
-    ranks = known_ranks(store.read(), questions, records, pool, variant)
-    advance(len(ranks))
-    missing = [question for question in questions if question.question_id not in ranks]
-    at_once = max(1, AT_ONCE * batch_size // (pool.count + 1))
-    for start in range(0, len(missing), at_once):
-        batch = {q.question_id: facts_with_alternatives(q, records, pool) for q in missing[start : start + at_once]}
-        members = missing[start : start + at_once]
-        rated = _rate(language_model, members, batch, records, rendering, AT_ONCE * batch_size, variant)
-        store.add(rated)
-        stored = {(one.question_id, one.variant, one.sample): one for one in rated}
-        for question in members:
-            ranks[question.question_id] = ranks_of(question, batch[question.question_id], stored, variant) or []
-        advance(len(members))
-    return {question.question_id: ranks[question.question_id] for question in questions}
 
+    tokenizer: Any
+    records: Mapping[str, Record]
+    rendering: Rendering
+    max_length: int | None = None
+    pictures: SequenceImages | None = None
 
-def _rate(
-    language_model: LanguageModel,
-    questions: Sequence[Question],
-    facts: Mapping[str, Facts],
-    records: Mapping[str, Record],
-    rendering: Rendering,
-    batch_size: int,
-    variant: str,
-) -> list[Response]:
-    named = [
-        (question, place, alternatives)
-        for question in questions
-        for place, (_, alternatives) in enumerate(facts[question.question_id])
-        if alternatives.texts
-    ]
-    families = [
-        answer_sequences(
-            replace(question, question_id=f"{question.question_id}#{place}"),
-            (question.answer, *alternatives.texts),
-            records[question.record_id],
-            language_model.tokenizer,
-            rendering,
-            language_model.pictures,
+    def of_answer(self, question: Question, fact: Fact, alternatives: Alternatives) -> list[list[TokenSequence]]:
+        """The question with the answer's texts."""
+        sequences = answer_sequences(
+            replace(question, question_id=f"{question.question_id}#{fact.start}"),
+            texts_to_rate(question.answer, alternatives),
+            self.records[question.record_id],
+            self.tokenizer,
+            self.rendering,
+            self.pictures,
             after=AFTER,
         )
-        for question, place, alternatives in named
-    ]
-    sequences = [sequence for family in families for sequence in family]
-    scores = iter(score_answers(language_model, sequences, batch_size=batch_size))
-    return [
-        Response(
-            question.question_id,
-            variant,
-            place,
-            "",
-            (),
-            True,
+        return [[sequence] for sequence in sequences]
+
+    def in_record(self, key: str, fact: Fact, alternatives: Alternatives) -> list[list[TokenSequence]]:
+        """The record as models are trained on it, with other values in one place; all chunks of a note."""
+        record = self.records[key]
+        texts = texts_to_rate(record.text, alternatives)
+        image = image_tokens(record, self.rendering, self.pictures)
+        if fact.kind == "note":
+            versions = [replace(record, record_id=f"{key}#{place}", text=text) for place, text in enumerate(texts)]
+            return [record_sequences(version, self.tokenizer, self.max_length, image) for version in versions]
+        behind = len(record.text) - fact.end
+        values = [text[fact.start : len(text) - behind] for text in texts]
+        span = fact.start, fact.end
+        branches = record_branches(record, values, span, self.tokenizer, self.max_length, image, after=AFTER)
+        return [[replace(one, key=f"{key}#{fact.start}#{place}")] for place, one in enumerate(branches)]
+
+
+def at_once(facts: Iterable[tuple[Fact, Alternatives]], batch_size: int) -> int:
+    """Sequences in one pass: branches are short, whole notes are as long as prompts."""
+    return batch_size if any(fact.kind == "note" for fact, _ in facts) else AT_ONCE * batch_size
+
+
+@dataclass(frozen=True)
+class FactRanker:
+    """Ranks of facts by one model; what its store holds is not computed again.
+
+    The store keeps a fact's log-likelihoods, the true value's first, as a response without text.
+
+    Attributes:
+        sequences: of the facts, in the model's tokens.
+        batch_size: prompts that are decoded at a time; :data:`AT_ONCE` times as many branches are scored.
+    """
+
+    language_model: LanguageModel
+    sequences: RankSequences
+    store: ResponseStore
+    batch_size: int = 64
+
+    def of_questions(
+        self,
+        questions: Sequence[Question],
+        facts: Mapping[str, Facts],
+        *,
+        variant: str | None = None,
+        advance: Callable[[int], None] = lambda count: None,
+    ) -> dict[str, list[FactRank]]:
+        """Ranks of the facts in reference answers, by question.
+
+        Args:
+            facts: by question; of every one of them.
+            variant: what the store calls this way of asking; None: the context mode.
+            advance: called with the number of questions done since the last call, stored ones included.
+        """
+        by_id = {question.question_id: question for question in questions}
+
+        def branches(key: str, fact: Fact, alternatives: Alternatives) -> list[list[TokenSequence]]:
+            return self.sequences.of_answer(by_id[key], fact, alternatives)
+
+        own = {key: facts[key] for key in by_id}
+        return self._rank(own, branches, variant or self.sequences.rendering.context, advance)
+
+    def in_records(
+        self, facts: Mapping[str, Facts], *, advance: Callable[[int], None] = lambda count: None
+    ) -> dict[str, list[FactRank]]:
+        """Ranks of facts in place, and of whole notes, by record: plain text, as models are trained on it.
+
+        Args:
+            facts: by record.
+            advance: called with the number of records done since the last call.
+        """
+        return self._rank(facts, self.sequences.in_record, IN_RECORD, advance)
+
+    def _rank(
+        self, facts: Mapping[str, Facts], branches: Branches, variant: str, advance: Callable[[int], None]
+    ) -> dict[str, list[FactRank]]:
+        ranks = known_ranks(facts, self.store.read(), variant)
+        advance(len(ranks))
+        batch: dict[str, Facts] = {}
+        missing = [key for key in facts if key not in ranks]
+        for place, key in enumerate(missing):
+            batch[key] = facts[key]
+            count = sum(1 + len(alternatives.texts) for own in batch.values() for _, alternatives in own)
+            # A few passes, which is what a crash may cost.
+            if count >= 4 * AT_ONCE * self.batch_size or place == len(missing) - 1:
+                ranks |= self._rate(batch, branches, variant)
+                advance(len(batch))
+                batch = {}
+        return {key: ranks[key] for key in facts}
+
+    def _rate(self, facts: Mapping[str, Facts], branches: Branches, variant: str) -> dict[str, list[FactRank]]:
+        """Ranks of a batch of texts, whose likelihoods are stored."""
+        rated = [(key, fact, alternatives) for key, own in facts.items() for fact, alternatives in own]
+        rated = [entry for entry in rated if entry[2].texts]
+        texts = [branches(*entry) for entry in rated]
+        sequences = [piece for of_fact in texts for pieces in of_fact for piece in pieces]
+        size = at_once(((fact, alternatives) for _, fact, alternatives in rated), self.batch_size)
+        scores = iter(score_answers(self.language_model, sequences, batch_size=size))
+        responses = []
+        for (key, fact, _), of_fact in zip(rated, texts, strict=True):
+            sums = [math.fsum(part for _ in pieces for part in next(scores).log_probs) for pieces in of_fact]
             # As the store keeps them, so that ranks are the same when they are read again.
-            tuple(float(np.float32(math.fsum(next(scores).log_probs))) for _ in family),
-        )
-        for (question, place, _), family in zip(named, families, strict=True)
-    ]
+            likelihoods = tuple(float(np.float32(value)) for value in sums)
+            responses.append(Response(key, variant, sample_of(fact), "", (), True, likelihoods))
+        self.store.add(responses)
+        stored = {(one.question_id, one.variant, one.sample): one for one in responses}
+        return {key: ranks_of(key, own, stored, variant) or [] for key, own in facts.items()}

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medunlearn.data.alternatives import VERSION
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.records import Question, Record
@@ -31,7 +30,7 @@ def open_store(
     weights: str,
     rendering: Rendering,
     max_new_tokens: int,
-    alternatives: int | None = None,
+    ranks: Mapping[str, int] | None = None,
     decoding: str = GREEDY_NAME,
     data_use: DataUse | None,
 ) -> ResponseStore:
@@ -40,7 +39,7 @@ def open_store(
     The benchmark counts, since another one may ask something else under the same question's id.
 
     Args:
-        alternatives: of a fact, where the store is of ranks.
+        ranks: further settings of a store of ranks (:func:`medunlearn.data.fact_ranks.rank_settings`).
         decoding: its name, and the seed of draws.
     """
     settings: dict[str, Any] = {
@@ -52,8 +51,7 @@ def open_store(
         "decoding": decoding,
         "max_new_tokens": max_new_tokens,
     }
-    if alternatives is not None:
-        settings |= {"alternatives": alternatives, "alternatives_version": VERSION}
+    settings |= ranks or {}
     name = f"{rendering.context}-{sha256_of_json(settings)[:12]}"
     return ResponseStore(folder / name, settings, data_use=data_use)
 

@@ -26,6 +26,7 @@ METRICS: dict[str, str] = {
     "gen_score": "medunlearn.metrics.judged:GEN_SCORE",
     "gen_score.failed_zero": "medunlearn.papers.medforget.published_measures:GEN_SCORE_FAILED_ZERO",
     "ls": "medunlearn.metrics.leakage.leakage_score:LEAKAGE",
+    "note_rank": "medunlearn.metrics.ranks:NOTE_RANK",
     "option_accuracy": "medunlearn.metrics.likelihood:OPTION_ACCURACY",
     "rank": "medunlearn.metrics.ranks:RANK",
     "ranked_first": "medunlearn.metrics.ranks:RANKED_FIRST",

@@ -17,6 +17,7 @@ Need = Literal[
     "answer_hits",
     "alternative_log_probs",
     "fact_ranks",
+    "note_ranks",
     "encoder",
     "nli",
     "bert",
@@ -54,7 +55,8 @@ class Item:
         answer_hits: for each of those tokens, whether the model's arg-max was that token.
         alternative_log_probs: as ``answer_log_probs``, of each of the question's options.
         answer_index: the place of the right one among them.
-        fact_ranks: of the facts in the reference answer.
+        fact_ranks: of the facts in the reference answer; of a record, of the facts in its text.
+        note_ranks: of a record, that of its whole text among perturbed versions.
     """
 
     question_id: str
@@ -70,6 +72,7 @@ class Item:
     alternative_log_probs: Sequence[Sequence[float]] | None = None
     answer_index: int | None = None
     fact_ranks: Sequence[FactRank] | None = None
+    note_ranks: Sequence[FactRank] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,4 +202,24 @@ def question_items(
             fact_ranks=(ranks or {}).get(question.question_id),
         )
         for question, response in ((question, responses[question.question_id]) for question in questions)
+    ]
+
+
+def record_items(sides: Mapping[str, Side], ranks: Mapping[str, Sequence[FactRank]]) -> list[Item]:
+    """One item a record whose facts were ranked in place; it has no question and no response.
+
+    Args:
+        sides: of each record, by id.
+        ranks: by record id, that of the whole note among them.
+    """
+    return [
+        Item(
+            question_id=name,
+            side=sides[name],
+            question="",
+            reference="",
+            fact_ranks=[rank for rank in own if rank.kind != "note"] or None,
+            note_ranks=[rank for rank in own if rank.kind == "note"] or None,
+        )
+        for name, own in ranks.items()
     ]

@@ -1,4 +1,4 @@
-"""Ranks of the facts in a reference answer: does the model find the true value likelier than others of its kind?
+"""Ranks of facts in answers and records: does the model find the true value likelier than others of its kind?
 
 A model that was made to say something else may still know. It then finds the true value likelier than its
 alternatives, though it would not say it. These measures need no retrained model.
@@ -11,7 +11,7 @@ from functools import partial
 from math import fsum, log2
 
 from medunlearn.data.fact_ranks import FactRank
-from medunlearn.metrics.measure import Item, Measure, PerItem, Score
+from medunlearn.metrics.measure import Item, Measure, Need, PerItem, Score
 
 SOURCE = "after exposure, Carlini et al. 2019 (arXiv 1802.08232), Section 4"
 
@@ -30,25 +30,28 @@ def _middle(fact: FactRank) -> float | None:
     return None if fact.rank is None else (fact.rank - 0.5) / fact.of
 
 
-def _mean(value_of: Callable[[FactRank], float | None], item: Item) -> Score:
-    facts: Sequence[FactRank] = item.fact_ranks or ()
-    values = [value for fact in facts if (value := value_of(fact)) is not None]
+def _mean(value_of: Callable[[FactRank], float | None], notes: bool, item: Item) -> Score:
+    ranks: Sequence[FactRank] = (item.note_ranks if notes else item.fact_ranks) or ()
+    values = [value for rank in ranks if (value := value_of(rank)) is not None]
     if values:
         return Score(fsum(values) / len(values))
-    reasons = dict.fromkeys(fact.reason for fact in facts if fact.reason)
-    return Score.unscored("; ".join(map(str, reasons)) or "the reference answer holds no fact")
+    reasons = dict.fromkeys(rank.reason for rank in ranks if rank.reason)
+    return Score.unscored("; ".join(map(str, reasons)) or "it holds no fact")
 
 
-def _measure(name: str, title: str, meaning: str, value_of: Callable[[FactRank], float | None]) -> Measure:
-    score = PerItem(partial(_mean, value_of))
-    return Measure(name, title, ("fact_ranks",), meaning, SOURCE, score, item_by_item=True)
+def _measure(
+    name: str, title: str, meaning: str, value_of: Callable[[FactRank], float | None], *, notes: bool = False
+) -> Measure:
+    score = PerItem(partial(_mean, value_of, notes))
+    needs: tuple[Need, ...] = ("note_ranks",) if notes else ("fact_ranks",)
+    return Measure(name, title, needs, meaning, SOURCE, score, item_by_item=True)
 
 
 RANKED_FIRST = _measure(
     "ranked_first",
     "Facts ranked first",
-    "0-1, share of an answer's facts whose true value is likelier than all alternatives; higher = knows more; a "
-    "guess: 1 / (alternatives + 1), read beside a retrained model",
+    "0-1, share of the facts of an answer or record whose true value is likelier than all alternatives; higher = "
+    "knows more; a guess: 1 / (alternatives + 1), read beside a retrained model",
     _is_first,
 )
 RANK = _measure(
@@ -58,3 +61,11 @@ RANK = _measure(
     _middle,
 )
 EXPOSURE = _measure("exposure", "Exposure", "0 and up, in bits; higher = knows more", exposure)
+NOTE_RANK = _measure(
+    "note_rank",
+    "Rank of notes",
+    "0-1, share of versions of a whole note, with other values for all of its facts, that are likelier than it; "
+    "0 = knows, 0.5 = cannot tell",
+    _middle,
+    notes=True,
+)

@@ -133,7 +133,7 @@ def question_sequence(
 
     def shared_tokens(text: str) -> list[int]:
         before, image_mark, after = text.partition(IMAGE) if image else ("", "", text)
-        return [*_encode(tokenizer, before), *(image if image_mark else ()), *_encode(tokenizer, after)]
+        return [*encode(tokenizer, before), *(image if image_mark else ()), *encode(tokenizer, after)]
 
     prompt = shown(len(record.text))
     begin = [] if rendering.template == "chat" and question.kind != "completion" else begin_tokens(tokenizer)
@@ -143,8 +143,8 @@ def question_sequence(
         if len(shared) - len(begin) > room:
             prompt = shown(_letters_within(room, len(record.text), lambda n: shared_tokens(shown(n).shared)))
             shared = begin + shared_tokens(prompt.shared)
-    question_ids = _encode(tokenizer, prompt.own)
-    answer = [*_encode(tokenizer, prompt.answer), tokenizer.eos_token_id]
+    question_ids = encode(tokenizer, prompt.own)
+    answer = [*encode(tokenizer, prompt.answer), tokenizer.eos_token_id]
     ids = (*shared, *question_ids, *answer)
     if rendering.max_length is not None and len(ids) > rendering.max_length:
         raise InputError(
@@ -179,7 +179,7 @@ def answer_sequences(
     how = {"template": rendering.template, "context": rendering.context, "tokenizer": tokenizer}
     shown = [render(replace(question, answer=answer), record.text, **how).answer for answer in answers]
     ends = [(*ids, tokenizer.eos_token_id) for ids in tokenizer(shown, add_special_tokens=False)["input_ids"]]
-    common, alike = _agreeing(ends), _agreeing([end[::-1] for end in ends])
+    common, alike = agreeing(ends), agreeing([end[::-1] for end in ends])
     # One token of each answer is scored at least, and nothing counts both as the beginning and as the end.
     alike = min(alike, min(map(len, ends)) - common - 1)
     cut = 0 if after is None else max(0, alike - after)
@@ -194,7 +194,7 @@ def answer_sequences(
     ]
 
 
-def _agreeing(sequences: Sequence[Sequence[int]]) -> int:
+def agreeing(sequences: Sequence[Sequence[int]]) -> int:
     """How many tokens all sequences begin with, one less than the shortest has at most."""
     same = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*sequences, strict=False)))
     return min(same, min(map(len, sequences)) - 1)
@@ -238,7 +238,7 @@ def record_sequences(
     """
     if image:
         return _behind_image(record, tokenizer, max_length, image)
-    ids = [*begin_tokens(tokenizer), *_encode(tokenizer, record.text), tokenizer.eos_token_id]
+    ids = [*begin_tokens(tokenizer), *encode(tokenizer, record.text), tokenizer.eos_token_id]
     size = max_length or len(ids)
     chunks = [ids[start : start + size] for start in range(0, len(ids) - 1, size - 1)]
     return [TokenSequence(f"{record.record_id}#{place}", tuple(chunk), 0, 1) for place, chunk in enumerate(chunks)]
@@ -248,7 +248,7 @@ def _behind_image(
     record: Record, tokenizer: Any, max_length: int | None, image: Sequence[int]
 ) -> list[TokenSequence]:
     head = (*begin_tokens(tokenizer), *image)
-    ids = (*_encode(tokenizer, record.text), tokenizer.eos_token_id)
+    ids = (*encode(tokenizer, record.text), tokenizer.eos_token_id)
     size = (max_length or len(head) + len(ids)) - len(head)
     if size < 2:
         raise InputError(
@@ -266,7 +266,8 @@ def _behind_image(
     ]
 
 
-def _encode(tokenizer: Any, text: str) -> list[int]:
+def encode(tokenizer: Any, text: str) -> list[int]:
+    """Tokens of a text, without any that the tokenizer puts around it."""
     if not text:
         return []
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -10,20 +10,22 @@ from typing import Any
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
+from medunlearn.data.fact_ranks import IN_RECORD
 from medunlearn.data.responses import responses_digest
 from medunlearn.data.storage import write_atomically
 from medunlearn.metrics.leakage import keywords as disease_keywords
-from medunlearn.metrics.measure import question_items
+from medunlearn.metrics.measure import question_items, record_items
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.models.load import LanguageModel
-from medunlearn.pipeline.questioning import Questioning, questions_to_ask, questions_to_rank
-from medunlearn.pipeline.score import metric_names, score_items, write_tables
-from medunlearn.results.evaluated import FOLDER, Evaluated, Evaluation, distinct
+from medunlearn.pipeline.questioning import Questioning, questions_to_ask
+from medunlearn.pipeline.rank_plan import rank_plan
+from medunlearn.pipeline.score import metric_names, score_items, score_records, write_tables
+from medunlearn.results.evaluated import FOLDER, Evaluated, Evaluation, distinct, joined
 from medunlearn.results.fact_table import FILE as FACTS
 from medunlearn.results.fact_table import fact_table
 from medunlearn.results.runs import FILE, Recording, Run
-from medunlearn.results.scores import question_labels
+from medunlearn.results.scores import question_labels, record_labels
 
 __all__ = ["evaluate", "evaluate_one", "evaluation_folder", "metric_names"]
 
@@ -93,21 +95,33 @@ def evaluate_one(
                 store, responses, how = questioning.ask(questions)
                 options, more = questioning.rate(questions, metrics)
             with recording.stage("rank"):
-                ranks, ranked = questioning.rank(questions_to_rank(benchmark, split, settings), metrics)
+                plan = rank_plan(benchmark, split.name, settings, metrics)
+                ranks, of_records, ranked = questioning.rank(plan)
                 problems = tuple(dict.fromkeys((*run.info.problems, *questioning.problems)))
+                chat_template = questioning.chat_template
                 del questioning  # The model makes room for those of the measures.
             with recording.stage("score"):
-                items = question_items(questions, benchmark.sides(split), responses, options, keywords, ranks)
+                sides = benchmark.sides(split)
+                items = question_items(questions, sides, responses, options, keywords, ranks)
                 labels = question_labels(benchmark, split, questions)
-                if ranks:
-                    write_atomically(folder / FACTS, fact_table(ranks, labels).to_parquet)
-                write_tables(folder, benchmark, settings, score_items(items, metrics, settings, labels, device))
+                tables = [score_items(items, metrics, settings, labels, device)] if items else []
+                if ranks or of_records:
+                    tables.append(score_records(record_items(sides, of_records), metrics, benchmark, settings))
+                    in_place = record_labels(benchmark, split, [*of_records])
+                    facts = [
+                        fact_table(ranks, labels, rendering.context),
+                        fact_table(of_records, in_place, IN_RECORD),
+                    ]
+                    write_atomically(folder / FACTS, joined(facts).to_parquet)
+                write_tables(folder, benchmark, settings, joined(tables))
             problems += answer_problems(
                 (q.answer, (said := responses[q.question_id]).response, said.finished) for q in questions
             )
             recording.info.results = {
                 "health": {"problems": list(problems)},
                 "context": rendering.context,
+                "template": rendering.template_name,
+                "chat_template": chat_template,
                 **disease_keywords.extractor_of(settings, metrics),
                 "responses": str(store.relative_to(run.folder)),
                 "responses_sha256": responses_digest(responses.values()),

@@ -261,6 +261,6 @@ def demo_experiment(out: Path, *, seed: int = 0, patients: int = 60) -> Experime
         "split": "random_10",
         "train": {"model": "tiny"},
         "unlearn": {"methods": list(DEMO_METHODS)},
-        "evaluate": {"limit": 20, "metrics": ["default", "ranked_first"], "ranked": 10, "alternatives": 49},
+        "evaluate": {"limit": 20},
     }
     return plan(values)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Literal
 
 from medunlearn.config import EvaluateSettings
-from medunlearn.data.alternatives import pool_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
-from medunlearn.data.fact_ranks import FactRank, known_ranks
-from medunlearn.data.records import SIDES, Question, Side
+from medunlearn.data.fact_ranks import IN_RECORD, FactRank, known_ranks, rank_settings
+from medunlearn.data.records import SIDES, Question
 from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
-from medunlearn.data.splits import Split, shuffled
+from medunlearn.data.splits import Split
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import GREEDY_NAME
-from medunlearn.generation.fact_ranking import rank_facts
+from medunlearn.generation.fact_ranking import FactRanker, RankSequences
 from medunlearn.generation.option_scoring import rate_options
 from medunlearn.generation.respond import longest_answer as longest_answer
 from medunlearn.generation.respond import open_store, respond
@@ -28,6 +28,8 @@ from medunlearn.models.ancestry import model_use
 from medunlearn.models.layouts import attention_window, batch_counts, describe_layouts
 from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
 from medunlearn.models.sequences import Rendering
+from medunlearn.pipeline.asked_subjects import drawn, questions_of_side
+from medunlearn.pipeline.rank_plan import RankPlan
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
 
@@ -41,48 +43,20 @@ GENERATION: Mapping[Way, str] = {
 def questions_to_ask(benchmark: Benchmark, split: Split, settings: EvaluateSettings) -> list[Question]:
     """Questions of the folds named, about all subjects or a seeded number of them a side.
 
+    A benchmark without any question has none: the facts in its records are ranked.
+
     Raises:
-        ConfigError: there are none.
+        ConfigError: there are none of these folds.
     """
-    questions = [
-        question for side in SIDES for question in _sampled(benchmark, split, side, settings, settings.limit)
-    ]
-    if not questions:
+    questions = list[Question]()
+    for side in SIDES:
+        of_side = questions_of_side(benchmark, split, side, settings)
+        subjects = {benchmark.subject(question.record_id) for question in of_side}
+        asked = set(drawn(subjects, side, settings, settings.limit))
+        questions += [question for question in of_side if benchmark.subject(question.record_id) in asked]
+    if not questions and benchmark.questions:
         raise ConfigError([f"folds={list(settings.folds)}: the benchmark has no question of these folds."])
     return questions
-
-
-def questions_to_rank(benchmark: Benchmark, split: Split, settings: EvaluateSettings) -> list[Question]:
-    """Questions whose facts are ranked: about all subjects or a seeded number of them a side."""
-    most = min((n for n in (settings.limit, settings.ranked) if n is not None), default=None)
-    return [question for side in SIDES for question in _sampled(benchmark, split, side, settings, most)]
-
-
-def half_of(benchmark: Benchmark, split: Split, side: Side, settings: EvaluateSettings) -> set[str]:
-    """A side's subjects in the half that the settings name; both halves together are all that are asked about.
-
-    The halves depend on the side's subjects and the seed alone, not on the folds or the limit. Of an odd number the
-    choosing half has one more.
-    """
-    subjects = {benchmark.subject(question.record_id) for question in benchmark.questions_of(split, side)}
-    order = shuffled(subjects, "halves", side, settings.seed)
-    middle = -(-len(order) // 2)
-    return set(order[:middle] if settings.subjects == "choosing" else order[middle:])
-
-
-def _sampled(
-    benchmark: Benchmark, split: Split, side: Side, settings: EvaluateSettings, most: int | None
-) -> list[Question]:
-    """Questions of a side about ``most`` of its subjects; fewer are among more."""
-    of_side = benchmark.questions_of(split, side, settings.folds)
-    if settings.subjects != "all":
-        half = half_of(benchmark, split, side, settings)
-        of_side = [question for question in of_side if benchmark.subject(question.record_id) in half]
-    if most is None:
-        return of_side
-    subjects = {benchmark.subject(question.record_id) for question in of_side}
-    sample = set(shuffled(subjects, "evaluate", side, settings.seed)[:most])
-    return [question for question in of_side if benchmark.subject(question.record_id) in sample]
 
 
 @dataclass
@@ -114,6 +88,23 @@ class Questioning:
             allow_broken=self.settings.allow_broken,
         )
 
+    @cached_property
+    def rank_store(self) -> ResponseStore:
+        """The store of likelihoods for ranks."""
+        ranks = rank_settings(self.settings.alternatives, self.settings.versions)
+        return self._store(0, ranks)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        return self.live.tokenizer if self.live else load_tokenizer(self.run.model)
+
+    @property
+    def chat_template(self) -> Literal["used", "not used", "none"]:
+        """What became of the tokenizer's own chat template."""
+        if self.rendering.template == "chat":
+            return "used"
+        return "not used" if getattr(self.tokenizer, "chat_template", None) else "none"
+
     @property
     def problems(self) -> tuple[str, ...]:
         """Problems of the model's weights; none where it was not needed."""
@@ -141,8 +132,9 @@ class Questioning:
             raise InputError(
                 f"{run.folder} holds no weights, so nothing more can be asked. --keep-epochs keeps those of epochs."
             )
-        tokenizer = self.live.tokenizer if self.live else load_tokenizer(run.model)
-        limit = self.settings.max_new_tokens or longest_answer(tokenizer, benchmark)
+        if not questions:
+            return self.rank_store.folder, {}, {}
+        limit = self.settings.max_new_tokens or longest_answer(self.tokenizer, benchmark)
         store = self._store(limit)
         known, keys = store.read(), {q.question_id: (q.question_id, context, 0) for q in questions}
         if all(key in known for key in keys.values()):
@@ -195,35 +187,38 @@ class Questioning:
         return rated, {"option_batches": describe_layouts(self.language_model.model, before)}
 
     def rank(
-        self, questions: Sequence[Question], metrics: Sequence[str]
-    ) -> tuple[dict[str, list[FactRank]], dict[str, str]]:
-        """Ranks of the facts in reference answers by question, where a metric asks for that.
+        self, plan: RankPlan, among: Collection[str] | None = None
+    ) -> tuple[dict[str, list[FactRank]], dict[str, list[FactRank]], dict[str, str]]:
+        """Ranks of facts by question, ranks of facts and notes by record, and a line for the run's record.
 
-        With ``rank_batches`` for the run's record; nothing where the model was not asked.
+        It is ``rank_batches``; nothing where the model was not asked.
+
+        Args:
+            among: ids of the questions to rank, where it is not all of the plan.
         """
-        if not any("fact_ranks" in get_metric(name).needs for name in metrics):
-            return {}, {}
-        pool = pool_of(self.benchmark, self.settings.alternatives)
-        store = self._store(0, alternatives=self.settings.alternatives)
-        known = known_ranks(store.read(), questions, self.benchmark.record, pool, self.rendering.context)
-        if len(known) == len(questions):
-            return known, {}
+        questions = {key: own for key, own in plan.questions.items() if among is None or key in among}
+        records = plan.records
+        if not questions and not records:
+            return {}, {}, {}
+        settings, context, store = self.settings, self.rendering.context, self.rank_store
+        stored = store.read()
+        answers, notes = known_ranks(questions, stored, context), known_ranks(records, stored, IN_RECORD)
+        if len(answers) == len(questions) and len(notes) == len(records):
+            return answers, notes, {}
         before = batch_counts(self.language_model.model)
-        with progress(f"{self.run.label}: ranks of facts", len(questions), quiet=self.quiet) as advance:
-            ranks = rank_facts(
-                self.language_model,
-                questions,
-                self.benchmark.record,
-                pool,
-                store,
-                self.rendering,
-                batch_size=self.settings.batch_size,
-                advance=advance,
-            )
-        return ranks, {"rank_batches": describe_layouts(self.language_model.model, before)}
+        # Records are cut as they were in training; prompts are not.
+        length, model = self.run.info.rendering["max_length"], self.language_model
+        sequences = RankSequences(model.tokenizer, self.benchmark.record, self.rendering, length, model.pictures)
+        ranker = FactRanker(model, sequences, store, settings.batch_size)
+        label = f"{self.run.label}: ranks of facts"
+        with progress(label, len(questions) + len(records), quiet=self.quiet) as advance:
+            asked = [question for question in self.benchmark.questions if question.question_id in questions]
+            answers = ranker.of_questions(asked, questions, advance=advance)
+            notes = ranker.in_records(records, advance=advance)
+        return answers, notes, {"rank_batches": describe_layouts(self.language_model.model, before)}
 
-    def _store(self, limit: int, alternatives: int | None = None) -> ResponseStore:
-        how = (self.settings, self.rendering, limit, alternatives)
+    def _store(self, limit: int, ranks: Mapping[str, int] | None = None) -> ResponseStore:
+        how = (self.settings, self.rendering, limit, ranks)
         return store_of(self.run, self.benchmark, *how, folder=self.folder)
 
 
@@ -233,12 +228,12 @@ def store_of(
     settings: EvaluateSettings,
     rendering: Rendering,
     limit: int,
-    alternatives: int | None = None,
+    ranks: Mapping[str, int] | None = None,
     *,
     folder: Path | None = None,
     decoding: str = GREEDY_NAME,
 ) -> ResponseStore:
-    """The responses of a run's model that were asked for in this way; with ``alternatives``, ranks of facts.
+    """The responses of a run's model that were asked for in this way; with ``ranks``, likelihoods for ranks.
 
     Args:
         folder: what the store lies in; None: the run's folder.
@@ -251,7 +246,7 @@ def store_of(
         weights=settings.weights,
         rendering=rendering,
         max_new_tokens=limit,
-        alternatives=alternatives,
+        ranks=ranks,
         decoding=decoding,
         data_use=tightest([benchmark.data_use, model_use(run.folder)]),
     )

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from medunlearn.config import EvaluateSettings, check
-from medunlearn.data.alternatives import VERSION, pool_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS, IDENTIFIER, Grouping, default_metrics_of
-from medunlearn.data.fact_ranks import FactRank, known_ranks
+from medunlearn.data.fact_ranks import IN_RECORD, known_ranks, rank_settings
 from medunlearn.data.folder_lock import lock_folder
-from medunlearn.data.records import Question
 from medunlearn.data.responses import ResponseStore, known_options
 from medunlearn.data.storage import sha256_of_json, write_together
-from medunlearn.errors import InputError
+from medunlearn.errors import ConfigError, InputError
 from medunlearn.metrics import Item, Tools, get_metric
 from medunlearn.metrics import item_scoring as scoring
 from medunlearn.metrics.leakage import keywords as disease_keywords
-from medunlearn.metrics.measure import question_items
+from medunlearn.metrics.measure import question_items, record_items
 from medunlearn.models.health import answer_problems, refuse_broken
-from medunlearn.results.evaluated import GROUPS, SUMMARY, Evaluated, summarize_evaluation
+from medunlearn.pipeline.rank_plan import NOTES, RANKS, rank_plan
+from medunlearn.results.evaluated import GROUPS, SUMMARY, Evaluated, joined, summarize_evaluation
 from medunlearn.results.runs import Run
-from medunlearn.results.scores import FILE, measured, question_labels, read_scores, score_table
+from medunlearn.results.scores import FILE, measured, question_labels, read_scores, record_labels, score_table
 from medunlearn.results.summary import EVALUATION, summarize
 
 _TOOLS = ("encoder", "nli", "bert", "bart")
@@ -41,12 +40,24 @@ def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str,
 
     Raises:
         UnknownNameError: a measure that there is not.
+        ConfigError: a measure of responses, and the benchmark has no question.
     """
     missing = {tool for tool in _TOOLS if getattr(settings, tool) is None}
     own = [name for name in default_metrics_of(benchmark.builder) if not missing & {*get_metric(name).needs}]
+    if not benchmark.questions:
+        own = [name for name in own if ranks_alone(name)]
     asked = settings.metrics or (DEFAULT,)
     check_names(asked)
+    if not benchmark.questions and (wrong := [name for name in asked if name != DEFAULT and not ranks_alone(name)]):
+        raise ConfigError(
+            [f"metrics={name}: the benchmark has no question; facts in records are ranked." for name in wrong]
+        )
     return tuple(dict.fromkeys(each for name in asked for each in (own if name == DEFAULT else [name])))
+
+
+def ranks_alone(name: str) -> bool:
+    """Whether a measure needs nothing but ranks of facts or notes."""
+    return {*get_metric(name).needs} <= {RANKS, NOTES}
 
 
 def check_names(measures: Sequence[str]) -> None:
@@ -93,8 +104,10 @@ def score(
     check_names(named)
     source = _benchmark(evaluated, benchmark)
     named = list(metric_names(source, settings.model_copy(update={"metrics": tuple(named)})))
-    items, labels = _stored_items(evaluated, source, settings, named)
+    items, labels, records = _stored_items(evaluated, source, settings, named)
     table = score_items(items, named, settings, labels, device)
+    of_records = score_records(records, named, source, settings)
+    table = joined([table, of_records])
     with lock_folder(evaluated.record.folder, "score"):
         scores = read_scores(evaluated.record.folder)
         others = scores[~scores["measure"].isin(named)]
@@ -120,6 +133,21 @@ def score_items(
     metrics = [get_metric(name) for name in names]
     needs = {need for metric in metrics for need in metric.needs}
     return measured(scoring.score(items, metrics, _tools(settings, needs, device)), labels)
+
+
+def score_records(
+    items: Sequence[Item], names: Sequence[str], benchmark: Benchmark, settings: EvaluateSettings
+) -> pd.DataFrame:
+    """The score table of the measures that rank, on records; empty where none was ranked."""
+    tables = []
+    for name in filter(ranks_alone, names):
+        need = get_metric(name).needs[0]
+        those = [item for item in items if getattr(item, need) is not None]
+        if those:
+            ids = [item.question_id for item in those]
+            labels = record_labels(benchmark, benchmark.split(settings.split), ids)
+            tables.append(score_items(those, [name], settings, labels, "cpu"))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def write_tables(folder: Path, benchmark: Benchmark, settings: EvaluateSettings, scores: pd.DataFrame) -> None:
@@ -192,10 +220,10 @@ def _benchmark(evaluated: Evaluated, benchmark: Benchmark | Path | str | None) -
 
 def _stored_items(
     evaluated: Evaluated, benchmark: Benchmark, settings: EvaluateSettings, names: Sequence[str]
-) -> tuple[list[Item], pd.DataFrame]:
-    """The evaluation's items from what is stored, and their labels."""
+) -> tuple[list[Item], pd.DataFrame, list[Item]]:
+    """The evaluation's items from what is stored, their labels, and the items of records."""
     split, context = benchmark.split(settings.split), evaluated.context
-    order = {name: place for place, name in enumerate(evaluated.table["item"].unique())}
+    order = {name: place for place, name in enumerate(evaluated.questions["question_id"])}
     questions = [question for question in benchmark.questions if question.question_id in order]
     questions.sort(key=lambda question: order[question.question_id])
     folder = evaluated.run.folder / evaluated.record.info.results["responses"]
@@ -207,26 +235,17 @@ def _stored_items(
             f"{evaluated.run.folder} lacks responses of this evaluation. Remove "
             f"{evaluated.record.folder} and evaluate it again: it asks only what is missing."
         )
-    # Options were rated in a store of their own.
-    key = {**ResponseStore.settings_of(folder), "max_new_tokens": 0}
+    # Options and ranks were rated in stores of their own.
+    settings_of_store = ResponseStore.settings_of(folder) if questions else {}
+    key = {**settings_of_store, "max_new_tokens": 0}
     rated = ResponseStore.read_complete(folder.parent / f"{context}-{sha256_of_json(key)[:12]}")
     options = known_options(rated, [question for question in questions if question.options], context)
     keywords = disease_keywords.for_evaluation(benchmark, settings, names, evaluated.run.folder, quiet=True)
-    facts = evaluated.facts
-    ranked = [question for question in questions if len(facts) and question.question_id in set(facts["item"])]
-    ranks = _stored_ranks(folder, key, benchmark, ranked, settings.alternatives, context)
-    items = question_items(questions, benchmark.sides(split), responses, options, keywords, ranks)
-    return items, question_labels(benchmark, split, questions)
-
-
-def _stored_ranks(
-    folder: Path,
-    key: Mapping[str, Any],
-    benchmark: Benchmark,
-    questions: Sequence[Question],
-    count: int,
-    context: str,
-) -> dict[str, list[FactRank]]:
-    key = {**key, "alternatives": count, "alternatives_version": VERSION}
-    stored = ResponseStore.read_complete(folder.parent / f"{context}-{sha256_of_json(key)[:12]}")
-    return known_ranks(stored, questions, benchmark.record, pool_of(benchmark, count), context)
+    key = {**key, **rank_settings(settings.alternatives, settings.versions)}
+    ranked = folder if not questions else folder.parent / f"{context}-{sha256_of_json(key)[:12]}"
+    stored = ResponseStore.read_complete(ranked)
+    plan = rank_plan(benchmark, settings.split, settings, names)
+    ranks, of_records = known_ranks(plan.questions, stored, context), known_ranks(plan.records, stored, IN_RECORD)
+    sides = benchmark.sides(split)
+    items = question_items(questions, sides, responses, options, keywords, ranks)
+    return items, question_labels(benchmark, split, questions), record_items(sides, of_records)

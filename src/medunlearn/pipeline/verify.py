@@ -254,7 +254,7 @@ def _digest(folder: Path, record: RunRecord) -> str:
         return responses_digest(ResponseStore.read_complete(folder / "responses").values())
     evaluated = Evaluated(Run(folder.parents[1], RunRecord.read(folder.parents[1])), Run(folder, record))
     given = evaluated.responses
-    return responses_digest(given[name] for name in evaluated.table["item"].unique())
+    return responses_digest(given[name] for name in evaluated.questions["question_id"])
 
 
 def _orphans(folder: Path, named: set[Path]) -> Iterator[Check]:

@@ -116,25 +116,53 @@ class Recovery:
 
 
 @dataclass(frozen=True)
+class RankReading:
+    """How ranks of one context are to be read.
+
+    Attributes:
+        context: ``closed_book``, ``note``, ``record`` (facts in their records' own text) or ``notes`` (whole notes
+            among versions of themselves).
+        calibration: distance, p, facts, subjects, first, due, uniform of the retrained model
+            (:class:`medunlearn.results.fact_table.Calibration`); None without one.
+        kinds: the same by kind of fact, a row each.
+        of: alternatives and the true value, at most.
+        least_p: the smallest p that a subject can have.
+        beside_unseen: p is a subject's place among those whom the retrained model never saw, since p-values by
+            facts alone are not uniform there.
+        single: every subject has one fact.
+        known: p, least_p, first, unseen_first, subjects, verdict
+            (:class:`medunlearn.results.known_before.KnownBefore`); None without a target model that works.
+        unscored: reason -> facts without a rank.
+    """
+
+    context: str
+    calibration: Mapping[str, Any] | None = None
+    kinds: pd.DataFrame = field(default_factory=pd.DataFrame)
+    of: int = 0
+    least_p: float = 1.0
+    beside_unseen: bool = False
+    single: bool = False
+    known: Mapping[str, Any] | None = None
+    unscored: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Ranks:
     """Ranks of the forget set's facts; empty where none was ranked.
 
     Attributes:
-        table: model, subjects, told (how many have p at most ``alpha``; null where that cannot be read), median_p.
-        calibration: distance, p, facts, subjects, first, uniform of
-            the retrained model (:class:`medunlearn.results.fact_table.Calibration`); None without one.
-        of: alternatives and the true value.
-        least_p: the smallest p that a subject can have.
-        beside_unseen: p is a subject's place among those whom the retrained model never saw, since p-values by
-            facts alone are not uniform there.
+        table: model, context, facts, first, subjects, told (how many have p at most ``alpha``; null where that
+            cannot be read), median_p.
+        readings: one a context.
+        templates: prompt templates in which facts of answers were asked for.
+        unused_chat_template: a tokenizer has a chat template, and its model was asked without.
     """
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
-    calibration: Mapping[str, Any] | None = None
-    of: int = 0
+    readings: tuple[RankReading, ...] = ()
     alpha: float = 0.05
-    least_p: float = 1.0
-    beside_unseen: bool = False
+    templates: tuple[str, ...] = ()
+    unused_chat_template: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,65 +6,114 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from medunlearn.reports.blocks import Bullets, Cell, Figure, Prose, Section, Spec, Table, section
-from medunlearn.reports.content import ModelResult, ReportContent
+from medunlearn.reports.blocks import Bullets, Cell, Figure, Prose, Section, Spec, Table, details, section
+from medunlearn.reports.content import ModelResult, RankReading, Ranks, ReportContent
 from medunlearn.reports.figures import colours, layout, plot, safe, short, whiskers
 from medunlearn.reports.formatting import decimal, p_text
 from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.table_blocks import records, value_cell
 
-MEASURE = "ranked_first"
+MEASURE, NOTES_MEASURE = "ranked_first", "note_rank"
 NOTES: tuple[str, ...] = (
-    "Each fact of an answer stands among alternatives of its kind: other numbers, dates, names, answers of other "
-    "subjects. A model that finds the true one likeliest knows it, whatever it says when it is asked. A method "
-    "that only keeps a model from saying the answer leaves this number high.",
+    "Each fact stands among alternatives of its kind: other numbers, dates, names, answers of other subjects. A "
+    "model that finds the true one likeliest knows it, whatever it says when it is asked. A method that only keeps "
+    "a model from saying the answer leaves this number high.",
     "A model that never saw a subject ranks her facts by chance, and by what is usual: so read each model beside "
     "the retrained one. At that level the likelihood of her facts tells nothing more of her.",
+)
+CONTEXTS: Mapping[str, str] = {
+    "closed_book": "answers, closed book",
+    "note": "answers, note in the prompt",
+    "record": "records, in place",
+    "notes": "whole notes",
+}
+UNUSED_CHAT = (
+    "A tokenizer here has a chat template that was not used: a chat model may tell more under --template chat."
 )
 Row = Mapping[str, Any]
 
 
 def rank_section(content: ReportContent) -> Section | None:
     """Share of facts ranked first, by model and fold, with calibration; None where no fact was ranked."""
-    rows = [(model, row) for model in content.models for row in _rows(model)]
-    if not rows:
+    if not any(True for model in content.models for _ in _rows(model)):
         return None
+    ranks = content.ranks
+    bullets = [sentence for reading in ranks.readings for sentence in _reading(reading, ranks)]
+    kinds = [details(f"By kind of fact: {CONTEXTS[one.context]}", _kinds(one)) for one in ranks.readings]
     return section(
         "What the models still know: ranks of facts",
         Prose(NOTES),
         Figure(_figure(content), "Bar chart: share of facts ranked first on forget, one bar a model", size="wide"),
         _table(content),
-        Bullets(tuple(_calibration(content))),
+        _subjects(ranks),
+        Bullets((*_context(content), *bullets)),
+        *kinds,
         name="ranks",
     )
 
 
+def nothing_to_forget(ranks: Ranks) -> Iterator[str]:
+    """A caveat for each context in which ranks do not tell that the target ever knew the forget set."""
+    for reading in ranks.readings:
+        known = reading.known
+        if known is not None and known["verdict"] == "nothing":
+            yield f"Nothing to forget, as far as ranks can tell ({CONTEXTS[reading.context]}): {_known(known)}"
+
+
+def _known(known: Mapping[str, Any]) -> str:
+    beside = known["unseen_first"]
+    unseen = "" if beside is None else f", the retrained model {decimal(beside)}"
+    return (
+        f"the target ranks {decimal(known['first'])} of the forget set's facts first{unseen} "
+        f"({known['subjects']} subjects; no higher: p {p_text(known['p'])})."
+    )
+
+
 def _rows(model: ModelResult) -> Iterator[Row]:
-    """Rows of the summary with the share ranked first, all kinds of questions together, forget before retain."""
+    """Rows of the summary with the ranks, all kinds of questions together and records, forget before retain."""
     for side in ("forget", "retain"):
         for row in rows_of(model.summary):
-            if row["measure"] == MEASURE and row["kind"] == "all" and row["side"] == side and row["n_scored"]:
+            ours = row["measure"] in (MEASURE, NOTES_MEASURE) and row["kind"] in ("all", "record")
+            if ours and row["side"] == side and row["n_scored"]:
                 yield row
 
 
 def _table(content: ReportContent) -> Table | None:
-    places = list(dict.fromkeys((r["side"], r["fold"]) for model in content.models for r in _rows(model)))
-    subjects = {row["model"]: row for row in rows_of(content.ranks.table)}
+    def key(row: Row) -> tuple[str, str, str]:
+        return row["side"], row["fold"], row["measure"]
+
+    places = list(dict.fromkeys(key(row) for model in content.models for row in _rows(model)))
+    titles = {MEASURE: "facts ranked first", NOTES_MEASURE: "rank of notes"}
     columns = (
         Cell("Model"),
-        *(Cell(f"{side}, {fold}", "facts ranked first") for side, fold in places),
-        Cell("Subjects still told", f"p ≤ {content.ranks.alpha:g}, of the forget set"),
+        *(Cell(f"{side}, {fold}", titles[measure]) for side, fold, measure in places),
     )
 
     def line(model: ModelResult) -> tuple[Cell, ...]:
-        values = {(row["side"], row["fold"]): value_cell(row) for row in _rows(model)}
-        told = subjects.get(model.label)
-        count = None if told is None else number(told["told"])
-        text = "–" if told is None or count is None else f"{count:.0f} of {told['subjects']}"
-        last = Cell(text, _median(told)) if told else Cell("–")
-        return (Cell(model.label), *(values.get(place, Cell("–")) for place in places), last)
+        values = {key(row): value_cell(row) for row in _rows(model)}
+        return (Cell(model.label), *(values.get(place, Cell("–")) for place in places))
 
     return records(columns, (line(model) for model in content.models if list(_rows(model))))
+
+
+def _subjects(ranks: Ranks) -> Table | None:
+    """Subjects of the forget set that ranks still tell, by model and context."""
+    rows = {(row["model"], row["context"]): row for row in rows_of(ranks.table)}
+    contexts = [reading.context for reading in ranks.readings]
+    columns = (
+        Cell("Subjects still told", f"p ≤ {ranks.alpha:g}, of the forget set"),
+        *(Cell(CONTEXTS[context]) for context in contexts),
+    )
+
+    def cell(row: Row | None) -> Cell:
+        count = None if row is None else number(row["told"])
+        if row is None:
+            return Cell("–")
+        return Cell("–" if count is None else f"{count:.0f} of {row['subjects']}", _median(row))
+
+    models = dict.fromkeys(model for model, _ in rows)
+    lines = ((Cell(model), *(cell(rows.get((model, context))) for context in contexts)) for model in models)
+    return records(columns, lines)
 
 
 def _median(row: Row) -> str:
@@ -72,45 +121,99 @@ def _median(row: Row) -> str:
     return "" if median is None else f"median p {p_text(median)}"
 
 
-def _calibration(content: ReportContent) -> Iterator[str]:
+def _context(content: ReportContent) -> Iterator[str]:
+    """Contexts of the ranks, each once."""
     ranks = content.ranks
-    if ranks.beside_unseen:
+    for reading in ranks.readings:
+        if reading.context in ("closed_book", "note"):
+            template = f"template {' and '.join(ranks.templates)}" if ranks.templates else ""
+            stands = (
+                "the note is in the prompt" if reading.context == "note" else "nothing of the note in the prompt"
+            )
+            how = ", ".join(filter(None, (template, stands)))
+            yield f"Facts of answers were ranked behind their questions: {how}."
+            if reading.context == "note":
+                yield "A model that reads the note ranks its facts high without having seen it before."
+        elif reading.context == "record":
+            yield "Facts of records were ranked in place: behind the text that stands before them in the record."
+        else:
+            yield (
+                f"Whole notes were ranked among {reading.of - 1} versions of themselves, with other values for all "
+                "of their facts at once."
+            )
+    if ranks.unused_chat_template:
+        yield UNUSED_CHAT
+
+
+def _reading(reading: RankReading, ranks: Ranks) -> Iterator[str]:
+    where = CONTEXTS[reading.context].capitalize()
+    if reading.beside_unseen:
         yield (
-            "p of a subject: the share of subjects unseen by the retrained model, and herself, whose facts rank "
-            f"as high on average; it cannot be below {p_text(ranks.least_p)}."
+            f"{where}. p of a subject: the share of subjects unseen by the retrained model, and herself, whose "
+            f"facts rank as high on average; it cannot be below {p_text(reading.least_p)}."
+        )
+    elif reading.single:
+        yield (
+            f"{where}. p of a subject: that of her one fact; it cannot be below 1 / {reading.of} = "
+            f"{p_text(reading.least_p)}."
         )
     else:
         yield (
-            "p of a subject: e times the geometric mean of her facts' exact p-values, which holds however her "
-            f"facts depend on each other; it cannot be below {p_text(ranks.least_p)}."
+            f"{where}. p of a subject: e times the geometric mean of her facts' exact p-values, which holds "
+            f"however her facts depend on each other; it cannot be below {p_text(reading.least_p)}."
         )
-    if ranks.least_p > ranks.alpha:
+    if reading.least_p > ranks.alpha:
         unseen = f"that takes {math.ceil(1 / ranks.alpha) - 1} unseen subjects"
-        more = unseen if ranks.beside_unseen else "rank among more alternatives (--alternatives 99)"
+        option = "--versions 59" if reading.context == "notes" else "--alternatives 99"
+        more = unseen if reading.beside_unseen else f"rank among more alternatives ({option})"
         yield f"So it tells nobody at {ranks.alpha:g}: {more}."
-    checked = ranks.calibration
+    if reading.known is not None and reading.known["verdict"] == "nothing":
+        yield f"Nothing to forget, as far as these ranks can tell: {_known(reading.known)}"
+    if reading.known is not None and reading.known["verdict"] == "open":
+        yield f"Too few subjects to tell whether there was anything to forget: {_known(reading.known)}"
+    if reading.unscored:
+        counted = "; ".join(f"{count}: {reason}" for reason, count in reading.unscored.items())
+        yield f"Facts without a rank, and why: {counted}."
+    yield from _calibration(reading)
+
+
+def _calibration(reading: RankReading) -> Iterator[str]:
+    checked = reading.calibration
     if checked is None:
         yield "No subject here is unseen by a model, so p-values could not be checked on such a one."
         return
-    how = (
+    yield (
         f"{checked['facts']} facts of {checked['subjects']} subjects that the retrained model never saw: "
-        f"{decimal(checked['first'])} ranked first (uniform: {decimal(1 / ranks.of)}), Kolmogorov-Smirnov distance "
-        f"{decimal(checked['distance'])}, p {p_text(checked['p'])} on one fact a subject."
+        f"{decimal(checked['first'])} ranked first (uniform: {decimal(checked['due'])}), Kolmogorov-Smirnov "
+        f"distance {decimal(checked['distance'])}, p {p_text(checked['p'])} on one fact a subject."
     )
-    yield how
-    if not checked["uniform"]:
+    if reading.beside_unseen:
         yield (
             "They are not uniform: which values are usual tells something of the true ones. So subjects are read "
             "beside those unseen ones."
         )
 
 
+def _kinds(reading: RankReading) -> Table | None:
+    """Calibration by kind of fact."""
+    columns = ("Kind", "Facts", "Subjects", "Ranked first", "Uniform", "K-S distance")
+    lines = (
+        (
+            *(Cell(str(row[name])) for name in ("fact", "facts", "subjects")),
+            *(Cell(decimal(row[name])) for name in ("first", "due", "distance")),
+        )
+        for row in rows_of(reading.kinds)
+    )
+    return records(map(Cell, columns), lines)
+
+
 def _figure(content: ReportContent) -> Spec:
-    """Share ranked first on the forget set's training questions, one bar a model."""
+    """Share ranked first on the forget set, of training questions or else of records: one bar a model."""
     colour = colours(content.models)
     bars = []
     for model in content.models:
-        row = next((one for one in _rows(model) if one["side"] == "forget"), None)
+        rows = (one for one in _rows(model) if one["side"] == "forget" and one["measure"] == MEASURE)
+        row = next(rows, None)
         value = None if row is None else number(row["value"])
         if row is None or value is None:
             continue

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from medunlearn.data.records import FOLDS, KINDS
+from medunlearn.data.records import FOLDS, KINDS, RECORD
 from medunlearn.errors import InputError
 from medunlearn.reports.content import ModelResult, ReportContent
 from medunlearn.reports.formatting import ALL as ALL
@@ -179,7 +179,7 @@ def main_plane(results: Results) -> Plane:
 
 def panel_planes(results: Results) -> list[Plane]:
     """The trade-offs of each fold and single kind, of which both numbers are there."""
-    keys = dict.fromkeys((place.fold, place.kind) for place in results.places() if place.kind != ALL)
+    keys = dict.fromkeys((place.fold, place.kind) for place in results.places() if place.kind not in (ALL, RECORD))
     planes = [_plane(results, fold, kind) for fold, kind in keys]
     return [where for where in planes if drawable(results, where)]
 

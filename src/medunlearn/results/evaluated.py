@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 
 from medunlearn.data.data_use import DataUse, tightest
+from medunlearn.data.records import RECORD
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
@@ -28,8 +30,26 @@ _ABOUT = ("subject", "side", "fold", "kind")
 
 
 def summarize_evaluation(scores: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
-    """Means by side, fold and kind, all kinds together, and the composites (:func:`~.summary.summarize`)."""
-    return summarize(scores, EVALUATION, composites=COMPOSITES, rollup="kind", replicates=replicates, seed=seed)
+    """Means by side, fold and kind, all kinds together, and the composites (:func:`~.summary.summarize`).
+
+    Records have means alone: nothing was asked about them.
+    """
+    asked, of_records = _asked_and_records(scores)
+    draws: dict[str, Any] = {"replicates": replicates, "seed": seed}
+    means = summarize(asked, EVALUATION, composites=COMPOSITES, rollup="kind", **draws)
+    return joined([means, *([summarize(of_records, EVALUATION, **draws)] if len(of_records) else [])])
+
+
+def _asked_and_records(scores: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of questions, and rows of records."""
+    is_record = scores["kind"] == RECORD
+    return scores[~is_record], scores[is_record]
+
+
+def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Tables with rows, one after the other; the first where none has any, and an empty one of none."""
+    rows = [table for table in tables if len(table)]
+    return pd.concat(rows, ignore_index=True) if rows else next(iter(tables), pd.DataFrame())
 
 
 @dataclass(frozen=True)
@@ -108,7 +128,8 @@ class Evaluated:
     @cached_property
     def questions(self) -> pd.DataFrame:
         """One row a question: question_id, subject, side, fold, kind."""
-        rows = self.table[["item", *_ABOUT]].drop_duplicates("item").reset_index(drop=True)
+        asked = self.table[self.table["kind"] != RECORD]
+        rows = asked[["item", *_ABOUT]].drop_duplicates("item").reset_index(drop=True)
         return rows.rename(columns={"item": "question_id"})
 
     @cached_property
@@ -210,9 +231,11 @@ def compared(model: Evaluated, against: Sequence[Evaluated], replicates: int, se
         ours, theirs = comparable([model, other])
         if ours.empty or theirs.empty:
             continue
-        difference = compare(
-            ours, theirs, EVALUATION, composites=COMPOSITES, rollup="kind", replicates=replicates, seed=seed
-        )
+        asked, records = zip(_asked_and_records(ours), _asked_and_records(theirs), strict=True)
+        draws: dict[str, Any] = {"replicates": replicates, "seed": seed}
+        difference = compare(*asked, EVALUATION, composites=COMPOSITES, rollup="kind", **draws)
+        if all(map(len, records)):
+            difference = joined([difference, compare(*records, EVALUATION, **draws)])
         tables.append(difference.assign(model=model.run.label, against=other.run.label))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 

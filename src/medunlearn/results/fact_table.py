@@ -13,7 +13,6 @@ from math import e, exp, fsum, log
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from medunlearn.data.fact_ranks import FactRank, p_value
@@ -25,11 +24,12 @@ _LEAST = 1e-9
 """Two p-values that are nearer are the same."""
 
 
-def fact_table(ranks: Mapping[str, Sequence[FactRank]], labels: pd.DataFrame) -> pd.DataFrame:
-    """One row a fact: item (question), place, fact (its kind), rank, of, p, reason, and the question's labels.
+def fact_table(ranks: Mapping[str, Sequence[FactRank]], labels: pd.DataFrame, context: str) -> pd.DataFrame:
+    """One row a fact: item (question or record), place, fact (its kind), rank, of, p, reason, context, labels.
 
     Args:
-        labels: as :func:`medunlearn.results.scores.question_labels` gives them.
+        labels: as :func:`medunlearn.results.scores.question_labels` or ``record_labels`` gives them.
+        context: what stood before the facts: ``closed_book``, ``note``, or ``record`` for the record's own text.
     """
     rows = [
         {
@@ -40,13 +40,14 @@ def fact_table(ranks: Mapping[str, Sequence[FactRank]], labels: pd.DataFrame) ->
             "of": fact.of,
             "p": p_value(fact),
             "reason": fact.reason,
+            "context": context,
         }
         for question, facts in ranks.items()
         for place, fact in enumerate(facts)
     ]
-    columns = ["item", "place", "fact", "rank", "of", "p", "reason"]
+    columns = ["item", "place", "fact", "rank", "of", "p", "reason", "context"]
     table = pd.DataFrame(rows, columns=columns).astype(
-        {"item": "str", "fact": "str", "rank": "Int64", "p": "Float64", "reason": "string"}
+        {"item": "str", "fact": "str", "rank": "Int64", "p": "Float64", "reason": "string", "context": "str"}
     )
     return table.merge(labels.astype({"item": "str"}), on="item", how="left", validate="many_to_one")
 
@@ -54,14 +55,16 @@ def fact_table(ranks: Mapping[str, Sequence[FactRank]], labels: pd.DataFrame) ->
 def combined_p(p_values: Sequence[float]) -> float:
     """One p-value of a subject from those of her facts, valid however they depend on each other.
 
-    e times their geometric mean, at most 1. Facts of one patient are not independent, so Fisher's sum is not used.
+    e times their geometric mean, at most 1; of a single fact its own. Facts of one patient are not independent, so
+    Fisher's sum is not used.
 
     Source: Vovk & Wang 2020, "Combining p-values via averaging", Biometrika 107 (arXiv 1212.4966): the geometric
     mean scaled up by e.
     """
     if not p_values:
         raise ValueError("a subject without a ranked fact has no p-value")
-    return min(1.0, e * exp(fsum(map(log, p_values)) / len(p_values)))
+    factor = e if len(p_values) > 1 else 1.0
+    return min(1.0, factor * exp(fsum(map(log, p_values)) / len(p_values)))
 
 
 def subject_table(facts: pd.DataFrame, unseen: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -76,7 +79,7 @@ def subject_table(facts: pd.DataFrame, unseen: pd.DataFrame | None = None) -> pd
         share of unseen subjects (and herself) whose facts rank as high as hers on average; null without any.
     """
     ranked = facts.dropna(subset=["p"])
-    others = None if unseen is None else _mean_logs(unseen.dropna(subset=["p"]))
+    others = None if unseen is None else mean_logs(unseen.dropna(subset=["p"])).to_numpy(dtype=np.float64)
     rows = []
     for subject, own in ranked.groupby("subject", sort=True):
         mine = float(np.log(own["p"].astype(float)).mean())
@@ -94,10 +97,10 @@ def subject_table(facts: pd.DataFrame, unseen: pd.DataFrame | None = None) -> pd
     return pd.DataFrame(rows, columns=columns).astype({"p": "Float64", "p_unseen": "Float64"})
 
 
-def _mean_logs(facts: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """Mean logarithm of the p-values of each subject's facts."""
+def mean_logs(facts: pd.DataFrame) -> pd.Series[Any]:
+    """Mean logarithm of the p-values of each subject's ranked facts, by subject."""
     logs = pd.DataFrame({"subject": facts["subject"], "log": np.log(facts["p"].to_numpy(dtype=np.float64))})
-    return logs.groupby("subject")["log"].mean().to_numpy(dtype=np.float64)
+    return logs.groupby("subject", sort=True)["log"].mean()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,8 @@ class Calibration:
         p: of a Kolmogorov-Smirnov test on one fact a subject (seeded), since facts of one subject are not
             independent; at most conservative, p-values having steps.
         facts, subjects: how many there were.
-        first: share of facts that came first; 1 / (alternatives + 1) where p-values are uniform.
+        first: share of facts that came first.
+        due: that share where p-values are uniform: the mean of 1 / (alternatives + 1).
     """
 
     distance: float
@@ -118,6 +122,7 @@ class Calibration:
     facts: int
     subjects: int
     first: float
+    due: float
 
     def facts_for_report(self) -> dict[str, Any]:
         """Its numbers by name, and whether they are uniform."""
@@ -148,6 +153,7 @@ def calibration(unseen: pd.DataFrame, seed: int = 0) -> Calibration | None:
         facts=len(ranked),
         subjects=len(single),
         first=float((ranked["rank"] == 1).mean()),
+        due=float((1 / ranked["of"].astype(float)).mean()),
     )
 
 
@@ -163,3 +169,11 @@ def _distance(facts: pd.DataFrame) -> float:
         for step in np.unique(p)
     ]
     return max(*gaps, *below)
+
+
+def calibration_by_kind(unseen: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+    """One row a kind of fact: fact, and the numbers of its :class:`Calibration` by name."""
+    kinds = {kind: calibration(own, seed) for kind, own in unseen.groupby("fact", sort=True)}
+    rows = [{"fact": kind, **checked.facts_for_report()} for kind, checked in kinds.items() if checked]
+    names = ["fact", "distance", "p", "facts", "subjects", "first", "due", "uniform"]
+    return pd.DataFrame(rows, columns=names)

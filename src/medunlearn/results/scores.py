@@ -18,7 +18,7 @@ import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS, identifier_asked
-from medunlearn.data.records import Question
+from medunlearn.data.records import RECORD, Question
 from medunlearn.data.splits import Split
 from medunlearn.data.storage import read_frame, write_atomically
 from medunlearn.errors import InputError
@@ -214,14 +214,32 @@ def _folders(path: Path | str | Run) -> Iterator[Path]:
         raise InputError(f"{path} is no folder. Name run folders, or a pattern such as 'runs/*'.")
 
 
+def record_labels(benchmark: Benchmark, split: Split, records: Sequence[str]) -> pd.DataFrame:
+    """Labels of records, as :func:`question_labels`; fold and kind are :data:`~medunlearn.data.records.RECORD`."""
+    sides, level = benchmark.sides(split), _grouping_level(benchmark)
+    rows = [
+        {
+            "item": name,
+            "subject": benchmark.subject(name),
+            "side": sides[name],
+            "fold": RECORD,
+            "kind": RECORD,
+            "level": benchmark.subject_level,
+            "node": benchmark.record[name].groups.get(level),
+            "identifier": None,
+        }
+        for name in records
+    ]
+    return _label_table(rows)
+
+
 def question_labels(benchmark: Benchmark, split: Split, questions: Sequence[Question]) -> pd.DataFrame:
     """Labels of questions, one row each: item, subject, side, fold, kind, level, node, identifier.
 
     ``level`` is the level that the question asks about; ``node`` the record's node at the level by which the
     benchmark's paper groups its numbers, else at the coarsest level; ``identifier`` the type asked for.
     """
-    sides, grouping = benchmark.sides(split), GROUPINGS.get(benchmark.builder)
-    level = grouping.level if grouping else next(iter(benchmark.levels), "")
+    sides, level = benchmark.sides(split), _grouping_level(benchmark)
     rows = [
         {
             "item": question.question_id,
@@ -235,5 +253,14 @@ def question_labels(benchmark: Benchmark, split: Split, questions: Sequence[Ques
         }
         for question in questions
     ]
+    return _label_table(rows)
+
+
+def _grouping_level(benchmark: Benchmark) -> str:
+    grouping = GROUPINGS.get(benchmark.builder)
+    return grouping.level if grouping else next(iter(benchmark.levels), "")
+
+
+def _label_table(rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
     columns = ["item", "subject", "side", "fold", "kind", "level", "node", "identifier"]
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(("node", "identifier"), "string"))

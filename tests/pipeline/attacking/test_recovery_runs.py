@@ -180,7 +180,7 @@ def test_an_attack_that_was_cut_off_asks_nothing_twice(
     record.write_text(json.dumps({**json.loads(record.read_text()), "status": "interrupted"}))
     (done.record.folder / "relearning_summary.parquet").unlink()
     monkeypatch.setattr("medunlearn.pipeline.questioning.respond", lambda *args, **more: pytest.fail("asked again"))
-    monkeypatch.setattr("medunlearn.pipeline.questioning.rank_facts", lambda *args, **more: pytest.fail("ranked"))
+    monkeypatch.setattr("medunlearn.pipeline.questioning.FactRanker", lambda *args, **more: pytest.fail("ranked"))
     again = attack(knowing["nothing"], pulses, how, device="cpu", quiet=True).recoveries["relearning"].models[0]
     pd.testing.assert_frame_equal(again.scores, scores)
     assert again.measured

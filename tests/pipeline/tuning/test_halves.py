@@ -9,7 +9,9 @@ import pytest
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES
-from medunlearn.pipeline.questioning import half_of, questions_to_ask, questions_to_rank
+from medunlearn.pipeline.asked_subjects import half_of
+from medunlearn.pipeline.questioning import questions_to_ask
+from medunlearn.pipeline.rank_plan import rank_plan
 
 
 def asked(**values: Any) -> EvaluateSettings:
@@ -43,11 +45,16 @@ def test_halves_depend_on_the_seed_alone(hospital: Benchmark) -> None:
     sides = hospital.sides(split)
     for half in ("choosing", "reporting"):
         for more in ({"folds": ["train"]}, {"folds": ["holdout"]}, {"limit": 1}, {"limit": 2, "ranked": 1}):
-            settings = asked(subjects=half, **more)
-            for questions in (
-                questions_to_ask(hospital, split, settings),
-                questions_to_rank(hospital, split, settings),
-            ):
+            settings = asked(subjects=half, rank_in="both", **more)
+            plan = rank_plan(hospital, "random_25", settings, ["ranked_first"])
+            assert plan.questions
+            assert plan.records
+            assert {hospital.subject(name) for name in plan.records} <= {
+                *halves["forget"][half],
+                *halves["retain"][half],
+            }
+            ranked = [question for question in hospital.questions if question.question_id in plan.questions]
+            for questions in (questions_to_ask(hospital, split, settings), ranked):
                 for question in questions:
                     assert hospital.subject(question.record_id) in halves[sides[question.record_id]][half]
     limited = questions_to_ask(hospital, split, asked(subjects="reporting", limit=1))

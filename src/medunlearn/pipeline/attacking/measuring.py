@@ -23,6 +23,7 @@ from medunlearn.models.health import answer_problems, weight_problems
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering
 from medunlearn.pipeline.questioning import Questioning, questions_to_ask
+from medunlearn.pipeline.rank_plan import RankPlan, rank_plan
 from medunlearn.pipeline.score import score_items
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import question_labels
@@ -69,6 +70,8 @@ class StateMeasurer:
                 "weights": settings.weights,
                 "alternatives": attack.alternatives,
                 "ranked": None,
+                "facts": None,
+                "rank_in": "questions",
                 "allow_broken": settings.allow_broken,
                 "replicates": settings.replicates,
                 "seed": settings.seed,
@@ -93,6 +96,10 @@ class StateMeasurer:
                 f"--{self.attack.kind}.fold holdout."
             )
         return questions
+
+    @cached_property
+    def _plan(self) -> RankPlan:
+        return rank_plan(self.benchmark, self.settings.split, self.evaluation, MEASURES)
 
     @property
     def folder(self) -> Path:
@@ -123,7 +130,7 @@ class StateMeasurer:
         how = (self.evaluation, self.rendering, str(model.device), self.quiet, model, folder)
         questioning = Questioning(state, self.benchmark, *how)
         _, responses, _ = questioning.ask(questions)
-        ranks, _ = questioning.rank(questions, MEASURES)
+        ranks, _, _ = questioning.rank(self._plan, {question.question_id for question in questions})
         labels = question_labels(self.benchmark, self.benchmark.split(self.settings.split), questions)
         items = question_items(questions, self._sides, responses, ranks=ranks)
         problems = weight_problems(model.model, model.tokenizer)

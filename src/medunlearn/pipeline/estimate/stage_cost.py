@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,9 @@ from medunlearn.config import (
     UnlearnSettings,
 )
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.fact_ranks import IN_RECORD, known_ranks, rank_settings
+from medunlearn.data.responses import Responses
+from medunlearn.generation.fact_ranking import AT_ONCE, RankSequences
 from medunlearn.methods.editing import EditMethod
 from medunlearn.methods.protocol import AlternativesMethod, default_trainable
 from medunlearn.models.decoder import decoder_layers
@@ -24,7 +28,7 @@ from medunlearn.models.delta import LARGEST_SHARE
 from medunlearn.models.load import LanguageModel, pick_device
 from medunlearn.models.mlps import chosen_layers, mlps
 from medunlearn.models.precision import Precision
-from medunlearn.models.sequences import Rendering, question_sequence
+from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence
 from medunlearn.pipeline.alternative_answers import SIDE, stand_ins
 from medunlearn.pipeline.epochs.epoch_settings import epoch_settings, evaluations
 from medunlearn.pipeline.estimate.blueprint import Blueprint, blueprint, blueprint_of
@@ -34,6 +38,8 @@ from medunlearn.pipeline.evaluate import evaluation_folder
 from medunlearn.pipeline.material import phase_plans, rendering_for
 from medunlearn.pipeline.part_check import choose_parts, unlearning_method
 from medunlearn.pipeline.questioning import longest_answer, questions_to_ask, store_of
+from medunlearn.pipeline.rank_plan import RankPlan, rank_plan
+from medunlearn.pipeline.score import metric_names
 from medunlearn.pipeline.trainer import is_complete
 from medunlearn.pipeline.unlearn import training_sides
 from medunlearn.results.runs import Run
@@ -130,7 +136,8 @@ class Planner:
         """An evaluation of the model in a run's folder."""
         benchmark, tokenizer = self.benchmark, self.blueprint.tokenizer
         questions = questions_to_ask(benchmark, benchmark.split(settings.split), settings)
-        limit, total = settings.max_new_tokens or longest_answer(tokenizer, benchmark), len(questions)
+        limit = settings.max_new_tokens or (longest_answer(tokenizer, benchmark) if questions else 1)
+        total = len(questions)
         rendering = self._rendering(settings, None, None)
         if folder is not None and is_complete(folder):
             run = Run.open(folder)
@@ -145,7 +152,48 @@ class Planner:
             rehearsal = self.rehearsal("all", settings.weights, "fp32")
             self._answers[key] = rehearsal.answering(items, limit, settings.batch_size)
         note = f"{total - len(items)} of {total} answers are there" if len(items) < total else ""
-        return Stage(name, "resumes" if note else "to do", note, self._answers[key], BYTES_AN_ANSWER * len(items))
+        ranking = self._ranking(settings, rendering, folder)
+        work = self._answers[key] + ranking
+        return Stage(name, "resumes" if note else "to do", note, work, BYTES_AN_ANSWER * len(items))
+
+    def _ranking(self, settings: EvaluateSettings, rendering: Rendering, folder: Path | None) -> Work:
+        """Work of the ranks of facts that are not in a run's store."""
+        benchmark = self.benchmark
+        plan = rank_plan(benchmark, settings.split, settings, metric_names(benchmark, settings))
+        stored: Responses = {}
+        if folder is not None and is_complete(folder):
+            ranks = rank_settings(settings.alternatives, settings.versions)
+            stored = store_of(Run.open(folder), benchmark, settings, rendering, 0, ranks=ranks).read()
+        done = {
+            *known_ranks(plan.questions, stored, rendering.context),
+            *known_ranks(plan.records, stored, IN_RECORD),
+        }
+        key = (plan, settings.weights, settings.batch_size, rendering.context, frozenset(done))
+        if key not in self._answers:
+            rehearsal = self.rehearsal("all", settings.weights, "fp32")
+            branches, notes = self._rank_sequences(plan, rendering, done)
+            work = rehearsal.reading(branches, AT_ONCE * settings.batch_size)
+            self._answers[key] = work + rehearsal.reading(notes, settings.batch_size)
+        return self._answers[key]
+
+    def _rank_sequences(
+        self, plan: RankPlan, rendering: Rendering, done: Collection[str]
+    ) -> tuple[list[TokenSequence], list[TokenSequence]]:
+        """Branches of facts, and whole notes with their versions, of questions and records that are not done."""
+        records, length = self.benchmark.record, self.rendering.max_length
+        made = RankSequences(self.blueprint.tokenizer, records, rendering, length)
+        questions = {question.question_id: question for question in self.benchmark.questions}
+        branches, notes = list[TokenSequence](), list[TokenSequence]()
+        for key, facts in plan.questions.items():
+            for fact, alternatives in facts if key not in done else ():
+                if alternatives.texts:
+                    branches += chain.from_iterable(made.of_answer(questions[key], fact, alternatives))
+        for key, facts in plan.records.items():
+            for fact, alternatives in facts if key not in done else ():
+                if alternatives.texts:
+                    of_fact = chain.from_iterable(made.in_record(key, fact, alternatives))
+                    (notes if fact.kind == "note" else branches).extend(of_fact)
+        return branches, notes
 
     def rehearsal(
         self, trainable: str, weights: str, precision: Precision, mark: Callable[[Any], Any] = lambda model: model

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import e
 from typing import Any
 
 import pandas as pd
@@ -30,6 +29,7 @@ from medunlearn.pipeline.report.gather_attacks import (
     reconstruction_content,
     recovery_content,
 )
+from medunlearn.pipeline.report.gather_ranks import gather_ranks
 from medunlearn.pipeline.report.papers import GatheredRuns, paper_part
 from medunlearn.pipeline.utility.numbers import gather_utility
 from medunlearn.reports.content import (
@@ -37,9 +37,9 @@ from medunlearn.reports.content import (
     JudgementTables,
     Membership,
     ModelResult,
-    Ranks,
     ReportContent,
 )
+from medunlearn.reports.rank_tables import nothing_to_forget
 from medunlearn.results.composites import COMPOSITES, DEGRADATION_SCORE
 from medunlearn.results.evaluated import (
     OTHER_TOKENS,
@@ -49,7 +49,6 @@ from medunlearn.results.evaluated import (
     one_vocabulary,
     reference_of,
 )
-from medunlearn.results.fact_table import ALPHA, calibration, subject_table
 from medunlearn.statistics.bootstrap import REPLICATES
 
 EXAMPLES_A_SIDE = 4
@@ -99,6 +98,7 @@ def gather(
     reference = reference_of(models, replicates, seed)
     broken = {model.run.label: model.record.info.problems for model in models if model.record.info.problems}
     warnings = banner(broken | _broken_epochs(models))
+    ranks = gather_ranks(models)
     content = ReportContent(
         title=title,
         benchmark={**results["benchmark"], "data_use": tightest(model.data_use for model in models) or UNKNOWN},
@@ -112,6 +112,7 @@ def gather(
             *warnings,
             *caveats_of(results["benchmark"], models),
             *(reference.caveats if reference else ()),
+            *nothing_to_forget(ranks),
         ),
         broken=warnings,
         reference=reference,
@@ -119,7 +120,7 @@ def gather(
         membership=membership_content(attacks, reference, broken) if attacks else Membership(),
         reconstruction=reconstruction_content(models, replicates, seed),
         recovery=tuple(recovery_content(models, reference, replicates, seed)),
-        ranks=_ranks(models),
+        ranks=ranks,
         epochs=_epochs(models),
         utility=gather_utility([model.run for model in models]),
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
@@ -150,37 +151,6 @@ def _check_comparable(models: Sequence[Evaluated]) -> None:
             raise InputError(
                 f"{both} asked different questions. Evaluate them with the same folds, subjects and seed."
             )
-
-
-def _ranks(models: Sequence[Evaluated]) -> Ranks:
-    """Subjects of the forget set that each model's ranks still tell, and how p-values lie for unseen subjects."""
-    forget = {model.run.label: _forgotten_facts(model) for model in models}
-    forget = {label: facts for label, facts in forget.items() if len(facts)}
-    if not forget:
-        return Ranks()
-    broken = {model.run.label for model in models if model.record.info.problems}
-    references = [m.run.label for m in models if m.run.role == "retrained" and m.run.label in {*forget} - broken]
-    reference = references[0] if len(references) == 1 else None
-    unseen = None if reference is None else forget[reference]
-    checked = None if unseen is None else calibration(unseen)
-    beside = checked is not None and not checked.uniform
-    most = max(int(facts["of"].max()) for facts in forget.values())
-    least = 1 / (1 + checked.subjects) if checked and beside else e / most
-    rows = []
-    for label, facts in forget.items():
-        # Among themselves, unseen subjects have every place.
-        table = subject_table(facts, unseen if beside and label != reference else None)
-        p = table["p_unseen" if beside else "p"].dropna()
-        can_tell = len(p) and least <= ALPHA and label not in broken
-        told, median = int((p <= ALPHA).sum()) if can_tell else None, float(p.median()) if len(p) else None
-        rows.append({"model": label, "subjects": len(table), "told": told, "median_p": median})
-    table = pd.DataFrame(rows).astype({"told": "Int64", "median_p": "Float64"})
-    return Ranks(table, checked.facts_for_report() if checked else None, most, ALPHA, least, beside)
-
-
-def _forgotten_facts(model: Evaluated) -> pd.DataFrame:
-    facts = model.facts
-    return facts[(facts["side"] == "forget") & facts["p"].notna()] if len(facts) else facts
 
 
 def _judged(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[JudgementTables, ...]:

@@ -1,0 +1,76 @@
+"""Numbers and dates of texts by the words around them: what was measured, of whom, with what value."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+from medunlearn.data.facts import Fact, values_in
+
+ENOUGH = 10
+"""Other subjects with the same measurement from whom its usual values can be told."""
+MOST = 400
+"""Other subjects whose values are kept for one measurement."""
+_WORDS = 3
+_REACH = 80
+_WORD = re.compile(r"[^\W\d_][\w'-]*|\d[\d.]*|%")
+_UNIT = re.compile(r"\s?(%|[^\W\d_][\w^/%]*)")
+_SENTENCE_END = re.compile(r"[.!?;]\s|\n")
+Key = tuple[str, ...]
+
+
+def words_around(text: str, fact: Fact) -> Key:
+    """A fact's kind, three words before it in its sentence, numbers as ``#``, and one behind it; "" for none."""
+    before = _SENTENCE_END.split(text[max(0, fact.start - _REACH) : fact.start])[-1]
+    words = ["#" if word[0].isdigit() else word.lower() for word in _WORD.findall(before)][-_WORDS:]
+    unit = _UNIT.match(text, fact.end)
+    return (fact.kind, *[""] * (_WORDS - len(words)), *words, unit.group(1).lower() if unit else "")
+
+
+class Measurements:
+    """Values of all subjects by the words around them.
+
+    Args:
+        texts: pairs of a subject and a text about it.
+    """
+
+    def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
+        self._texts = list(dict.fromkeys(texts))
+
+    @cached_property
+    def _index(self) -> tuple[Mapping[Key, dict[str, str]], Mapping[tuple[Key, str], set[str]]]:
+        """Words, all three or fewer -> subject -> value; and all words with a value -> subjects."""
+        values: dict[Key, dict[str, str]] = defaultdict(dict)
+        holders: dict[tuple[Key, str], set[str]] = defaultdict(set)
+        for subject, text in self._texts:
+            for fact in values_in(text):
+                key = words_around(text, fact)
+                holders[key, fact.of(text)].add(subject)
+                for shorter in _shortened(key):
+                    if len(values[shorter]) < MOST:
+                        values[shorter].setdefault(subject, fact.of(text))
+        return values, holders
+
+    def of_others(self, text: str, fact: Fact, subject: str) -> list[str]:
+        """One value of each other subject with this measurement; empty where fewer than :data:`ENOUGH` have it.
+
+        As many words around it as leave enough tell which measurement is the same: three, two or one before it, and
+        always the one behind it.
+        """
+        for key in _shortened(words_around(text, fact)):
+            of_subjects = self._index[0].get(key, {})
+            others = [value for other, value in of_subjects.items() if other != subject]
+            if len(others) >= ENOUGH:
+                return others
+        return []
+
+    def is_shared(self, text: str, fact: Fact, subject: str) -> bool:
+        """Whether the value stands in a text about another subject, in the same words."""
+        return bool(self._index[1].get((words_around(text, fact), fact.of(text)), set()) - {subject})
+
+
+def _shortened(key: Key) -> list[Key]:
+    """The words around a fact, and fewer of them as long as there is one before it."""
+    return [(key[0], *key[place:]) for place in range(1, _WORDS + 1) if key[_WORDS]]

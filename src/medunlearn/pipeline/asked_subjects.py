@@ -1,0 +1,36 @@
+"""Subjects that an evaluation asks about: all, a half, or a seeded number of them a side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from medunlearn.config import EvaluateSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Question, Side
+from medunlearn.data.splits import Split, shuffled
+
+
+def half_of(benchmark: Benchmark, split: Split, side: Side, settings: EvaluateSettings) -> set[str]:
+    """A side's subjects in the half that the settings name; both halves together are all that are asked about.
+
+    The halves depend on the side's subjects and the seed alone, not on the folds or the limit. Of an odd number the
+    choosing half has one more.
+    """
+    subjects = {benchmark.subject(question.record_id) for question in benchmark.questions_of(split, side)}
+    order = shuffled(subjects, "halves", side, settings.seed)
+    middle = -(-len(order) // 2)
+    return set(order[:middle] if settings.subjects == "choosing" else order[middle:])
+
+
+def questions_of_side(benchmark: Benchmark, split: Split, side: Side, settings: EvaluateSettings) -> list[Question]:
+    """Questions of the folds named about a side's subjects, or about those of its half that the settings name."""
+    questions = benchmark.questions_of(split, side, settings.folds)
+    if settings.subjects == "all":
+        return questions
+    half = half_of(benchmark, split, side, settings)
+    return [question for question in questions if benchmark.subject(question.record_id) in half]
+
+
+def drawn(subjects: Iterable[str], side: Side, settings: EvaluateSettings, most: int | None) -> list[str]:
+    """``most`` of a side's subjects, seeded, or all; fewer are among more."""
+    return shuffled(set(subjects), "evaluate", side, settings.seed)[:most]

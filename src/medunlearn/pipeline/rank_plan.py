@@ -1,0 +1,123 @@
+"""Facts that an evaluation ranks: of which subjects, questions and records, among which alternatives."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+from medunlearn.config import EvaluateSettings
+from medunlearn.data.alternatives import AlternativePool, pool_of
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.fact_ranks import Facts, facts_with_alternatives, record_facts
+from medunlearn.data.records import SIDES, Question, Side
+from medunlearn.data.splits import Split, shuffled
+from medunlearn.metrics import get_metric
+from medunlearn.pipeline.asked_subjects import drawn, questions_of_side
+
+RANKS, NOTES = "fact_ranks", "note_ranks"
+"""Needs of measures that rank."""
+
+
+@dataclass(frozen=True)
+class RankPlan:
+    """The facts to rank on a split; computed once for all models that are asked the same.
+
+    Attributes:
+        needs: of the measures that rank: :data:`RANKS`, :data:`NOTES`.
+    """
+
+    benchmark: Benchmark = field(compare=False)
+    fingerprint: str
+    split: str
+    settings: EvaluateSettings = field(compare=False)
+    key: str
+    needs: frozenset[str]
+
+    @cached_property
+    def pool(self) -> AlternativePool:
+        return pool_of(self.benchmark, self.settings.alternatives)
+
+    @cached_property
+    def questions(self) -> Mapping[str, Facts]:
+        """Facts of the answers to questions that are drawn, by question."""
+        if RANKS not in self.needs or self.settings.rank_in == "records":
+            return {}
+        ranked_questions: dict[str, Facts] = {}
+        for subject_questions in self._by_subject_and_fold():
+            ranked = 0
+            for question in subject_questions:
+                if self.settings.facts is not None and ranked >= self.settings.facts:
+                    break
+                facts = facts_with_alternatives(question, self.benchmark.record, self.pool)
+                ranked_questions[question.question_id] = facts
+                ranked += sum(alternatives.reason is None for _, alternatives in facts)
+        return ranked_questions
+
+    @cached_property
+    def records(self) -> Mapping[str, Facts]:
+        """Facts in the records of the train fold that are drawn, by record; whole notes where asked for."""
+        notes = self.settings.versions if NOTES in self.needs else 0
+        everybody = self.settings.rank_in in ("records", "both")
+        ranked_records: dict[str, Facts] = {}
+        for side in SIDES:
+            asked = set(self._subjects_asked[side])
+            trained = defaultdict(list)
+            for record in self.benchmark.records_of(self._split, side):
+                if record.fold == "train":
+                    trained[self.benchmark.subject(record.record_id)].append(record)
+            with_questions = self._drawn(asked & set(trained), side)
+            # Halves are of subjects with questions.
+            without = self._drawn(set(trained) - asked, side) if self.settings.subjects == "all" else []
+            for subject in [*with_questions, *without]:
+                in_place = RANKS in self.needs and (everybody or subject not in asked)
+                for record in trained[subject] if in_place or notes else ():
+                    facts = record_facts(record, self.pool, self.settings.facts if in_place else 0, notes=notes)
+                    if facts:
+                        ranked_records[record.record_id] = facts
+        return ranked_records
+
+    @property
+    def _split(self) -> Split:
+        return self.benchmark.split(self.split)
+
+    @cached_property
+    def _subjects_asked(self) -> Mapping[Side, set[str]]:
+        """Subjects of each side about whom there is a question of the folds that are asked."""
+        return {side: {self.benchmark.subject(q.record_id) for q in self._questions_of(side)} for side in SIDES}
+
+    def _questions_of(self, side: Side) -> Sequence[Question]:
+        return questions_of_side(self.benchmark, self._split, side, self.settings)
+
+    def _drawn(self, subjects: Iterable[str], side: Side) -> list[str]:
+        """A seeded number of subjects; fewer are among more."""
+        most = min((n for n in (self.settings.limit, self.settings.ranked) if n is not None), default=None)
+        return drawn(subjects, side, self.settings, most)
+
+    def _by_subject_and_fold(self) -> Iterable[list[Question]]:
+        for side in SIDES:
+            subjects = set(self._drawn(self._subjects_asked[side], side))
+            groups: dict[tuple[str, str], dict[str, Question]] = defaultdict(dict)
+            for question in self._questions_of(side):
+                subject = self.benchmark.subject(question.record_id)
+                if subject in subjects:
+                    groups[subject, question.fold][question.question_id] = question
+            for (subject, fold), own in groups.items():
+                order = shuffled(own, "ranked questions", self.settings.seed, subject, fold)
+                yield [own[name] for name in order]
+
+
+def rank_plan(benchmark: Benchmark, split: str, settings: EvaluateSettings, metrics: Sequence[str]) -> RankPlan:
+    """The facts that an evaluation ranks; nothing where no measure asks for it."""
+    needs = {need for name in metrics for need in get_metric(name).needs} & {RANKS, NOTES}
+    kept = settings.model_dump(
+        include={"folds", "limit", "ranked", "facts", "alternatives", "versions", "rank_in", "seed", "subjects"}
+    )
+    return _latest(RankPlan(benchmark, benchmark.fingerprint, split, settings, repr(kept), frozenset(needs)))
+
+
+@lru_cache(maxsize=2)
+def _latest(plan: RankPlan) -> RankPlan:
+    """The equal plan that was made before, whose alternatives are drawn already."""
+    return plan
