@@ -1,4 +1,4 @@
-"""The verdict: its rules, and its four control models, trained for the test."""
+"""The verdict: its rules, and what it says of the numbers that control models would give."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
@@ -20,6 +21,7 @@ from medunlearn.pipeline.estimate.stage_cost import unlearn_stage
 from medunlearn.pipeline.presets import unlearn_settings
 from medunlearn.pipeline.unlearn import training_sides, unlearn
 from medunlearn.results.runs import Run
+from medunlearn.training.noise import mix_with_noise
 
 
 def settings(method: str, **values: Any) -> Any:
@@ -58,6 +60,34 @@ def test_a_run_that_goes_on_reads_what_was_made(
 
 def _cut_off(*rest: Any, **how: Any) -> Any:
     raise KeyboardInterrupt
+
+
+def test_noise_is_where_a_run_starts_from(target: Run, hospital: Benchmark, tmp_path: Path) -> None:
+    model, before = (load_model(target.model, device="cpu").model for _ in range(2))
+    mix_with_noise(model, 0.25, seed=3)
+    old, drawn = before.state_dict(), []
+    for name, tensor in model.state_dict().items():
+        if tensor.dim() < 2:
+            assert torch.equal(tensor, old[name])
+        else:
+            drawn.append(((tensor - 0.75 * old[name]) / 0.25).flatten())
+    assert float(torch.cat(drawn).std()) == pytest.approx(model.config.initializer_range, rel=0.05)
+    plain, noised = (
+        unlearn(
+            target,
+            hospital,
+            settings("counterfactual", arguments={"noise": share}, lr=1e-6),
+            tmp_path / name,
+            quiet=True,
+        )
+        for share, name in ((0.0, "plain"), (0.25, "noised"))
+    )
+    moved = [load_model(run.model, device="cpu").model.state_dict() for run in (plain, noised)]
+    near, far = (state["model.embed_tokens.weight"] - old["model.embed_tokens.weight"] for state in moved)
+    assert float(near.abs().max()) < 1e-4 < float(far.abs().mean())
+    chosen = settings("counterfactual", arguments={"noise": 0.5}, trainable="lora")
+    with pytest.raises(InputError, match="noise"):
+        unlearn(target, hospital, chosen, tmp_path / "lora", quiet=True)
 
 
 def test_with_the_note_in_the_prompt_there_is_nothing_to_learn(

@@ -30,10 +30,15 @@ class Counterfactual:
     the model itself with the true token's logit lowered by a constant. None of them asks what would be said of a
     stranger.
 
+    Weights that were never far from the target's relearn fast. With ``noise`` the run starts from the target's
+    matrices mixed with random ones, and the same terms distil the target into that, after UNDO (arXiv 2506.06278).
+
     Attributes:
         alternatives: of each forget sequence; each epoch shows another. As many strangers set the caps.
         gamma: weight of the capped likelihood.
         alpha: weight of the divergence on the retain set.
+        noise: share of fresh random weights in the matrices that the run starts from; 0 starts from the target. The
+            more, the longer the run has to be.
     """
 
     title: ClassVar[str] = "Counterfactual"
@@ -42,6 +47,7 @@ class Counterfactual:
     alternatives: Annotated[int, Field(ge=1)] = 8
     gamma: Annotated[float, Field(ge=0)] = 4.0
     alpha: Annotated[float, Field(ge=0)] = 4.0
+    noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     def loss_with(self, forget: View, retain: View, alternatives: View) -> Terms:
         excess = (forget.token_log_probs() - forget.caps()).relu()

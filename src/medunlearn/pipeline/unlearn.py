@@ -26,6 +26,7 @@ from medunlearn.pipeline.trainer import Trainer, explain_out_of_memory
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
 from medunlearn.training.batch_plan import Plan
+from medunlearn.training.noise import mix_with_noise
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.precompute import CachePlan
 from medunlearn.training.processes import join
@@ -82,6 +83,10 @@ def unlearn(
     recording.info.texts = benchmark.texts_fingerprint
     rendering = target.rendering(settings.template, settings.context, settings.max_length, settings.long_notes)
     check_rendering(method, rendering, settings.method)
+    if getattr(method, "noise", 0.0) and (settings.sharding != "none" or settings.trainable.startswith("lora")):
+        raise InputError(
+            f"{settings.method}.noise mixes the target's own matrices: leave out --sharding and --trainable lora."
+        )
     with recording.running():
         if isinstance(method, EditMethod):
             from medunlearn.pipeline.edit import edit
@@ -190,6 +195,8 @@ def _forget(
             shard(model, processes, settings.precision)
             kind = ShardedReference
         reference = kind(model, cache, complete=cache_plan.complete)
+        if share := getattr(objective.method, "noise", 0.0):
+            mix_with_noise(model, share, settings.seed)
     trainer.evaluate_epochs()
     if trainer.epochs:
         trainer.epochs.stop = stop
