@@ -3,8 +3,8 @@
 python benchmarks_perf/suppressed.py OUT [--read]
 
 Invented hospitals of 100 patients, a tenth of whom are forgotten, at random or of one disease; two seeds, every
-method with the tiny model's settings. Prints the table of docs/suppressed.md and writes its figure. About two hours of
-CPU; a second call goes on. --read makes table and figure of what is there.
+method with the tiny model's settings. Prints the table of docs/suppressed.md and writes its figure. About two hours
+of CPU; a second call goes on. --read makes table and figure of what is there.
 """
 
 from __future__ import annotations

@@ -1,0 +1,28 @@
+"""The commands of docs/suppressed.md run."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pages import Page
+
+from medunlearn.cli.main import app
+
+PAGE = Page.read("suppressed.md", "Look for yourself")
+SMALL = {
+    "train": "--epochs 1 --tiny-width 32 --tiny-layers 2",
+    "unlearn": "--epochs 1",
+    "attack": "--allow-broken --relearning.steps 2 --relearning.subjects 2 --relearning.max-new-tokens 4 --relearning.alternatives 9",
+}
+
+
+def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in PAGE.commands:
+        words = shlex.split(line)[1:]
+        result = CliRunner().invoke(app, [*words, *shlex.split(SMALL.get(words[0], ""))])
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+    assert list(tmp_path.glob("runs/stranger/attacks/*/*_summary.parquet"))
