@@ -15,7 +15,8 @@ PAGE = Page.read("suppressed.md", "Look for yourself")
 SMALL = {
     "train": "--epochs 1 --tiny-width 32 --tiny-layers 2",
     "unlearn": "--epochs 1",
-    "attack": "--allow-broken --relearning.steps 2 --relearning.subjects 2 --relearning.max-new-tokens 4 --relearning.alternatives 9",
+    "attack": "--allow-broken --relearning.steps 2 --relearning.subjects 2 --relearning.max-new-tokens 4 "
+    "--relearning.alternatives 9",
 }
 
 

@@ -33,7 +33,7 @@ _OF_A_CALL = frozenset(
         # Hashes of tables with a column of seconds; the tables are compared themselves.
         "tables",
         # How a call asked what was not asked before it.
-        *("requests sent now", "batches", "option_batches", "generation", "judges", "jobs"),
+        *("requests sent now", "batches", "option_batches", "rank_batches", "generation", "judges", "jobs"),
     }
 )
 """Facts in JSON that two calls do not share."""

@@ -213,7 +213,9 @@ class Questioning:
         label = f"{self.run.label}: ranks of facts"
         with progress(label, len(questions) + len(records), quiet=self.quiet) as advance:
             asked = [question for question in self.benchmark.questions if question.question_id in questions]
-            answers = ranker.of_questions(asked, questions, advance=advance)
+            found = ranker.of_questions(asked, questions, advance=advance)
+            # In the plan's order, as where all were known.
+            answers = {key: found[key] for key in questions}
             notes = ranker.in_records(records, advance=advance)
         return answers, notes, {"rank_batches": describe_layouts(self.language_model.model, before)}
 

@@ -81,7 +81,7 @@ class Relearning(RecoveryAttack):
     batch_size: Count = 16
     items: Literal["trained", "both", "records", "questions"] = "trained"
     trainable: str = "all"
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0)] = 0
 
     @property
     def points(self) -> tuple[int, ...]:
@@ -145,7 +145,7 @@ class RepeatedSampling(RecoveryAttack):
     samples: Annotated[int, Field(ge=1, le=10_000)] = 32
     temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0)] = 0
 
     @property
     def numbers(self) -> tuple[int, ...]:
