@@ -49,6 +49,7 @@ def test_rules(checks: list[BatteryCheck], expected: str) -> None:
     decision = verdict(*checks)
     assert decision.verdict == expected
     assert decision.reasons
+    assert all(len(reason.split()) > 3 and reason.endswith(".") for reason in decision.reasons)
     assert bool(decision.bounds) == (
         expected in ("no residual found", "residual found") or "may be" in str(decision)
     )

@@ -167,6 +167,18 @@ def test_what_another_subject_shares_is_left_out() -> None:
     )
 
 
+def test_an_answer_that_is_an_identifier_is_hers_alone() -> None:
+    """Without their identifiers such answers of all subjects are the same."""
+    questions = [question(n, "Which number?", f"{RECORDS[n].identifiers[1].value}.") for n in range(5)]
+    facts = [facts_of(one, RECORDS[n].identifiers)[0] for n, one in enumerate(questions)]
+    assert {fact.type for fact in facts} == {"record_number"}
+    for one, fact in zip(questions, facts, strict=True):
+        alternatives = pool(questions).of(one, fact)
+        assert alternatives.reason is None
+        assert len(alternatives.texts) == 19
+        assert one.answer not in alternatives.texts
+
+
 def test_options_count_however_few() -> None:
     asked = Question("q", "r0", "train", "factual", "patient", "Which?", "b", ("a", "b", "c"), 1)
     assert pool([asked]).of(asked, facts_of(asked)[0]).texts == ("a", "c")

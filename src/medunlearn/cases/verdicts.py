@@ -64,8 +64,11 @@ def _decided(
     if not compared:
         return _decision(
             "no baseline",
-            ["X"],
-        )  # fmt: skip
+            [
+                "Nothing was compared with a retrained model, or with patients that no model saw: what the model "
+                "says of the patient cannot be told from what it would say of anybody."
+            ],
+        )
     if residual:
         return _decision("residual found", [_found(check) for check in residual], residual)
     return _without_residual(battery, compared, exact)

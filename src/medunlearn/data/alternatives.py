@@ -36,7 +36,7 @@ from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.value_draws import codes_like, dates_like, names_like, numbers_among, numbers_like
 from medunlearn.seeds import generator
 
-VERSION = 2
+VERSION = 3
 """Of the rules below; other rules draw other alternatives."""
 FEWEST = 9
 """Alternatives without which a fact is not ranked: p could not go below 0.1."""
@@ -81,7 +81,8 @@ class AlternativePool:
             return Alternatives(
                 tuple(dict.fromkeys(others)), None if others else "the question has no other option"
             )
-        if len(self._subjects_of(question)) > 1:
+        # An identifier is told from others' by its own value, below.
+        if not fact.type and len(self._subjects_of(question)) > 1:
             return Alternatives((), f"{SHARED}: another subject's answer says the same")
         rng = generator("alternatives", self.seed, question.question_id, fact.start)
         record = self._of_record[question.record_id]
