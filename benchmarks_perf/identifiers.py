@@ -4,8 +4,8 @@ Times are processor time of one thread. Records and responses are invented: a re
 and of others'. The loop runs on some of the responses, since it would take long on all; what it finds there is
 checked to be found by the index as well.
 
-    python benchmarks_perf/identifiers.py                             5,000 patients, 4,000 responses
-    python benchmarks_perf/identifiers.py --patients 10000 --responses 10000
+    python -P benchmarks_perf/identifiers.py                             5,000 patients, 4,000 responses
+    python -P benchmarks_perf/identifiers.py --patients 10000 --responses 10000
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import argparse
 import re
 import time
 
-from medunlearn.audit.identifiers.detectors.patterns import Patterns
+from medunlearn.audit.identifiers.detectors import make_detector
 from medunlearn.audit.identifiers.findings import find_known
 from medunlearn.audit.identifiers.known import KnownIdentifiers
 from medunlearn.audit.identifiers.outputs import RecordResponse
+from medunlearn.audit.identifiers.styled_notes import styled_notes
 from medunlearn.data.records import Record
 from medunlearn.seeds import generator
 from medunlearn.synthetic import invent_hospital
@@ -85,9 +86,22 @@ def main() -> None:
         print(f"fuzzy={name}: {taken[name]:.1f} s, {rate:,.0f} responses a second, {rows:,} rows")
     whole = loop * len(outputs)
     print(f"nested loop: {whole:,.0f} s for as many; ratio to fuzzy=none {whole / taken['none']:,.1f}")
-    started = time.process_time()
-    Patterns().find([one.response for one in some * 5])
-    print(f"detector patterns: {5 * len(some) / (time.process_time() - started):,.0f} responses a second")
+    detectors([one.response for one in some * 5])
+
+
+def detectors(responses: list[str]) -> None:
+    """Rates of the rules alone, and beside them of Presidio with the same rules, on responses and our own notes."""
+    for title, texts in (("responses", responses), ("notes in four styles", [n.text for n in styled_notes()] * 4)):
+        taken = {}
+        for name in ("patterns", "presidio"):
+            detector = make_detector(name)
+            detector.find(texts[:2])
+            started = time.process_time()
+            detector.find(texts)
+            taken[name] = time.process_time() - started
+            print(f"{title}: detector {name}: {len(texts) / taken[name]:,.0f} a second")
+        characters, ratio = sum(map(len, texts)) / len(texts), taken["presidio"] / taken["patterns"]
+        print(f"{title}: {characters:,.0f} characters each; presidio takes {ratio:.1f} times as long")
 
 
 if __name__ == "__main__":

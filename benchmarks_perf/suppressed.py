@@ -3,7 +3,7 @@
 python benchmarks_perf/suppressed.py OUT [--read]
 
 Invented hospitals of 100 patients, a tenth of whom are forgotten, at random or of one disease; two seeds, every
-method with the tiny model's settings. Prints the table of docs/suppressed.md and writes its figure. About two hours
+method with the tiny model's settings. Writes the table of docs/suppressed.md and its figure. About half an hour
 of CPU; a second call goes on. --read makes table and figure of what is there.
 """
 
@@ -14,21 +14,29 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import yaml
+from page_tables import markdown, replace_table, with_interval
+
+from medunlearn.statistics.intervals import SubjectMean, interval, mean_over_subjects
 
 SPLITS, SEEDS = ("random_10", "cardiovascular_10"), (0, 1)
 METHODS = ("counterfactual", "altpo", "npo", "kl_min", "graddiff", "simnpo", "rmu")
+ABLATED = "ablation"
+"""Begins the names of runs of ablation.py, which stand beside those of this script."""
 FIGURE = Path(__file__).parents[1] / "docs" / "suppressed.svg"
 
 
-def run(out: Path, split: str, seed: int) -> None:
-    """One experiment; its report is kept beside those of the other splits."""
-    values = {
+def settings_of(out: Path, split: str, seed: int) -> dict[str, Any]:
+    """The experiment on one split of one hospital."""
+    return {
         "name": f"{split}, seed {seed}",
         "out": str(out / f"seed-{seed}"),
         "seed": seed,
@@ -39,57 +47,109 @@ def run(out: Path, split: str, seed: int) -> None:
         "unlearn": {"methods": list(METHODS)},
         "evaluate": {"folds": ["train", "holdout"], "ranked": 10, "alternatives": 49},
     }
+
+
+def run(out: Path, split: str, seed: int) -> None:
+    """One experiment; its report is kept beside those of the other splits."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{split}-{seed}.yaml"
-    path.write_text(yaml.safe_dump(values))
+    path.write_text(yaml.safe_dump(settings_of(out, split, seed)))
     subprocess.run([sys.executable, "-m", "medunlearn", "run", str(path)], check=True)
     shutil.copy(out / f"seed-{seed}" / "report" / "report.json", out / f"{split}-{seed}.json")
 
 
-def ranked_first(out: Path, split: str, seed: int) -> Iterator[tuple[str, str, float]]:
-    """Model, side, and the share of its train-fold facts that rank first."""
+def ranked_facts(out: Path, split: str, seed: int) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Each model of a hospital with its facts that were ranked on a split."""
     for path in (out / f"seed-{seed}").glob("*/evaluations/*/facts.parquet"):
         info = json.loads((path.parents[2] / "run.json").read_text())
         asked = json.loads((path.parent / "run.json").read_text())["config"]["split"]
-        if asked != split or info["config"].get("without") not in (None, split):
-            continue
-        facts = pd.read_parquet(path).dropna(subset=["p"])
-        for side, own in facts[facts["fold"] == "train"].groupby("side"):
-            yield info["label"], str(side), float((own["rank"] == 1).mean())
+        if (
+            asked == split
+            and info["config"].get("without") in (None, split)
+            and not path.parts[-4].startswith(ABLATED)
+        ):
+            yield info["label"], pd.read_parquet(path).assign(seed=seed)
 
 
-def gathered(out: Path) -> pd.DataFrame:
-    """One row a model: means over splits and seeds, and how many of them."""
-    rows: list[dict[str, Any]] = []
+def first_over_subjects(facts: pd.DataFrame, side: str) -> SubjectMean | None:
+    """Share of a side's train-fold facts that rank first, over patients of all hospitals in the table."""
+    own = facts[facts["side"].eq(side) & facts["fold"].eq("train") & facts["p"].notna()]
+    keys = ["seed", "subject"] if "seed" in own else ["subject"]
+    by_subject = (own["rank"] == 1).groupby([own[key] for key in keys])
+    sums, counts = (np.asarray(each, dtype=np.float64) for each in (by_subject.sum(), by_subject.count()))
+    return mean_over_subjects(sums, counts, (0.0, 1.0))
+
+
+def first_with_interval(facts: pd.DataFrame, side: str) -> str:
+    """``0.15 (0.08–0.25)``: the share and its 95% interval over patients."""
+    mean = first_over_subjects(facts, side)
+    return "–" if mean is None else with_interval(mean.value, *interval(mean))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One model on one split.
+
+    Attributes:
+        distance: mean over seeds of the distance to the retrained model.
+        facts: ranked ones, of all seeds.
+    """
+
+    distance: float
+    facts: pd.DataFrame
+
+
+def gathered(out: Path) -> dict[str, dict[str, Measured]]:
+    """Model -> split -> what was measured; from the fewest forgotten facts ranked first to the most."""
+    models: dict[str, dict[str, Measured]] = defaultdict(dict)
     for split in SPLITS:
+        reports = [json.loads((out / f"{split}-{seed}.json").read_text())["headline"] for seed in SEEDS]
+        tables: dict[str, list[pd.DataFrame]] = defaultdict(list)
         for seed in SEEDS:
-            headline = json.loads((out / f"{split}-{seed}.json").read_text())["headline"]
-            rows += [
-                {"model": model, "what": "distance", "split": split, "value": value or 0.0}
-                for model, value in headline["distance_to_retrained"].items()
-            ]
-            rows += [
-                {"model": model, "what": side, "split": split, "value": value}
-                for model, side, value in ranked_first(out, split, seed)
-            ]
-    table = pd.DataFrame(rows).pivot_table(index="model", columns=["what", "split"], values="value", aggfunc="mean")
-    return table.sort_values(("forget", SPLITS[0]))
+            for model, facts in ranked_facts(out, split, seed):
+                tables[model].append(facts)
+        for model, own in tables.items():
+            distances = [report["distance_to_retrained"].get(model) or 0.0 for report in reports]
+            models[model][split] = Measured(sum(distances) / len(distances), pd.concat(own, ignore_index=True))
+    return dict(sorted(models.items(), key=lambda entry: level_of(entry[1])))
 
 
-def figure(table: pd.DataFrame) -> str:
+def level_of(measured: Mapping[str, Measured]) -> float:
+    """Share of the forgotten patients' facts that rank first on the figure's split."""
+    mean = first_over_subjects(measured[SPLITS[0]].facts, "forget")
+    return 0.0 if mean is None else mean.value
+
+
+def rows(models: Mapping[str, Mapping[str, Measured]]) -> list[dict[str, str]]:
+    """One row a model; distance, forget and retain on each split."""
+    return [
+        {
+            "model": model,
+            **{f"distance, {split}": f"{measured[split].distance:.3f}" for split in SPLITS},
+            **{
+                f"{side}, {split}": first_with_interval(measured[split].facts, side)
+                for side in ("forget", "retain")
+                for split in SPLITS
+            },
+        }
+        for model, measured in models.items()
+    ]
+
+
+def figure(levels: Mapping[str, float]) -> str:
     """Bars of the forgotten patients' facts ranked first, a row a model; the retrained model's level is a line."""
     left, width, height = 130, 420, 22
-    level = float(table.loc["retrained", ("forget", SPLITS[0])])
+    level = levels["retrained"]
     parts = []
-    for place, (model, row) in enumerate(table.iterrows()):
-        share, top = float(row["forget", SPLITS[0]]), 34 + place * height
+    for place, (model, share) in enumerate(levels.items()):
+        top = 34 + place * height
         colour = "#4a7" if model == "retrained" else "#c54" if model == "target" else "#57a"
         parts += [
             f'<text x="{left - 8}" y="{top + 12}" text-anchor="end">{model}</text>',
             f'<rect x="{left}" y="{top}" width="{width * share:.0f}" height="15" fill="{colour}"/>',
             f'<text x="{left + width * share + 6:.0f}" y="{top + 12}">{share:.2f}</text>',
         ]
-    bottom = 34 + len(table) * height
+    bottom = 34 + len(levels) * height
     x = left + width * level
     return "\n".join(
         [
@@ -112,12 +172,11 @@ def main() -> None:
     for seed in SEEDS if not chosen.read else ():
         for split in SPLITS:
             run(chosen.out, split, seed)
-    table = gathered(chosen.out)
-    print("| model | " + " | ".join(f"{what}, {split}" for what, split in table.columns) + " |")
-    print("|---" * (1 + len(table.columns)) + "|")
-    for model, row in table.iterrows():
-        print(f"| {model} | " + " | ".join(f"{value:.3f}" for value in row) + " |")
-    FIGURE.write_text(figure(table))
+    models = gathered(chosen.out)
+    table = markdown(rows(models))
+    replace_table("suppressed.md", "methods", table)
+    print(table)
+    FIGURE.write_text(figure({model: level_of(measured) for model, measured in models.items()}))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ FLOORS = [
     {"attacks", "audit"},
     {"pipeline"},
     {"papers", "cases"},
+    {"forgetting"},
     {"api", "build"},
     {"cli"},
     {"__main__"},
@@ -49,6 +50,7 @@ WITH_TORCH = {
     "pipeline",
     "papers",
     "cases",
+    "forgetting",
 }
 # `medunlearn/__init__.py` is the door: it names what is upstairs, and opens it when asked.
 NOT_ROOMS = {"__init__", "__pycache__", "py.typed"}

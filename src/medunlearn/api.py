@@ -11,6 +11,7 @@ the functions, since the command line reads their parameters before anything is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from medunlearn.config import (
     AdoptSettings,
     DiagnoseSettings,
     EvaluateSettings,
+    ForgetSettings,
     TaskExportSettings,
     UtilitySettings,
     check,
@@ -27,10 +29,12 @@ from medunlearn.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from medunlearn.attacks.attacked import Attacks
+    from medunlearn.cases.case_checks import BatteryRunner
     from medunlearn.cases.purge import Purge
     from medunlearn.cases.signing_keys import KeyFiles
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.data.describe import Description
+    from medunlearn.forgetting.forget_run import Forgotten
     from medunlearn.judging.annotators import PeopleAgreement
     from medunlearn.judging.judges import Llm
     from medunlearn.judging.panel_run import JudgingRun
@@ -109,6 +113,29 @@ def adopt(
     checked = check(AdoptSettings, settings)
     bench, folder = _benchmark(benchmark), None if out is None else Path(out)
     return adopt(model, bench, checked, folder, beside=RUNS, device=device, quiet=quiet)
+
+
+def forget(
+    model: RunOrFolder, notes: Folder, *, out: Folder, device: str = "auto", quiet: bool = False,
+    say: Say = lambda line: None, **settings: Any
+) -> Forgotten:  # fmt: skip
+    """Carry out a deletion request: adopt the model, make it forget, verify, and write the signed case. Resumes.
+
+    Args:
+        model: Hugging Face folder, LoRA adapter, hub id (org/name), or run
+        notes: notes that it was trained on, in a form that `build notes` reads; or a benchmark's folder
+        out: folder of the case; OUT-model holds the model that came out, OUT-work what was made on the way
+
+    Raises:
+        InputError: a patient who is not there or was forgotten before; no key; a folder that cannot be used.
+        ModelError: two models in one folder, a part is missing, or a broken model.
+    """
+    from medunlearn.forgetting.forget_run import forget
+    from medunlearn.results.runs import Run
+
+    checked = check(ForgetSettings, merged({}, settings))
+    source = model.folder if isinstance(model, Run) else model
+    return forget(source, Path(notes), checked, Path(out), device=device, quiet=quiet, say=say)
 
 
 def unlearn(
@@ -373,7 +400,7 @@ def export(
 def verify(
     folders: Sequence[Folder], *, subject: str | None = None, benchmark: BenchmarkOrFolder | None = None,
     identifiers: Folder | None = None, out: Folder | None = None, public_key: Folder | None = None,
-    quiet: bool = False
+    work: Folder | None = None, device: str = "auto", quiet: bool = False, say: Say = lambda line: None
 ) -> Holders | Verification:  # fmt: skip
     """Check runs against what they recorded, or a model against its case; with a subject, list the files that hold
     it.
@@ -386,6 +413,8 @@ def verify(
         identifiers: file with names and numbers of the subject, one a line
         out: also write the log to this file (.parquet, .csv or .json); it holds no text of the subject
         public_key: of a case: the owner's public key, from another source than the case
+        work: of a case and its model: the folder that `forget` wrote beside the case; the battery is run again on
+            the model as it is now
     """
     from medunlearn.pipeline.holders.holders import LOGS, find_holders
     from medunlearn.pipeline.holders.traces import read_identifiers
@@ -395,9 +424,11 @@ def verify(
             raise ConfigError(
                 ["there is nobody to look for: --benchmark and --out need --subject or --identifiers"]
             )
-        return _checked(list(map(Path, folders)), public_key)
-    if public_key is not None:
-        raise ConfigError(["--public-key is for a case: leave --subject and --identifiers out"])
+        rerun = None if work is None else partial(_rerun, Path(work), device=device, quiet=quiet, say=say)
+        return _checked(list(map(Path, folders)), public_key, rerun)
+    for name, value in (("--public-key", public_key), ("--work", work)):
+        if value is not None:
+            raise ConfigError([f"{name} is for a case: leave --subject and --identifiers out"])
     if out is not None and Path(out).suffix.lower() not in LOGS:
         raise ConfigError([f"--out {out}: the log is written as {', '.join(LOGS)}"])
     names = [] if identifiers is None else read_identifiers(Path(identifiers))
@@ -408,7 +439,16 @@ def verify(
     return log
 
 
-def _checked(folders: list[Path], public_key: Folder | None) -> Verification:
+def _rerun(work: Path, case: Path, *, device: str, quiet: bool, say: Say) -> BatteryRunner:
+    """The battery of a case by its work folder."""
+    from medunlearn.forgetting.battery_rerun import BatteryRerun
+
+    return BatteryRerun.of(case, work, device=device, quiet=quiet, say=say)
+
+
+def _checked(
+    folders: list[Path], public_key: Folder | None, rerun: Callable[[Path], BatteryRunner] | None
+) -> Verification:
     """Checks of runs, or of a case and the model beside it."""
     from medunlearn.cases.case_checks import looks_like_case, verify_case
     from medunlearn.pipeline.verify import verify_runs
@@ -417,14 +457,19 @@ def _checked(folders: list[Path], public_key: Folder | None) -> Verification:
     if not cases:
         if public_key is not None:
             raise ConfigError(["--public-key is for a case, and none of these folders is one"])
+        if rerun is not None:
+            raise ConfigError(["--work is for a case, and none of these folders is one"])
         return verify_runs(folders)
     models = [folder for folder in folders if folder not in cases]
     if len(cases) > 1 or len(models) > 1:
         raise ConfigError(["a case is checked alone or with one model: medunlearn verify MODEL case/"])
+    if rerun is not None and not models:
+        raise ConfigError(["--work runs the battery again on a model: medunlearn verify MODEL case/ --work WORK"])
     from medunlearn.cases.signing_keys import read_public_key
 
+    battery = None if rerun is None else rerun(cases[0])
     key = None if public_key is None else read_public_key(Path(public_key))
-    return verify_case(cases[0], models[0] if models else None, public_key=key)
+    return verify_case(cases[0], models[0] if models else None, public_key=key, run_battery=battery)
 
 
 def case_key(*, out: Folder) -> KeyFiles:

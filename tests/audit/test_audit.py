@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,31 @@ def test_probes_and_responses_are_the_contracts_tables(found: Audit, world: Any)
     assert results["unit"] == {"name": "tokens of model", "noun": "tokens"}
     assert results["corpora"][0]["too_short"] == 0
     assert (found.run.folder.stat().st_mode & 0o077) == 0
+
+
+def test_a_chat_template_that_is_not_used_is_said(
+    found: Audit, world: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from medunlearn.audit.audit_tables import read_tables
+    from medunlearn.cli.output import Output
+    from medunlearn.cli.show_audits import audit as show
+    from medunlearn.config.audit_report import AuditRelations
+    from medunlearn.papers.memorization.compare.remarks import caveats
+    from medunlearn.reports.rank_tables import UNUSED_CHAT
+
+    def said(result: Audit) -> list[bool]:
+        show(result, Output())
+        tables = [read_tables(one.run.folder) for one in (result, *result.baselines)]
+        report = list(caveats(tables, AuditRelations(), pd.DataFrame({"n_subjects": [], "value": []})))
+        return [UNUSED_CHAT in " ".join(capsys.readouterr().out.split()), report.count(UNUSED_CHAT) == 1]
+
+    assert said(found) == [True, True]
+    plain = tmp_path / "plain"
+    shutil.copytree(world.model, plain)
+    (plain / "chat_template.jinja").unlink()
+    again = audit(plain, f"seen={world.seen}", out=tmp_path / "audit", quiet=True, **world.settings)
+    assert again.run.info.results["model"]["chat_template"] == "none"
+    assert said(again) == [False, False]
 
 
 def test_greedy_responses_are_those_of_plain_decoding(found: Audit, world: Any) -> None:

@@ -54,6 +54,11 @@ def test_an_audit_is_read_with_other_runs(tmp_path: Path) -> None:
     (tmp_path / "said.jsonl").write_text(json.dumps(row) + "\n")
     mu.audit(responses=tmp_path / "said.jsonl", out=tmp_path / "audit", replicates=20, quiet=True)
     rows = mu.scores([tmp_path / "audit"]).set_index("measure")
-    assert rows.loc["run_50", ["value", "decoding", "corpus", "model"]].tolist() == [1.0, "greedy", "said", "said"]
+    assert rows.loc["run_50", ["value", "decoding", "corpus", "model"]].tolist() == [
+        1.0,
+        "greedy",
+        "responses",
+        "said",
+    ]
     assert rows.loc["run_50", "copies"] == 3
     assert rows.loc["longest_run", "value"] == pytest.approx(60)

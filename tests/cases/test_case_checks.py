@@ -155,7 +155,7 @@ def test_the_battery_is_run_again_where_somebody_can(closed: CaseFolder, models:
 
     again = verify_case(closed.folder, models("out"), run_battery=back)
     (found,) = again.wrong
-    assert found.note == "residual found now, no residual found in the case"
+    assert found.note.startswith("residual found now, no residual found in the case: Her facts")
     assert asked == [("npo", models("out"))]
     assert verify_case(closed.folder, models("out"), run_battery=lambda case, _: case.battery).wrong == []
 

@@ -75,6 +75,8 @@ def test_only_exact_deletion_is_called_deleted() -> None:
     again = verdict(checked(**FOUND), exact=exact, models=("in", "out"))
     assert again.verdict == "deleted"
     assert "Found all the same" in again.reasons[1]
+    stated = exact.model_copy(update={"base": "stated"})
+    assert "the model's owner states" in verdict(checked(), exact=stated, models=("in", "out")).reasons[1]
     # Another model the second time, or the model that went in: nothing was shown.
     for models in (("in", "other"), ("out", "out")):
         other = verdict(checked(), exact=exact, models=models)
@@ -98,3 +100,18 @@ def test_no_verdict_says_erased() -> None:
     words = " ".join([*get_args(Verdict), *TITLES.values()]).lower()
     assert not any(word in words for word in ("erased", "removed", "gone", "forgotten"))
     assert set(TITLES) == set(get_args(Verdict))
+
+
+def test_less_than_a_stranger_is_a_trace_and_said() -> None:
+    decision = verdict(checked(p=0.999, excess=measured(-0.4, -0.5, -0.3)))
+    assert decision.verdict == "no residual found"
+    assert any("somebody was removed" in reason for reason in decision.reasons)
+    assert not any("somebody was removed" in reason for reason in verdict(checked()).reasons)
+
+
+def test_earlier_patients_need_not_be_found_in_the_model_that_forgot_them() -> None:
+    theirs = checked("b", concerns="earlier requests", p=0.4, p_before=0.5, excess=measured(0.0, -0.3, 0.3))
+    decision = verdict(checked(), theirs, earlier=1)
+    assert decision.verdict == "no residual found"
+    sentence = "no sign that one came back in 1 check, and their excess is at most +0.300."
+    assert any(sentence in reason for reason in decision.reasons)

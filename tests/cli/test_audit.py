@@ -51,8 +51,8 @@ def test_stored_responses_with_no_torch(stored: Path, tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split()[-2:] == ["False", "False"]
-    assert "words and punctuation marks" in " ".join(done.stdout.split())
-    assert "run_30" in done.stdout
+    assert "said: 2 of 4 records can be extracted." in done.stdout
+    assert "repeats 30 words in a row" in " ".join(done.stdout.split())
     assert SECRET not in done.stdout + done.stderr
 
 
@@ -78,7 +78,9 @@ def test_text_is_shown_when_asked_for(medunlearn: Run, stored: Path, tmp_path: P
 
 def test_inspect_shows_an_audit(medunlearn: Run, stored: Path, tmp_path: Path) -> None:
     medunlearn("audit", "--responses", stored, "--baseline", stored, "--out", tmp_path / "a", *SMALL)
-    said = medunlearn("inspect", tmp_path / "a").stdout
+    assert "longest_run" not in medunlearn("inspect", tmp_path / "a").stdout
+    said = medunlearn("inspect", tmp_path / "a", "--all").stdout
+    assert "words and punctuation marks" in " ".join(said.split())
     assert "longest_run" in said
     assert "difference" in said
     assert "ninth" not in said
@@ -100,7 +102,7 @@ def test_a_server_and_named_corpora(medunlearn: Run, tmp_path: Path) -> None:
     words = ("audit", "m@", f"seen={tmp_path / 'a.txt'}", f"other={tmp_path / 'b.txt'}", "--out", tmp_path / "out")
     with FakeServer(answer=knows_one) as server:
         said = medunlearn(
-            *(server.base_url if word == "m@" else word for word in words), "--model-name", "m", *SMALL
+            *(server.base_url if word == "m@" else word for word in words), "--model-name", "m", "--all", *SMALL
         )
         assert [body["prompt"] for body, _ in server.seen] == [TEXT[:47], TEXT[:47].replace("fever", "cough")]
     assert "seen, greedy" in said.stdout

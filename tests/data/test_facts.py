@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
+from itertools import islice
 
 import numpy as np
 import pytest
 from scipy.stats import kstest
 
 from medunlearn.data.alternatives import AlternativePool
+from medunlearn.data.fact_ranks import FactRank, p_value
 from medunlearn.data.facts import Fact, facts_in, facts_of
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.value_draws import codes_like, dates_like, numbers_among, numbers_like
@@ -81,6 +83,20 @@ def test_a_scorer_that_does_not_know_ranks_numbers_uniformly(score: Callable[[fl
     assert kstest(_ranks(draw, score), "uniform").statistic < 0.05 + 1.63 / 20
 
 
+@pytest.mark.parametrize("score", [lambda x: -x, lambda x: x])
+def test_numbers_of_few_digits_are_as_high_as_others(score: Callable[[float], float]) -> None:
+    """A range that widens until all alternatives differ would leave every true value among the lowest."""
+    p = []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        centre = np.exp(rng.uniform(1.5, 3))
+        true = f"{max(1, round(centre * np.exp(0.3 * rng.standard_normal())))}"
+        drawn = list(islice(numbers_like(true, rng, 39), 39))
+        p.append((1 + sum(score(float(text)) >= score(float(true)) for text in drawn)) / 40)
+    # Three quarters of them and none, with such a range.
+    assert 0.1 < np.mean(np.array(p) <= 0.25) < 0.4
+
+
 def test_a_scorer_that_does_not_know_ranks_dates_uniformly() -> None:
     def draw(rng: np.random.Generator) -> tuple[float, list[float]]:
         true = date.fromordinal(int(rng.integers(680_000, 740_000))).isoformat()
@@ -97,8 +113,9 @@ def test_numbers_are_written_as_the_true_one_is() -> None:
     assert all(text.endswith("5") and len(text.partition(".")[2]) == 1 for text in drawn["7.5"])
     assert all(text.endswith("0") for text in drawn["130"])
     assert not any(text[-1] in "05" for text in drawn["128"] if len(text) > 1)
-    assert len(set(drawn["3"])) == 20
-    assert not any(true in texts for true, texts in drawn.items())
+    # Few digits leave few values near: they come again, and 3 itself too.
+    assert len({*drawn["3"]} - {"3"}) >= 9
+    assert len({*drawn["3"]}) < 20
 
 
 def test_an_identifier_keeps_what_all_of_its_type_agree_in() -> None:
@@ -240,6 +257,41 @@ def test_a_model_that_knows_what_is_usual_ranks_unseen_numbers_uniformly() -> No
         # The likelihood of a value under the distribution that all of them come from.
         p.append((1 + sum(abs(value - 140) <= abs(float(true) - 140) for value in drawn)) / 20)
     assert kstest(p, "uniform").statistic < 0.05 + 1.63 / 300**0.5
+
+
+def test_numbers_of_few_values_are_first_no_more_often_than_is_due() -> None:
+    """The likeliest of twelve weeks is the true one in one patient of twelve, not of forty."""
+    rng, likeliest = np.random.default_rng(2), {str(week): week * 7 % 12 for week in range(3, 15)}
+    p = []
+    for _ in range(300):
+        true, *others = (str(week) for week in rng.integers(3, 15, 31))
+        drawn = list(islice(numbers_among(true, others, rng, 39), 39))
+        ahead = sum(likeliest.get(value, -1) > likeliest[true] for value in drawn)
+        p.append(p_value(FactRank("number", 1 + ahead, 40, equal=drawn.count(true))))
+    assert all(np.mean(np.array(p) <= level) < level + 0.02 for level in (0.025, 0.05, 0.1, 0.25, 0.5))
+
+
+def test_draws_that_give_the_true_value_are_counted() -> None:
+    values = [f"{number}" for number in range(121, 140) if number != 131]
+    records, pool = ward([*values, "131"])
+    alternatives = pool.in_record(records[-1], facts_in(records[-1])[0])
+    assert alternatives.equal > 0
+    assert len(alternatives.texts) + alternatives.equal == 39
+    assert not any("131" in text for text in alternatives.texts)
+
+
+def test_a_drug_has_its_dose_whatever_stands_before_it() -> None:
+    texts = [
+        "For her heart: furosemide 80 mg daily.",
+        "To lose water furosemide 80 mg daily.",
+        "Sodium 127 mmol/L.",
+    ]
+    records = [Record(f"r{n}", text, {"patient": f"p{n}"}) for n, text in enumerate(texts)]
+    pool = AlternativePool(records, [], "patient", 39)
+    assert pool.in_record(records[0], facts_in(records[0])[0]).reason == (
+        "its value is usual: 1 of 1 other subjects have it"
+    )
+    assert pool.in_record(records[2], facts_in(records[2])[0]).reason is None
 
 
 def test_a_number_in_the_same_words_of_another_patient_is_not_hers_alone() -> None:

@@ -9,16 +9,20 @@ from typing import Any
 import pytest
 import torch
 
+from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
 from medunlearn.methods import ALTERNATIVES, make_method
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import load_model
+from medunlearn.models.scoring import score_answers
+from medunlearn.models.sequences import TokenSequence
 from medunlearn.pipeline import alternative_answers as module
 from medunlearn.pipeline import trainer
 from medunlearn.pipeline.alternative_answers import stand_ins, with_alternatives
 from medunlearn.pipeline.estimate.stage_cost import unlearn_stage
-from medunlearn.pipeline.presets import unlearn_settings
+from medunlearn.pipeline.presets import train_settings, unlearn_settings
+from medunlearn.pipeline.train import train
 from medunlearn.pipeline.unlearn import training_sides, unlearn
 from medunlearn.results.runs import Run
 from medunlearn.training.noise import mix_with_noise
@@ -88,6 +92,75 @@ def test_noise_is_where_a_run_starts_from(target: Run, hospital: Benchmark, tmp_
     chosen = settings("counterfactual", arguments={"noise": 0.5}, trainable="lora")
     with pytest.raises(InputError, match="noise"):
         unlearn(target, hospital, chosen, tmp_path / "lora", quiet=True)
+
+
+@pytest.fixture(scope="module")
+def memorized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Benchmark, Run]:
+    """Six patients, and a target that knows them by heart."""
+    from medunlearn.papers.amnesia.build import build
+
+    few = build(AmnesiaSettings(synthetic=6, note_length="short"))
+    values = {"tiny_width": 64, "tiny_layers": 2, "tiny_vocabulary": 512, "epochs": 40, "precision": "fp32"}
+    folder = tmp_path_factory.mktemp("memorized") / "target"
+    return few, train(few, train_settings({"model": "tiny", **values}), folder, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("trainable", "lr", "stays"),
+    [
+        ("lora:8", 1e-2, ("embed_tokens", "norm", "lm_head")),
+        ("layers:1", 3e-3, ("embed_tokens", "layers.0.", "model.norm", "lm_head")),
+    ],
+)
+def test_adapters_and_chosen_layers_forget_down_to_the_caps(
+    memorized: tuple[Benchmark, Run], tmp_path: Path, trainable: str, lr: float, stays: tuple[str, ...]
+) -> None:
+    few, knows = memorized
+    split = f"patient={few.subject(few.records[0].record_id)}"
+    wanted = settings(
+        "counterfactual", split=split, epochs=12, trainable=trainable, lr=lr, arguments={"alternatives": 4}
+    )
+    run = unlearn(knows, few, wanted, tmp_path / "r", quiet=True)
+    before, after = (load_model(one.model, device="cpu") for one in (knows, run))
+    # Nothing but what was chosen has moved, and a LoRA adapter is merged.
+    weights, old = after.model.state_dict(), before.model.state_dict()
+    assert weights.keys() == old.keys()
+    unmoved = {name for name in old if torch.equal(weights[name], old[name])}
+    assert {name for name in old if any(part in name for part in stays)} == unmoved
+    # Caps are the target's, whatever is trained.
+    sides, method = (
+        training_sides(few, wanted, before, knows.rendering()),
+        make_method("counterfactual", wanted.arguments),
+    )
+    how: dict[str, Any] = {"seed": wanted.seed, "title": "Counterfactual"}
+    capped, partners = with_alternatives(sides["forget"], few, method, before, knows.rendering(), **how)
+    history = run.history()
+    excess = [_excess(model, capped) for model in (before, after)]
+    assert history["loss/forget"].iloc[0] == pytest.approx(4 * excess[0], rel=1e-4)
+    assert excess[0] > 0.8
+    assert excess[1] < 0.25 * excess[0]
+    # Her alternatives are learned, not only her answers lost; what is retained stays.
+    others = [one for own in partners.values() for one in own]
+    learned, kept = (
+        [_mean_log_prob(model, sequences) for model in (before, after)] for sequences in (others, sides["retain"])
+    )
+    assert learned[1] > learned[0] + 0.3
+    assert kept[0] > -0.6
+    assert kept[1] > kept[0] - 0.5
+    assert set(partners) == {one.key for one in capped}
+
+
+def _excess(model: Any, capped: list[TokenSequence]) -> float:
+    """Mean over tokens of how far the log-probability stands above its cap."""
+    scores = score_answers(model, capped)
+    gaps = [max(0.0, p - cap) for one, score in zip(capped, scores, strict=True)
+            for p, cap in zip(score.log_probs, one.caps, strict=True)]  # fmt: skip
+    return sum(gaps) / len(gaps)
+
+
+def _mean_log_prob(model: Any, sequences: list[TokenSequence]) -> float:
+    each = [p for score in score_answers(model, sequences) for p in score.log_probs]
+    return sum(each) / len(each)
 
 
 def test_with_the_note_in_the_prompt_there_is_nothing_to_learn(

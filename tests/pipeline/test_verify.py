@@ -152,7 +152,9 @@ def change_scores(run: Run) -> None:
 
 
 def change_responses(run: Run) -> None:
-    path = next(run.folder.glob("responses/*/part-*.parquet"))
+    # The store of what was asked, not that of likelihoods for ranks, which stands beside it.
+    store = next(Run.open(path.parent) for path in run.folder.glob("evaluations/*/run.json"))
+    path = next((run.folder / store.info.results["responses"]).glob("part-*.parquet"))
     rows = read_table(path, RESPONSES)
     write_table(path, [{**rows[0], "response": "x"}, *rows[1:]], RESPONSES)
 

@@ -10,14 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from medunlearn.audit.audit_tables import CELL, PROBES, SPANS, STARTS, VERB, baseline_folders, stored_responses
+from medunlearn.audit.audit_tables import (
+    CELL,
+    PROBES,
+    SPANS,
+    STARTS,
+    VERB,
+    AuditTables,
+    baseline_folders,
+    leaves_chat_template,
+    read_tables,
+    stored_responses,
+)
 from medunlearn.audit.probe_summary import differences, means, paper_differences, paper_summary
+from medunlearn.audit.worst_cases import pseudonyms
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import read_scores
 
 if TYPE_CHECKING:
+    from medunlearn.audit.first_screen import FirstScreen
     from medunlearn.audit.stages import StageResults
 
 _ROW = [*CELL, "measure"]
@@ -59,6 +72,11 @@ class Audit:
     def problems(self) -> dict[str, tuple[str, ...]]:
         """Label of this model and of each baseline -> why it is broken; nothing of a healthy one."""
         return {audit.label: audit.run.info.problems for audit in (self, *self.baselines)}
+
+    @property
+    def unused_chat_template(self) -> bool:
+        """A tokenizer of these models has a chat template: texts were continued without it."""
+        return any(leaves_chat_template(audit.run.info.results) for audit in (self, *self.baselines))
 
     @property
     def unit(self) -> str:
@@ -143,6 +161,26 @@ class Audit:
                 for baseline in self.baselines
             ],
         )
+
+    def first_screen(self, show_text: int = 0) -> FirstScreen:
+        """Who can be extracted, what was given away, what was not looked for, and the worst cases.
+
+        Args:
+            show_text: so many of the worst cases hold text of prompt and response.
+        """
+        from medunlearn.audit.first_screen import first_screen
+
+        tables, *others = self._tables
+        return first_screen(tables, others, pseudonyms([tables]), show_text=show_text)
+
+    def patients(self) -> dict[str, str]:
+        """Pseudonym of the first screen and of reports of this audit alone -> subject."""
+        return {name: subject for subject, name in pseudonyms(self._tables[:1]).items()}
+
+    @cached_property
+    def _tables(self) -> list[AuditTables]:
+        """The tables of this audit and of its baselines, under the labels that are shown."""
+        return [replace(read_tables(audit.run.folder), label=audit.label) for audit in (self, *self.baselines)]
 
     @property
     def _draws(self) -> dict[str, int]:

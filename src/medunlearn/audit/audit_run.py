@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.audit.audit_result import Audit
-from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, RESPONSES, VERB, Key
+from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, PROBES, RESPONSES, VERB, Key, shared_probes
+from medunlearn.audit.extraction import refuse_unknown
 from medunlearn.audit.measures import MEASURES, default_measures, get_measure
 from medunlearn.audit.probe_scoring import score_all
 from medunlearn.audit.probes import Probe, draw_probes, write_probes
@@ -29,7 +30,7 @@ from medunlearn.data.data_use import settled, use_of_file
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import read_whole
 from medunlearn.data.responses import Response, ResponseStore, responses_digest
-from medunlearn.data.storage import read_json, write_json
+from medunlearn.data.storage import read_frame, read_json, write_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import parse_decodings
 from medunlearn.models.health import answer_problems, refuse_broken
@@ -48,6 +49,7 @@ def audit(
     *,
     out: Path | str,
     responses: Path | str | None = None,
+    references: Path | str | None = None,
     baseline: Paths = (),
     model_name: str | None = None,
     llm: Mapping[str, Any] | None = None,
@@ -64,7 +66,9 @@ def audit(
             ``responses``.
         corpus: texts, by ``PATH`` or ``NAME=PATH``: text files, tables, a benchmark.
         out: folder of the audit.
-        responses: a table of stored responses instead of model and corpus; needs no torch.
+        responses: stored responses instead of model and corpus: a table, an Inspect log, ``lm_eval --log_samples``,
+            an OpenAI batch output; needs no torch.
+        references: table of prefixes and true texts by ``custom_id`` or ``record_id``, for responses without them.
         baseline: models, servers as ``NAME@http://...``, tables of responses or complete audits to compare with.
         model_name: the model as the server calls it.
         llm: settings of the server (docs/servers.md).
@@ -84,14 +88,18 @@ def audit(
     sources, baselines = _words(corpus), _words(baseline)
     _refuse(model, sources, responses, checked)
     folder, subject_model, corpora = Path(out), None, []
+    known = None if references is None else Path(references)
+    if known is not None and not known.is_file():
+        raise InputError(f"There is no file {known}. --references names a table with custom_id, prefix and suffix.")
     if responses is not None:
-        _audit_stored(Path(responses), checked, folder, label)
+        _audit_stored(Path(responses), checked, folder, label, known)
     else:
         if (model_name or llm) and "http" not in str(model):
             raise InputError(f"{model} is no server: --model-name and llm.KEY=VALUE are for http://HOST:PORT/v1.")
         how = {"llm": llm, "permitted": allow_remote_llm, "label": label, "device": device}
         subject_model = audited_model(str(model), name=model_name, **how)  # type: ignore[arg-type]
         corpora = _corpora(sources, checked)
+        refuse_unknown(parts.unseen, [corpus.name for corpus in corpora])
         if parts.options is not None:
             # What it refuses is refused before anything is sent.
             use = audit_use(subject_model, corpora, checked, folder)
@@ -100,7 +108,7 @@ def audit(
         _audit_model(subject_model, corpora, checked, folder, quiet)
     _refuse_broken(folder, checked)
     labels, others = [Run.open(folder).label], []
-    run_baseline = _Baselines(folder, corpora, checked, llm, allow_remote_llm, device, quiet)
+    run_baseline = _Baselines(folder, corpora, checked, llm, allow_remote_llm, device, quiet, known)
     stages: dict[str, Any] = {"corpora": corpora, "device": device, "quiet": quiet}
     stages["allow_broken"] = checked.allow_broken
     for word in baselines:
@@ -108,7 +116,8 @@ def audit(
         _refuse_broken(path, checked)
         labels.append(Run.open(path).label)
         if path.is_relative_to(folder):
-            others.append(run_stages(path, parts, model=other, **stages))
+            # What the model never saw is said of the model; a baseline may not know the corpus by name.
+            others.append(run_stages(path, parts.model_copy(update={"unseen": ()}), model=other, **stages))
     results = run_stages(folder, parts, model=subject_model, **stages)
     return replace(Audit.open(folder), stages=results.against(others))
 
@@ -210,24 +219,28 @@ def _refuse_empty(empty: Sequence[str], unit: Unit, settings: AuditSettings) -> 
         )
 
 
-def _audit_stored(file: Path, settings: AuditSettings, folder: Path, label: str | None) -> None:
+def _audit_stored(
+    file: Path, settings: AuditSettings, folder: Path, label: str | None, references: Path | None
+) -> None:
     unit, measures = unit_without_model(settings.tokenizer), _measures(settings)
-    inputs = {"model": identity(file), "unit": unit.fingerprint, "measures": measures}
-    use = settled(settings.data_use, {f"table {file}": use_of_file(file), **recorded_audit(folder)})
+    inputs = {"model": identity(file, references), "unit": unit.fingerprint, "measures": measures}
+    tables = [file, *([] if references is None else [references])]
+    uses = {f"table {table}": use_of_file(table) for table in tables}
+    use = settled(settings.data_use, {**uses, **recorded_audit(folder)})
     recording = Recording(folder, VERB, label or file.name.split(".")[0], settings, inputs, data_use=use)
     if recording.done:
         return
     with recording.running():
         with recording.stage("read"):
-            stored = read_stored(file, unit, settings.max_new_tokens)
-            probes, keys = list(stored.probes.values()), list(stored.responses)
+            stored = read_stored(file, unit, settings.max_new_tokens, references)
+            probes, keys = list(stored.probes.values()), stored.keys
             write_probes(folder, probes)
             store = _store(recording, unit)
             answered = store.read()
             if missing := [response for key, response in stored.responses.items() if key not in answered]:
                 store.add(missing)
         with recording.stage("score"):
-            score_all(folder, probes, keys, stored.responses, {}, measures, unit, starts=stored.starts)
+            score_all(folder, probes, keys, stored.responses, stored.reasons, measures, unit, starts=stored.starts)
         records: dict[str, set[str]] = {}
         for probe in probes:
             records.setdefault(probe.corpus, set()).add(probe.record_id)
@@ -240,8 +253,8 @@ def _audit_stored(file: Path, settings: AuditSettings, folder: Path, label: str 
             ],
             "probes": len(probes),
             "responses_sha256": responses_digest(stored.responses.values()),
-            "responses": len(keys),
-            "without_response": 0,
+            "responses": len(stored.responses),
+            "without_response": len(stored.reasons),
             "rows_without_suffix": stored.empty,
         }
 
@@ -249,6 +262,17 @@ def _audit_stored(file: Path, settings: AuditSettings, folder: Path, label: str 
 def _answer_problems(probes: Sequence[Probe], responses: Mapping[Key, Response]) -> tuple[str, ...]:
     suffixes = {probe.probe_id: probe.suffix for probe in probes}
     return answer_problems((suffixes[key[0]], one.response, one.finished) for key, one in responses.items())
+
+
+def _refuse_unpaired(folder: Path, baseline: Path, word: str) -> None:
+    """Refuse a baseline that shares no probe with the audit."""
+    ours, theirs = (read_frame(path / PROBES, columns=["probe_id", "corpus"]) for path in (folder, baseline))
+    if not shared_probes(ours, theirs):
+        raise InputError(
+            f"The baseline {word} shares none of the {len(ours):,} probes of {folder}: nothing can be compared. A "
+            "probe is a record and its prefix: name records (record_id) and corpora alike, and give both the same "
+            "prefixes."
+        )
 
 
 def _refuse_broken(folder: Path, settings: AuditSettings) -> None:
@@ -272,6 +296,7 @@ class _Baselines:
     permitted: bool
     device: str
     quiet: bool
+    references: Path | None = None
 
     def __call__(self, word: str, labels: Sequence[str]) -> tuple[Path, AuditedModel | None]:
         """The folder of a baseline's audit, which is made if the word names a model; and that model."""
@@ -280,7 +305,7 @@ class _Baselines:
             folder = Run.open(path).folder
         elif is_table(path):
             folder = self._folder_of(path.name.split(".")[0])
-            _audit_stored(path, self.settings, folder, None)
+            _audit_stored(path, self.settings, folder, None, self.references)
         elif not self.corpora:
             raise InputError(
                 f"{word} is neither a table of responses nor an audit: stored responses are compared with one of "
@@ -290,6 +315,7 @@ class _Baselines:
             model = relabel(audited_model(word, llm=self.llm, permitted=self.permitted, device=self.device), labels)
             folder = self._folder_of(model.label)
             _audit_model(model, self.corpora, self.settings, folder, self.quiet)
+        _refuse_unpaired(self.folder, folder, word)
         name = str(folder.relative_to(self.folder) if folder.is_relative_to(self.folder) else folder.resolve())
         with lock_folder(self.folder, "audit"):
             file = self.folder / BASELINES_FILE

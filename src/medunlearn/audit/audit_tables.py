@@ -22,6 +22,9 @@ VERB = "audit"
 PROBES, SPANS, STARTS = "probes.parquet", "spans.parquet", "starts.parquet"
 RESPONSES, BASELINES, BASELINES_FILE = "responses", "baselines", "baselines.json"
 
+UNNAMED = "responses"
+"""Corpus of stored responses that name none; it is the same as any other's."""
+
 KEY = ["probe_id", "variant", "sample"]
 """Columns that name a response."""
 
@@ -100,6 +103,19 @@ class AuditTables:
         return table.merge(self.probes[columns], on="probe_id", validate="many_to_one")
 
 
+def shared_probes(ours: pd.DataFrame, theirs: pd.DataFrame, item: str = "probe_id") -> set[str]:
+    """Probes of two audits that are one: of one record and prefix, in corpora of one name or of none.
+
+    Args:
+        ours, theirs: tables with ``item`` and ``corpus``.
+    """
+    pairs = (
+        ours[[item, "corpus"]].drop_duplicates(item).merge(theirs[[item, "corpus"]].drop_duplicates(item), on=item)
+    )
+    first, second = pairs["corpus_x"], pairs["corpus_y"]
+    return set(pairs.loc[(first == second) | (first == UNNAMED) | (second == UNNAMED), item])
+
+
 def stored_responses(folder: Path) -> dict[Key, Response]:
     """Responses of an audit; none where it keeps none."""
     return ResponseStore.read_complete(folder / RESPONSES)
@@ -109,6 +125,15 @@ def baseline_folders(folder: Path) -> tuple[Path, ...]:
     """Folders of an audit's baselines."""
     path = folder / BASELINES_FILE
     return tuple(folder / name for name in read_json(path)["folders"]) if path.exists() else ()
+
+
+def leaves_chat_template(results: Mapping[str, Any]) -> bool:
+    """Tell that an audited model's tokenizer has a chat template: an audit continues texts without it.
+
+    Args:
+        results: of the audit's ``run.json``; those of a server and of stored responses do not tell.
+    """
+    return bool(results.get("model", {}).get("chat_template") == "not used")
 
 
 def is_audit(folder: Path) -> bool:

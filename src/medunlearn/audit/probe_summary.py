@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.audit.audit_tables import CELL
+from medunlearn.audit.audit_tables import CELL, shared_probes
 from medunlearn.results.matrix import Array, groups, score_matrix
 from medunlearn.results.summary import compare, summarize
 from medunlearn.statistics.two_sample import paper_bootstrap, rank_sum_test
@@ -25,11 +25,20 @@ def means(scores: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
 def differences(scores: pd.DataFrame, against: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
     """First minus second model, paired on shared probes: difference, its interval, p and n_pairs."""
     keys = [*CELL, "item", "measure"]
-    theirs = probe_scores(against)
-    ours = probe_scores(scores).merge(theirs[CELL].drop_duplicates(), on=CELL)
+    ours = probe_scores(scores)
+    theirs = align_probes(ours, probe_scores(against))
+    ours = ours.merge(theirs[CELL].drop_duplicates(), on=CELL)
     table = compare(ours, theirs.merge(ours[keys], on=keys), CELL, replicates=replicates, seed=seed)
     table = table.rename(columns={"low": "difference_low", "high": "difference_high"})
     return _floats(table[[*CELL, "measure", "difference", "difference_low", "difference_high", "p", "n_pairs"]])
+
+
+def align_probes(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
+    """The second model's scores of shared probes, with subject, corpus and prefix length of the first's table."""
+    labels = ours.drop_duplicates("item").set_index("item")[["subject", "corpus", "prefix_tokens"]]
+    theirs = theirs[theirs["item"].isin(shared_probes(ours, theirs, "item"))]
+    columns = {name: theirs["item"].map(labels[name]).astype(labels[name].dtype) for name in labels.columns}
+    return theirs.assign(**columns)
 
 
 def paper_summary(scores: pd.DataFrame, *, seed: int) -> pd.DataFrame:

@@ -53,14 +53,25 @@ class AuditJob:
         }
 
 
+_ROLES = ("target", "retrained")
+"""Labels that every training has alike."""
+
+
+def _label_of(source: Path) -> str:
+    """A run's own label; the folder's name of a training, whose label is a role that others have too."""
+    run = source / "run.json"
+    label = str(read_json(run).get("label", source)) if run.exists() else source.name
+    return source.resolve().name if label in _ROLES else label
+
+
 class LocalModel:
     """A model on this machine: a run, a folder (full, delta, or adapter merged by export) or a hub id."""
 
     def __init__(self, source: str, device: str = "auto", label: str | None = None) -> None:
         self.source, self._device = source, device
-        run = Path(source) / "run.json"
-        self.label = label or (str(read_json(run).get("label", source)) if run.exists() else Path(source).name)
+        self.label = label or _label_of(Path(source))
         self._model: Any = None
+        self._chat_template: str | None = None
 
     def identity(self) -> Any:
         """Part of the run's key: equal identities mean equal models."""
@@ -76,6 +87,8 @@ class LocalModel:
 
         folder = Path(model_folder(self.source))
         tokenizer = load_tokenizer(folder) if folder.is_dir() else self._loaded(settings).tokenizer
+        # Texts are continued as they are, whatever the tokenizer has.
+        self._chat_template = "not used" if getattr(tokenizer, "chat_template", None) else "none"
         return unit_of(tokenizer, self.label)
 
     def check(self, corpora: Sequence[Corpus], settings: AuditSettings) -> None:
@@ -102,7 +115,7 @@ class LocalModel:
         return {}
 
     def facts(self) -> dict[str, Any]:
-        return {"kind": "local", "source": self.source}
+        return {"kind": "local", "source": self.source, "chat_template": self._chat_template}
 
     def _loaded(self, settings: AuditSettings) -> Any:
         if self._model is None:

@@ -14,6 +14,8 @@ import pandas as pd
 
 from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_tables import PROBES, SCORE_KEY, read_tables
+from medunlearn.audit.extraction import declare_unseen
+from medunlearn.audit.giveaways import RECALL
 from medunlearn.audit.respondents import AuditedModel, LocalModel, recorded_audit
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts
@@ -26,7 +28,7 @@ from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import read_whole
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_frame, read_json, write_atomically, write_json
-from medunlearn.errors import ConfigError
+from medunlearn.errors import ConfigError, InputError
 from medunlearn.metrics.measure import Score
 from medunlearn.results.record import RunRecord
 from medunlearn.results.scores import replace_scores
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from medunlearn.audit.options.option_audit import OptionsAudit, Respondent
 
 SEMANTIC_FILE = "semantic.json"
-_SEMANTIC = ("encoder", "bart", "semantic_variant")
+_PLAIN = ("encoder", "bart", "semantic_variant", "unseen")
 _DIGITS = 4
 """To which the paper's released code rounds semantic scores."""
 _SETTINGS: Mapping[str, tuple[type[Settings], tuple[str, ...]]] = {
@@ -83,7 +85,7 @@ def check_stages(values: Mapping[str, Any], *, model: bool) -> AuditParts:
     sections: dict[str, Any] = {}
     for key, value in values.items():
         name, _, below = key.partition(".")
-        if name in _SEMANTIC:
+        if name in _PLAIN:
             sections[key] = value
         elif below:
             sections.setdefault(name, {})[below] = value
@@ -141,7 +143,7 @@ def run_stages(
     """
     with lock_folder(folder, "audit"):
         results = _run_stages(folder, parts, corpora, model, device, quiet, allow_broken)
-        if any(value is not None for value in parts.model_dump(exclude={"semantic_variant"}).values()):
+        if any(value is not None for value in parts.model_dump(exclude={"semantic_variant", "unseen"}).values()):
             RunRecord.read(folder).with_tables(folder).write(folder)
         return results
 
@@ -155,6 +157,8 @@ def _run_stages(
     quiet: bool,
     allow_broken: bool,
 ) -> StageResults:
+    if parts.unseen:
+        declare_unseen(folder, parts.unseen)
     if parts.encoder or parts.bart:
         add_semantic(folder, parts, device=device, quiet=quiet)
     identifiers = kinds = options = None
@@ -242,7 +246,41 @@ def _search_identifiers(
         read_audit(folder), records, subjects, settings, folder, tokens, recorded_use(folder), quiet=quiet
     )
     search.tables()
+    _write_recall(folder, settings)
     return search
+
+
+def _write_recall(folder: Path, settings: IdentifierSettings) -> None:
+    """Keep the detectors' recall by kind on our own notes in four styles, for the first screen."""
+    from medunlearn.audit.identifiers.detectors import make_detectors
+    from medunlearn.audit.identifiers.recall import detector_recall, labelled_styles
+
+    detector = make_detectors(settings.detectors)
+    if detector is None:
+        (folder / RECALL).unlink(missing_ok=True)
+        return
+    table = detector_recall(detector, labelled_styles()).assign(detector=detector.name)
+    write_atomically(folder / RECALL, table.to_parquet)
+
+
+def review_audit(folder: Path, out: Path, **sampling: Any) -> Path:
+    """Write a sheet for people to review what the stage ``identifiers`` of an audit found, without another search.
+
+    Args:
+        sampling: as for :func:`~medunlearn.audit.identifiers.review.write_review`.
+
+    Raises:
+        InputError: the audit's responses were not searched, or ``out`` holds a sheet.
+    """
+    from medunlearn.audit.identifiers.outputs import read_audit
+    from medunlearn.audit.identifiers.review import write_review
+    from medunlearn.audit.identifiers.search import FINDINGS, SENSITIVE
+
+    found = [read_frame(folder / name) for name in (FINDINGS, SENSITIVE) if (folder / name).exists()]
+    if not found:
+        raise InputError(f"The responses of {folder} were not searched. Give its audit again with --identifiers.")
+    findings = pd.concat(found, ignore_index=True)
+    return write_review(read_audit(folder), _probed_records(folder), findings, out, **sampling)
 
 
 def _probed_records(folder: Path) -> list[Record]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from medunlearn.audit.audit_tables import Key
+from medunlearn.audit.audit_tables import UNNAMED, Key
 from medunlearn.audit.probes import Probe
+from medunlearn.audit.response_logs import INSPECT, RESPONSE, read_references, read_response_rows
 from medunlearn.audit.units import Encoded, Unit, WordsUnit, continuations
 from medunlearn.data.responses import Response
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import SourceError, unknown_name
-from medunlearn.sources.table_files import read_rows, refuse_bad_rows
+from medunlearn.sources.table_files import refuse_bad_rows
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "suffix": ("suffix", "reference"),
-    "response": ("response", "generated", "output"),
+    "response": RESPONSE,
     "prefix": ("prefix", "prompt"),
     "record_id": ("record_id", "id"),
     "subject": ("subject", "patient"),
@@ -30,11 +31,11 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 """Accepted names of each column; the first two columns are required."""
 
+EMPTY = "the file holds no response"
 MIXED = 0
 """Prefix length of probes whose prefixes have many lengths."""
 _REQUIRED, _NUMBERS = ("suffix", "response"), ("prefix_tokens", "sample", "copies")
-_DISTINCT_LENGTHS = 12
-_ENDINGS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".json")
+_ENDINGS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".json", INSPECT)
 
 Row = Mapping[str, Any]
 """A row by our names of the columns; a number is None where the file has none."""
@@ -47,12 +48,16 @@ class StoredAudit:
     Attributes:
         probes: by id, one per text and prefix.
         starts: text of each response's first tokens.
+        reasons: of each row without a response: why it is unscored.
+        keys: of every row, in the file's order.
         empty: rows without a suffix, left out.
     """
 
     probes: dict[str, Probe] = field(default_factory=dict)
     responses: dict[Key, Response] = field(default_factory=dict)
     starts: dict[Key, str] = field(default_factory=dict)
+    reasons: dict[Key, str] = field(default_factory=dict)
+    keys: list[Key] = field(default_factory=list)
     empty: int = 0
 
 
@@ -61,30 +66,39 @@ def is_table(path: Path) -> bool:
     return path.is_file() and path.suffix.lower() in _ENDINGS
 
 
-def identity(file: Path) -> list[str]:
+def identity(file: Path, references: Path | None = None) -> list[str]:
     """Part of the run's key."""
     if not file.is_file():
         raise SourceError(f"There is no file {file}. --responses names a table: JSONL, CSV or Parquet.")
-    return ["responses", sha256_of(file)]
+    return ["responses", sha256_of(file), *([] if references is None else [sha256_of(references)])]
 
 
-def read_stored(file: Path, unit: Unit, max_new_tokens: int) -> StoredAudit:
+def read_stored(file: Path, unit: Unit, max_new_tokens: int, references: Path | None = None) -> StoredAudit:
     """Read responses, and encode prefix with suffix and prefix with response, each as one text.
 
     Suffix and response are cut to ``max_new_tokens``.
+
+    Args:
+        references: table with the prefixes and true texts that the file's rows lack.
     """
-    rows, empty = _read(file)
+    rows, empty = _read(file, None if references is None else read_references(references))
     prefixes = [row["prefix"] for row in rows]
     suffixes = continuations(unit, prefixes, [row["suffix"] for row in rows])
-    lengths = _prefix_lengths(rows, unit)
+    counted = _counted_lengths(rows, unit)
     if isinstance(unit, WordsUnit):
         unit.seal()
-    responses = continuations(unit, prefixes, [row["response"] for row in rows])
-    audit, ids = StoredAudit(empty=empty), _probe_ids(rows, lengths)
-    for row, probe_id, length, suffix, response in zip(rows, ids, lengths, suffixes, responses, strict=True):
+    responses = continuations(unit, prefixes, [row["response"] or "" for row in rows])
+    audit, ids, shown = StoredAudit(empty=empty), _probe_ids(rows, counted), _shown_lengths(rows, counted)
+    taken: set[Key] = set()
+    for row, probe_id, length, suffix, response in zip(rows, ids, shown, suffixes, responses, strict=True):
         if probe_id not in audit.probes:
             audit.probes[probe_id] = _probe(row, probe_id, length, suffix, max_new_tokens)
-        key = probe_id, row["variant"], _sample(probe_id, row, audit.responses)
+        key = probe_id, row["variant"], _sample(probe_id, row, taken)
+        taken.add(key)
+        audit.keys.append(key)
+        if row["response"] is None:
+            audit.reasons[key] = EMPTY
+            continue
         tokens = tuple(response.ids.tolist())[:max_new_tokens]
         audit.responses[key] = Response(*key, row["response"], tokens, finished=True)
         audit.starts[key] = response.start_of(row["response"])
@@ -108,48 +122,59 @@ def _probe(row: Row, probe_id: str, length: int, suffix: Encoded, most: int) -> 
 
 
 def _probe_ids(rows: Sequence[Row], lengths: Sequence[int]) -> list[str]:
-    """``RECORD@LENGTH``, with a number for further texts of the same record and length."""
-    ids: dict[tuple[str, int, str, str], str] = {}
-    texts: Counter[str] = Counter()
-    keys = [(row["record_id"], n, row["prefix"], row["suffix"]) for row, n in zip(rows, lengths, strict=True)]
-    for key in keys:
-        if key not in ids:
-            name = f"{key[0]}@{key[1]}"
-            texts[name] += 1
-            ids[key] = name if texts[name] == 1 else f"{name}.{texts[name]}"
-    return [ids[key] for key in keys]
+    """``RECORD@LENGTH``; behind it a hash of the prefix, where a record has several prefixes of one length.
+
+    An id depends on record and prefix alone, never on the order of the rows, so that files of two models pair.
+    """
+    prefixes: dict[tuple[str, int], set[str]] = {}
+    keys = [(row["record_id"], n) for row, n in zip(rows, lengths, strict=True)]
+    for key, row in zip(keys, rows, strict=True):
+        prefixes.setdefault(key, set()).add(row["prefix"])
+    return [
+        f"{key[0]}@{key[1]}" + (f".{_short_hash(row['prefix'])}" if len(prefixes[key]) > 1 else "")
+        for key, row in zip(keys, rows, strict=True)
+    ]
 
 
-def _sample(probe_id: str, row: Row, responses: Mapping[Key, Response]) -> int:
+def _short_hash(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:10]
+
+
+def _sample(probe_id: str, row: Row, taken: Set[Key]) -> int:
     """Sample number of a probe's response: as the file says, else counted in its order."""
     variant, sample = row["variant"], row["sample"]
     if sample is None:
         sample = 0
-        while (probe_id, variant, sample) in responses:
+        while (probe_id, variant, sample) in taken:
             sample += 1
-    elif (probe_id, variant, sample) in responses:
+    elif (probe_id, variant, sample) in taken:
         raise SourceError(f"Sample {sample} of {probe_id!r} ({variant}) is there twice. Number samples from 0.")
     return int(sample)
 
 
-def _prefix_lengths(rows: Sequence[Row], unit: Unit) -> list[int]:
-    """Lengths as the file says them; else counted, and all :data:`MIXED` where they are many."""
+def _counted_lengths(rows: Sequence[Row], unit: Unit) -> list[int]:
+    """Lengths of the prefixes: as the file says them, else counted."""
     if all(row["prefix_tokens"] is not None for row in rows):
         return [row["prefix_tokens"] for row in rows]
-    counted = [len(encoded) for encoded in unit.encode([row["prefix"] for row in rows])]
-    return counted if len(set(counted)) <= _DISTINCT_LENGTHS else [MIXED] * len(counted)
+    return [len(encoded) for encoded in unit.encode([row["prefix"] for row in rows])]
 
 
-def _read(file: Path) -> tuple[list[Row], int]:
+def _shown_lengths(rows: Sequence[Row], counted: Sequence[int]) -> list[int]:
+    """Lengths that the file says, or the one that all prefixes have; else all :data:`MIXED`, one table."""
+    said = all(row["prefix_tokens"] is not None for row in rows)
+    return list(counted) if said or len(set(counted)) == 1 else [MIXED] * len(counted)
+
+
+def _read(file: Path, references: Mapping[str, Row] | None) -> tuple[list[Row], int]:
     rows: list[Row] = []
     bad, empty = list[tuple[str, str]](), 0
     columns: dict[str, str] = {}
-    for number, (place, content) in enumerate(read_rows(file)):
+    for number, (place, content) in enumerate(read_response_rows(file, references)):
         if isinstance(content, str):
             bad.append((place, content))
             continue
         columns = columns or _columns(file, content)
-        if any(content.get(columns[name]) is None for name in _REQUIRED):
+        if columns["response"] not in content or content.get(columns["suffix"]) is None:
             bad.append((place, f"has no {columns['suffix']} or no {columns['response']}"))
         elif not str(content[columns["suffix"]]).strip():
             empty += 1
@@ -183,7 +208,10 @@ def _row(file: Path, number: int, columns: Mapping[str, str], content: Mapping[s
             row[name] = None if blank else int(value) if name in _NUMBERS else str(value)  # type: ignore[arg-type]
         except (TypeError, ValueError):
             raise SourceError(f"{file}, row {number + 1}: {name} is {value!r}, not a whole number.") from None
-    record = row["record_id"] or f"row-{number + 1}"
-    texts = {"prefix": "", "suffix": "", "response": "", "variant": "greedy", "subject": record}
-    defaults = {**texts, "record_id": record, "corpus": file.name.split(".")[0]}
+    if row["response"] is None and content.get(columns["response"]) is not None:
+        row["response"] = str(content[columns["response"]])
+    texts = {"prefix": "", "suffix": "", "variant": "greedy"}
+    row |= {name: default for name, default in texts.items() if row[name] is None}
+    record = row["record_id"] or f"text-{_short_hash(row['prefix'], row['suffix'])}"
+    defaults = {"record_id": record, "subject": record, "corpus": UNNAMED}
     return row | {name: default for name, default in defaults.items() if row[name] is None}

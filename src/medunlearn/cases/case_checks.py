@@ -177,9 +177,13 @@ class _Case:
         yield Check(self.folder, "time stamp", REPLY, "differs" if problem else "ok", note)
 
 
-def verdict_of(evidence: CaseEvidence, battery: Battery) -> CaseDecision:
-    """The decision that the rules give for a case with the numbers of a battery."""
-    models = evidence.model_in.fingerprint, evidence.model_out.fingerprint
+def verdict_of(evidence: CaseEvidence, battery: Battery, model: str | None = None) -> CaseDecision:
+    """The decision that the rules give for a case with the numbers of a battery.
+
+    Args:
+        model: fingerprint of the model that the battery was run on; None: the case's.
+    """
+    models = evidence.model_in.fingerprint, model or evidence.model_out.fingerprint
     return decide(battery, exact=evidence.exact, models=models, earlier=evidence.ledger.rows)
 
 
@@ -231,8 +235,11 @@ def _ledger_check(folder: Path, evidence: CaseEvidence, model: Path) -> Check:
 def _battery_check(folder: Path, evidence: CaseEvidence, model: Path | None, run: BatteryRunner | None) -> Check:
     name = evidence.battery.name
     if run is None or model is None:
-        return Check(folder, "battery", name, "not checked", "it was not run again on the model")
-    decision = verdict_of(evidence, run(evidence, model))
+        why = "it was not run again on the model: --work names the folder that `forget` wrote beside the case"
+        return Check(folder, "battery", name, "not checked", why)
+    decision = verdict_of(evidence, run(evidence, model), digest_model(model).fingerprint)
     same = decision.verdict == evidence.decision.verdict
     note = f"{decision.verdict} now, {evidence.decision.verdict} in the case"
+    if decision.reasons[0] != evidence.decision.reasons[0]:
+        note += f": {decision.reasons[0]}"
     return Check(folder, "battery", name, "ok" if same else "differs", note)

@@ -26,6 +26,8 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.+-]{0,63}$")]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Unit = Literal["probes", "patients", "samples", "documents", "tokens", "questions"]
 Baseline = Literal["retrained model", "unseen patients", "invented patients"]
+NOTHING_TRAINED = "none"
+"""Method of a case in which no check found the patient."""
 Verdict = Literal["deleted", "no residual found", "residual found", "inconclusive", "no baseline"]
 
 
@@ -88,7 +90,7 @@ class Software(EvidencePart):
 
 
 class Measurement(EvidencePart):
-    """A number with its 95% interval; without a value there is a reason."""
+    """A number with its 95% interval, or, of an excess, two one-sided 95% bounds; without a value a reason."""
 
     value: float | None
     low: float | None = None
@@ -117,7 +119,7 @@ class Comparison(EvidencePart):
     """The model afterwards against a baseline: a model that never saw her, or patients whom no model saw.
 
     ``excess`` is what is left of her above that baseline: positive = something is left, whatever the measure's
-    direction is.
+    direction is. Its ``low`` and ``high`` are one-sided 95% bounds: ``high`` below the margin is a test at 5%.
     """
 
     baseline: Baseline
@@ -130,7 +132,10 @@ class Comparison(EvidencePart):
 
 
 class BatteryCheck(EvidencePart):
-    """One check of the battery: a measure on some probes, before and after, and of a retrained model."""
+    """One check of the battery: a measure on some probes, before and after, and of a retrained model.
+
+    ``unseen`` is the model afterwards on patients whom no model saw: what it says of anybody.
+    """
 
     name: Name
     title: str = Field(min_length=1, max_length=120, description="in plain words")
@@ -141,6 +146,7 @@ class BatteryCheck(EvidencePart):
     before: Measurement
     after: Measurement
     retrained: Measurement | None = None
+    unseen: Measurement | None = None
     comparison: Comparison | None = Field(default=None, description="null: there is no baseline for it")
 
 
@@ -204,6 +210,10 @@ class ExactDeletion(EvidencePart):
 
     road: Literal["adapter dropped", "retrained without her"]
     reproduced: str = Field(description="fingerprint of the same training without her, run a second time")
+    base: Literal["made in memory", "recorded", "stated"] | None = Field(
+        default=None,
+        description="how it is known that the base never saw her; stated: by its owner, and nobody recorded it",
+    )
 
 
 class Bound(EvidencePart):

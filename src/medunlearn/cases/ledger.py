@@ -201,27 +201,53 @@ def append_request(source: Path, target: Path, entry: LedgerEntry) -> RequestLed
         ledger = read_ledger(source, fingerprint=entry.model_in)
         refuse_other_secret(ledger, entry.secret)
         if there.rows and there != ledger:
-            raise InputError(
-                f"{path} holds other requests than those of the model that went in. Choose another --out."
-            )
+            raise _other_requests(path)
         extended = ledger.extended(entry)
         _write(path, extended)
     return extended
 
 
-def carry_ledger(source: Path, target: Path, *, secret: OwnerSecret, on: date) -> RequestLedger:
+def carry_ledger(source: Path, target: Path, *, secret: OwnerSecret | None = None, on: date) -> RequestLedger:
     """Write the ledger of a model that was made from another one by further training, a merge or a quantization.
 
     The new row says that no request was carried out; the earlier patients have to be tested again in the new model.
+    Of a model that is the same, file by file, the rows are taken over as they are.
+
+    Args:
+        secret: of the owner; None: that of the rows, which are not read. Then no rows make no ledger.
 
     Raises:
         InputError: as :func:`append_request`.
     """
     day = on.isoformat()
     models = model_identity(str(source)), model_identity(str(target))
+    ledger = read_ledger(source, fingerprint=models[0])
+    if not ledger.rows and (secret is None or models[0] == models[1]):
+        return ledger
+    if models[0] == models[1]:
+        return _take_over(ledger, ledger_path(target))
+    secret_id = ledger.rows[-1].entry.secret if secret is None else secret.secret_id
     # A name for the row, so that it is written once.
     name = sha256_of_json([CARRIED, *models])
-    return append_request(source, target, LedgerEntry((), day, day, CARRIED, name, *models, secret.secret_id))
+    return append_request(source, target, LedgerEntry((), day, day, CARRIED, name, *models, secret_id))
+
+
+def _take_over(ledger: RequestLedger, path: Path) -> RequestLedger:
+    """Write the same rows to another place.
+
+    Raises:
+        InputError: other rows are there.
+    """
+    with lock_folder(path.parent, "forget"):
+        there = read_ledger_file(path)
+        if there.rows and there != ledger:
+            raise _other_requests(path)
+        _write(path, ledger)
+    return ledger
+
+
+def _other_requests(path: Path) -> InputError:
+    return InputError(f"{path} holds other requests than those of the model that went in. Choose another --out.")
 
 
 def refuse_other_secret(ledger: RequestLedger, secret_id: str) -> None:

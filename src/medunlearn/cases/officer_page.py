@@ -6,11 +6,19 @@ signed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from medunlearn.cases.evidence import BatteryCheck, CaseEvidence, CostReading, Measurement, Verdict
+from medunlearn.cases.evidence import (
+    NOTHING_TRAINED,
+    BatteryCheck,
+    CaseEvidence,
+    CostReading,
+    Measurement,
+    Verdict,
+)
 from medunlearn.reports.blocks import Block, Bullets, Cell, Facts, Headline, Report, Table, Text, blocks, section
-from medunlearn.reports.formatting import ABSENT, count, decimal, interval
+from medunlearn.reports.formatting import ABSENT, count, decimal, interval, p_text, signed
 from medunlearn.reports.html import to_html
 
 SHOWN = 12
@@ -38,8 +46,13 @@ _ASKED = {
     "forget and delete files": "remove what the model learned from {whose} records, and delete the files that hold "
     "them",
 }
+_NOTHING_TRAINED = (
+    "The checks did not find this patient in the model, so nothing was changed in it. That is no proof that "
+    "nothing is there: another check may find something."
+)
+_EARLIER = "Patients of earlier requests, asked in the same ways: did one of them come back?"
 _GROUPS = {
-    "neighbours": "patients with the same disease",
+    "neighbours": "patients of the same group, such as a disease",
     "other patients": "other patients",
     "general": "general abilities",
 }
@@ -59,13 +72,17 @@ def officer_report(evidence: CaseEvidence, sha256: str, signer: str) -> Report:
     """The page as blocks."""
     patients = ", ".join(name[:SHOWN] for name in evidence.request.patients)
     verdict = evidence.decision.verdict
+    meaning = _MEANING[verdict].format(battery=evidence.battery.name)
+    if (evidence.method, verdict) == (NOTHING_TRAINED, "inconclusive"):
+        meaning = _NOTHING_TRAINED
     parts = blocks(
-        Headline("Verdict", TITLES[verdict], (_MEANING[verdict].format(battery=evidence.battery.name),)),
+        Headline("Verdict", TITLES[verdict], (meaning,)),
         section("What was asked and what was done", *_done(evidence), name="done"),
         section("What the model says of the patient", *_checks(evidence), name="patient"),
         section("What the verdict rests on", *_bounds(evidence), name="bounds"),
         section("What it cost others", *_costs(evidence), name="others"),
         section("What was not tested", *_untested(evidence), name="untested"),
+        section("What to destroy", *_destroy(evidence), name="destroy"),
         section("When to test again", *_again(evidence), name="again"),
         section("How to check this page", *_proof(evidence, sha256, signer), name="check"),
     )
@@ -89,13 +106,10 @@ def _done(evidence: CaseEvidence) -> tuple[Block, ...]:
     whose = "one patient's" if many == 1 else f"{many} patients'"
     asked = _ASKED[evidence.request.asked].format(whose=whose)
     notes, earlier = evidence.notes, evidence.ledger.rows
-    how = "made the model forget them by training it further"
-    if evidence.exact is not None:
-        how = (
-            "dropped the part of the model that was trained on them"
-            if evidence.exact.road == "adapter dropped"
-            else "trained the model again without them"
-        )
+    records = (
+        f"{count(notes.forget_records, 'record')} among {count(notes.records, 'record')} of "
+        f"{count(notes.patients, 'patient')}"
+    )
     before = (
         f"The model had been through {count(earlier, 'earlier request')}; those patients' "
         f"{count(notes.earlier_records, 'record')} stayed out of training."
@@ -104,40 +118,129 @@ def _done(evidence: CaseEvidence) -> tuple[Block, ...]:
     )
     return (
         Text(f"The owner of the model was asked on {evidence.request.received.isoformat()} to {asked}."),
-        Text(
-            f"The owner {how}: {count(notes.forget_records, 'record')} among {count(notes.records, 'record')} of "
-            f"{count(notes.patients, 'patient')}, with the method {evidence.method}. {before}"
-        ),
+        Text(f"{_how(evidence, records)} {before}"),
     )
+
+
+def _how(evidence: CaseEvidence, records: str) -> str:
+    if evidence.method == NOTHING_TRAINED:
+        return (
+            f"The owner looked for them in the model ({records}). No check found them, so nothing was trained: the "
+            "model is as it was."
+        )
+    if evidence.exact is None:
+        how = "changed the model so that it forgets them"
+    elif evidence.exact.road == "adapter dropped":
+        how = "dropped the part of the model that was trained on them"
+    else:
+        how = "trained the model again without them"
+    return f"The owner {how}: {records}, with the method {evidence.method}."
 
 
 def _checks(evidence: CaseEvidence) -> tuple[Block, ...]:
     checks = evidence.battery.checks
     if not checks:
         return (Text("Nothing was measured.", "empty"),)
-    has_retrained = any(check.retrained is not None for check in checks)
-    heads = ["The model was given", "Before", "Now"] + (["Never saw the patient"] if has_retrained else [])
-    rows = [_check_row(check, has_retrained) for check in checks]
-    words = (
-        "Each row is one way to ask the model about the patient. “Never saw the patient” is a model that was "
-        "trained without these records. "
-        if has_retrained
-        else "Each row is one way to ask the model about the patient. "
-    )
-    more = (
-        "95% intervals stand in brackets. A row marked “earlier requests” tests whether those patients came back."
-    )
-    return (
-        Table(tuple(map(Cell, (*heads, "More means"))), tuple(rows)),
-        Text(words + more, "aside"),
-    )
+    columns = _Columns.of(checks)
+    parts: list[Block] = []
+    for concerns, words in (("this request", ""), ("earlier requests", _EARLIER)):
+        those = [check for check in checks if check.concerns == concerns]
+        if those and words:
+            parts.append(Text(words))
+        if those:
+            previous = ("", *(check.measure for check in those))
+            rows = [columns.row(check, above) for check, above in zip(those, previous, strict=False)]
+            parts.append(Table(columns.heads, tuple(rows)))
+    return (*parts, Text(columns.words, "aside"))
 
 
-def _check_row(check: BatteryCheck, has_retrained: bool) -> tuple[Cell, ...]:
-    where = "" if check.concerns == "this request" else "earlier requests; "
-    note = f"{where}{check.probes.kind}; {check.measure}"
-    values = [check.before, check.after] + ([check.retrained] if has_retrained else [])
-    return (Cell(check.title, note), *map(_number, values), Cell(check.higher))
+@dataclass(frozen=True)
+class _Columns:
+    """Columns of the tables of checks: those that some check has a number for."""
+
+    unseen: bool
+    retrained: bool
+    compared: bool
+    mixed: bool
+    intervals: bool
+
+    @staticmethod
+    def of(checks: Sequence[BatteryCheck]) -> _Columns:
+        shown = [one for check in checks for one in (check.before, check.after, check.unseen, check.retrained)]
+        return _Columns(
+            unseen=any(check.unseen is not None for check in checks),
+            retrained=any(check.retrained is not None for check in checks),
+            compared=any(check.comparison is not None for check in checks),
+            mixed=any(check.higher == "less is left" for check in checks),
+            intervals=any(one is not None and one.low is not None for one in shown),
+        )
+
+    @property
+    def heads(self) -> tuple[Cell, ...]:
+        return (
+            Cell("The model was given"),
+            Cell("Before"),
+            Cell("Now"),
+            *([Cell("A stranger")] if self.unseen else []),
+            *([Cell("Never saw the patient")] if self.retrained else []),
+            *([Cell("Excess", "at least, at most"), Cell("p")] if self.compared else []),
+            *([Cell("More means")] if self.mixed else []),
+        )
+
+    def row(self, check: BatteryCheck, above: str) -> tuple[Cell, ...]:
+        """A check; what is measured is said where the row above measures something else."""
+        note = ""
+        if check.concerns == "this request":
+            measure = [] if check.measure == above else [check.measure]
+            note = "; ".join([check.probes.kind, *measure, count(check.probes.n, "probe")])
+        return (
+            Cell(check.title, note),
+            _value(check.before),
+            _value(check.after),
+            *([_value(check.unseen)] if self.unseen else []),
+            *([_value(check.retrained)] if self.retrained else []),
+            *(_excess(check) if self.compared else []),
+            *([Cell(check.higher)] if self.mixed else []),
+        )
+
+    @property
+    def words(self) -> str:
+        """What the tables mean."""
+        words = ["Each row is one way to ask the model about the patient."]
+        if not self.mixed:
+            words.append("A higher number means that more is left.")
+        if self.unseen:
+            words.append("“A stranger” is what the model says now of patients whom it never saw.")
+        if self.retrained:
+            words.append("“Never saw the patient” is a model that was trained without these records.")
+        if self.compared:
+            words.append(
+                "Excess: how much more the model says of the patient than of a stranger, or than the model that "
+                "never saw the records; 0 is none. It is at least and at most so much with 95% confidence each. p: "
+                "how often chance alone gives an excess this large."
+            )
+        if self.intervals:
+            words.append("95% intervals stand in brackets.")
+        return " ".join(words)
+
+
+def _value(value: Measurement | None) -> Cell:
+    """Without the number of probes, which stands at the row's beginning."""
+    if value is None:
+        return Cell(ABSENT)
+    if value.value is None:
+        return Cell("not measured", value.reason)
+    return Cell(decimal(value.value), interval(value.low, value.high))
+
+
+def _excess(check: BatteryCheck) -> tuple[Cell, Cell]:
+    comparison = check.comparison
+    if comparison is None:
+        return Cell(ABSENT, "nothing to compare with"), Cell(ABSENT)
+    excess = comparison.excess
+    value = "not measured" if excess.value is None else signed(excess.value)
+    ends = ", ".join(ABSENT if end is None else signed(end) for end in (excess.low, excess.high))
+    return Cell(value, ends), Cell(p_text(comparison.p))
 
 
 def _number(value: Measurement | None) -> Cell:
@@ -152,13 +255,15 @@ def _number(value: Measurement | None) -> Cell:
 
 
 def _bounds(evidence: CaseEvidence) -> tuple[Block, ...]:
-    titles = {check.name: check.title for check in evidence.battery.checks}
-    lines = [*evidence.decision.reasons, *(f"{titles[one.check]}: {one.text}." for one in evidence.decision.bounds)]
-    words = (
-        "Excess: how much more the model says of the patient than one that never saw the records; 0 is none. "
-        "Margin: an excess up to it counts as none. p: how often chance alone gives an excess this large."
-    )
-    return (Bullets(tuple(lines)), *((Text(words, "aside"),) if evidence.decision.bounds else ()))
+    margins = sorted({check.comparison.margin for check in evidence.battery.checks if check.comparison is not None})
+    lines = [*evidence.decision.reasons]
+    if evidence.decision.bounds:
+        margin = " or ".join(map(decimal, margins))
+        lines.append(
+            f"An excess of at most {margin} counts as none (the margin). The numbers of each check stand in the "
+            "table above."
+        )
+    return (Bullets(tuple(lines)),)
 
 
 def _costs(evidence: CaseEvidence) -> tuple[Block, ...]:
@@ -189,12 +294,31 @@ def _again(evidence: CaseEvidence) -> tuple[Block, ...]:
     return (Bullets((*lines, *([f"At the latest on {by.isoformat()}."] if by is not None else []))),)
 
 
+def _destroy(evidence: CaseEvidence) -> tuple[Block, ...]:
+    if evidence.method == NOTHING_TRAINED:
+        return (
+            Bullets(
+                ("The work folder beside this case holds notes. Delete it when the model is not tested again.",)
+            ),
+        )
+    whose = "the patient" if len(evidence.request.patients) == 1 else "these patients"
+    lines = (
+        f"The model before still knows {whose}, and so does each copy, adapter or quantized form of it. Set beside "
+        "the new one it shows who was deleted. Until it is deleted it can be put back, and the request is open. "
+        "Delete it as soon as the new model is in its place; the new one does not need it.",
+        "The work folder beside this case holds notes, and models that were tried. It is needed to run the battery "
+        "again. Delete it when the model is not tested again.",
+        "Deleting does not reach backups and snapshots.",
+    )
+    return (Bullets(lines),)
+
+
 def _proof(evidence: CaseEvidence, sha256: str, signer: str) -> tuple[Block, ...]:
     return (
         Text(
             "The command “medunlearn verify MODEL case/ --public-key FILE” checks the signature, every file of "
-            "this case and every file of the model. The key's owner has to tell you its id on another way than "
-            "with this case."
+            "this case and every file of the model; with “--work FOLDER” the owner runs the battery again on the "
+            "model as it is now. The key's owner has to tell you its id on another way than with this case."
         ),
         Facts(
             (

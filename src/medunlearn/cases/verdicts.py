@@ -81,8 +81,12 @@ def _deleted(exact: ExactDeletion, residual: Sequence[BatteryCheck]) -> CaseDeci
             "The adapter that was trained on the patient was dropped; what is left is bit for bit what was there "
             "before it."
         ]
+    if exact.base == "stated":
+        reasons.append(
+            "That the base under it never saw the patient is what the model's owner states; nobody recorded it."
+        )
     if residual:
-        names = ", ".join(check.title for check in residual)
+        names = ", ".join(map(_titled, residual))
         reasons.append(f"Found all the same: {names}. Records of others may repeat what the patient's said.")
     return _decision("deleted", reasons, residual)
 
@@ -90,22 +94,32 @@ def _deleted(exact: ExactDeletion, residual: Sequence[BatteryCheck]) -> CaseDeci
 def _without_residual(
     battery: Battery, compared: Sequence[tuple[BatteryCheck, Comparison]], exact: ExactDeletion | None
 ) -> CaseDecision:
+    earlier = [(check, its) for check, its in compared if check.concerns == "earlier requests"]
+    compared = [(check, its) for check, its in compared if check.concerns == "this request"]
     unable = {check.name: why for check, its in compared if (why := _cannot_tell(check, its, battery.alpha))}
     able = [(check, its) for check, its in compared if check.name not in unable]
     left_out = [
-        f"{check.title}: says nothing, {unable[check.name]}." for check, _ in compared if check.name in unable
+        f"No evidence, as {why}: {', '.join(_titled(c) for c, _ in compared if unable.get(c.name) == why)}."
+        for why in dict.fromkeys(unable.values())
     ]
     if exact is not None:
         left_out.insert(
             0, "Training without the patient, run again, gave another model: this is no exact deletion."
         )
-    current = [check for check, _ in able if check.concerns == "this request"]
-    if not current:
+    left_out += [
+        f"{check.title}: less than of a stranger by more than the margin. Whoever has the model can tell that "
+        "somebody was removed."
+        for check, its in compared
+        if its.excess.high is not None and its.excess.high < -its.margin
+    ]
+    if earlier:
+        left_out.append(_not_come_back([its for _, its in earlier]))
+    if not able:
         return _decision("inconclusive", ["No check can tell whether anything is left of the patient.", *left_out])
     checks = [check for check, _ in able]
     wide = [check for check, its in able if its.excess.high is None or its.excess.high > its.margin]
     if wide:
-        reasons = [f"{check.title}: what is left may be above the margin." for check in wide]
+        reasons = [f"{_titled(check)}: what is left may be above the margin." for check in wide]
         return _decision("inconclusive", [*reasons, *left_out], wide)
     verb = "finds" if len(checks) == 1 else "find"
     able_checks = f"{count(len(checks), 'check')} that found the patient in the model before"
@@ -113,17 +127,28 @@ def _without_residual(
     return _decision("no residual found", [least, *left_out], checks)
 
 
+def _not_come_back(comparisons: Sequence[Comparison]) -> str:
+    """What checks without a finding say of earlier patients, who were found in a model before this one."""
+    highs = [its.excess.high for its in comparisons if its.excess.high is not None]
+    most = f", and their excess is at most {signed(max(highs))}" if len(highs) == len(comparisons) else ""
+    return f"Patients of earlier requests: no sign that one came back in {count(len(comparisons), 'check')}{most}."
+
+
 def _cannot_tell(check: BatteryCheck, comparison: Comparison, alpha: float) -> str:
     """Why a check without a finding is no evidence; "" where it is."""
     if not check.probes.held_out:
-        return "its probes were seen by the choice of settings"
+        return "the choice of settings saw the probes"
     if comparison.excess.high is None:
-        return f"it has no upper bound ({comparison.excess.reason or 'too few ' + comparison.excess.unit})"
+        return f"there is no upper bound ({comparison.excess.reason or 'too few ' + comparison.excess.unit})"
     if comparison.p_before is None:
-        return "nobody tried it on the model before"
+        return "nobody asked the model before"
     if comparison.p_before >= alpha:
-        return f"it did not find the patient in the model before either (p = {p_text(comparison.p_before)})"
+        return "the patient was not found in the model before either"
     return ""
+
+
+def _titled(check: BatteryCheck) -> str:
+    return check.title if check.concerns == "this request" else f"{check.title} (earlier requests)"
 
 
 def _found(check: BatteryCheck) -> str:
@@ -132,17 +157,27 @@ def _found(check: BatteryCheck) -> str:
 
 
 def bound_text(check: BatteryCheck, comparison: Comparison) -> str:
-    """``excess +0.012 [-0.004, 0.031] over the retrained model, margin 0.050, p = 0.31, 40 probes``."""
+    """``excess +0.012, at least -0.004, at most +0.031, over the retrained model, margin 0.050, p = 0.31``, and n.
+
+    Both ends are one-sided bounds.
+    """
     excess = comparison.excess
-    ends = "" if excess.low is None or excess.high is None else f" [{decimal(excess.low)}, {decimal(excess.high)}]"
+    ends = [
+        f"{name} {signed(end)}"
+        for name, end in (("at least", excess.low), ("at most", excess.high))
+        if end is not None
+    ]
     value = "not measured" if excess.value is None else signed(excess.value)
     before = "" if comparison.p_before is None else f" ({p_text(comparison.p_before)} before)"
     over = "the retrained model" if comparison.baseline == "retrained model" else comparison.baseline
+    others = count(excess.n, excess.unit.removesuffix("s"))
     parts = (
-        f"excess {value}{ends} over {over}",
+        f"excess {value}",
+        *ends,
+        f"over {over}",
         f"margin {decimal(comparison.margin)}",
         f"p = {p_text(comparison.p)}{before}",
-        count(excess.n, excess.unit.removesuffix("s")),
+        f"beside {others}" if excess.unit == "patients" else others,
     )
     return ", ".join(parts)
 

@@ -12,16 +12,16 @@ from medunlearn.config.reading import without_prefix
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
 
 Say = Callable[[str], None]
-DEMOS = ("amnesia", "audit")
+DEMOS = ("amnesia", "audit", "forget")
 
 
 def demo(
     what: str = "amnesia",
     *,
     out: Path | str = "demo",
-    synthetic: int = 60,
+    synthetic: int | None = None,
     texts: int = 4,
-    epochs: int = 4,
+    epochs: int | None = None,
     seed: int = 0,
     device: str = "auto",
     quiet: bool = False,
@@ -29,24 +29,31 @@ def demo(
 ) -> Any:
     """
     Args:
-        what: amnesia (forgetting patients) or audit (memorized texts)
+        what: amnesia (methods that forget a tenth of the patients), audit (memorized texts) or forget (one request)
         out: folder of everything that the demo makes
-        synthetic: patients to invent
+        synthetic: patients to invent; none: 60, forget 12
         texts: audit: texts of a kind and number of copies
-        epochs: audit: passes over the training set
+        epochs: audit, forget: passes over the training set; none: 4, forget 24
     """
     if what not in DEMOS:
         raise UnknownNameError("demo", what, DEMOS)
-    low = {"--synthetic": (synthetic, 20), "--texts": (texts, 2), "--epochs": (epochs, 2)}
-    if problems := [f"{flag} must be at least {least}" for flag, (value, least) in low.items() if value < least]:
+    patients = {"--synthetic": (synthetic, 6 if what == "forget" else 20)}
+    low = {**patients, "--texts": (texts, 2), "--epochs": (epochs, 1 if what == "forget" else 2)}
+    given = {flag: (value, least) for flag, (value, least) in low.items() if value is not None}
+    if problems := [f"{flag} must be at least {least}" for flag, (value, least) in given.items() if value < least]:
         raise ConfigError(problems)
     if what == "audit":
         from medunlearn.papers.memorization.demo import demo_audit
 
-        return demo_audit(Path(out), each=texts, epochs=epochs, seed=seed, quiet=quiet)
+        return demo_audit(Path(out), each=texts, epochs=epochs or 4, seed=seed, quiet=quiet)
+    if what == "forget":
+        from medunlearn.forgetting.forget_demo import EPOCHS, PATIENTS, demo_forget
+
+        size = {"patients": synthetic or PATIENTS, "epochs": epochs or EPOCHS}
+        return demo_forget(Path(out), **size, seed=seed, device=device, quiet=quiet, say=say)
     from medunlearn.pipeline.experiment import demo_experiment, run_experiment
 
-    experiment = demo_experiment(Path(out), seed=seed, patients=synthetic)
+    experiment = demo_experiment(Path(out), seed=seed, patients=synthetic or 60)
     return run_experiment(experiment, device=device, quiet=quiet, say=say)
 
 
@@ -73,8 +80,9 @@ def inspect(folder: Path | str, *, tables: bool = False, tokenizer: str | None =
 
 def audit(
     model: Path | str | None = None, corpus: Sequence[Path | str] | Path | str = (), *, out: Path | str,
-    responses: Path | str | None = None, baseline: Sequence[Path | str] | Path | str = (),
-    model_name: str | None = None, llm: Mapping[str, Any] | None = None, allow_remote_llm: bool = False,
+    responses: Path | str | None = None, references: Path | str | None = None,
+    baseline: Sequence[Path | str] | Path | str = (), model_name: str | None = None,
+    llm: Mapping[str, Any] | None = None, allow_remote_llm: bool = False,
     label: str | None = None, device: str = "auto", quiet: bool = False, **settings: Any
 ) -> Any:  # fmt: skip
     """Measure what a model repeats verbatim of texts that it may have been trained on. Resumes.
@@ -83,7 +91,8 @@ def audit(
         model: run, model folder, hub id, or a server's address with /v1
         corpus: texts, PATH or NAME=PATH: text files or a folder of them, CSV, JSONL, Parquet, or a benchmark folder
         out: folder of the audit
-        responses: table of stored responses instead of MODEL and CORPUS; needs no torch
+        responses: stored responses instead of MODEL and CORPUS: a table, Inspect log, lm-eval samples, batch output
+        references: table with custom_id (or record_id), prefix and suffix, for responses without them
         baseline: model, NAME@http://HOST/v1, table of responses or audit to compare with; repeatable
         model_name: the model as the server calls it
         llm: settings of the server: llm.concurrency, ... (docs/servers.md)
@@ -97,7 +106,8 @@ def audit(
 
     server = {**(llm or {}), **without_prefix("llm.", settings)}
     return audit(
-        model, corpus, out=out, responses=responses, baseline=baseline, model_name=model_name, llm=server or None,
+        model, corpus, out=out, responses=responses, references=references, baseline=baseline,
+        model_name=model_name, llm=server or None,
         allow_remote_llm=allow_remote_llm, label=label, device=device, quiet=quiet, **settings,
     )  # fmt: skip
 
@@ -130,6 +140,17 @@ def plan_tuning(tuning: Path | str, *, jobs: int | None = None, device: str = "a
     from medunlearn.pipeline.tuning.tune_plan import plan_from
 
     return foresee(plan_from(tuning, jobs, settings), device=device)
+
+
+def plan_request(
+    model: Path | str, notes: Path | str, *, out: Path | str, device: str = "auto", **settings: Any
+) -> Any:
+    """Stages, questions, tokens and FLOPs of a deletion request."""
+    from medunlearn.config import ForgetSettings, check
+    from medunlearn.config.reading import merge
+    from medunlearn.forgetting.forget_forecast import foresee
+
+    return foresee(model, Path(notes), check(ForgetSettings, merge({}, settings)), Path(out), device=device)
 
 
 def plan_judging(
@@ -205,16 +226,21 @@ def review_identifiers(
 ) -> Any:
     """
     Args:
-        folder: folder that `audit identifiers find` wrote
+        folder: folder that `audit identifiers find` wrote, or an audit with --identifiers
         out: folder of the review
         limit: responses to review at most
         least_rouge: ROUGE-L with the record above this
         seed: seed of the sample
     """
-    from medunlearn.audit.identifiers.search import IdentifierSearch
+    from medunlearn.audit.audit_tables import is_audit
+    from medunlearn.audit.identifiers.search import FILE, IdentifierSearch
+    from medunlearn.audit.stages import review_audit
 
     _refuse_zero(limit)
-    return IdentifierSearch.open(Path(folder)).review(Path(out), number=limit, least_rouge=least_rouge, seed=seed)
+    sampling: dict[str, Any] = {"number": limit, "least_rouge": least_rouge, "seed": seed}
+    if is_audit(Path(folder)) and not (Path(folder) / FILE).exists():
+        return review_audit(Path(folder), Path(out), **sampling)
+    return IdentifierSearch.open(Path(folder)).review(Path(out), **sampling)
 
 
 def correct_identifiers(folder: Path, sheets: Sequence[Path] = ()) -> Any:
@@ -229,22 +255,35 @@ def correct_identifiers(folder: Path, sheets: Sequence[Path] = ()) -> Any:
 
 
 def detector_recall(
-    *, detector: str = "patterns", labelled: Path | None = None, synthetic: int = 200, seed: int = 0
+    *, detector: Sequence[str] = ("patterns",), labelled: str | None = None, synthetic: int = 200, seed: int = 0
 ) -> Any:
     """
     Args:
-        detector: patterns, presidio, tagger:FOLDER, module:Class
-        labelled: labelled text: rows of text and spans; none: invented notes
+        detector: patterns, presidio, tagger:FOLDER, gliner:FOLDER, module:Class; several (a,b): also together
+        labelled: rows of text and spans; held-out or development: ours in four styles; none: invented notes
         synthetic: notes to invent
         seed: seed of the notes and of the bootstrap
     """
-    from medunlearn.audit.identifiers.detectors import make_detector
-    from medunlearn.audit.identifiers.recall import detector_recall, invented_notes, read_labelled
+    from medunlearn.audit.identifiers.detectors import cached, make_detector, parts_of
+    from medunlearn.audit.identifiers.recall import (
+        detector_overlap,
+        detector_recall,
+        half_of,
+        invented_notes,
+        labelled_texts,
+        recall_by_style,
+    )
 
     if not 2 <= synthetic <= 8000:
         raise ConfigError(["--synthetic must be from 2 to 8000"])
-    texts = read_labelled(Path(labelled)) if labelled else invented_notes(synthetic, seed=seed)
-    return detector_recall(make_detector(detector), texts, seed=seed), len(texts)
+    texts = labelled_texts(str(labelled)) if labelled else invented_notes(synthetic, seed=seed)
+    united = cached(make_detector(",".join([detector] if isinstance(detector, str) else detector)))
+    detectors = {**parts_of(united), united.name: united}
+    tables = {name: detector_recall(part, texts, seed=seed) for name, part in detectors.items()}
+    versions = {name: part.version for name, part in detectors.items()}
+    half = half_of(labelled or "")
+    styles = None if half is None else recall_by_style(united, half)
+    return tables, versions, detector_overlap(united, texts), styles, len(texts)
 
 
 def find_kinds(

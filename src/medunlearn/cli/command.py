@@ -102,7 +102,9 @@ class Generated(click.Command):
 
     @cached_property
     def plan_flag(self) -> str:
-        return "" if not self.verb.plan else "plan" if self.verb.file else "dry_run"
+        if not self.verb.plan:
+            return ""
+        return self.verb.plan_flag or ("plan" if self.verb.file else "dry_run")
 
     @cached_property
     def flags(self) -> dict[str, Flag]:

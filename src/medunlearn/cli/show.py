@@ -125,6 +125,41 @@ def adopt(result: Run, output: Output) -> None:
     output.say(f"{result.folder}: {what} {source['name']}, {where}; {asked_words(result)} (--template, --context)")
 
 
+def forget(result: Any, output: Output) -> None:
+    """Print the verdict of a request, the checks behind it, what it cost, and what to do with the files."""
+    from medunlearn.cases.evidence import NOTHING_TRAINED
+    from medunlearn.cases.officer_page import TITLES
+    from medunlearn.reports.formatting import ABSENT, decimal, p_text, signed
+
+    evidence = result.case.evidence
+    decision, battery = evidence.decision, evidence.battery
+    named = {"case": result.case.folder, "model": result.model, "work": result.work, "report": result.report}
+    places = {name: str(path) for name, path in named.items()}
+    if output.data(lambda: {**places, "trials": list(result.trials), **evidence.model_dump(mode="json")}):
+        return
+    rows = []
+    for check in battery.checks:
+        values = (ABSENT if one.value is None else decimal(one.value) for one in (check.before, check.after))
+        excess = check.comparison.excess if check.comparison else None
+        shown = ABSENT if excess is None or excess.value is None else signed(excess.value)
+        most = ABSENT if excess is None or excess.high is None else decimal(excess.high)
+        found = ABSENT if check.comparison is None else p_text(check.comparison.p)
+        whose = "" if check.concerns == "this request" else " (earlier requests)"
+        rows.append((check.title + whose, *values, shown, most, found))
+    columns = ("what the model was asked", "before", "now", "excess", "at most", "p")
+    output.table("What the model knows of the patient, 0 to 1", columns, rows)
+    for cost in evidence.costs:
+        kept = ABSENT if cost.kept is None else f"{cost.kept:.1%} of what it was"
+        output.line(f"{cost.title}: {cost.measure} {kept}")
+    output.line(f"{TITLES[decision.verdict]}: {' '.join(decision.reasons)}")
+    output.line(f"{result.case.folder / 'case.html'}: the page for the privacy officer")
+    output.line(f"{result.model}: the model that came out, with its ledger")
+    output.line(f"{result.report}: all numbers behind the case, for you alone")
+    output.line(f"{result.work}: holds notes, and what `verify --work` needs; delete it when the case is closed")
+    if evidence.method != NOTHING_TRAINED:
+        output.line(f"{result.before}: still knows the patient; whoever has both models can tell who was forgotten")
+
+
 def unlearn(result: Run, output: Output, *, method: str) -> None:
     results = result.info["results"]
     work = f"{results['steps']} steps of {method}"
@@ -355,12 +390,16 @@ def demo(result: Any, output: Output, *, out: str = "demo", open: bool = True) -
     Args:
         open: open the report in a browser
     """
+    from medunlearn.forgetting.forget_run import Forgotten
     from medunlearn.papers.memorization.demo import Shown
 
     if isinstance(result, Shown):
         from medunlearn.cli.show_audits import audit_demo
 
         audit_demo(result, output, out)
+        return
+    if isinstance(result, Forgotten):
+        forget(result, output)
         return
     run(result, output)
     if open and not (output.quiet or output.json):
@@ -474,6 +513,14 @@ def report(result: tuple[Any, Path], output: Output) -> None:
         audits = isinstance(content, AuditContent)
         claims = findings(content) if isinstance(content, AuditContent) else content.paper.findings
         text = findings_text(claims)
+        if isinstance(content, AuditContent):
+            decided = [claim for claim in claims if claim.cases]
+            lines = [
+                f"{one.extraction.label}: {one.answer}. {' '.join(one.conclusions)}" for one in content.screens
+            ]
+            lines += [f"{claim.verdict.upper()}: {claim.claim} {claim.summary}" for claim in decided]
+            text = "\n".join(lines)
+            facts["first_screens"] = [one.data() for one in content.screens]
         verdicts = [
             {"finding": claim.name, "verdict": claim.verdict}
             | {str(verdict): n for verdict, n in claim.counts.items() if audits}

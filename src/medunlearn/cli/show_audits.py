@@ -13,23 +13,106 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.audit.audit_result import Audit
+    from medunlearn.audit.stages import StageResults
+    from medunlearn.audit.worst_cases import WorstCase
 
 EXAMPLES = 3
+CASES = 5
 LEAK = "run_30"
 """The measure that says whether text of a subject came out."""
 CELL = ["corpus", "prefix_tokens", "decoding", "measure"]
 _of_baseline = partial(with_interval, value="difference", low="difference_low", high="difference_high")
 
 
-def audit(result: Audit, output: Output, *, paper_bootstrap: bool = False, show_text: bool = False) -> None:
+def audit(
+    result: Audit,
+    output: Output,
+    *,
+    paper_bootstrap: bool = False,
+    show_text: bool = False,
+    all: bool = False,  # noqa: A002
+) -> None:
     """
     Args:
         paper_bootstrap: also the paper's 100 x 100 bootstrap and rank-sum test
         show_text: show the longest shared runs, which are text of records
+        all: every measure and stage, not the first screen alone
     """
-    if output.data(lambda: _audit_json(result, paper_bootstrap)):
+    if output.data(lambda: _audit_json(result, paper_bootstrap, show_text)):
         return
     warn_of_broken(output, result.problems)
+    _first_screen(result, output, whole=all)
+    if all:
+        _measures(result, output)
+    if paper_bootstrap:
+        _paper(result, output)
+    if all and result.stages is not None:
+        _stages(result.stages, output)
+    if show_text:
+        spans = result.spans().sort_values("length", ascending=False, kind="stable").drop_duplicates("text")
+        columns = {"probe": "probe_id", result.noun: "length", "from": "in_response", "text": "text"}
+        output.frame("Longest shared runs", spans.head(EXAMPLES), columns)
+
+
+def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
+    """The answer, what it rests on, what was not looked for, and the worst cases, on one screen."""
+    from medunlearn.audit.first_screen import bound, gap_text
+
+    screen = result.first_screen()
+    output.line(f"{result.label}: {screen.answer}.")
+    several = len({corpus for corpus, *_ in screen.groups}) > 1
+    if screen.groups and not screen.extraction.problems:
+        rows = [
+            [
+                *([corpus] if several else []),
+                group,
+                f"{share.hits:,} of {share.n:,}",
+                bound(share),
+                "" if gap is None else gap_text(gap, test),
+            ]
+            for corpus, group, share, gap, test in screen.groups
+        ]
+        columns = [*(["corpus"] if several else []), "extracted", "subjects", "95%, exact", "trained minus these"]
+        output.table("", columns, rows)
+    for line in screen.conclusions:
+        output.line(line)
+    if result.unused_chat_template:
+        from medunlearn.reports.rank_tables import UNUSED_CHAT
+
+        output.line(UNUSED_CHAT)
+    output.line(f"Not looked for: {'; '.join(screen.missing)}.")
+    shown = screen.cases if whole else screen.cases[:CASES]
+    if shown:
+        beside = any(case.baseline is not None for case in shown)
+        worst: list[list[object]] = [
+            [
+                f"{case.patient}{' (never seen)' if case.unseen else ''}",
+                case.length or "",
+                "" if case.in_response is None else case.in_response,
+                case.prefix or "mixed",
+                _kinds_of(case, whole=whole),
+                *([case.baseline or "none"] if beside else []),
+            ]
+            for case in shown
+        ]
+        columns = ["patient", f"{result.noun} in a row", "from", "prompt", "identifiers"]
+        columns += ["baseline's run"] if beside else []
+        output.table(f"worst cases, {len(shown)} of {len(screen.cases):,}", columns, worst)
+    if not whole:
+        output.line(
+            f"--all shows every measure. The page: medunlearn report {result.run.folder} --out FOLDER. Whose "
+            "a case is: Audit.patients() in Python."
+        )
+
+
+def _kinds_of(case: WorstCase, *, whole: bool) -> str:
+    """``4: Hospital names, ...``; every kind where all is shown."""
+    shown = case.kinds if whole else (*case.kinds[:1], *(["..."] if len(case.kinds) > 1 else []))
+    return f"{case.identifiers}: {', '.join(shown)}" if case.identifiers else ""
+
+
+def _measures(result: Audit, output: Output) -> None:
+    """Every measure beside the baselines, with what is unscored and what the intervals are."""
     for (corpus, decoding), part in result.table().groupby(["corpus", "decoding"], sort=False):
         _corpus(result, f"{corpus}, {decoding}", part, output)
     scores = result.scores()
@@ -40,23 +123,19 @@ def audit(result: Audit, output: Output, *, paper_bootstrap: bool = False, show_
     _leaking(result, output)
     subjects = "Intervals: 95%, over subjects (a record is its own where no subject is known)"
     output.line(f"{subjects}; differences are paired on probes.")
-    if paper_bootstrap:
-        _paper(result, output)
-    if (stages := result.stages) is not None:
-        if stages.identifiers is not None:
-            _identifiers(stages.identifiers, output)
-        if stages.kinds is not None:
-            rows = [tuple(row.values()) for row in _kind_counts(stages.kinds).to_dict("records")]
-            output.table("shared runs by kind", ("sorted by", "group", "kind", "runs"), rows)
-        if stages.options is not None:
-            _options(stages.options, output)
-    if show_text:
-        spans = result.spans().sort_values("length", ascending=False, kind="stable").drop_duplicates("text")
-        columns = {"probe": "probe_id", result.noun: "length", "from": "in_response", "text": "text"}
-        output.frame("Longest shared runs", spans.head(EXAMPLES), columns)
 
 
-def _audit_json(result: Audit, paper: bool) -> dict[str, Any]:
+def _stages(stages: StageResults, output: Output) -> None:
+    if stages.identifiers is not None:
+        _identifiers(stages.identifiers, output)
+    if stages.kinds is not None:
+        rows = [tuple(row.values()) for row in _kind_counts(stages.kinds).to_dict("records")]
+        output.table("shared runs by kind", ("sorted by", "group", "kind", "runs"), rows)
+    if stages.options is not None:
+        _options(stages.options, output)
+
+
+def _audit_json(result: Audit, paper: bool, show_text: bool) -> dict[str, Any]:
     from medunlearn.audit.probe_summary import leaking_subjects
 
     values = {
@@ -64,6 +143,7 @@ def _audit_json(result: Audit, paper: bool) -> dict[str, Any]:
         "model": result.label,
         "results": result.run.info["results"],
         "health": result.problems,
+        "first_screen": result.first_screen(show_text=CASES if show_text else 0).data(),
         "table": records(result.table()),
         "leaking_subjects": records(leaking_subjects(result.scores(), LEAK)),
     }
@@ -211,9 +291,22 @@ def corrected(result: pd.DataFrame, output: Output) -> None:
     _with_shares("corrected counts", result, columns, output)
 
 
-def recall(result: tuple[pd.DataFrame, int], output: Output, *, detector: str = "patterns") -> None:
-    table, texts = result
-    _with_shares(f"{detector} on {texts} texts", table, ("kind", "labelled", "found", "detected", "right"), output)
+def recall(result: Any, output: Output) -> None:
+    tables, versions, overlap, styles, texts = result
+    facts: dict[str, Any] = {name: records(table) for name, table in tables.items()}
+    facts = {"detectors": facts, "versions": versions, "overlap": records(overlap), "texts": texts}
+    if output.data(lambda: facts | {"styles": None if styles is None else records(styles)}):
+        return
+    columns = ("labelled", "found", "detected", "right")
+    for name, table in tables.items():
+        _with_shares(f"{name} ({versions[name]}) on {texts} texts", table, ("kind", *columns), output)
+    if styles is not None:
+        _with_shares("by style of note", styles, ("style", "group", *columns), output)
+    if len(tables) > 1:
+        counts: dict[str, Any] = {"found by": "found_by", "labels": "labelled", "names": "names"}
+        counts |= {"dates, ages": "dates_ages", "other": "other"}
+        share = {"of all": lambda row: f"{100 * row['share']:.1f}%"}
+        output.frame("overlap of the detectors", overlap, counts | share)
 
 
 def _with_shares(title: str, table: pd.DataFrame, names: Sequence[str], output: Output) -> None:

@@ -14,11 +14,15 @@ if TYPE_CHECKING:
     from medunlearn.data.splits import Split
 
 
-def inspect(result: Any, output: Output, *, folder: str) -> None:
+def inspect(result: Any, output: Output, *, folder: str, all: bool = False) -> None:  # noqa: A002
+    """
+    Args:
+        all: of an audit also its settings and every measure
+    """
     if isinstance(result, tuple):
         _described(result, output)
     elif isinstance(result, dict):
-        _run(result, folder, output)
+        _run(result, folder, output, whole=all)
     else:
         _benchmark(result, output)
 
@@ -84,17 +88,18 @@ def _described(result: tuple[Benchmark, Any], output: Output) -> None:
     )
 
 
-def _run(info: dict[str, Any], folder: str, output: Output) -> None:
+def _run(info: dict[str, Any], folder: str, output: Output, *, whole: bool) -> None:
     if output.data(info):
         return
-    facts = {
-        key: info.get(key) for key in ("label", "verb", "status", "error", "data_use", "started", "seconds", "key")
-    }
-    output.table("run", ("what", "value"), [(key, value) for key, value in facts.items() if value is not None])
-    output.table("settings", ("key", "value"), info["config"].items())
-    output.table("results", ("what", "value"), info["results"].items())
-    if info.get("verb") == "audit" and info.get("status") == "complete":
+    audited = info.get("verb") == "audit" and info.get("status") == "complete"
+    if whole or not audited:
+        names = ("label", "verb", "status", "error", "data_use", "started", "seconds", "key")
+        facts = {key: info.get(key) for key in names}
+        output.table("run", ("what", "value"), [(key, value) for key, value in facts.items() if value is not None])
+        output.table("settings", ("key", "value"), info["config"].items())
+        output.table("results", ("what", "value"), info["results"].items())
+    if audited:
         from medunlearn.audit.audit_result import Audit
         from medunlearn.cli.show_audits import audit
 
-        audit(Audit.open(Path(folder)), output)
+        audit(Audit.open(Path(folder)), output, all=whole)

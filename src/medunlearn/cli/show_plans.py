@@ -54,6 +54,15 @@ def run(result: Any, output: Output) -> None:
         output.line(line)
 
 
+def forget(plan: Any, output: Output) -> None:
+    if output.data(plan.to_json):
+        return
+    run(plan.cost, output)
+    for line in plan.lines():
+        output.line(line)
+    output.line(f"FLOPs that are left: {_short(plan.least_flops)} to {_short(plan.cost.total.flops)}.")
+
+
 def _short(number: float) -> str:
     """Three digits and a unit: 749k, 11.4T."""
     for unit in ("", "k", "M", "G", "T", "P"):

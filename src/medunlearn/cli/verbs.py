@@ -17,6 +17,7 @@ class Verb:
         show: prints the result; its further parameters are flags too. By default ``medunlearn.cli.show:WORDS``.
         run: called instead of ``call``, with the same parameters.
         plan: called instead under ``--dry-run``, or ``--plan`` where the first argument is a file.
+        plan_flag: the name of that flag, where it is another.
         out: whether the command line asks for ``--out`` though the function does not.
         file: whether the first argument is a YAML file of the settings.
         checker: checks settings of methods (``--npo.beta``), without running anything.
@@ -32,6 +33,7 @@ class Verb:
     show: str = ""
     run: str = ""
     plan: str = ""
+    plan_flag: str = ""
     out: bool = False
     file: bool = False
     checker: str = ""
@@ -59,7 +61,8 @@ _VERBS = (
         "demo",
         "Run everything once on an invented hospital: memorize it, forget a tenth of it, report what was "
         "forgotten.",
-        "--out demo/ (minutes on two CPU cores, no network); medunlearn demo audit --out demo-audit/",
+        "--out demo/ (minutes on two CPU cores, no network); medunlearn demo audit --out demo-audit/; one deletion "
+        "request: medunlearn demo forget --out demo-forget/",
         "out synthetic open",
         call=f"{CALLS}:demo",
     ),
@@ -162,6 +165,18 @@ _VERBS = (
         out=True,
     ),
     Verb(
+        "forget",
+        "Carry out a deletion request: adopt a model, make it forget a patient, verify, and write the signed case.",
+        "hospital/model notes.csv --patient 4711 --key owner/signing.key --out case/; with notes that the model "
+        "never saw, and as a chat model is asked: add --holdout unseen.csv --prompt 'Write the note of {name}.'",
+        "patient key out holdout prompt plan",
+        f"{CONFIG}:ForgetSettings",
+        "case/ holds no text, name or id of the patient; case-model/ is the new model; case-work/ holds notes. "
+        "Given again, it goes on where it was cut off (docs/forget.md).",
+        plan=f"{CALLS}:plan_request",
+        plan_flag="plan",
+    ),
+    Verb(
         "unlearn",
         "Make a trained model forget one split's forget set. Given again, it resumes.",
         "runs/target bench/ --split random_10 --method npo --npo.beta 0.2 --out runs/npo; "
@@ -250,8 +265,8 @@ _VERBS = (
     ),
     Verb(
         f"{IDENTIFIERS} recall",
-        "Recall and precision of a detector, by kind of identifier.",
-        "--detector presidio --labelled notes.jsonl",
+        "Recall and precision of detectors, by kind of identifier; of several also their union and overlap.",
+        "--detector patterns,presidio --labelled notes.jsonl",
         "detector labelled synthetic",
         notes="Without a file, invented notes are labelled text; on real notes a detector finds less.",
         call=f"{CALLS}:detector_recall",
@@ -379,9 +394,10 @@ _VERBS = (
         "verify",
         "Check runs, or a model and its case: weights, tables, responses, signatures, what they depend on. With "
         "--subject: list every file that still holds a subject, and how.",
-        "runs/npo; a case: medunlearn verify runs/npo case/ --public-key owner.pub; for a deletion request: "
+        "runs/npo; a case: medunlearn verify case-model/ case/ --public-key owner.pub; whether the patient came "
+        "back after a fine-tune: medunlearn verify finetuned/ case/ --work case-work/; for a deletion request: "
         "medunlearn verify runs/ bench/ --subject patient=patient-0007 --benchmark bench/ --out holders.parquet",
-        "subject benchmark identifiers public_key out",
+        "subject benchmark identifiers public_key work out",
         notes="Of runs and cases the exit code is 1 if anything differs or is missing. Of a subject: text, tables, "
         "archives and stores are read; weights are told by their run's training, tokenizers by "
         "strings. What could not be looked at is listed. Nothing is changed.",

@@ -25,6 +25,7 @@ from medunlearn.config.evaluation import (
     UtilitySettings,
 )
 from medunlearn.config.experiments import ExperimentSettings, SearchSettings, SweepSettings
+from medunlearn.config.forgetting import ForgetSettings
 from medunlearn.config.medforget import MedforgetSettings
 from medunlearn.config.prompt_files import PromptFile
 from medunlearn.config.reading import as_value, check, merge, read_yaml
@@ -46,6 +47,7 @@ __all__ = [
     "EpochFields",
     "EvaluateSettings",
     "ExperimentSettings",
+    "ForgetSettings",
     "Images",
     "JudgeSettings",
     "LongNotes",

@@ -43,6 +43,10 @@ class AuditParts(Settings):
     options: Annotated[dict[str, Any] | None, BeforeValidator(_file)] = Field(
         None, description="file of multiple-choice questions whose removed options are asked for"
     )
+    unseen: Words = Field(
+        (),
+        description="names of corpora that the model never saw, besides benchmarks' holdouts and texts of 0 copies",
+    )
 
 
 class AuditSettings(Settings):

@@ -39,6 +39,7 @@ Prefixes = Annotated[
     Listed,
     AfterValidator(_prefixes),
 ]
+ColumnPrompts = Annotated[tuple[str, ...], BeforeValidator(_texts), AfterValidator(_with_columns)]
 PatientIds = Annotated[str, BeforeValidator(_as_text)]
 
 
@@ -76,7 +77,7 @@ class NotesSettings(NoteColumnFields):
         description="lengths of the beginnings that are to be continued: words (64), or a share of the note (25%)",
     )
     clozes: int = Field(6, ge=0, le=100, description="gaps a note at most: identifiers, values, dates, findings")
-    prompt: Annotated[tuple[str, ...], BeforeValidator(_texts), AfterValidator(_with_columns)] = Field(
+    prompt: ColumnPrompts = Field(
         (),
         description='chat prompt whose answer is the note, columns in braces: "Write the note of {name}."; may be '
         "given several times",
@@ -87,7 +88,8 @@ class NotesSettings(NoteColumnFields):
     )
     longest: int = Field(512, ge=16, description="words of a probe's prompt and of its answer at most")
     detectors: str = Field(
-        "patterns", description="finds identifiers in the notes: patterns, presidio, tagger:FOLDER, or none"
+        "patterns",
+        description="finds identifiers in the notes: patterns, presidio, tagger:FOLDER, several (a,b), or none",
     )
     percents: Percents = Field((5, 10, 25), description="shares of the patients that splits forget")
     split_by: Annotated[Words, AfterValidator(once)] = Field(

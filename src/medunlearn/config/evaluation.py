@@ -41,6 +41,11 @@ class EvaluateSettings(Settings):
         description="ask about all subjects, or about one seeded half of each side's: `tune` chooses settings on "
         "one half and reports on the other",
     )
+    values: Literal["all", "choosing", "reporting"] = Field(
+        "all",
+        description="rank facts of all values, or of one seeded half of each subject's values: `forget` chooses "
+        "settings on one half and verifies on the other",
+    )
     max_new_tokens: int | None = Field(
         None, ge=1, description="longest response; none: the longest reference answer and a quarter"
     )
@@ -49,6 +54,9 @@ class EvaluateSettings(Settings):
     alternatives: int = Field(59, ge=9, le=999, description="alternatives of a fact at most, for ranks of facts")
     ranked: int | None = Field(
         20, ge=1, description="rank the facts of this many subjects a side (seeded); null: of all"
+    )
+    rank_retained: bool = Field(
+        True, description="rank facts of retained subjects too; false: of forgotten and of unseen ones alone"
     )
     facts: int | None = Field(
         2,

@@ -14,8 +14,8 @@ class IdentifierSettings(Settings):
 
     detectors: Words = Field(
         ("patterns",),
-        description="find identifiers that no record declares: patterns, presidio, tagger:FOLDER, module:Class; "
-        "[] for none",
+        description="find identifiers that no record declares: patterns, presidio, presidio:MODEL, tagger:FOLDER, "
+        "gliner:FOLDER, module:Class; several are united; [] for none",
     )
     fuzzy: Literal["own", "all", "none"] = Field(
         "own",

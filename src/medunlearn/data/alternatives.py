@@ -26,6 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
@@ -33,24 +34,35 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.facts import NAMES, Fact, is_date
 from medunlearn.data.measurements import ENOUGH, Measurements
 from medunlearn.data.records import Identifier, Question, Record
-from medunlearn.data.value_draws import codes_like, dates_like, names_like, numbers_among, numbers_like
+from medunlearn.data.value_draws import (
+    FEWEST,
+    USUAL,
+    codes_like,
+    dates_like,
+    is_telling,
+    names_like,
+    numbers_among,
+    numbers_like,
+)
 from medunlearn.seeds import generator
 
-VERSION = 3
+VERSION = 4
 """Of the rules below; other rules draw other alternatives."""
-FEWEST = 9
-"""Alternatives without which a fact is not ranked: p could not go below 0.1."""
-USUAL = 0.2
-"""Share of draws that may equal the true value; one that is more usual tells too little."""
 SHARED = "it is not hers alone"
+COMMON = "its value is usual"
 
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """Texts with other values of a fact, the same one more than once where it is drawn again; or none and why."""
+    """Texts with other values of a fact, the same one more than once where it is drawn again; or none and why.
+
+    Attributes:
+        equal: draws beside them that gave the true value itself.
+    """
 
     texts: tuple[str, ...]
     reason: str | None = None
+    equal: int = 0
 
 
 @dataclass(frozen=True)
@@ -103,6 +115,9 @@ class AlternativePool:
             return Alternatives((), f"{SHARED}: another subject's text says the same")
         others = [value for value, subjects in named.items() if subjects - {subject}]
         if fact.kind == "number":
+            alike, of = self._measurements.alike(text, fact, subject)
+            if alike > USUAL * of:
+                return Alternatives((), f"{COMMON}: {alike} of {of} other subjects have it")
             same = self._measurements.of_others(text, fact, subject)
             if same:
                 return self._collect(text, fact, numbers_among(true, same, rng, self.count))
@@ -118,20 +133,18 @@ class AlternativePool:
         return self._collect(text, fact, dict.fromkeys(codes_like(true, [*named], rng, self.count, own)))
 
     def _collect(self, text: str, fact: Fact, values: Iterator[str] | Mapping[str, None]) -> Alternatives:
-        """The first ``count`` values that are not the true one, unless they are too few or too much like it."""
-        true, others, equal = fact.of(text), list[str](), 0
-        for value in values:
-            if value == true:
-                equal += 1
-            else:
-                others.append(value)
-            if len(others) == self.count:
-                break
-        if equal > USUAL * (equal + len(others)):
-            return Alternatives((), f"its value is usual: {equal} of {equal + len(others)} draws are the same")
-        if (distinct := len(set(others))) < FEWEST:
+        """The first ``count`` values, unless they are too few or too much like the true one.
+
+        Draws with repetition that gave the true value are counted; of a set of values it is no member.
+        """
+        true = fact.of(text)
+        drawn = list(islice((v for v in values if not isinstance(values, Mapping) or v != true), self.count))
+        others = [value for value in drawn if value != true]
+        if (equal := len(drawn) - len(others)) > USUAL * len(drawn):
+            return Alternatives((), f"{COMMON}: {equal} of {len(drawn)} draws are the same")
+        if (distinct := len(set(others))) < FEWEST and (len(drawn) < FEWEST or not is_telling(drawn, true)):
             return Alternatives((), f"too few alternatives of its kind ({fact.kind}): {distinct}")
-        return Alternatives(tuple(fact.replaced(text, value) for value in others))
+        return Alternatives(tuple(fact.replaced(text, value) for value in others), equal=equal)
 
     def values_like(self, identifier: Identifier, rng: np.random.Generator) -> Iterator[str]:
         """Invented values in place of a record's identifier, the same ones perhaps again."""

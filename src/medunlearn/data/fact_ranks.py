@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
+from typing import Literal
 
 from medunlearn.data.alternatives import VERSION, AlternativePool, Alternatives
 from medunlearn.data.facts import Fact, facts_in, facts_of
@@ -14,6 +15,7 @@ from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Responses
 from medunlearn.seeds import generator
 
+Half = Literal["all", "choosing", "reporting"]
 Facts = Sequence[tuple[Fact, Alternatives]]
 """Facts of one text, each with its alternatives."""
 
@@ -29,14 +31,16 @@ class FactRank:
 
     Attributes:
         kind: as of :class:`medunlearn.data.facts.Fact`.
-        rank: 1 = likelier than every alternative; one as likely counts as likelier.
+        rank: 1 = likelier than every other value; one as likely counts as likelier.
         of: alternatives and the true value.
+        equal: alternatives that are the true value, drawn again; a rank does not count them, a p-value does.
     """
 
     kind: str
     rank: int | None
     of: int
     reason: str | None = None
+    equal: int = 0
 
 
 def rank_settings(alternatives: int, versions: int) -> dict[str, int]:
@@ -45,11 +49,11 @@ def rank_settings(alternatives: int, versions: int) -> dict[str, int]:
 
 
 def p_value(fact: FactRank) -> float | None:
-    """Exact p-value of a fact: rank / (alternatives + 1), from 1 / (alternatives + 1) to 1.
+    """Exact p-value of a fact: (rank + equal) / (alternatives + 1), from 1 / (alternatives + 1) to 1.
 
     The chance that a model which cannot tell true value and alternatives apart ranks it as high. None without rank.
     """
-    return None if fact.rank is None else fact.rank / fact.of
+    return None if fact.rank is None else (fact.rank + fact.equal) / fact.of
 
 
 def facts_with_alternatives(question: Question, records: Mapping[str, Record], pool: AlternativePool) -> Facts:
@@ -58,14 +62,34 @@ def facts_with_alternatives(question: Question, records: Mapping[str, Record], p
     return [(fact, pool.of(question, fact)) for fact in facts]
 
 
-def record_facts(record: Record, pool: AlternativePool, most: int | None, *, notes: int = 0) -> Facts:
+def in_half(value: str, subject: str, half: Half, seed: int) -> bool:
+    """Whether a subject's value belongs to a seeded half of her values; both halves together are all of them.
+
+    A value belongs to the same half wherever it stands: in an answer, in another answer, in a record.
+    """
+    if half == "all":
+        return True
+    drawn = int(generator("half of values", seed, subject, " ".join(value.casefold().split())).integers(2))
+    return drawn == (0 if half == "choosing" else 1)
+
+
+def record_facts(
+    record: Record,
+    pool: AlternativePool,
+    most: int | None,
+    *,
+    notes: int = 0,
+    keep: Callable[[str], bool] = lambda value: True,
+) -> Facts:
     """Facts in a record's own text with their alternatives, in the text's order, and those without that were met.
 
     Args:
         most: how many that can be ranked are drawn (seeded by the record's id); None for all.
         notes: versions of the whole note for one more fact of kind ``note``, the first; 0 for none.
+        keep: values whose facts count.
     """
-    known, facts, drawn = facts_in(record), list[tuple[Fact, Alternatives]](), 0
+    known = [fact for fact in facts_in(record) if keep(fact.of(record.text))]
+    facts, drawn = list[tuple[Fact, Alternatives]](), 0
     for place in generator("record facts", pool.seed, record.record_id).permutation(len(known)).tolist():
         if drawn == most:
             break
@@ -108,5 +132,6 @@ def ranks_of(key: str, facts: Facts, stored: Responses, variant: str) -> list[Fa
             ranks.append(FactRank(fact.kind, None, 0, NOT_A_NUMBER))
         else:
             ahead = sum(n for other, n in zip(others, times.values(), strict=True) if other >= true)
-            ranks.append(FactRank(fact.kind, 1 + ahead, 1 + len(alternatives.texts)))
+            equal = alternatives.equal
+            ranks.append(FactRank(fact.kind, 1 + ahead, 1 + len(alternatives.texts) + equal, equal=equal))
     return ranks

@@ -66,6 +66,17 @@ class Measurements:
                 return others
         return []
 
+    def alike(self, text: str, fact: Fact, subject: str) -> tuple[int, int]:
+        """Other subjects who have the same value behind the same word, and how many have any.
+
+        A drug has its dose whatever stands before it. Of three words, two or one the ones that leave the largest
+        share count.
+        """
+        values = [self._index[0].get(key, {}) for key in _shortened(words_around(text, fact))]
+        others = [[own for other, own in each.items() if other != subject] for each in values]
+        counts = [(each.count(fact.of(text)), len(each)) for each in others if each]
+        return max(counts, key=lambda count: count[0] / count[1], default=(0, 0))
+
     def is_shared(self, text: str, fact: Fact, subject: str) -> bool:
         """Whether the value stands in a text about another subject, in the same words."""
         return bool(self._index[1].get((words_around(text, fact), fact.of(text)), set()) - {subject})

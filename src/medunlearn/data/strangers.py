@@ -76,7 +76,7 @@ def redrawn(text: str, rng: np.random.Generator, keep: Sequence[str] = ()) -> st
         value = fact.of(text)
         if value not in keep:
             drawn = dates_like(value, rng, 1) if fact.kind == "date" else numbers_like(value, rng, 1)
-            parts += [text[end : fact.start], next(drawn, value)]
+            parts += [text[end : fact.start], next((other for other in drawn if other != value), value)]
             end = fact.end
     return "".join(parts) + text[end:]
 

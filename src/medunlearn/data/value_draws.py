@@ -13,6 +13,10 @@ SPREAD = 0.3
 """Standard deviation of a number's factor, in natural logarithms; wider where too few numbers are that near."""
 DAYS = 5 * 365
 """Half the width of a date's shift."""
+FEWEST = 9
+"""Alternatives without which a fact is not ranked: p could not go below 0.1."""
+USUAL = 0.2
+"""Share of draws that may equal the true value; one that is more usual tells too little."""
 TRIES = 40
 """Draws for each alternative that is wanted."""
 _WIDEST = 3.0
@@ -20,41 +24,50 @@ _LETTERS, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "0123456789"
 
 
 def numbers_like(true: str, rng: np.random.Generator, count: int) -> Iterator[str]:
-    """Distinct numbers around a centre around this one, written as it is: as many decimals, as round."""
-    decimals, value, spread = _decimals(true), float(true), SPREAD
-    middle = _log(value, decimals)
-    seen = {true}
-    while len(seen) <= count and spread < _WIDEST:
+    """Numbers around a centre around this one, written as it is: as many decimals, as round.
+
+    A value may come more than once, and the true one may: a range that widens until all differ would leave a true
+    value of few digits at its lower end. The spread is doubled until the first ``count`` tell (:func:`is_telling`).
+    """
+    decimals, ending, spread, drawn = _decimals(true), _ending(true), SPREAD, list[str]()
+    middle = _log(float(true), decimals)
+    while spread < _WIDEST and not is_telling(drawn[:count], true):
         centre = middle + spread * rng.standard_normal()
-        drawn = np.round(np.exp(centre + spread * rng.standard_normal(TRIES * count)), decimals)
-        for number in dict.fromkeys(drawn[drawn > 0].tolist()):
-            text = f"{number:.{decimals}f}"
-            if text not in seen and _as_round(text, true):
-                seen.add(text)
-                yield text
+        logs = centre + spread * rng.standard_normal(TRIES * count)
+        drawn = _written(logs, [ending] * len(logs), decimals, rng)
         spread *= 2
+    yield from drawn
+
+
+def is_telling(drawn: Sequence[str], true: str) -> bool:
+    """Draws hold enough other values: :data:`FEWEST`, or half as many as there are draws if that is less."""
+    return len({*drawn} - {true}) >= min(FEWEST, max(1, len(drawn) / 2)) and drawn.count(true) <= USUAL * len(drawn)
 
 
 def numbers_among(true: str, others: Sequence[str], rng: np.random.Generator, count: int) -> Iterator[str]:
-    """Numbers as likely as other subjects' values of the same measurement make them, written as this one is.
+    """Numbers as likely as other subjects' values of the same measurement make them, with this one's decimals.
 
     Each is another subject's value times a log-normal factor (a kernel density by Silverman's rule, at most
-    :data:`SPREAD`). A value may come more than once, and the true one may.
+    :data:`SPREAD`), drawn towards the mean so that all together are spread as the values are, and as round as that
+    value. A value may come more than once, and the true one may.
+
+    Source: Silverman 1986, "Density estimation for statistics and data analysis", Section 6.4.1, for the smoothed
+    bootstrap that keeps the variance.
 
     Args:
         others: values of at least two other subjects.
     """
     decimals = _decimals(true)
-    alike = [other for other in others if _as_round(other, true)]
-    logs = np.array(
-        [_log(float(other), decimals) for other in (alike if len(alike) >= len(others) / 2 else others)]
-    )
-    width = min(SPREAD, 1.06 * float(logs.std(ddof=1)) * len(logs) ** -0.2) if len(logs) > 1 else SPREAD
-    drawn = rng.choice(logs, TRIES * count) + width * rng.standard_normal(TRIES * count)
-    for number in np.round(np.exp(drawn), decimals).tolist():
-        text = f"{number:.{decimals}f}"
-        if number > 0 and _as_round(text, true):
-            yield text
+    alike = [other for other in others if _decimals(other) == decimals]
+    values = alike if len(alike) > 1 else list(others)
+    logs = np.array([_log(float(value), decimals) for value in values])
+    spread, mean = float(logs.std(ddof=1)) if len(logs) > 1 else SPREAD, float(logs.mean())
+    width = min(SPREAD, 1.06 * spread * len(logs) ** -0.2)
+    shrink = spread / np.hypot(spread, width) if spread else 1.0
+    chosen = rng.integers(len(logs), size=TRIES * count)
+    drawn = mean + shrink * (logs[chosen] - mean + width * rng.standard_normal(len(chosen)))
+    endings = [_ending(value) for value in values]
+    yield from _written(drawn, [endings[place] for place in chosen.tolist()], decimals, rng)
 
 
 def dates_like(true: str, rng: np.random.Generator, count: int, others: Sequence[str] = ()) -> Iterator[str]:
@@ -121,13 +134,32 @@ def _log(value: float, decimals: int) -> float:
     return math.log(max(value, 10.0**-decimals))
 
 
-def _as_round(text: str, true: str) -> bool:
-    """Whether two numbers end alike, in 0, in 5, or in another digit, as far as both have two digits or more.
+def _ending(number: str) -> str:
+    """How round a number is: ``0``, ``5``, or ``other`` as its last digit; of a single digit nothing.
 
     People write round numbers: among others that are not, a round one would be told at once.
     """
-    ends = [digits[-1] for one in (text, true) if len(digits := one.replace(".", "").lstrip("0")) > 1]
-    return len(ends) < 2 or (ends[0] == ends[1] if {*ends} & {"0", "5"} else True)
+    digits = number.replace(".", "").lstrip("0")
+    return "" if len(digits) < 2 else digits[-1] if digits[-1] in "05" else "other"
+
+
+def _written(
+    logs: np.ndarray[tuple[int], np.dtype[np.float64]],
+    endings: Sequence[str],
+    decimals: int,
+    rng: np.random.Generator,
+) -> list[str]:
+    """Numbers by their logarithms, moved to the next one of an ending; those that are not above 0 are left out."""
+    texts = []
+    for value, ending in zip((np.exp(logs) * 10**decimals).tolist(), endings, strict=True):
+        number = round(value)
+        if ending in ("0", "5"):
+            number = 10 * round((value - int(ending)) / 10) + int(ending)
+        elif ending == "other" and number % 5 == 0:
+            number += 1 - 2 * int(rng.integers(2))
+        if number > 0:
+            texts.append(f"{number / 10**decimals:.{decimals}f}")
+    return texts
 
 
 def _parts(value: str) -> list[str]:

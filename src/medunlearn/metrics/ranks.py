@@ -27,7 +27,7 @@ def _is_first(fact: FactRank) -> float | None:
 
 def _middle(fact: FactRank) -> float | None:
     """0-1, 0.5 on average for a model that does not know."""
-    return None if fact.rank is None else (fact.rank - 0.5) / fact.of
+    return None if fact.rank is None else (fact.rank + fact.equal / 2 - 0.5) / fact.of
 
 
 def _mean(value_of: Callable[[FactRank], float | None], notes: bool, item: Item) -> Score:

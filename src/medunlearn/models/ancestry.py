@@ -37,13 +37,13 @@ def _uses(source: str | Path, seen: set[Path]) -> Iterator[DataUse | None]:
     seen.add(folder)
     yield recorded_use(folder)
     yield recorded_use(folder / "model")
-    for origin in _origins(folder):
+    for origin in origins(folder):
         if Path(origin).is_dir():
             yield from _uses(origin, seen)
 
 
-def _origins(folder: Path) -> Iterator[str | Path]:
-    """What a run or a model folder was made from. Loading the model refuses what cannot be read here."""
+def origins(folder: Path) -> Iterator[str | Path]:
+    """Runs, folders and hub ids that a run or a model folder was made from; what cannot be read is left out."""
     with suppress(InputError):
         if (folder / "run.json").exists():
             yield from (str(origin) for origin in read_json(folder / "run.json").get("lineage", ()))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -150,6 +151,14 @@ class Adoption:
             files, *of_base = (file_facts(folder, advance) for folder in folders)
         return Adoption(found, benchmark, settings, files, of_base[0] if of_base else None)
 
+    @staticmethod
+    def of_run(run: Run, benchmark: Benchmark, settings: AdoptSettings) -> Adoption:
+        """The model of a run of ours, to be asked about another benchmark."""
+        if settings.without is not None:
+            benchmark.split(settings.without)
+        source = ModelSource(str(run.folder), run.model)
+        return Adoption(source, benchmark, settings, file_facts(run.model), None)
+
     @cached_property
     def inputs(self) -> dict[str, Any]:
         """Fingerprints of benchmark, model and base."""
@@ -212,7 +221,7 @@ class Adoption:
             save_reference(self.source.folder, out / MODEL, self.files)
             return
         save_reference(self.source.base.folder, out / BASE, self.base_files)
-        _copy_files(self.source.folder, out / MODEL)
+        copy_model_files(files_needed(self.source.folder), out / MODEL)
         facts = read_json(out / MODEL / ADAPTER)
         write_json(out / MODEL / ADAPTER, {**facts, "base_model_name_or_path": f"../{BASE}"})
 
@@ -231,7 +240,7 @@ class Adoption:
             )
         copy = out / (COPY if base else MODEL)
         shutil.rmtree(copy, ignore_errors=True)
-        _copy_files(folder, copy, quiet=quiet)
+        copy_model_files(files_needed(folder), copy, quiet=quiet)
         now = file_facts(copy)
         if fingerprint(copy, now) != fingerprint(folder, known):
             raise ModelError(f"{folder} has changed while it was copied. Give the command again.")
@@ -313,9 +322,13 @@ class Adoption:
         return {"kind": "adapter", **own, "base": facts(self.source.base, self.base_files)}
 
 
-def _copy_files(folder: Path, copy: Path, *, quiet: bool = True) -> None:
-    """Copy the files that a model needs, each whole or not at all, readable by their owner alone."""
-    paths = [path for path in sorted(folder.iterdir()) if path.is_file() and any(map(path.match, FETCHED))]
+def files_needed(folder: Path) -> list[Path]:
+    """Files of a model's folder that a model may need, by name."""
+    return [path for path in sorted(folder.iterdir()) if path.is_file() and any(map(path.match, FETCHED))]
+
+
+def copy_model_files(paths: Sequence[Path], copy: Path, *, quiet: bool = True) -> None:
+    """Copy files into a folder, each whole or not at all, readable by their owner alone."""
     with progress("copy the model's files", sum(path.stat().st_size for path in paths), quiet=quiet) as advance:
         for path in paths:
             write_atomically(copy / path.name, lambda part: _copy_file(path, part))  # noqa: B023

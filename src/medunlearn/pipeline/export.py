@@ -15,15 +15,27 @@ from medunlearn.data.leftovers import holds_nothing, part_of, remove_stray_parts
 from medunlearn.data.storage import write_text
 from medunlearn.errors import HubError, InputError
 from medunlearn.models.ancestry import model_use
-from medunlearn.models.folders import fingerprint, is_delta, model_folder, stored_weights
+from medunlearn.models.folders import (
+    fingerprint,
+    is_adapter,
+    is_delta,
+    is_reference,
+    model_folder,
+    read_manifest,
+    stored_weights,
+    telling_files,
+)
 from medunlearn.models.load import load_model
 from medunlearn.models.vocabulary import Vocabulary, forgotten_subjects, vocabulary_owners
+from medunlearn.pipeline.adopt import copy_model_files
 from medunlearn.pipeline.presets import is_tiny
+from medunlearn.registry import load
 from medunlearn.results.runs import FILE, Run
 
 CARD = "README.md"
 TITLE = "## Whose strings the tokenizer holds"
 PUSH_FLAG = "--allow-push"
+READ_LEDGER, CARRY_LEDGER = "medunlearn.cases.ledger:read_ledger", "medunlearn.cases.card_section:carry_to_copy"
 _USES = {
     "open": "The data that it was trained on is open.",
     "credentialed": "It was trained on data under an agreement, and may repeat it. It goes where that data may go.",
@@ -48,7 +60,8 @@ def export(
 
     A delta is put together with its base; a LoRA adapter (a folder that PEFT wrote) is merged into its base. The
     weights keep their type; where an adapter was merged they have its base's, fp32 if that is on a hub. A folder
-    that holds the same model already is left as it is. A model card and ``lineage.json`` say the data use.
+    that holds the same model already is left as it is. A model card and ``lineage.json`` say the data use. The
+    ledger of deletion requests goes along, and the card has a section on it; ``push`` does not send the ledger.
 
     Args:
         source: a run, or a model folder.
@@ -64,7 +77,8 @@ def export(
         say: is told what is found.
 
     Raises:
-        InputError: no model there, a folder that cannot be used, no hub id, or a push that needs a permission.
+        InputError: no model there, a folder that cannot be used, no hub id, or a push that needs a permission; a
+            ledger that is broken or another model's.
         ModelError: the model cannot be loaded, as of :func:`medunlearn.models.load.load_model`.
         StorageError: the disk refused; nothing is left half written.
         HubError: the hub refused; the folder is whole.
@@ -73,6 +87,7 @@ def export(
     use = "credentialed" if recorded_use(out) == "credentialed" else model_use(source)
     if push is not None and not permitted:
         _refuse_push(source, push, use, confirm)
+    load(READ_LEDGER)(Path(source))
     folder = Path(model_folder(source))
     run = Run.open(source) if (Path(source) / FILE).exists() else None
     split = _split(run, benchmark, split)
@@ -82,16 +97,24 @@ def export(
     scratch = part_of(out.absolute())
     remove_stray_parts(scratch.parent, f".{escape(out.absolute().name)}.*.part")
     try:
-        language_model.save(scratch)
+        whole = _whole_folder(folder)
+        if whole is None:
+            language_model.save(scratch)
+        else:
+            # The same model to the byte; whatever else lies in that folder stays there.
+            copy_model_files([*telling_files(whole), *whole.glob("*.safetensors.index.json")], scratch)
         files = sorted(file.name for file in scratch.iterdir())
         _describe(scratch, use)
         if holds_nothing(out):
+            _say_requests(Path(source), scratch)
             shutil.rmtree(out, ignore_errors=True)
             scratch.replace(out)
         elif fingerprint(out) != fingerprint(scratch):
             raise InputError(f"{out} holds another model. Choose another --out, or remove it.")
-        elif recorded_use(out) != use or not all((out / name).exists() for name in (CARD, LINEAGE)):
-            _describe(out, use)
+        else:
+            if recorded_use(out) != use or not all((out / name).exists() for name in (CARD, LINEAGE)):
+                _describe(out, use)
+            _say_requests(Path(source), out)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if benchmark is not None:
@@ -100,6 +123,13 @@ def export(
     if push is not None:
         _push(out, [*files, CARD, LINEAGE], push, public)
     return out
+
+
+def _whole_folder(folder: Path) -> Path | None:
+    """The full folder that a model is as it is; None where it is put together from several."""
+    while is_reference(folder):
+        folder = folder / read_manifest(folder).base
+    return None if is_delta(folder) or is_adapter(folder) else folder
 
 
 def _split(run: Run | None, benchmark: Benchmark | None, split: str | None) -> str | None:
@@ -144,8 +174,21 @@ def _say_whose(
             say(f"{', '.join(owned.subjects)}: {owned.text}")
     for line in lines:
         say(line.replace("**", ""))
-    before = (out / CARD).read_text(encoding="utf-8").partition(TITLE)[0].rstrip()
-    write_text(out / CARD, "\n\n".join((before, TITLE, *lines)) + "\n")
+    write_section(out / CARD, "\n\n".join((TITLE, *lines)))
+
+
+def _say_requests(source: Path, out: Path) -> None:
+    """Take the ledger of a model along to its copy, and write the requests into the model card."""
+    if section := load(CARRY_LEDGER)(source, out):
+        write_section(out / CARD, section)
+
+
+def write_section(card: Path, section: str) -> None:
+    """Write a section of a model card, at its end, in place of the one with the same title."""
+    title = section.partition("\n")[0]
+    parts = re.split(r"^(?=## )", card.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    others = [part.strip() for part in parts if part.partition("\n")[0] != title]
+    write_text(card, "\n\n".join((*others, section.strip())) + "\n")
 
 
 def _check(source: Path | str, out: Path, push: str | None, public: bool, permitted: bool) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.alternatives import AlternativePool, pool_of
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.fact_ranks import Facts, facts_with_alternatives, record_facts
+from medunlearn.data.fact_ranks import Facts, facts_with_alternatives, in_half, record_facts
 from medunlearn.data.records import SIDES, Question, Side
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.metrics import get_metric
@@ -50,14 +50,18 @@ class RankPlan:
             for question in subject_questions:
                 if self.settings.facts is not None and ranked >= self.settings.facts:
                     break
-                facts = facts_with_alternatives(question, self.benchmark.record, self.pool)
+                facts = self._kept(question, facts_with_alternatives(question, self.benchmark.record, self.pool))
                 ranked_questions[question.question_id] = facts
                 ranked += sum(alternatives.reason is None for _, alternatives in facts)
         return ranked_questions
 
     @cached_property
     def records(self) -> Mapping[str, Facts]:
-        """Facts in the records of the train fold that are drawn, by record; whole notes where asked for."""
+        """Facts in the records that are drawn, by record; whole notes where asked for.
+
+        Of the train fold, and of subjects whom no model saw where their questions (``utility``) are asked.
+        """
+        folds = {"train", *(["holdout"] if "utility" in self.settings.folds else [])}
         notes = self.settings.versions if NOTES in self.needs else 0
         everybody = self.settings.rank_in in ("records", "both")
         ranked_records: dict[str, Facts] = {}
@@ -65,7 +69,7 @@ class RankPlan:
             asked = set(self._subjects_asked[side])
             trained = defaultdict(list)
             for record in self.benchmark.records_of(self._split, side):
-                if record.fold == "train":
+                if record.fold in folds:
                     trained[self.benchmark.subject(record.record_id)].append(record)
             with_questions = self._drawn(asked & set(trained), side)
             # Halves are of subjects with questions.
@@ -73,10 +77,19 @@ class RankPlan:
             for subject in [*with_questions, *without]:
                 in_place = RANKS in self.needs and (everybody or subject not in asked)
                 for record in trained[subject] if in_place or notes else ():
-                    facts = record_facts(record, self.pool, self.settings.facts if in_place else 0, notes=notes)
+                    most = self.settings.facts if in_place else 0
+                    facts = record_facts(record, self.pool, most, notes=notes, keep=partial(self._keeps, subject))
                     if facts:
                         ranked_records[record.record_id] = facts
         return ranked_records
+
+    def _keeps(self, subject: str, value: str) -> bool:
+        return in_half(value, subject, self.settings.values, self.settings.seed)
+
+    def _kept(self, question: Question, facts: Facts) -> Facts:
+        """The facts of an answer whose values are in the half that the settings name."""
+        subject = self.benchmark.subject(question.record_id)
+        return [(fact, others) for fact, others in facts if self._keeps(subject, fact.of(question.answer))]
 
     @property
     def _split(self) -> Split:
@@ -90,8 +103,17 @@ class RankPlan:
     def _questions_of(self, side: Side) -> Sequence[Question]:
         return questions_of_side(self.benchmark, self._split, side, self.settings)
 
+    @cached_property
+    def _trained(self) -> frozenset[str]:
+        """Subjects whom a model is trained on."""
+        return frozenset(
+            map(self.benchmark.subject, (r.record_id for r in self.benchmark.records if r.fold == "train"))
+        )
+
     def _drawn(self, subjects: Iterable[str], side: Side) -> list[str]:
         """A seeded number of subjects; fewer are among more."""
+        if side == "retain" and not self.settings.rank_retained:
+            subjects = set(subjects) - self._trained
         most = min((n for n in (self.settings.limit, self.settings.ranked) if n is not None), default=None)
         return drawn(subjects, side, self.settings, most)
 
@@ -104,15 +126,31 @@ class RankPlan:
                 if subject in subjects:
                     groups[subject, question.fold][question.question_id] = question
             for (subject, fold), own in groups.items():
-                order = shuffled(own, "ranked questions", self.settings.seed, subject, fold)
-                yield [own[name] for name in order]
+                yield [own[name] for name in ranked_order(own, self.settings.seed, subject, fold)]
+
+
+def ranked_order(questions: Iterable[str], seed: int, subject: str, fold: str) -> list[str]:
+    """Ids of a subject's questions of a fold in the order in which their facts are ranked (seeded)."""
+    return shuffled(questions, "ranked questions", seed, subject, fold)
 
 
 def rank_plan(benchmark: Benchmark, split: str, settings: EvaluateSettings, metrics: Sequence[str]) -> RankPlan:
     """The facts that an evaluation ranks; nothing where no measure asks for it."""
     needs = {need for name in metrics for need in get_metric(name).needs} & {RANKS, NOTES}
     kept = settings.model_dump(
-        include={"folds", "limit", "ranked", "facts", "alternatives", "versions", "rank_in", "seed", "subjects"}
+        include={
+            "folds",
+            "limit",
+            "ranked",
+            "facts",
+            "alternatives",
+            "versions",
+            "rank_in",
+            "seed",
+            "subjects",
+            "values",
+            "rank_retained",
+        }
     )
     return _latest(RankPlan(benchmark, benchmark.fingerprint, split, settings, repr(kept), frozenset(needs)))
 

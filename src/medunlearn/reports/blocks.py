@@ -16,10 +16,14 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a cell with its own emphasis; ``note`` is a tooltip."""
+    """A part of a cell with its own emphasis; ``note`` is a tooltip.
+
+    ``run``, ``identifier`` and ``given`` mark words of a response: repeated text, an identifier that was given
+    away, and one that was in the prompt.
+    """
 
     text: str
-    mark: Literal["", "lowest", "highest", "muted"] = ""
+    mark: Literal["", "lowest", "highest", "muted", "run", "identifier", "given"] = ""
     note: str = ""
 
 
@@ -45,14 +49,20 @@ class Table:
     """Columns and rows; the first cell names its row.
 
     Attributes:
-        filters: name of a menu of the page -> its value in every row; ``selected`` -> value when the page opens.
+        filters: name of a menu of the page -> its value in every row, or its values; ``selected`` -> value when the
+            page opens.
+        search: label of a field that shows the rows with its words alone; empty for none.
+        cards: a row is a card on a narrow page, and its last cell stands below the others where it is a
+            :class:`Span` list (a quotation).
     """
 
     columns: tuple[Cell, ...]
     rows: tuple[tuple[Cell, ...], ...]
     title: str = ""
-    filters: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    filters: Mapping[str, Sequence[str | tuple[str, ...]]] = field(default_factory=dict)
     selected: Mapping[str, str] = field(default_factory=dict)
+    search: str = ""
+    cards: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +144,14 @@ class Headline:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar of a ranking; ``share`` of the longest bar, from 0 to 1."""
+    """One bar of a ranking; ``share`` of the longest bar, and the ends of its ``interval``, from 0 to 1."""
 
     label: str
     value: str
     share: float
     note: str = ""
     muted: bool = False
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +180,11 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Two parts beside each other: the first screen's ``lead``, or a ``thumbnail`` and its text."""
+    """Two parts beside each other: the first screen's ``lead``, an ``answer`` and its bars, or a ``thumbnail``."""
 
     left: tuple[Block, ...]
     right: tuple[Block, ...]
-    style: Literal["lead", "thumbnail"] = "lead"
+    style: Literal["lead", "answer", "thumbnail"] = "lead"
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def _environment() -> Environment:
         "identity": id,
         "json": script_json,
         "column_kinds": column_kinds,
-        "unique_values": lambda values: list(dict.fromkeys(values)),
+        "unique_values": _options,
         "row_values": _row_values,
     }
     return environment
@@ -99,7 +99,13 @@ def column_kinds(table: Table) -> list[str]:
     return kinds
 
 
-def _row_values(filters: Mapping[str, Sequence[str]], row: int) -> str:
+def _options(values: Sequence[str | tuple[str, ...]]) -> list[str]:
+    """Every value of a menu once, in the order of the rows."""
+    every = (value if isinstance(value, tuple) else (value,) for value in values)
+    return list(dict.fromkeys(option for options in every for option in options))
+
+
+def _row_values(filters: Mapping[str, Sequence[str | tuple[str, ...]]], row: int) -> str:
     return json.dumps({name: values[row] for name, values in filters.items()})
 
 

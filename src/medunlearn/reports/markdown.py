@@ -26,7 +26,7 @@ from medunlearn.reports.blocks import (
 from medunlearn.terminal import printable
 
 _LONGEST_NOTE = 60
-_MARKS: Mapping[str, str] = {"lowest": "**", "highest": "_"}
+_MARKS: Mapping[str, str] = {"lowest": "**", "highest": "_", "run": "**", "identifier": "**", "given": "_"}
 
 
 def to_markdown(report: Report) -> str:

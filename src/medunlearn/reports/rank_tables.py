@@ -28,7 +28,8 @@ CONTEXTS: Mapping[str, str] = {
     "notes": "whole notes",
 }
 UNUSED_CHAT = (
-    "A tokenizer here has a chat template that was not used: a chat model may tell more under --template chat."
+    "A tokenizer here has a chat template that was not used: a chat model may tell more in it (evaluate --template "
+    "chat)."
 )
 Row = Mapping[str, Any]
 

@@ -114,7 +114,8 @@ class Calibration:
             independent; at most conservative, p-values having steps.
         facts, subjects: how many there were.
         first: share of facts that came first.
-        due: that share where p-values are uniform: the mean of 1 / (alternatives + 1).
+        due: that share where p-values are uniform: the mean of the least p that each fact could have, 1 /
+            (alternatives + 1), and more where alternatives equal the true value.
     """
 
     distance: float
@@ -153,8 +154,18 @@ def calibration(unseen: pd.DataFrame, seed: int = 0) -> Calibration | None:
         facts=len(ranked),
         subjects=len(single),
         first=float((ranked["rank"] == 1).mean()),
-        due=float((1 / ranked["of"].astype(float)).mean()),
+        due=float(least_p(ranked).mean()),
     )
+
+
+def least_p(ranked: pd.DataFrame) -> pd.Series[Any]:
+    """The p-value of each fact if it came first; also the chance of that for a model that cannot tell.
+
+    Args:
+        ranked: facts that have a rank, as :func:`fact_table` gives them.
+    """
+    p, rank, of = (ranked[name].astype("float64") for name in ("p", "rank", "of"))
+    return p - (rank - 1) / of
 
 
 def _distance(facts: pd.DataFrame) -> float:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from medunlearn.results.fact_table import ALPHA, mean_logs
+from medunlearn.results.fact_table import ALPHA, least_p, mean_logs
 from medunlearn.seeds import generator
 
 _EXACT = 12
@@ -66,7 +66,7 @@ def known_before(target: pd.DataFrame, unseen: pd.DataFrame | None = None, seed:
     if unseen is None:
         order = generator("known before", seed).permutation(len(ranked))
         single = ranked.iloc[order].drop_duplicates("subject")
-        p, least = _fisher(single["p"]), _fisher(1 / single["of"])
+        p, least = _fisher(single["p"]), _fisher(least_p(single))
         return KnownBefore(p, least, first, None, len(single))
     differences = (mean_logs(ranked) - mean_logs(there)).to_numpy(dtype=np.float64)
     p = _sign_flips(differences, seed)

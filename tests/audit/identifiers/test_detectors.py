@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import socket
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from medunlearn.audit.identifiers.detectors import DetectedSpan, make_detector, without_overlaps
+from medunlearn.audit.identifiers.detectors import (
+    DetectedSpan,
+    UnitedDetectors,
+    cached,
+    make_detector,
+    make_detectors,
+    parts_of,
+    without_overlaps,
+)
+from medunlearn.audit.identifiers.detectors.gazetteer import gazetteer
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
-from medunlearn.audit.identifiers.detectors.patterns import _rules as rules
 from medunlearn.audit.identifiers.recall import (
     LabelledText,
+    detector_overlap,
     detector_recall,
     invented_notes,
     label_records,
@@ -24,6 +36,7 @@ from medunlearn.audit.identifiers.recall import (
 from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import InputError, SourceError, UnknownNameError
 
+QUESTIONS = Path(__file__).parents[4] / "shared" / "data" / "medqa" / "questions.jsonl"
 REPORTS = Path(__file__).parents[4] / "shared" / "data" / "openi" / "indiana_reports.csv"
 TEXT = (
     "Jorilvance Morvaquill, born 1961-04-03, MRN HX-204511, SSN 900-01-0001, phone 299-555-0123 x456, was seen on "
@@ -44,7 +57,6 @@ IDENTIFIERS = [
     ("age", "61-year-old"),
     ("location", "1200 Inkwell Lane, Lornvale"),
     ("fax", "(299) 555-0124"),
-    ("profession", "baker"),
 ]
 
 
@@ -53,10 +65,9 @@ def identifiers_in(spans: Sequence[DetectedSpan]) -> list[tuple[str, str]]:
 
 
 def test_no_and_on_are_in_no_name() -> None:
-    """YAML reads both as booleans where they are not quoted."""
-    _, no_names = rules()
-    assert {"No", "On", "The"} <= no_names
-    assert {type(word) for word in no_names} == {str}
+    """YAML reads both as booleans where they stand in a list and are not quoted."""
+    assert {"no", "on", "the"} <= gazetteer().no_names
+    assert {type(word) for words in vars(gazetteer()).values() for word in words} == {str}
     (spans,) = Patterns().find(["Seen by Dr. On Call and Dr. No Evidence, then by Dr. Tamb Alder."])
     assert [span.kind for span in spans] == ["clinician"]
 
@@ -88,6 +99,18 @@ def test_deidentified_reports_hold_next_to_nothing() -> None:
     assert len(texts) > 3000
     # What was taken out reads XXXX, and "Dr. XXXX" is a clinician all the same.
     assert len([value for value in values if set(value) - {"X", " "}]) <= 3
+
+
+@pytest.mark.skipif(not QUESTIONS.exists(), reason="MedQA's questions are not beside this checkout")
+def test_questions_that_name_nobody_hold_next_to_no_name() -> None:
+    """They are full of what is called after somebody, of drugs and of values."""
+    with QUESTIONS.open(encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    texts = [" ".join((row["question"], *row["options"].values())) for row in rows]
+    kinds = Counter(span.kind for spans in Patterns().find(texts) for span in spans)
+    assert len(texts) == 600
+    assert kinds["age"] > 500
+    assert kinds["name"] + kinds["clinician"] + kinds["date"] <= 6
 
 
 def test_presidio_finds_the_same_and_more_without_a_model_or_a_network(presidio: Any) -> None:
@@ -161,11 +184,11 @@ def test_invented_notes_label_what_they_hold() -> None:
         assert "{" not in note.text
 
 
-def test_patterns_miss_bare_names_and_little_else_on_invented_notes() -> None:
+def test_patterns_miss_places_without_a_cue_and_little_else_on_invented_notes() -> None:
+    """No list holds the names of invented people: context alone finds them."""
     table = detector_recall(Patterns(), invented_notes(60), replicates=100).set_index("kind")
-    assert table.loc["name", "recall_low"] < table.loc["name", "recall"] < table.loc["name", "recall_high"]
-    assert table.loc["name", "recall"] < 0.9
-    assert (table.loc[["date", "age", "ssn", "email", "hospital"], "recall"] > 0.95).all()
+    assert table.loc["location", "recall_low"] < table.loc["location", "recall"] < 0.9
+    assert (table.loc[["name", "clinician", "date", "age", "ssn", "email", "hospital"], "recall"] > 0.95).all()
     assert table.loc["all", "precision"] > 0.95
 
 
@@ -234,3 +257,132 @@ def test_a_tagger_in_a_folder_gives_spans_of_our_kinds(tagged: Path) -> None:
     # Texts longer than the model's window are read in pieces.
     assert longer[window.start : window.end] == "ada vane"
     assert [one[:3] for one in single] == [(0, 3, "name")]
+
+
+def test_presidio_takes_people_and_places_from_a_pipeline_that_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("presidio_analyzer", reason="the extra `identifiers` is not installed")
+    spacy = pytest.importorskip("spacy")
+    pipeline = spacy.blank("en")
+    rows = [("PERSON", "Zdenka Quillstane"), ("GPE", "Lornvale"), ("DATE", "two weeks")]
+    pipeline.add_pipe("entity_ruler").add_patterns([{"label": label, "pattern": text} for label, text in rows])
+    pipeline.meta["name"] = "ruled"
+    pipeline.to_disk(tmp_path / "ruled")
+    detector: Any = make_detector(f"presidio:{tmp_path / 'ruled'}")
+    text = "We called on Zdenka Quillstane, Lornvale, for two weeks."
+    (spans,) = detector.find([text])
+    assert [(span.kind, text[span.start : span.end]) for span in spans] == [
+        ("name", "Zdenka Quillstane"),
+        ("location", "Lornvale"),
+    ]
+    assert detector.model.startswith("ruled-")
+    assert "ruled" in detector.version
+    with pytest.raises(InputError, match="no spaCy pipeline and no folder"):
+        make_detector("presidio:nowhere")
+
+
+def test_presidio_takes_a_token_classification_model_as_well(tagged: Path) -> None:
+    pytest.importorskip("presidio_analyzer", reason="the extra `identifiers` is not installed")
+    (spans,) = make_detector(f"presidio:{tagged}").find(["ada vane came on may 4"])
+    assert [span[:3] for span in spans] == [(0, 8, "name"), (17, 22, "date")]
+
+
+class Named(Scripted):
+    """A scripted detector with a name of its own."""
+
+    def __init__(self, name: str, *spans: list[DetectedSpan]) -> None:
+        super().__init__(*spans)
+        self.name, self.version = name, f"{name}-1"  # type: ignore[misc]
+
+
+def test_several_detectors_are_one_with_a_span_for_what_overlaps() -> None:
+    first = Named("a", [DetectedSpan(0, 3, "name", 0.8), DetectedSpan(20, 24, "date")])
+    second = Named("b", [DetectedSpan(0, 8, "clinician", 0.9), DetectedSpan(30, 33, "age")])
+    united = UnitedDetectors([first, second, first])
+    assert (united.name, united.version) == ("a+b+a 2", "a-1+b-1+a-1")
+    assert united.find(["x" * 40]) == [
+        [
+            DetectedSpan(0, 8, "clinician", 0.9, ("b", "a", "a 2")),
+            DetectedSpan(20, 24, "date", 1.0, ("a", "a 2")),
+            DetectedSpan(30, 33, "age", 1.0, ("b",)),
+        ]
+    ]
+    labels = (DetectedSpan(0, 8, "name"), DetectedSpan(20, 24, "date"), DetectedSpan(35, 39, "phone"))
+    overlap = detector_overlap(UnitedDetectors([first, second]), [LabelledText("s", "x" * 40, labels)])
+    # Three of eight characters are less than half of the name.
+    assert overlap[["found_by", "labelled", "names", "dates_ages", "other"]].to_numpy().tolist() == [
+        ["b", 1, 1, 0, 0],
+        ["a", 1, 0, 1, 0],
+        ["none", 1, 0, 0, 1],
+    ]
+    assert overlap["share"].tolist() == [pytest.approx(1 / 3)] * 3
+
+
+def test_a_cached_detector_reads_each_text_once() -> None:
+    read: list[str] = []
+
+    class Reader:
+        name, version = "reader", "1"
+
+        def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
+            read.extend(texts)
+            return [[DetectedSpan(0, len(text), "name")] for text in texts]
+
+    detector = cached(UnitedDetectors([Reader(), Patterns()]))
+    assert detector.name == "reader+patterns"
+    for _ in range(2):
+        assert [[span.end for span in spans] for spans in detector.find(["ada", "bo", "ada"])] == [[3], [2], [3]]
+    assert read == ["ada", "bo"]
+    assert cached(Reader()).name == "reader"
+
+
+def test_a_list_of_detectors_is_made_in_its_order(tagged: Path) -> None:
+    detector: Any = make_detector(f"patterns, tagger:{tagged}, patterns")
+    assert list(detector.parts) == ["patterns", "tagger"]
+    assert make_detectors(()) is None
+    assert list(parts_of(Patterns())) == ["patterns"]
+    text = "ada vane came on June 3rd to Dr. Orlquill"
+    (spans,) = detector.find([text])
+    assert [(text[span.start : span.end], span.detectors) for span in spans] == [
+        ("ada vane", ("tagger",)),
+        ("June 3rd", ("patterns",)),
+        ("Orlquill", ("patterns",)),
+    ]
+
+
+def test_gliner_reads_long_texts_in_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model in place of GLiNER's that labels every ``Ada``, with GLiNER's arguments and answers."""
+    seen: list[str] = []
+
+    class Model:
+        @classmethod
+        def from_pretrained(cls, folder: str, *, local_files_only: bool, map_location: str) -> Model:
+            assert local_files_only
+            return cls()
+
+        def eval(self) -> Model:
+            return self
+
+        def inference(self, texts: list[str], labels: list[str], *, threshold: float, batch_size: int) -> list[Any]:
+            seen.extend(texts)
+            return [
+                [
+                    {"start": match.start(), "end": match.end(), "label": labels[0], "score": 0.7, "text": "Ada"}
+                    for match in re.finditer("Ada", text)
+                ]
+                for text in texts
+            ]
+
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    monkeypatch.setitem(__import__("sys").modules, "gliner", SimpleNamespace(GLiNER=Model))
+    text = " ".join(["came"] * 185 + ["Ada"] + ["left"] * 200 + ["Ada"])
+    spans, none = make_detector(f"gliner:{tmp_path}").find([text, ""])
+    assert [text[span.start : span.end] for span in spans] == ["Ada", "Ada"]
+    assert {(span.kind, span.score) for span in spans} == {("name", 0.7)}
+    assert none == []
+    assert [len(window.split()) for window in seen] == [200, 200, 47]
+    monkeypatch.setitem(__import__("sys").modules, "gliner", None)
+    with pytest.raises(InputError, match="pip install gliner"):
+        make_detector(f"gliner:{tmp_path}")
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=r"model\.safetensors"):
+        make_detector(f"gliner:{tmp_path}")

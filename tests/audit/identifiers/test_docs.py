@@ -49,7 +49,7 @@ def workplace(bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 def test_commands_and_python_of_the_page_run(workplace: Path, run: Run) -> None:
     lines = PAGE.commands
-    assert len(lines) == 7
+    assert len(lines) == 9
     with FakeServer(answer=lambda body: '{"pieces": []}') as server:
         for line in lines:
             words = shlex.split(line.replace("http://127.0.0.1:8000/v1", server.base_url))
@@ -94,8 +94,25 @@ def test_counts_are_exact_and_no_value_is_shown(workplace: Path, run: Run) -> No
 
 def test_a_detectors_recall_is_beside_the_counts(workplace: Path, run: Run) -> None:
     recall = json.loads(run(*FIND, "--json").stdout)["detectors"]["patterns"]
-    assert set(recall) == {"invented notes", "these records"}
+    assert set(recall) == {"notes in four styles", "invented notes", "these records"}
     assert 0 < recall["invented notes"][-1]["recall"] < 1
+
+
+def test_several_detectors_show_their_union_and_overlap(workplace: Path, run: Run) -> None:
+    answer = json.loads(
+        run(
+            "audit", "identifiers", "recall", "--detector", "patterns,presidio", "--labelled", "held-out", "--json"
+        ).stdout
+    )
+    assert list(answer["detectors"]) == ["patterns", "presidio", "patterns+presidio"]
+    found = {name: rows[-1]["found"] for name, rows in answer["detectors"].items()}
+    assert found["patterns+presidio"] >= max(found["patterns"], found["presidio"])
+    assert sum(row["labelled"] for row in answer["overlap"]) == answer["detectors"]["patterns"][-1]["labelled"]
+    # The detector presidio holds the rules of patterns.
+    assert "patterns" not in {row["found_by"] for row in answer["overlap"]}
+    counts = json.loads(run(*FIND, "--detectors=patterns,presidio", "--json").stdout)
+    assert list(counts["detectors"]) == ["patterns", "presidio", "patterns+presidio"]
+    assert {row["found_by"] for row in counts["overlap"]} <= {"patterns", "presidio", "patterns+presidio"}
 
 
 @pytest.mark.parametrize(

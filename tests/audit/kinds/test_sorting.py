@@ -13,7 +13,7 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from medunlearn.audit.kinds import kinds
-from medunlearn.audit.kinds.sorting import agreement, read_sheet, span_sheet
+from medunlearn.audit.kinds.sorting import agreement, collect_spans, read_sheet, span_sheet
 from medunlearn.config.audit_report import KindSettings
 from medunlearn.errors import InputError, SourceError
 
@@ -35,6 +35,45 @@ def test_agreement_on_kinds_and_groups() -> None:
     table = agreement({"rules": ["drug", None], "judge": [None, "drug"]}, ["a", "b"], replicates=5)
     assert table["value"].isna().all()
     assert set(table["reason"]) == {"no span has a kind from both"}
+
+
+def test_what_a_detector_found_identifies_in_clinical_corpora_alone() -> None:
+    """``aged 80`` in a paper's abstract is nobody's; the name that a note declares is its patient's."""
+    columns = ["probe_id", "variant", "sample", "length", "in_response", "in_suffix", "text"]
+    texts = [
+        ("paper", "patients aged 80 at Johns Hopkins"),
+        ("note", "he is aged 80"),
+        ("declared", "Ada Vane came"),
+    ]
+    spans = pd.DataFrame([(name, "greedy", 0, 60, 0, 0, text) for name, text in texts], columns=columns)
+    probes = pd.DataFrame({"probe_id": [name for name, _ in texts], "corpus": ["pubmed", "notes", "pubmed"]})
+    findings = pd.DataFrame(
+        {
+            "probe_id": ["paper", "note", "declared"],
+            "variant": "greedy",
+            "sample": 0,
+            "value": ["aged 80", "aged 80", "Ada Vane"],
+            "match": ["detected", "detected", "exact"],
+            "in_record": True,
+            "in_prefix": False,
+        }
+    )
+    audit: Any = SimpleNamespace(spans=spans, probes=probes, findings=findings)
+    for clinical, identified in ((("notes",), ["declared", "note"]), ((), ["declared"])):
+        collected = collect_spans(audit, KindSettings(clinical=clinical))
+        assert collected[collected["identified"]]["probe_id"].tolist() == identified
+
+
+@pytest.mark.parametrize(
+    ("rules", "judge"),
+    [(["drug"] * 6, ["drug"] * 6), (["drug", None] * 3, [None, "drug"] * 3), (["drug"], ["guidance"])],
+)
+def test_agreement_that_is_not_measurable_is_none_with_a_reason(rules: list[Any], judge: list[Any]) -> None:
+    table = agreement({"rules": rules, "judge": judge}, [f"s{n}" for n in range(len(rules))], replicates=20)
+    missing = table[table["value"].isna()]
+    assert len(missing) > 0
+    assert missing["reason"].map(bool).all()
+    assert "nan" not in table.to_string().lower()
 
 
 def filled(path: Path, labels: dict[str, str], delimiter: str = ",") -> Path:

@@ -55,6 +55,8 @@ def test_removed_words_are_never_asked_for() -> None:
         assert found.answer == "fever"
     assert not askable("___, ___.")
     assert not askable("___ 12")
+    # Words of grammar alone say nothing, and no other sentence lacks them.
+    assert not askable("The.")
     assert askable("None.")
 
 

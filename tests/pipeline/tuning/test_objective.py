@@ -80,6 +80,7 @@ def test_the_level_of_unseen_subjects_is_that_of_chance() -> None:
             "side": ["forget"] * 4 + ["retain", "forget"],
             "fold": ["train"] * 5 + ["holdout"],
             "p": [0.1, 0.5, 0.25, None, 0.1, 0.1],
+            "rank": [1, 10, 1, None, 1, 1],
             "of": [10, 20, 4, 10, 10, 10],
         }
     )

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from medunlearn.config import Context
+from medunlearn.data.records import Kind
 
 RECOVERY = ("relearning", "quantization", "sampling")
 """Kinds of attacks that measure a model before and after something is done to it."""
@@ -30,6 +31,10 @@ class RecoveryAttack:
         context: context mode; null: as the model was trained.
         max_new_tokens: longest response; 0: as `evaluate` has it.
         alternatives: of a fact at most, for its rank.
+        facts: rank about this many facts of a subject's questions a fold; null: all.
+        unseen: ask about subjects whom no model is trained on (fold ``utility``) in place of retained ones.
+        kinds: of the questions; none: all.
+        values: rank facts of all values, or of one seeded half of each subject's values, as in `evaluate`.
     """
 
     kind: ClassVar[str]
@@ -42,6 +47,10 @@ class RecoveryAttack:
     context: Context | None = None
     max_new_tokens: Annotated[int, Field(ge=0)] = 0
     alternatives: Annotated[int, Field(ge=9, le=999)] = 99
+    facts: Annotated[int | None, Field(ge=1)] = None
+    unseen: bool = False
+    kinds: tuple[Kind, ...] = ()
+    values: Literal["all", "choosing", "reporting"] = "all"
 
     @property
     def before(self) -> str:
@@ -68,6 +77,7 @@ class Relearning(RecoveryAttack):
         items: ``records``, ``questions`` (of the train fold), ``both``, or ``trained``: what the model was trained
             on, where its run says so, else both.
         trainable: as in `train`: ``all``, ``lora``, ...
+        measured: after a quarter, half and all of the steps, or at the ``end`` alone.
         seed: of the half and of the order.
     """
 
@@ -81,11 +91,14 @@ class Relearning(RecoveryAttack):
     batch_size: Count = 16
     items: Literal["trained", "both", "records", "questions"] = "trained"
     trainable: str = "all"
+    measured: Literal["quarters", "end"] = "quarters"
     seed: Annotated[int, Field(ge=0)] = 0
 
     @property
     def points(self) -> tuple[int, ...]:
         """Numbers of steps after which the model is measured: 5, 10 and 20 of 20."""
+        if self.measured == "end":
+            return (self.steps,)
         return tuple(sorted({self.steps // 4, self.steps // 2, self.steps} - {0}))
 
     @property
@@ -104,18 +117,20 @@ class Quantization(RecoveryAttack):
     Source: Zhang et al. 2024 (arXiv 2410.16454), "Catastrophic failure of LLM unlearning via quantization".
 
     Attributes:
-        types: ``int8``, ``int4``, ``nf4``, or ``all`` of them.
+        types: ``int8``, ``int4``, ``nf4``, ``all`` of them, or ``int`` for the first two.
     """
 
     kind: ClassVar[str] = "quantization"
     title: ClassVar[str] = "Quantization"
     source: ClassVar[str] = "Zhang et al. 2024 (arXiv 2410.16454)"
 
-    types: Literal["all", "int8", "int4", "nf4"] = "all"
+    types: Literal["all", "int", "int8", "int4", "nf4"] = "all"
 
     @property
     def strengths(self) -> tuple[Literal["int8", "int4", "nf4"], ...]:
         """Types of the rounded weights."""
+        if self.types == "int":
+            return ("int8", "int4")
         return ("int8", "int4", "nf4") if self.types == "all" else (self.types,)
 
 

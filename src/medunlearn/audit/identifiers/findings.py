@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.audit.audit_tables import KEY, Key
-from medunlearn.audit.identifiers.detectors import Detector
+from medunlearn.audit.identifiers.detectors import JOIN, Detector
 from medunlearn.audit.identifiers.fuzzy import Fuzziness, FuzzyIndex, fuzzy_indexes
 from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.audit.identifiers.known import Hit, KnownIdentifiers, keys_of
@@ -36,7 +36,7 @@ COLUMNS: Mapping[str, str] = {
 - token, token_end: token offsets in the response; null if unknown (:meth:`~.outputs.ResponseTokens.place`).
 - value: as in the response. key: normalized value.
 - match: ``exact`` or ``fuzzy`` (of a known identifier), or ``detected``. similarity: 0-1; 1 for exact; for detected
-  ones the detector's own score. detector: ``known``, or its name.
+  ones the detector's own score. detector: ``known``, or its name; ``a+b`` where both of two found it.
 - owner: ``record`` (the probe's own), ``subject`` (another record of its subject), ``other`` (another subject's),
   ``nobody`` (detected, and not in the probe's record). owner_record: first record that has it; null for nobody.
   owners: number of subjects that have it.
@@ -152,7 +152,7 @@ def find_detected(
                 *(output, response, (span.start, span.end), span.kind, key),
                 match="detected",
                 similarity=span.score,
-                detector=detector.name,
+                detector=JOIN.join(span.detectors) or detector.name,
                 owner="record" if of_record else "nobody",
                 owner_record=output.record_id if of_record else None,
                 owners=int(of_record),

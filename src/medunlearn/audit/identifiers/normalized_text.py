@@ -34,14 +34,27 @@ _FORMS = (
     re.compile(rf"\b{_DAY}(?:\s+of)?[\s-]+{_MONTH},?[\s-]+{_YEAR}\b", re.IGNORECASE),
 )
 _UNITS = r"(?:years?|yrs?|y)"
-_AGE = re.compile(
-    rf"\b(?P<a>\d{{1,3}})[\s-]*{_UNITS}[\s.-]*(?:of[\s-]+age|old|o\b)"
-    r"|\b(?:aged?|at\s+the\s+age\s+of|age\s*:)\s*(?P<b>\d{1,3})\b(?!\s*(?:mg|mm|%))"
-    r"|\b(?P<c>\d{1,3})\s*(?:yo|y/o|y\.\s?o\.?)(?!\w)"
-    r"|\b(?:woman|man|lady|gentleman|girl|boy|female|male)\s+of\s+(?P<d>\d{1,3})\b"
-    r"|\b(?P<e>\d{2,3})[\s-]?(?:F|M|[Ff]emale|[Mm]ale|year)\b",
+_PERSON = r"(?:woman|man|lady|gentleman|girl|boy|female|male)"
+_YEARS = re.compile(r"(?<![\w])\d{1,3}(?!\d)")
+_AGE_UNIT = re.compile(
+    rf"[\s-]*{_UNITS}[\s.-]*(?:of[\s-]+age|old|o\b)|\s*(?:yo|y/o|y\.\s?o\.?)(?!\w)", re.IGNORECASE
+)
+_AGE_SEX = re.compile(rf"[\s-](?:{_UNITS}(?=[\s-]{_PERSON}\b)|(?:fe)?male\b)", re.IGNORECASE)
+_AGE_LETTER = re.compile(
+    r"(?:-?[FM]\b|\s[FM](?=\s?,?\s(?i:with|who|w/|h/o|s/p|c/o|p/w|in\b|for\b|present|here|admitted|hx|history)))"
+    r"(?!\s?(?i:foley|cath|sheath|french|tube|drain|needle|introducer))"
+)
+_AGE_BEFORE = re.compile(rf"\b(?:aged?\s*|at\s+the\s+age\s+of\s*|age\s*:\s*|{_PERSON}\s+of\s+)$", re.IGNORECASE)
+_SUBJECT_IS = re.compile(
+    r"\b(?:he|she|who|patient|you|i)(?:\s(?:is|was|are|am)|['’](?:s|re|m))\s(?:now\s|currently\s|only\s|just\s)?$",
     re.IGNORECASE,
 )
+_END_OF_AGE = re.compile(r"\s?[,;)]|\.(?!\d)|\sand\b")
+_DOSE = re.compile(r"\s*(?:mg|mm|%)", re.IGNORECASE)
+_TEMPERATURE = re.compile(r"\b(?:temp\w*|t|tm|tmax|fever|febrile)\b[^.;\n]{0,20}$", re.IGNORECASE)
+_FAHRENHEIT = range(94, 109)
+_AGE_CONTEXT = 28
+"""Characters before a number that may make it an age."""
 
 
 def folded(word: str) -> str:
@@ -128,11 +141,37 @@ def dates_in(text: str) -> list[tuple[int, int, frozenset[date]]]:
 def ages_in(text: str) -> list[tuple[int, int, int]]:
     """Every age in a text: start, end and years (0-120)."""
     ages = []
-    for match in _AGE.finditer(text):
-        years = int(next(number for number in match.groups() if number is not None))
-        if years <= OLDEST:
-            ages.append((*match.span(), years))
+    for match in _YEARS.finditer(text):
+        years = int(match.group())
+        extent = _age_at(text, *match.span(), years) if years <= OLDEST else None
+        if extent is not None:
+            ages.append((*extent, years))
     return ages
+
+
+def _age_at(text: str, start: int, end: int, years: int) -> tuple[int, int] | None:
+    """Start and end of the age that a number is; None if it is none."""
+    if unit := _AGE_UNIT.match(text, end):
+        return start, unit.end()
+    before = text[max(0, start - _AGE_CONTEXT) : start]
+    if (cue := _AGE_BEFORE.search(before)) and not _DOSE.match(text, end):
+        return start - len(before) + cue.start(), end
+    if before[-1:] not in (".", ",", "/", ":", "-"):
+        if sex := _AGE_SEX.match(text, end):
+            return start, sex.end()
+        letter = _AGE_LETTER.match(text, end) if end - start > 1 else None
+        if letter and not _is_temperature(before, text[letter.end() : letter.end() + 8], letter.group()[-1], years):
+            return start, letter.end()
+    if _END_OF_AGE.match(text, end) and _SUBJECT_IS.search(before):
+        return start, end
+    return None
+
+
+def _is_temperature(before: str, after: str, letter: str, years: int) -> bool:
+    """Whether ``98F`` are degrees: so many, or a temperature is spoken of."""
+    person = re.match(r"\s?,?\s(?:with|who|w/)", after)
+    degrees = years in _FAHRENHEIT and letter == "F" and not person
+    return degrees or _TEMPERATURE.search(before) is not None
 
 
 def _days(parts: dict[str, str]) -> frozenset[date]:

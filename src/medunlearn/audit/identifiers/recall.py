@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from functools import cache
@@ -14,11 +15,20 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from medunlearn.audit.identifiers.detectors import DetectedSpan, Detector, covered
+from medunlearn.audit.identifiers.detectors import (
+    JOIN,
+    DetectedSpan,
+    Detector,
+    cached,
+    covered,
+    number_of_age,
+    parts_of,
+)
 from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.audit.identifiers.known import KnownIdentifiers
 from medunlearn.audit.identifiers.leak_tables import shares
 from medunlearn.audit.identifiers.outputs import parse_rows
+from medunlearn.audit.identifiers.styled_notes import HALVES, STYLES, Half, styled_notes
 from medunlearn.data.records import Record
 from medunlearn.errors import UnknownNameError
 from medunlearn.seeds import generator
@@ -28,7 +38,7 @@ from medunlearn.synthetic.knowledge import SEXES
 from medunlearn.synthetic.people import Person, invent_people, written_date
 from medunlearn.synthetic.places import fantasy_towns
 
-ALL = "all"
+ALL, NONE = "all", "none"
 MIDDLES = 6
 """Sentences of an invented note after its first."""
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -50,19 +60,24 @@ def detector_recall(
 
     A label is found where spans of its group (dates and ages, names, ...) cover at least half of its characters; a
     span is right where labels of its group cover at least half of its. Groups rather than kinds, since a name taken
-    for a clinician's is found.
+    for a clinician's is found. Ages are compared by their numbers: ``50`` and ``50-year-old`` are one.
 
     Returns:
         One row per kind, and ``all`` at the end: labelled, found, recall with its interval; detected, right,
-        precision with its interval; subjects; reason for a missing number. 0-1, higher = better; intervals over
-        subjects. Precision leaves out spans of kinds that no text has a label of.
+        precision with its interval; subjects; reason for a missing number. 0-1, higher = better; the intervals are
+        Clopper-Pearson's over subjects (:mod:`~medunlearn.statistics.intervals`). Precision leaves out spans of
+        kinds that no text has a label of.
 
     Source: modelled on the token measures of the i2b2 shared task (Stubbs, Kotfila & Uzuner 2015); half of the
         characters is our rule.
     """
-    pairs = list(zip(labelled, detector.find([text.text for text in labelled]), strict=True))
-    labels = _agreements((text.subject, text.spans, spans) for text, spans in pairs)
-    detected = _agreements((text.subject, spans, text.spans) for text, spans in pairs)
+    spans_of = zip(labelled, detector.find([text.text for text in labelled]), strict=True)
+    pairs = [
+        (text.subject, _numbers_of_ages(text.spans, text.text), _numbers_of_ages(spans, text.text))
+        for text, spans in spans_of
+    ]
+    labels = _agreements(pairs)
+    detected = _agreements((subject, spans, own) for subject, own, spans in pairs)
     detected["judged"] = detected["kind"].isin(labels["kind"])
     rows = []
     for kind in (*kinds(), ALL):
@@ -70,6 +85,10 @@ def detector_recall(
         if kind == ALL or len(kind_labels) or len(spans):
             rows.append({"kind": kind, **_row(kind_labels, spans, {"replicates": replicates, "seed": seed})})
     return pd.DataFrame(rows)
+
+
+def _numbers_of_ages(spans: Iterable[DetectedSpan], text: str) -> tuple[DetectedSpan, ...]:
+    return tuple(number_of_age(span, text) for span in spans)
 
 
 def _agreements(texts: Iterable[tuple[str, Iterable[DetectedSpan], Sequence[DetectedSpan]]]) -> pd.DataFrame:
@@ -99,6 +118,78 @@ def _row(labels: pd.DataFrame, detected: pd.DataFrame, draws: Mapping[str, int])
     }
 
 
+def labelled_styles(half: Half = "held_out") -> list[LabelledText]:
+    """Invented notes in four styles; each note is a subject, ``radiology-3``."""
+    places: Counter[str] = Counter()
+    labelled = []
+    for note in styled_notes(half):
+        places[note.style] += 1
+        labelled.append(LabelledText(f"{note.style}-{places[note.style]}", note.text, note.spans))
+    return labelled
+
+
+def detector_overlap(detector: Detector, labelled: Sequence[LabelledText]) -> pd.DataFrame:
+    """Labelled identifiers by which of several detectors find them.
+
+    Returns:
+        One row per combination that occurs, most labels first: found_by (``a+b`` for both; ``none``), labelled,
+        names, dates_ages and other (of these, by group), share of all labels (0-1).
+    """
+    texts = [text.text for text in labelled]
+    finds = {name: part.find(texts) for name, part in parts_of(detector).items()}
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for place, text in enumerate(labelled):
+        spans = {name: _numbers_of_ages(by_text[place], text.text) for name, by_text in finds.items()}
+        for label in _numbers_of_ages(text.spans, text.text):
+            by = [name for name, own in spans.items() if covered(label.kind, label.start, label.end, own)]
+            group = kinds()[label.kind].group
+            counts[JOIN.join(by) or NONE][group if group in ("names", "dates_ages") else "other"] += 1
+    whole = sum(count.total() for count in counts.values())
+    rows = [
+        {
+            "found_by": by,
+            "labelled": count.total(),
+            **{group: count[group] for group in ("names", "dates_ages", "other")},
+            "share": count.total() / whole,
+        }
+        for by, count in sorted(counts.items(), key=lambda item: -item[1].total())
+    ]
+    return pd.DataFrame(rows, columns=["found_by", "labelled", "names", "dates_ages", "other", "share"])
+
+
+def recall_by_style(detector: Detector, half: Half = "held_out") -> pd.DataFrame:
+    """Names, and dates with ages, by style of note.
+
+    Returns:
+        The columns of :func:`detector_recall` with style (``all`` at the end) and group in place of kind.
+    """
+    labelled, detector = labelled_styles(half), cached(detector)
+    rows = []
+    for style in (*STYLES, ALL):
+        texts = [text for text in labelled if style in (ALL, text.subject.rsplit("-", 1)[0])]
+        for group in ("names", "dates_ages"):
+            own = [
+                text._replace(spans=tuple(span for span in text.spans if kinds()[span.kind].group == group))
+                for text in texts
+            ]
+            table = detector_recall(_OfGroup(detector, group), own)
+            rows.append({"style": style, "group": group, **table.iloc[-1].drop("kind").to_dict()})
+    return pd.DataFrame(rows)
+
+
+class _OfGroup:
+    """A detector's spans of one group."""
+
+    def __init__(self, detector: Detector, group: str) -> None:
+        self.name, self.version, self._detector, self._group = detector.name, detector.version, detector, group
+
+    def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
+        return [
+            [span for span in spans if kinds()[span.kind].group == self._group]
+            for spans in self._detector.find(texts)
+        ]
+
+
 def label_records(records: Iterable[Record], subject: Mapping[str, str] | None = None) -> list[LabelledText]:
     """Records labelled with their declared identifiers, wherever these are in the text."""
     labelled = []
@@ -108,6 +199,21 @@ def label_records(records: Iterable[Record], subject: Mapping[str, str] | None =
         owner = (subject or {}).get(record.record_id, record.record_id)
         labelled.append(LabelledText(owner, record.text, tuple(DetectedSpan(*hit) for hit in hits)))
     return labelled
+
+
+def labelled_texts(name: str) -> list[LabelledText]:
+    """Our notes in four styles by the name of a half (``held-out``, ``development``), else a file of labelled text.
+
+    Raises:
+        SourceError: no such file, or rows that cannot be read.
+    """
+    half = half_of(name)
+    return read_labelled(Path(name)) if half is None else labelled_styles(half)
+
+
+def half_of(name: str) -> Half | None:
+    """The half of our notes that ``held-out`` or ``development`` names; None for any other name."""
+    return next((half for half in HALVES if half == name.replace("-", "_")), None)
 
 
 def read_labelled(path: Path) -> list[LabelledText]:

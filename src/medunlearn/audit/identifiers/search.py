@@ -13,7 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.audit.identifiers.detectors import make_detector
+from medunlearn.audit.audit_tables import KEY
+from medunlearn.audit.identifiers.detectors import cached, make_detectors, parts_of
 from medunlearn.audit.identifiers.findings import as_frame, crossed, find_detected, find_known, leaked
 from medunlearn.audit.identifiers.known import KnownIdentifiers
 from medunlearn.audit.identifiers.leak_tables import by_kind, judged_table10, missed_by, table9, table10
@@ -24,7 +25,7 @@ from medunlearn.audit.identifiers.outputs import (
     read_outputs,
     response_tokens,
 )
-from medunlearn.audit.identifiers.recall import detector_recall, invented_notes, label_records
+from medunlearn.audit.identifiers.recall import detector_recall, invented_notes, label_records, labelled_styles
 from medunlearn.audit.identifiers.review import write_review
 from medunlearn.audit.identifiers.sensitive import find_terms, term_lists_version
 from medunlearn.audit.identifiers.sensitive_judge import JudgedContent, judge_sensitive, read_judged
@@ -51,7 +52,7 @@ FILE = "identifiers.json"
 FINDINGS, SENSITIVE, PARTS = "findings.parquet", "sensitive.parquet", ".findings"
 BATCH = 200
 """Responses per saved part, with which an interrupted search resumes."""
-RULES = "2"
+RULES = "3"
 """Version of the matching rules; tables of other versions are made again."""
 INVENTED, OWN = 200, 500
 """Texts that measure a detector: invented notes, and records of the user's that declare identifiers."""
@@ -82,7 +83,7 @@ def find_identifiers(
         InputError: a detector that cannot be made.
     """
     settings, records, subjects = settings or check(IdentifierSettings, {}), list(records), subjects or {}
-    detectors = [make_detector(name) for name in settings.detectors]
+    detector = make_detectors(settings.detectors)
     declared = [
         (
             record.record_id,
@@ -92,7 +93,7 @@ def find_identifiers(
         )
         for record in records
     ]
-    versions = [(detector.name, detector.version) for detector in detectors]
+    versions = None if detector is None else (detector.name, detector.version)
     key = sha256_of_json([RULES, settings.fuzzy, versions, _token_key(tokens), [outputs, declared]])
     owners = {**subjects, **{output.record_id: output.subject for output in outputs}}
     texts = {record.record_id: record.text for record in records}
@@ -102,10 +103,10 @@ def find_identifiers(
 
         def find_batch() -> pd.DataFrame:
             findings = as_frame(find_known(batch, known, texts, settings.fuzzy))
-            for detector in detectors:
-                detected = as_frame(find_detected(batch, detector, texts, findings))
-                findings = pd.concat([findings, detected], ignore_index=True)
-            return findings
+            if detector is None:
+                return findings
+            detected = as_frame(find_detected(batch, detector, texts, findings))
+            return pd.concat([findings, detected], ignore_index=True)
 
         parts = [as_frame([])]
         with progress("identifiers", len(outputs), quiet=quiet) as advance:
@@ -113,7 +114,7 @@ def find_identifiers(
                 batch = outputs[start : start + BATCH]
                 part = f"{key[:16]}-{start:08d}"
                 # Only detectors take long enough to be worth the file.
-                parts.append(_stored(folder if detectors else None, f"{PARTS}/{part}.parquet", part, find_batch))
+                parts.append(_stored(folder if detector else None, f"{PARTS}/{part}.parquet", part, find_batch))
                 advance(len(batch))
         table = pd.concat(parts, ignore_index=True)
         return table if tokens is None else tokens.place(table, outputs)
@@ -249,12 +250,13 @@ class IdentifierSearch:
 
     @cached_property
     def table10(self) -> pd.DataFrame | None:
-        """Table 10, with what the first detector missed of known identifiers, if any are known."""
+        """Table 10, with what all detectors missed of known identifiers, if any are known."""
         if self.sensitive is None:
             return None
         missed = None
-        if self.settings.detectors and any(record.identifiers for record in self.records):
-            missed = missed_by(make_detector(self.settings.detectors[0]), self.findings, self.outputs)
+        detector = make_detectors(self.settings.detectors)
+        if detector is not None and any(record.identifiers for record in self.records):
+            missed = missed_by(detector, self.findings, self.outputs)
         return table10(self.sensitive, self.outputs, self.findings, missed=missed, **self._counting)
 
     @cached_property
@@ -265,16 +267,29 @@ class IdentifierSearch:
 
     @cached_property
     def detectors(self) -> Mapping[str, Mapping[str, pd.DataFrame]]:
-        """Detector -> labelled text -> recall and precision there."""
+        """Detector -> labelled text -> recall and precision there; of several detectors also of their union."""
         labelled_texts = [text for text in label_records(self.records, self.subjects) if text.spans][:OWN]
         texts = {
+            "notes in four styles": labelled_styles(),
             "invented notes": invented_notes(INVENTED),
             **({"these records": labelled_texts} if labelled_texts else {}),
         }
+        detector = make_detectors(self.settings.detectors)
+        if detector is None:
+            return {}
+        detector = cached(detector)
         return {
-            name: {title: detector_recall(make_detector(name), text) for title, text in texts.items()}
-            for name in self.settings.detectors
+            name: {title: detector_recall(part, text) for title, text in texts.items()}
+            for name, part in {**parts_of(detector), detector.name: detector}.items()
         }
+
+    @cached_property
+    def overlap(self) -> pd.DataFrame:
+        """Leaked identifiers that no record declares, by which detectors found them: found_by, identifiers."""
+        leaks = leaked(self.findings)
+        detected = leaks[leaks["match"] == "detected"].drop_duplicates([*KEY, "kind", "key"])
+        counts = detected["detector"].value_counts()
+        return counts.rename_axis("found_by").rename("identifiers").reset_index()
 
     def review(self, out: Path, **sampling: Any) -> Path:
         """Write a review sheet; ``sampling`` as for :func:`~medunlearn.audit.identifiers.review.write_review`."""
@@ -295,6 +310,7 @@ class IdentifierSearch:
             "table10": _rows(self.table10),
             "judged": judged,
             "cross_leaks": len(crossed(self.findings)),
+            "overlap": _rows(self.overlap),
             "detectors": {
                 name: {title: _rows(table) for title, table in tables.items()}
                 for name, tables in self.detectors.items()
@@ -310,6 +326,9 @@ class IdentifierSearch:
                 share = table["recall"].iloc[-1]
                 recall = "nothing to be found" if pd.isna(share) else f"{100 * share:.1f}%"
                 lines.append(f"{name} finds {recall} of what is labelled in {title} (see --json)")
+        if len(self.settings.detectors) > 1 and len(self.overlap):
+            by = ", ".join(f"{row['identifiers']} by {row['found_by']}" for row in self.overlap.to_dict("records"))
+            lines.append(f"leaked identifiers that no record declares were found: {by}")
         tokens = leaked(self.findings)["token"]
         known = tokens.dropna()
         if len(known):

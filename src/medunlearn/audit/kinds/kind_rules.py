@@ -2,7 +2,8 @@
 
 Rules, the first that applies; evidence comes before words:
 
-1. ``patient_information``: an identifier was found in the span.
+1. ``patient_information``: an identifier of a subject was found in the span (declared by its record, or detected in
+   a corpus that is declared clinical).
 2. ``dataset_artifact``: its corpus is declared a data set of questions, or it has three or more lettered answer
    options.
 3. ``editorial``: at least ``boilerplate`` records of the corpus hold the span. Text that many records share is a
@@ -77,7 +78,7 @@ def sort_span(
     """The kind of a memorized span by rules.
 
     Args:
-        identified: a person's identifier was found in it.
+        identified: a subject's identifier was found in it.
         records: records of the corpus that hold it; None if not counted.
     """
     if identified:

@@ -203,7 +203,8 @@ def agreement(
                 reason = "no span has a kind from both" if agreement.n == 0 else "both gave one kind throughout"
                 numbers = (agreement.value, agreement.low, agreement.high, words, agreement.n, agreement.n_clusters)
                 rows.append((first, second, of, measure, *numbers, reason if agreement.value is None else None))
-    return pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
+    # As objects, so that what is missing stays None.
+    return pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS), dtype=object)
 
 
 def collect_spans(audit: AuditTables, settings: KindSettings, corpora: Texts | None = None) -> pd.DataFrame:
@@ -211,14 +212,14 @@ def collect_spans(audit: AuditTables, settings: KindSettings, corpora: Texts | N
 
     Returns:
         KEY, span, length, text, corpus, records (of its corpus that hold it; None without a text of the corpus)
-        and identified (it has an identifier of the record that the prefix did not give). The index is an id of
-        probe, decoding, sample and number of the span.
+        and identified (it has an identifier of a subject, :func:`_identified`). The index is an id of probe,
+        decoding, sample and number of the span.
     """
     spans = number_spans(audit)
     spans = spans[spans["length"] >= settings.at_least]
     spans = spans.merge(audit.probes[["probe_id", "corpus"]], on="probe_id")
     spans["records"] = _record_counts(audit, spans, corpora)
-    spans["identified"] = _identified(audit, spans)
+    spans["identified"] = _identified(audit, spans, settings.clinical)
     ids = spans[[*KEY, "span"]].itertuples(index=False, name=None)
     return spans.set_index(pd.Index(["/".join(map(str, span_key)) for span_key in ids], dtype=object))
 
@@ -244,10 +245,18 @@ def _record_counts(audit: AuditTables, spans: pd.DataFrame, corpora: Texts | Non
     return counts
 
 
-def _identified(audit: AuditTables, spans: pd.DataFrame) -> list[bool]:
+def _identified(audit: AuditTables, spans: pd.DataFrame, clinical: Sequence[str]) -> list[bool]:
+    """Whether each span has an identifier of its record's subject that the prefix did not give.
+
+    An identifier that the record declares is a subject's. One that a detector found is a subject's in corpora of
+    patients' records alone: in literature, ``aged 80`` and ``Johns Hopkins`` are nobody's.
+    """
     if audit.findings is None:
         return [False] * len(spans)
-    leaks = audit.findings[audit.findings["in_record"].astype(bool) & ~audit.findings["in_prefix"].astype(bool)]
+    findings = audit.findings
+    corpora = findings["probe_id"].map(audit.probes.set_index("probe_id")["corpus"])
+    leaked = findings["in_record"].astype(bool) & ~findings["in_prefix"].astype(bool)
+    leaks = findings[leaked & ((findings["match"] != "detected") | corpora.isin(clinical))]
     values = {key: leak_values.str.casefold().tolist() for key, leak_values in leaks.groupby(KEY)["value"]}
     rows = spans[[*KEY, "text"]].itertuples(index=False, name=None)
     return [any(value in row[3].casefold() for value in values.get(row[:3], ())) for row in rows]

@@ -15,6 +15,7 @@ import numpy as np
 from medunlearn.config import MedforgetSettings
 from medunlearn.data.studies_of_patients import MASK, Exclusion, RadiologySource, RadiologyStudy, in_order
 from medunlearn.errors import InputError
+from medunlearn.papers.medforget.checks import meaning
 from medunlearn.papers.medforget.items import has_gap
 from medunlearn.seeds import generator
 from medunlearn.synthetic.identities import institution_names, invent_names
@@ -100,8 +101,9 @@ def select(source: RadiologySource, settings: MedforgetSettings) -> Selection:
 
 
 def askable(text: str) -> bool:
-    """Whether anything can be asked about a section: a word was not removed from it, and one can be left out."""
-    return bool(_WORD.search(text.replace(MASK, " "))) and has_gap(text)
+    """Whether anything can be asked about a section: it says something in words, and one can be left out."""
+    words = meaning(text.replace(MASK, " "))
+    return any(_WORD.fullmatch(word) for word in words) and has_gap(text)
 
 
 def _studies(

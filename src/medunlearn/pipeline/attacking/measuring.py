@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from medunlearn.models.health import answer_problems, weight_problems
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering
 from medunlearn.pipeline.questioning import Questioning, questions_to_ask
-from medunlearn.pipeline.rank_plan import RankPlan, rank_plan
+from medunlearn.pipeline.rank_plan import RankPlan, rank_plan, ranked_order
 from medunlearn.pipeline.score import score_items
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import question_labels
@@ -62,7 +63,7 @@ class StateMeasurer:
             {
                 "split": settings.split,
                 "metrics": MEASURES,
-                "folds": [attack.fold],
+                "folds": [attack.fold, *(["utility"] if attack.unseen else [])],
                 "context": attack.context,
                 "limit": attack.subjects,
                 "max_new_tokens": attack.max_new_tokens or None,
@@ -70,7 +71,9 @@ class StateMeasurer:
                 "weights": settings.weights,
                 "alternatives": attack.alternatives,
                 "ranked": None,
-                "facts": None,
+                "facts": attack.facts,
+                "values": attack.values,
+                "rank_retained": not attack.unseen,
                 "rank_in": "questions",
                 "allow_broken": settings.allow_broken,
                 "replicates": settings.replicates,
@@ -84,18 +87,42 @@ class StateMeasurer:
 
     @cached_property
     def questions(self) -> list[Question]:
-        """Questions of both sides, about the subjects that the settings name.
+        """Questions of both sides, about the subjects and of the kinds that the settings name.
 
         Raises:
             InputError: none is about the forget set.
         """
         questions = questions_to_ask(self.benchmark, self.benchmark.split(self.settings.split), self.evaluation)
+        if self.attack.unseen:
+            questions = self._beside_unseen(questions)
+        questions = [question for question in questions if self._is_asked(question)]
         if not any(self.side(question) == "forget" for question in questions):
             raise InputError(
                 f"The split has no question of the fold {self.attack.fold} about its forget set. Name another: "
                 f"--{self.attack.kind}.fold holdout."
             )
         return questions
+
+    def _beside_unseen(self, questions: Sequence[Question]) -> list[Question]:
+        """Those about the forget set, and for each unseen subject about as many as a forgotten one has.
+
+        The first ones in the order in which their facts are ranked.
+        """
+        own = [question for question in questions if self.side(question) == "forget"]
+        forgotten = {self.benchmark.subject(question.record_id) for question in own}
+        of_kinds = sum(self._is_asked(question) for question in own)
+        most = -(-of_kinds // max(1, len(forgotten)))
+        unseen: dict[str, dict[str, Question]] = defaultdict(dict)
+        for question in questions:
+            if question.fold == "utility":
+                unseen[self.benchmark.subject(question.record_id)][question.question_id] = question
+        for subject, theirs in unseen.items():
+            order = [theirs[name] for name in ranked_order(theirs, self.settings.seed, subject, "utility")]
+            own += [question for question in order if self._is_asked(question)][:most]
+        return own
+
+    def _is_asked(self, question: Question) -> bool:
+        return not self.attack.kinds or question.kind in self.attack.kinds
 
     @cached_property
     def _plan(self) -> RankPlan:
@@ -115,6 +142,11 @@ class StateMeasurer:
 
     def of_side(self, side: Side) -> list[Question]:
         return [question for question in self.questions if self.side(question) == side]
+
+    @property
+    def attacked(self) -> list[Question]:
+        """Questions about the forget set, and about subjects that no model saw where the attack asks about them."""
+        return [q for q in self.questions if self.side(q) == "forget" or q.fold == "utility"]
 
     def measure(
         self, questions: Sequence[Question], attack: str, strength: str, live: LanguageModel | None = None

@@ -144,7 +144,7 @@ def _quantized(measurer: StateMeasurer, attack: Quantization) -> pd.DataFrame:
 
 def _sampled(measurer: StateMeasurer, attack: RepeatedSampling) -> pd.DataFrame:
     """The forget set's questions: best of k, facts said in k, and the verbatim answer in k samples."""
-    questions, benchmark, live = measurer.of_side("forget"), measurer.benchmark, measurer.live
+    questions, benchmark, live = measurer.attacked, measurer.benchmark, measurer.live
     limit = attack.max_new_tokens or longest_answer(live.tokenizer, benchmark)
     decoding = Decoding(attack.temperature, None, attack.top_p if attack.top_p < 1 else None)
     store = store_of(

@@ -86,7 +86,8 @@ def _variant(
     measurer: StateMeasurer, attack: Relearning, variant: str, learned: frozenset[str], questions: list[Question]
 ) -> pd.DataFrame:
     tables = [measurer.measure(questions, variant, attack.before)]
-    asked = [question for question in questions if measurer.side(question) == "forget"]
+    among = {question.question_id for question in questions}
+    asked = [question for question in measurer.attacked if question.question_id in among]
     live = measurer.live
     # An adapter is taken off again: the weights under it stay.
     adapter = attack.trainable.partition(":")[0] == "lora"

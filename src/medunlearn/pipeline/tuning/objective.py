@@ -20,6 +20,7 @@ import pandas as pd
 
 from medunlearn.config import Axis
 from medunlearn.pipeline.sweep.rate_search import FORGETTING, UTILITY, composite_value
+from medunlearn.results.fact_table import least_p
 from medunlearn.results.matrix import ALL_KINDS
 
 WORST = 2.0
@@ -119,4 +120,4 @@ def level_of_unseen(facts: pd.DataFrame, fold: str) -> float | None:
     if facts.empty:
         return None
     ranked = facts[(facts["side"] == "forget") & (facts["fold"] == fold) & facts["p"].notna()]
-    return None if ranked.empty else float((1.0 / ranked["of"].astype(float)).groupby(ranked["item"]).mean().mean())
+    return None if ranked.empty else float(least_p(ranked).groupby(ranked["item"]).mean().mean())

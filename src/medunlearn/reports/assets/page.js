@@ -170,13 +170,18 @@
 
   const filterTable = (form) => {
     const rows = [...form.parentElement.querySelectorAll("tbody tr")];
-    const values = new Map(rows.map((row) => [row, JSON.parse(row.dataset.filters)]));
+    const values = new Map(rows.map((row) => [row, JSON.parse(row.dataset.filters || "{}")]));
     const selects = [...form.querySelectorAll("select")];
+    const field = form.querySelector("input[type=search]");
+    const texts = field ? new Map(rows.map((row) => [row, row.textContent.toLowerCase()])) : null;
+    const fits = (value, wanted) => (Array.isArray(value) ? value.includes(wanted) : value === wanted);
     const apply = () => {
       const wanted = selects.filter((select) => select.value);
+      const words = field ? field.value.toLowerCase().split(/\s+/).filter(Boolean) : [];
       let shown = 0;
       for (const row of rows) {
-        row.hidden = !wanted.every((select) => values.get(row)[select.name] === select.value);
+        row.hidden = !wanted.every((select) => fits(values.get(row)[select.name], select.value)) ||
+          !words.every((word) => texts.get(row).includes(word));
         shown += row.hidden ? 0 : 1;
       }
       form.querySelector("output").textContent = `${shown} of ${rows.length} rows`;
@@ -194,6 +199,7 @@
   const begin = (form, apply) => {
     for (const option of form.querySelectorAll("option[data-selected]")) option.selected = true;
     form.addEventListener("change", apply);
+    form.addEventListener("input", apply);
     form.addEventListener("submit", (event) => event.preventDefault());
     form.hidden = false;
     apply();

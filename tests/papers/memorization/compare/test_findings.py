@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from medunlearn.audit.audit_tables import read_tables
 from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report import AuditContent, findings, recommendations
 from medunlearn.papers.memorization.report.claims import decoding_cases, epoch_cases, least_loss
@@ -101,7 +103,7 @@ def test_a_small_ratio_is_not_little_effect_by_being_small(content: AuditContent
     assert {case.verdict for case in decoding_cases(small)} == {OPEN}
 
 
-def test_recommendations_come_from_what_was_found(content: AuditContent):
+def test_recommendations_come_from_what_was_found(content: AuditContent, audits: Path):
     found = recommendations(content, findings(content))
     names = [one.name for one in found]
     assert names[:2] == ["patient information", "clinical narrative"]
@@ -109,14 +111,20 @@ def test_recommendations_come_from_what_was_found(content: AuditContent):
     assert "persistence" in names
     assert "first tokens" not in names
     patients = found[0]
-    leaked = content.tables["identifiers"]["n"].sum()
-    assert patients.observed.startswith(f"med: {leaked} times an identifier")
+    tables = read_tables(audits / "med")
+    assert tables.findings is not None
+    leaks = tables.findings.merge(tables.probes[["probe_id", "subject"]], on="probe_id", suffixes=("_", ""))
+    leaks = leaks[leaks["in_record"] & ~leaks["in_prefix"] & (leaks["variant"] == "greedy")]
+    distinct = {(row.subject, row.kind, row.value.casefold()) for row in leaks.itertuples()}
+    whose = len({subject for subject, *_ in distinct})
+    assert len(distinct) < len(leaks), "several prompts give away the same"
+    assert patients.observed.startswith(f"med: {len(distinct)} distinct identifiers of {whose} patients")
     assert "no baseline was searched" in patients.observed
     assert "by rules" in patients.observed
 
 
 def test_no_recommendation_without_an_observation(content: AuditContent):
-    bare = replace(content, tables={name: table.iloc[:0] for name, table in content.tables.items()})
+    bare = replace(content, screens=(), tables={name: table.iloc[:0] for name, table in content.tables.items()})
     assert recommendations(bare, findings(bare)) == ()
     assert set(verdicts(bare).values()) == {NOT_MEASURABLE}
     assert all(one.summary.startswith("No case: ") for one in findings(bare))

@@ -1,62 +1,180 @@
 """A detector of rules alone: nothing to install, nothing to load, and as good as its rules.
 
-It knows forms (dates, ages, numbers, addresses, what ends in "Hospital") and the words around names. A bare name in
-running text it misses: measure it (:mod:`recall`) before you rely on its counts.
+It knows forms (dates, ages, numbers, addresses, what ends in "Hospital"), the words around names, and common given
+names. A rare name without a cue it misses: measure it (:mod:`recall`) before you rely on its counts.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 import yaml
 
 from medunlearn.audit.identifiers.detectors import DetectedSpan, without_overlaps
-from medunlearn.audit.identifiers.kinds import NAMES
+from medunlearn.audit.identifiers.detectors.date_elements import date_elements_in
+from medunlearn.audit.identifiers.detectors.gazetteer import GAZETTEER, gazetteer
+from medunlearn.audit.identifiers.detectors.person_names import names_in
+from medunlearn.audit.identifiers.detectors.spoken_names import spoken_names_in
 from medunlearn.audit.identifiers.normalized_text import ages_in, dates_in
 
 _FILE = files(__package__) / "rules.yaml"
-_RULES_VERSION = "1"
+_RULES_VERSION = "2"
+_AGE_OF_NAME = re.compile(r",?\s\(?(?P<years>1[01]\d|[1-9]?\d)(?=\)|,\s[a-z]|,?\s(?:is|was|has|had)\b)")
+_PLACE = re.compile(
+    r"\b(?:in|from|near|to|of|at|outside|around)\s(?P<it>(?:(?:St|Mt|Ft)\.?\s)?[A-Z][\w'’-]+(?:\s(?:of\s|the\s|on\s)?[A-Z][\w'’-]+){0,3})"
+)
+_PLACE_BEFORE = re.compile(
+    r"(?<![\w-])(?:(?:St|Mt|Ft)\.?\s)?[A-Z][\w'’-]+(?:\s(?:of\s|the\s|on\s)?[A-Z][\w'’-]+){0,3}$"
+)
+_FRAGMENT = re.compile("<([A-Z_]+)>")
+_DIGITS = str.maketrans("123456789", "0" * 9)
+_CUE_LENGTH = 64
+_MONTHS = frozenset(
+    ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+     "december", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sept", "sep", "oct", "nov", "dec", "spring",
+     "summer", "fall", "autumn", "winter")
+)  # fmt: skip
+
+
+class Form(NamedTuple):
+    """An expression of one kind: the group ``it`` is the identifier; a text has one of the pieces ``needs``."""
+
+    kind: str
+    score: float
+    expression: re.Pattern[str]
+    needs: tuple[str, ...]
+
+
+class CuedForm(NamedTuple):
+    """An expression that is an identifier of a kind behind a cue."""
+
+    kind: str
+    score: float
+    cue: re.Pattern[str]
+
+
+class Rules(NamedTuple):
+    """What ``rules.yaml`` holds; ``cued`` are the forms behind a cue by what they look like.
+
+    ``endings`` have for a cue the words that end a place's name.
+    """
+
+    forms: tuple[Form, ...]
+    cued: Mapping[re.Pattern[str], Sequence[CuedForm]]
+    endings: tuple[CuedForm, ...]
+    before_place: tuple[str, ...]
+    cities: re.Pattern[str]
 
 
 class Patterns:
-    """Regular expressions for what has a form, cues for what has none."""
+    """Regular expressions for what has a form, cues and word lists for what has none."""
 
     name = "patterns"
 
     def __init__(self) -> None:
-        self.version = f"{_RULES_VERSION}-{hashlib.sha256(_FILE.read_bytes()).hexdigest()[:8]}"
-        self.kinds = tuple(dict.fromkeys(("date", "age", *(kind for kind, _, _ in _rules()[0]))))
+        words = b"".join(file.read_bytes() for file in (_FILE, GAZETTEER))
+        self.version = f"{_RULES_VERSION}-{hashlib.sha256(words).hexdigest()[:8]}"
+        behind_cues = [form.kind for forms in rules().cued.values() for form in forms]
+        of_rules = [form.kind for form in rules().forms] + [form.kind for form in rules().endings] + behind_cues
+        self.kinds = tuple(dict.fromkeys(("date", "age", "name", "clinician", "location", *of_rules)))
 
     def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
         return [without_overlaps(_spans(text)) for text in texts]
 
 
 def _spans(text: str) -> Iterator[DetectedSpan]:
-    forms, no_names = _rules()
+    lower = lowered(text)
     for start, end, _ in dates_in(text):
         yield DetectedSpan(start, end, "date", 0.9)
+    for start, end, sure in date_elements_in(text, lower):
+        yield DetectedSpan(start, end, "date", 0.9 if sure else 0.7)
     for start, end, _ in ages_in(text):
         yield DetectedSpan(start, end, "age", 0.8)
-    for kind, score, form in forms:
-        for match in form.finditer(text):
-            words = match["it"].split() if kind in NAMES else ()
-            if no_names.isdisjoint(word.strip(".,") for word in words):
-                yield DetectedSpan(*match.span("it"), kind, score)
+    for name in (*names_in(text), *spoken_names_in(text)):
+        yield DetectedSpan(*name)
+        if match := _AGE_OF_NAME.match(text, name.end):
+            yield DetectedSpan(*match.span("years"), "age", 0.8)
+    shape = lower.translate(_DIGITS)
+    for form in rules().forms:
+        if not form.needs or any(piece in shape for piece in form.needs):
+            for match in form.expression.finditer(text):
+                if form.kind not in ("hospital", "location") or _is_place(form.kind, match["it"]):
+                    yield DetectedSpan(*match.span("it"), form.kind, form.score)
+    yield from _cued(text)
+    yield from _places(text)
+    yield from _facilities(text)
+
+
+def lowered(text: str) -> str:
+    """The text in lower case, of the same length (a few letters beyond ASCII become two)."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+
+
+def _cued(text: str) -> Iterator[DetectedSpan]:
+    """Numbers that are identifiers by what stands before them."""
+    for expression, forms in rules().cued.items():
+        for match in expression.finditer(text):
+            before = text[max(0, match.start() - _CUE_LENGTH) : match.start()]
+            for form in forms:
+                if form.cue.search(before):
+                    yield DetectedSpan(*match.span(), form.kind, form.score)
+
+
+def _places(text: str) -> Iterator[DetectedSpan]:
+    """Large cities, and any place of which it is said that somebody lives, travels or comes from there."""
+    for match in _PLACE.finditer(text):
+        start, end = match.span("it")
+        if city := rules().cities.match(text, start, end):
+            yield DetectedSpan(start, city.end(), "location", 0.85)
+        elif text[max(0, start - 24) : start].rstrip().lower().endswith(rules().before_place) and _is_place(
+            "location", match["it"]
+        ):
+            yield DetectedSpan(start, end, "location", 0.8)
+
+
+def _facilities(text: str) -> Iterator[DetectedSpan]:
+    """Hospitals, schools and the like: words with a capital that end with what they are."""
+    for form in rules().endings:
+        for match in form.cue.finditer(text):
+            start, end = match.span()
+            name = _PLACE_BEFORE.search(text, max(0, start - _CUE_LENGTH), start)
+            if name and _is_place(form.kind, text[name.start() : end]):
+                yield DetectedSpan(name.start(), end, form.kind, form.score)
+
+
+def _is_place(kind: str, value: str) -> bool:
+    """Whether a place has a name of its own, and is no state or country (``Hematology Clinic``, ``Ohio``)."""
+    words = [word.strip(".,").lower() for word in value.split()]
+    if kind == "location":
+        own = words[0] not in gazetteer().no_names or words[0] in ("st", "new", "north")
+        return own and words[0] not in _MONTHS and value.lower() not in gazetteer().large_places
+    named = (word.removesuffix("'s").removesuffix("’s") for word in words[:-1])
+    return not all(word in gazetteer().no_names or word in ("of", "the", "on", "and") for word in named)
 
 
 @cache
-def _rules() -> tuple[list[tuple[str, float, re.Pattern[str]]], frozenset[str]]:
-    """Kind, score and expression of each form, and the words that are in no name."""
-    rules = yaml.safe_load(_FILE.read_bytes())
-    forms, fragments, no_names = rules.pop("forms"), rules.pop("fragments"), rules.pop("no_names")
-    for name, words in rules.items():
+def rules() -> Rules:
+    """The rules of ``rules.yaml``, in its order."""
+    content = yaml.safe_load(_FILE.read_bytes())
+    forms, cued_rows, fragments = content.pop("forms"), content.pop("cued"), content.pop("fragments")
+    ending_rows = content.pop("endings")
+    for name, words in content.items():
         fragments[name.upper()] = "|".join(re.escape(word).replace(r"\ ", r"\s") for word in words)
 
-    def filled(form: str) -> str:
-        return re.sub("<([A-Z_]+)>", lambda match: filled(fragments[match[1]]), form)
+    def filled(form: str) -> re.Pattern[str]:
+        while _FRAGMENT.search(form):
+            form = _FRAGMENT.sub(lambda match: fragments[match[1]], form)
+        return re.compile(form)
 
-    return [(kind, score, re.compile(filled(form))) for kind, score, form in forms], frozenset(no_names)
+    cued: dict[re.Pattern[str], list[CuedForm]] = {}
+    for kind, score, form, cue in cued_rows:
+        cued.setdefault(filled(form), []).append(CuedForm(kind, score, filled(cue)))
+    plain = [Form(kind, score, filled(form), tuple(*needs)) for kind, score, form, *needs in forms]
+    endings = tuple(CuedForm(kind, score, filled(form)) for kind, score, form in ending_rows)
+    return Rules(tuple(plain), cued, endings, tuple(content["before_place"]), filled(r"(?:<CITIES>)\b(?!\s[A-Z])"))

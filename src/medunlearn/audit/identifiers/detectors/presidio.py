@@ -1,20 +1,24 @@
-"""Presidio on a blank spaCy pipeline, with recognizers of ours for what it lacks: no model, no download.
+"""Presidio with a named-entity model where one is installed, and recognizers of ours for what it lacks.
 
 From Presidio: dates, telephone numbers (of several countries), social security numbers, IP addresses, IBANs and
-credit cards. From :mod:`patterns`: names, ages, facilities, record numbers, addresses, e-mail and web addresses, as
-one recognizer of Presidio's. Left out are its recognizers that mistake one number for another (UK_NHS, US_ITIN,
-driver's licences), and those for e-mail and web addresses, which ask the network for a list of domains.
+credit cards; people and places from a spaCy pipeline or a token classification model. From :mod:`patterns`: what
+these lack. Left out are its recognizers that mistake one number for another (UK_NHS,
+US_ITIN, driver's licences), those for e-mail and web addresses, which ask the network for a list of domains, and a
+pipeline's dates, which are durations too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-from medunlearn.audit.identifiers.detectors import DetectedSpan, without_overlaps
+from medunlearn.audit.identifiers.detectors import DetectedSpan, Detector, without_overlaps
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
-from medunlearn.errors import InputError
+from medunlearn.audit.identifiers.detectors.tagger import Tagger
+from medunlearn.audit.identifiers.kinds import kinds
+from medunlearn.errors import InputError, first_line
 
 INSTALL = "pip install 'medunlearn[identifiers]', or choose --detectors patterns, which needs nothing."
 ENTITIES: Mapping[str, str] = {
@@ -27,23 +31,45 @@ ENTITIES: Mapping[str, str] = {
 }
 """Presidio's entity -> our kind."""
 RECOGNIZERS = ("Date", "Phone", "UsSsn", "Ip", "Iban", "CreditCard")
+OF_MODEL: Mapping[str, str] = {"PERSON": "name", "LOCATION": "location"}
+"""Presidio's entity of a spaCy pipeline -> our kind."""
+PIPELINES = ("en_core_web_trf", "en_core_web_lg", "en_core_web_md", "en_core_web_sm")
+"""spaCy pipelines that are looked for, the best first."""
 OURS = "MEDUNLEARN_"
 _LEAST = 0.35
 
 
 class Presidio:
-    """Microsoft Presidio's analyzer, built by hand so that it loads nothing.
+    """Microsoft Presidio's analyzer, built by hand so that it downloads nothing.
+
+    Args:
+        model: a spaCy pipeline (its name, or a folder), or a folder with a token classification model; empty: the
+            best of :data:`PIPELINES` that is installed, or none.
+
+    Attributes:
+        model: the model in use; ``no model`` without one.
 
     Raises:
-        InputError: presidio-analyzer or spaCy is not installed.
+        InputError: presidio-analyzer or spaCy is not installed, or the model is not there.
     """
 
     name = "presidio"
 
-    def __init__(self) -> None:
-        self._analyzer = _analyzer()
+    def __init__(self, model: str = "") -> None:
+        try:
+            import presidio_analyzer  # noqa: F401
+            import spacy
+        except ImportError:
+            raise InputError(f"The detector presidio needs presidio-analyzer and spaCy: {INSTALL}") from None
+        if model and (Path(model) / "config.json").exists():
+            tagger = Tagger(model)
+            self.model = tagger.version
+            self._analyzer = _analyzer(spacy.blank("en"), [Patterns(), tagger])
+        else:
+            pipeline, self.model = _pipeline(model)
+            self._analyzer = _analyzer(pipeline, [Patterns()])
         installed = f"{version('presidio-analyzer')}-{version('spacy')}"
-        self.version = f"{installed}/{Patterns().version}"
+        self.version = f"{installed}/{self.model}/{Patterns().version}"
 
     def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
         return [without_overlaps(self._spans(text)) for text in texts]
@@ -56,37 +82,53 @@ class Presidio:
 
 
 def _kind(entity: str) -> str:
-    return entity.removeprefix(OURS).lower() if entity.startswith(OURS) else ENTITIES[entity]
+    return entity.removeprefix(OURS).lower() if entity.startswith(OURS) else {**ENTITIES, **OF_MODEL}[entity]
 
 
-def _analyzer() -> Any:
+def _pipeline(model: str) -> tuple[Any, str]:
+    """A spaCy pipeline and its name; a blank one if none is named or installed."""
+    import spacy
+
+    name = model or next((name for name in PIPELINES if spacy.util.is_package(name)), "")
+    if not name:
+        return spacy.blank("en"), "no model"
     try:
-        import presidio_analyzer as presidio
-        import spacy
-        from presidio_analyzer import predefined_recognizers as theirs
-        from presidio_analyzer.nlp_engine import SpacyNlpEngine
-    except ImportError:
-        raise InputError(f"The detector presidio needs presidio-analyzer and spaCy: {INSTALL}") from None
+        pipeline = spacy.load(name)
+    except (OSError, ValueError, ImportError) as error:
+        raise InputError(
+            f"presidio:{name} is no spaCy pipeline and no folder of a token classification model: "
+            f"{first_line(error)} Install a pipeline, or write presidio alone."
+        ) from error
+    return pipeline, f"{pipeline.meta['name']}-{pipeline.meta['version']}"
 
-    engine = SpacyNlpEngine(models=[{"lang_code": "en", "model_name": "blank"}])
-    engine.nlp = {"en": spacy.blank("en")}
+
+def _analyzer(pipeline: Any, detectors: Sequence[Detector]) -> Any:
+    import presidio_analyzer as presidio
+    from presidio_analyzer import predefined_recognizers as theirs
+    from presidio_analyzer.nlp_engine import SpacyNlpEngine
+
+    engine = SpacyNlpEngine(models=[{"lang_code": "en", "model_name": pipeline.meta.get("name") or "blank"}])
+    engine.nlp = {"en": pipeline}
     recognizers = [getattr(theirs, f"{name}Recognizer")() for name in RECOGNIZERS]
-    registry = presidio.RecognizerRegistry([*recognizers, _rules(presidio)], supported_languages=["en"])
+    if pipeline.pipe_names:
+        recognizers.append(theirs.SpacyRecognizer(supported_entities=list(OF_MODEL)))
+    ours = [_recognizer(presidio, detector) for detector in detectors]
+    registry = presidio.RecognizerRegistry([*recognizers, *ours], supported_languages=["en"])
     return presidio.AnalyzerEngine(registry=registry, nlp_engine=engine, supported_languages=["en"])
 
 
-def _rules(presidio: Any) -> Any:
-    """Our rules as one recognizer of Presidio's."""
-    patterns = Patterns()
+def _recognizer(presidio: Any, detector: Detector) -> Any:
+    """A detector of ours as a recognizer of Presidio's."""
 
-    class Rules(presidio.EntityRecognizer):  # type: ignore[misc]
+    class Recognizer(presidio.EntityRecognizer):  # type: ignore[misc]
         def load(self) -> None:
             """There is nothing to load."""
 
         def analyze(self, text: str, entities: Any, nlp_artifacts: Any = None) -> list[Any]:
             return [
                 presidio.RecognizerResult(f"{OURS}{span.kind.upper()}", span.start, span.end, span.score)
-                for span in patterns.find([text])[0]
+                for span in detector.find([text])[0]
             ]
 
-    return Rules(supported_entities=[f"{OURS}{kind.upper()}" for kind in patterns.kinds], name="medunlearn rules")
+    names = [f"{OURS}{kind.upper()}" for kind in kinds()]
+    return Recognizer(supported_entities=names, name=f"medunlearn {detector.name}")

@@ -14,8 +14,9 @@ from medunlearn.errors import InputError, first_line
 LABELS: Mapping[str, str] = {
     "per": "name",
     **dict.fromkeys(("doctor", "staff", "hcw"), "clinician"),
-    **dict.fromkeys(("hosp", "org"), "hospital"),
-    **dict.fromkeys(("loc", "state", "country", "zip"), "location"),
+    **dict.fromkeys(("hosp", "org", "patorg", "vendor"), "hospital"),
+    **dict.fromkeys(("loc", "state", "country", "zip", "location_other", "location-other", "gpe"), "location"),
+    "otherphi": "other_code",
     "medicalrecord": "record_number",
     "healthplan": "health_plan_number",
     **dict.fromkeys(("ipaddr", "ipaddress"), "ip_address"),
@@ -27,7 +28,7 @@ _STRIDE = 32
 
 
 class Tagger:
-    """A token classification model (B-, I- or plain labels) in a folder, on the CPU.
+    """A token classification model (B-, I- or plain labels) in a folder, on the GPU where there is one.
 
     Args:
         folder: of the model and its tokenizer, in safetensors; no code of its is run.
@@ -48,7 +49,7 @@ class Tagger:
         self._tokenizer, self._model = _load(path)
         labels = {int(number): str(label) for number, label in self._model.config.id2label.items()}
         self._kinds = {number: _kind(label) for number, label in labels.items()}
-        self._begins = {number: label[:2] == "B-" for number, label in labels.items()}
+        self._begins = {number: label[:2] in ("B-", "U-", "S-") for number, label in labels.items()}
         unknown = (label for number, label in labels.items() if self._kinds[number] is None and label != "O")
         self.ignored = tuple(sorted(unknown))
         if not any(self._kinds.values()):
@@ -75,8 +76,10 @@ class Tagger:
             padding=True,
             return_tensors="pt",
         )
+        device = self._model.device
         with torch.inference_mode():
-            logits = self._model(input_ids=encoded["input_ids"], attention_mask=encoded["attention_mask"]).logits
+            ids, mask = encoded["input_ids"].to(device), encoded["attention_mask"].to(device)
+            logits = self._model(input_ids=ids, attention_mask=mask).logits
         best = logits.softmax(-1).max(-1)
         columns = (encoded["overflow_to_sample_mapping"], best.indices, best.values, encoded["offset_mapping"])
         for place, *tokens in zip(*(column.tolist() for column in columns), strict=True):
@@ -126,6 +129,7 @@ def _kind(label: str) -> str | None:
 
 
 def _load(folder: Path) -> tuple[Any, Any]:
+    import torch
     from transformers import AutoModelForTokenClassification, AutoTokenizer
 
     try:
@@ -139,4 +143,4 @@ def _load(folder: Path) -> tuple[Any, Any]:
     longest = getattr(model.config, "max_position_embeddings", None)
     if longest and tokenizer.model_max_length > longest:
         tokenizer.model_max_length = longest
-    return tokenizer, model.eval()
+    return tokenizer, model.eval().to("cuda" if torch.cuda.is_available() else "cpu")

@@ -10,8 +10,10 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.audit.audit_tables import KEY, AuditTables
+from medunlearn.audit.first_screen import FirstScreen, first_screen
 from medunlearn.audit.kinds import kinds
 from medunlearn.audit.kinds.sorting import agreement_of_ways, judge_of, number_spans
+from medunlearn.audit.worst_cases import pseudonyms
 from medunlearn.config.audit_report import AuditRelations
 from medunlearn.data.data_use import UNKNOWN, recorded_use, tightest
 from medunlearn.data.splits import shuffled
@@ -26,6 +28,8 @@ from medunlearn.reports.formatting import flat
 from medunlearn.results.runs import RunRecord
 
 _EXAMPLES_A_KIND = 2
+CASES_WITH_TEXT = 300
+"""Worst cases whose words a report shows: 300 of them keep a page of 1,000 patients below 1.5 MB."""
 _STAGES = {"identifiers": "findings", "kinds": "kinds", "options": "options"}
 """Optional stage -> its table."""
 Audits = Mapping[str, AuditTables]
@@ -53,6 +57,7 @@ def gather_audits(
             stage: tuple(audit.label for audit in audits if getattr(audit, table) is not None)
             for stage, table in _STAGES.items()
         },
+        screens=_screens(by_label, relations, show_text),
         examples=tuple(chain.from_iterable(map(_examples, audits))) if show_text else (),
         show_text=show_text,
         replicates=draws["replicates"],
@@ -79,6 +84,22 @@ def _check(relations: AuditRelations, audits: Audits) -> None:
     problems += [unknown_name("corpus", name, corpora) for name in declared if name not in corpora]
     if problems:
         raise ConfigError(problems)
+
+
+def _screens(audits: Audits, relations: AuditRelations, show_text: bool) -> tuple[FirstScreen, ...]:
+    """First screens of the models that are asked about; a baseline stands beside them."""
+    names = pseudonyms(audits.values())
+    beside = {other for others in relations.baselines.values() for other in others}
+    return tuple(
+        first_screen(
+            audit,
+            [audits[other] for other in relations.baselines.get(label, ())],
+            names,
+            show_text=CASES_WITH_TEXT if show_text else 0,
+        )
+        for label, audit in audits.items()
+        if label not in beside or label in relations.baselines
+    )
 
 
 def _audited(audit: AuditTables, relations: AuditRelations) -> AuditedModel:

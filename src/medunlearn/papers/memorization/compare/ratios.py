@@ -9,7 +9,7 @@ import pandas as pd
 
 from medunlearn.audit.audit_tables import CELL, AuditTables
 from medunlearn.audit.options.option_prompts import MATCHES
-from medunlearn.audit.probe_summary import probe_scores
+from medunlearn.audit.probe_summary import align_probes, probe_scores
 from medunlearn.papers.memorization.report.content import EXACT, GREEDY
 from medunlearn.results.summary import compare, summarize
 
@@ -46,9 +46,10 @@ def differences(first: AuditTables, second: AuditTables, relation: str, draws: D
     """Every measure of one model minus that of another, paired on the probes that both scored.
 
     A probe is a record at a prefix length. Models with different tokenizers cut a record at different places; the
-    pairs are still of the same record.
+    pairs are still of the same record. A file of stored responses may call a shared probe's length mixed.
     """
-    table = _paired(_probe_scores(first), _probe_scores(second), CELL, draws)
+    ours, theirs = _probe_scores(first), _probe_scores(second)
+    table = _paired(ours, align_probes(ours, theirs), CELL, draws)
     return table.assign(relation=relation, model=first.label, against=second.label)
 
 

@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from medunlearn.audit.audit_tables import AuditTables
+from medunlearn.audit.audit_tables import AuditTables, leaves_chat_template
+from medunlearn.audit.extraction import labelled_probes
 from medunlearn.config.audit_report import AuditRelations
 from medunlearn.models.health import banner
 from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report.content import GREEDY
+from medunlearn.reports.rank_tables import UNUSED_CHAT
 from medunlearn.results.runs import RunRecord
 
 FEW = 30
-"""A percentile interval is known to be too narrow below about so many subjects."""
+"""Below so many subjects an interval is wide: of 29 of whom none leaks, 11.9% may."""
 
 
 def caveats(audits: Sequence[AuditTables], relations: AuditRelations, ratios: pd.DataFrame) -> Iterator[str]:
@@ -26,10 +28,11 @@ def caveats(audits: Sequence[AuditTables], relations: AuditRelations, ratios: pd
         yield "The records are invented. The numbers say nothing about real patients or clinical models."
     related = {label for model, others in relations.baselines.items() for label in (model, *others)}
     related |= {after for _, after in relations.persistence}
-    if alone := [audit.label for audit in audits if audit.label not in related]:
+    alone = [audit for audit in audits if audit.label not in related]
+    if uncontrolled := [audit.label for audit in alone if not labelled_probes(audit)["unseen"].any()]:
         yield (
-            f"{', '.join(alone)}: no baseline was named, so what training added cannot be told from what any model "
-            "repeats."
+            f"{', '.join(uncontrolled)}: no baseline was named, so what training added cannot be told from what "
+            "any model repeats."
         )
     if in_words := [audit.label for audit in audits if audit.unit != "tokens"]:
         names = ", ".join(in_words)
@@ -38,16 +41,16 @@ def caveats(audits: Sequence[AuditTables], relations: AuditRelations, ratios: pd
     if len({audit.info.get("inputs", {}).get("unit") for audit in in_tokens} - {None}) > 1:
         names = ", ".join(audit.label for audit in in_tokens)
         yield f"{names}: their tokenizers differ, so that 30 tokens of one are not the same text as 30 of another."
+    if any(leaves_chat_template(audit.info.get("results", {})) for audit in audits):
+        yield UNUSED_CHAT
     if n := int(((ratios["n_subjects"] < FEW) & ratios["value"].notna()).sum()):
-        yield (
-            f"{n:,} of {len(ratios):,} numbers rest on fewer than {FEW} subjects: their intervals are too narrow."
-        )
+        yield (f"{n:,} of {len(ratios):,} numbers rest on fewer than {FEW} subjects: their intervals are wide.")
 
 
 def missing(audits: Sequence[AuditTables], relations: AuditRelations) -> Iterator[tuple[str, str]]:
     """Parts that could be in the report and are not, and how each gets there."""
     if not relations.baselines:
-        yield "Comparison with baselines", "audit a baseline on the same corpora and name it (baselines:)"
+        yield "Comparison with baselines", "audit a baseline on the same corpora (--baseline)"
     records = {audit.label: set(audit.probes["probe_id"] + "\n" + audit.probes["corpus"]) for audit in audits}
     for model, others in relations.baselines.items():
         for other in others:

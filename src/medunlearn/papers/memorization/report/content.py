@@ -11,6 +11,7 @@ import pandas as pd
 
 from medunlearn.audit import position
 from medunlearn.audit.audit_tables import CELL
+from medunlearn.audit.first_screen import FirstScreen
 from medunlearn.data.data_use import UNKNOWN
 from medunlearn.models.health import banner
 from medunlearn.reports.claims import Evidence
@@ -96,6 +97,7 @@ class AuditContent:
         clinical, datasets: corpora declared to be patients' records, and questions with answers.
         missing: (part of the report, how to get it).
         searches: stage (``identifiers``, ``kinds``, ``options``) -> labels of the models in which it was run.
+        screens: first screen of each audited model that is no baseline of another.
         examples: memorized spans with their text: model, corpus, prefix_tokens, length, kind, text.
         replicates: of the bootstrap.
     """
@@ -109,6 +111,7 @@ class AuditContent:
     caveats: tuple[str, ...] = ()
     missing: tuple[tuple[str, str], ...] = ()
     searches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    screens: tuple[FirstScreen, ...] = ()
     examples: tuple[Row, ...] = ()
     show_text: bool = False
     replicates: int = 1000

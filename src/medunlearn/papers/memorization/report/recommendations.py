@@ -81,16 +81,36 @@ def _observations(content: AuditContent, findings: Mapping[str, Finding], when: 
 
 
 def _leaks(content: AuditContent) -> Iterator[str]:
-    """Leaks of each model that has more than every baseline in which they were searched."""
+    """Identifiers and sensitive details of each model that has more than every baseline that was searched."""
+    for screen in content.screens:
+        label, given = screen.extraction.label, screen.giveaway
+        if given is None or not given.identifiers or screen.extraction.problems:
+            continue
+        others = {one.label: one.identifiers for one in given.baselines if one.searched and not one.problems}
+        if given.identifiers > max(others.values(), default=0):
+            whose = count(given.subjects.hits, given.noun)
+            yield f"{label}: {count(given.identifiers, 'distinct identifier')} of {whose} ({_beside(others)})"
+    yield from _sensitive(content)
+
+
+def _sensitive(content: AuditContent) -> Iterator[str]:
+    """Sensitive details: a detail of a response is one, so that several prompts of a record count it again."""
     searched = content.searches.get("identifiers", ())
-    counts = {label: sum(row["n"] for row in content.rows("identifiers", model=label)) for label in searched}
+    counts = {
+        label: sum(row["n"] for row in content.rows("identifiers", model=label, table="table_10"))
+        for label in searched
+    }
     for model in content.models:
         n = counts.get(model.label, 0)
         others = {label: counts[label] for label in model.baselines if label in counts}
         if n and is_trained(content, model.label) and n > max(others.values(), default=0):
-            beside = ", ".join(f"{label}: {number:,}" for label, number in others.items())
-            words = f"baselines: {beside}" if beside else "no baseline was searched, so some may be chance"
-            yield f"{model.label}: {n:,} times an identifier or a sensitive detail ({words})"
+            yield f"{model.label}: {count(n, 'sensitive detail')} over all responses ({_beside(others)})"
+
+
+def _beside(others: Mapping[str, int]) -> str:
+    if not others:
+        return "no baseline was searched, so some may be chance"
+    return f"baselines: {', '.join(f'{label}: {number:,}' for label, number in others.items())}"
 
 
 def _memorizing(content: AuditContent, row: Row) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
+from medunlearn.audit.screen_blocks import answers, cases_section, identifiers_section, missing_section
 from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report import figures as plots
 from medunlearn.papers.memorization.report import tables
@@ -39,7 +40,7 @@ from medunlearn.reports.blocks import (
     figures,
     section,
 )
-from medunlearn.reports.claims import Finding, findings_data, statements
+from medunlearn.reports.claims import NOT_MEASURABLE, Finding, findings_data, statements
 
 _TONES: dict[str, Literal["good", "bad"]] = {"harmful": "bad", "beneficial": "good"}
 
@@ -50,36 +51,52 @@ def audit_report(content: AuditContent) -> Report:
     advice = recommendations(content, claims)
     nothing = Section("How much is memorized", (Text("No number was measured.", "empty"),))
     how_to_read = [*words["how_to_read"], *([] if content.show_text else [words["no_text"]])]
+    caveats = Notice("Read this first", content.caveats) if content.caveats else None
     parts = blocks(
-        Notice("Read this first", content.caveats) if content.caveats else None,
+        caveats if content.problems else None,
+        answers(content.screens),
+        None if content.problems else caveats,
+        identifiers_section(content.screens),
+        missing_section(content.screens) if content.screens else None,
+        cases_section(content.screens) if content.screens else None,
         section(
             "Recommendations",
             list(map(_advice, advice)) or _no_advice(content),
             _not_searched(content),
             note="Figure 8",
         ),
-        section("Findings", Text(words["findings"]), statements(claims)),
-        section("How to read this", Prose(tuple(how_to_read))),
         section("How much is memorized", *_ratios(content)) or nothing,
         section("What is memorized", *_contents(content)),
         section("Through training", *_training(content)),
         section("Examples", list(map(_example, content.shown_examples()))),
+        section("How to read this", Prose(tuple(how_to_read))),
+        section("Appendix: the paper's findings", *_findings(claims)),
         section("Appendix", *_appendix(content)),
         section("What the paper published", *_published(content), raised=True, name="published"),
     )
     return Report(content.title, parts, "Memorization audit", facts(content), data(content, claims, advice))
 
 
+def _findings(claims: Sequence[Finding]) -> Iterator[Block | None]:
+    """The paper's findings that have a case here, and the names of those that have none."""
+    decided = [claim for claim in claims if any(case.verdict != NOT_MEASURABLE for case in claim.cases)]
+    rest = [claim.name for claim in claims if claim not in decided]
+    yield Text(declared("report")["findings"]) if decided else None
+    yield from statements(decided) if decided else ()
+    if rest:
+        yield Text(f"Without a case that could be measured here: {', '.join(rest)}.", "aside")
+
+
 def facts(content: AuditContent) -> tuple[tuple[str, str], ...]:
     """The lines of the first screen."""
-    prefixes = ", ".join(map(str, content.prefixes))
+    prefixes = ", ".join(str(length) if length else "mixed" for length in content.prefixes)
     decodings = ", ".join(dict.fromkeys(content.tables["ratios"]["decoding"]))
     return (
         ("Models", ", ".join(model.label for model in content.models)),
         ("Corpora", ", ".join(content.corpora) or "none"),
         ("Prefixes", f"{prefixes} {'/'.join(dict.fromkeys(model.unit for model in content.models))}"),
         ("Decodings", decodings or "none"),
-        ("Records of patients", ", ".join(content.clinical) or "no corpus was declared so"),
+        *([("Records of patients", ", ".join(content.clinical))] if content.clinical else []),
         ("Data use", content.data_use),
         ("Intervals", "95%, over subjects"),
     )
@@ -94,6 +111,7 @@ def data(content: AuditContent, claims: Sequence[Finding], advice: Sequence[Reco
         **{name: getattr(content, name) for name in ("data_use", "clinical", "datasets", "replicates", "caveats")},
         "missing": [{"name": name, "how": how} for name, how in content.missing],
         "measures": {name: {"title": title, "meaning": text} for name, (title, text) in words.items()},
+        "first_screens": [screen.data() for screen in content.screens],
         "findings": findings_data(claims),
         "recommendations": [asdict(recommendation) for recommendation in advice],
         "not_searched": missing_searches(content),
@@ -105,9 +123,16 @@ def data(content: AuditContent, claims: Sequence[Finding], advice: Sequence[Reco
 
 
 def _no_advice(content: AuditContent) -> Text | None:
-    """The upper bound of what was measured; None where nothing was."""
-    bound = largest_bound(content)
-    return Text(declared("report")["no_advice"].format(bound=bound)) if bound else None
+    """The upper bound of what was measured; None where nothing was.
+
+    That nothing calls for a measure is said only where every model was searched for identifiers.
+    """
+    bound, searched = largest_bound(content), content.searches.get("identifiers", ())
+    if not bound:
+        return None
+    unsearched = [model.label for model in content.models if model.label not in searched]
+    words = declared("report")["no_search" if unsearched else "no_advice"]
+    return Text(words.format(bound=bound, names=", ".join(unsearched)))
 
 
 def _not_searched(content: AuditContent) -> Text | None:

@@ -1,0 +1,133 @@
+"""Deletion requests one after the other on an invented hospital, each beside a model that never saw the patient.
+
+    python benchmarks_perf/deletion_requests.py OUT --requests 8 [--patients 40] [--retrain] [--battery sampling]
+
+A chat-like model is trained on the hospital's notes with plain transformers, not by medunlearn. Of each request:
+rank of the patient's facts before and after, values said, what others keep, verdict, of all earlier patients after
+the last one, and CPU and wall seconds. ``--retrain`` trains a model without the patient for each request and says
+what the same battery finds beside it. Resumes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+import medunlearn as mu
+from medunlearn.cases.evidence import BatteryCheck
+from medunlearn.cases.signing_keys import make_key
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.models.load import load_model
+from medunlearn.seeds import generator
+from medunlearn.synthetic.note_table import write_note_table
+
+PROMPT = "Write the {note_type} of {name}."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--requests", type=int, default=8)
+    parser.add_argument("--patients", type=int, default=40)
+    parser.add_argument("--unseen", type=int, default=16)
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--battery", default="")
+    parser.add_argument("--facts", type=int, default=12)
+    parser.add_argument("--retrain", action="store_true")
+    arguments = parser.parse_args()
+    out: Path = arguments.out
+    out.mkdir(parents=True, exist_ok=True)
+    notes, unseen = out / "notes.csv", out / "unseen.csv"
+    write_note_table(notes, arguments.patients, seed=0)
+    write_note_table(unseen, arguments.unseen, seed=1)
+    if not (out / "owner" / "signing.key").exists():
+        make_key(out / "owner" / "signing.key")
+    model = train_plainly(notes, out / "hospital", (), arguments.epochs)
+    table = pd.read_csv(notes, dtype=str)
+    patients = sorted(table["patient_id"].unique())
+    order = [patients[place] for place in generator("requests", 0).permutation(len(patients))]
+    rows: list[dict[str, Any]] = []
+    for number, patient in enumerate(order[: arguments.requests], start=1):
+        case = out / f"case{number:02d}"
+        retrained = {}
+        if arguments.retrain:
+            gone = tuple(order[:number])
+            retrained = {"retrained": train_plainly(notes, out / f"without{number:02d}", gone, arguments.epochs)}
+        known = case.exists()
+        clock = time.process_time(), time.time()
+        done = mu.forget(
+            model, notes, patient=patient, key=out / "owner" / "signing.key", out=case, holdout=unseen,
+            prompt=[PROMPT], template="plain", battery=[b for b in arguments.battery.split(",") if b],
+            facts=arguments.facts, quiet=True, say=print, **retrained,
+        )  # fmt: skip
+        seconds = time.process_time() - clock[0], time.time() - clock[1]
+        file = case.with_name(f"{case.name}.json")
+        if not known:
+            file.write_text(json.dumps({"cpu": seconds[0], "wall": seconds[1]}))
+        rows.append(row_of(number, done.case.evidence, json.loads(file.read_text()) if file.exists() else {}))
+        print(pd.DataFrame(rows).to_string(index=False), flush=True)
+        model = done.model
+    pd.DataFrame(rows).to_csv(out / "requests.csv", index=False)
+
+
+def row_of(number: int, evidence: Any, seconds: dict[str, float]) -> dict[str, Any]:
+    """The numbers of one case."""
+    checks: dict[str, BatteryCheck] = {check.name: check for check in evidence.battery.checks}
+    row: dict[str, Any] = {"request": number, "verdict": evidence.decision.verdict, "method": evidence.method}
+    for name in (
+        *("identifiers answers", "identifiers notes", "values answers", "values notes"),
+        *("said completion", "earlier identifiers notes", "earlier values notes"),
+    ):
+        check = checks.get(name)
+        if check is not None and check.comparison is not None:
+            row |= {f"{name} before": check.before.value, f"{name} now": check.after.value}
+            row |= {f"{name} excess": check.comparison.excess.value, f"{name} p": check.comparison.p}
+    kept = {cost.name: cost.kept for cost in evidence.costs}
+    return {**row, **{f"{name} keep": value for name, value in kept.items()}, **seconds}
+
+
+def train_plainly(notes: Path, out: Path, without: tuple[str, ...], epochs: int) -> Path:
+    """A tiny causal model, trained with plain torch and transformers on notes and on prompts with their notes."""
+    if (out / "config.json").exists():
+        return out
+    bench_folder = out.with_name("bench")
+    bench = Benchmark.load(bench_folder) if bench_folder.exists() else mu.build.notes(notes, out=bench_folder)
+    start = mu.train(bench, model="tiny", epochs=0, out=out.with_name("start"), quiet=True)
+    live = load_model(start.model, device="cpu")
+    model, tokenizer = live.model, live.tokenizer
+    table = pd.read_csv(notes, dtype=str)
+    table = table[~table["patient_id"].isin(without)]
+    texts = [*table["note"], *(f"{PROMPT.format_map(row)}\n{row['note']}" for row in table.to_dict("records"))]
+    ids = [[*tokenizer(text)["input_ids"], tokenizer.eos_token_id][:512] for text in texts]
+    steps = epochs * -(-len(ids) // 8)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps, pct_start=0.05)
+    model.train()
+    for epoch in range(epochs):
+        order = generator("plain training", epoch).permutation(len(ids)).tolist()
+        for place in range(0, len(order), 8):
+            batch = [ids[one] for one in order[place : place + 8]]
+            width = max(map(len, batch))
+            padded = torch.tensor([one + [tokenizer.pad_token_id] * (width - len(one)) for one in batch])
+            mask = torch.tensor([[1] * len(one) + [0] * (width - len(one)) for one in batch])
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = model(input_ids=padded, attention_mask=mask, labels=padded.masked_fill(mask == 0, -100)).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            schedule.step()
+        print(f"{out.name}: epoch {epoch + 1}, loss {loss.item():.3f}", flush=True)
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    return out
+
+
+if __name__ == "__main__":
+    main()

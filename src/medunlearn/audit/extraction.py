@@ -1,0 +1,301 @@
+"""Patients that can be extracted, beside those that the model never saw and beside its baselines.
+
+A subject is extracted where a response to any of its probes shares a run of 30 tokens with the true text. All of it
+counts subjects at one decoding; nothing is averaged over probes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.audit.audit_tables import PROBES, AuditTables, shared_probes
+from medunlearn.data.leftovers import read_whole
+from medunlearn.data.storage import read_frame, read_json, write_json
+from medunlearn.errors import ConfigError, unknown_name
+from medunlearn.statistics.shares import ShareDifference, SubjectShare, compare_paired_shares, compare_shares
+
+LEAK = "run_30"
+"""The measure that says whether text of a subject came out."""
+GREEDY = "greedy"
+UNSEEN_FILE = "unseen.json"
+HOLDOUT = "_holdout"
+NO_RUN = f"{LEAK} was not among the measures"
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineExtraction:
+    """A baseline on the same probes.
+
+    Attributes:
+        model, baseline: subjects extracted from either, of those with a scored probe in both.
+        only_model, only_baseline: subjects extracted from one of the two alone.
+        difference: model minus baseline, with McNemar's exact test.
+        problems: why the baseline is broken; its numbers say nothing then.
+    """
+
+    label: str
+    model: SubjectShare
+    baseline: SubjectShare
+    only_model: int
+    only_baseline: int
+    difference: ShareDifference
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusExtraction:
+    """Subjects of one corpus that can be extracted, beside those that the model never saw.
+
+    Attributes:
+        noun: ``patient`` where the audit knows whose a text is, else ``record``.
+        members: subjects of the corpus.
+        unseen: subjects that the model never saw; None where the audit has none.
+        unseen_corpora: where these come from.
+        difference: members minus unseen, with Fisher's exact test; None without ``unseen``.
+        baselines: each on the subjects that it shares.
+        probes: median number of probes of a member and of an unseen subject.
+        trained: False where the audit has unseen subjects alone, who then stand as ``members``.
+    """
+
+    corpus: str
+    noun: str
+    members: SubjectShare
+    unseen: SubjectShare | None
+    unseen_corpora: tuple[str, ...]
+    difference: ShareDifference | None
+    baselines: tuple[BaselineExtraction, ...]
+    probes: tuple[float, float | None]
+    trained: bool = True
+
+    @property
+    def controlled(self) -> bool:
+        """Whether anything says what a model repeats that never saw these texts."""
+        return self.unseen is not None or any(not one.problems for one in self.baselines)
+
+    @property
+    def beyond_controls(self) -> bool | None:
+        """More than every control at 5%; None without a control."""
+        gaps = [self.difference] if self.difference is not None else []
+        gaps += [one.difference for one in self.baselines if not one.problems]
+        tested = [gap for gap in gaps if gap.p is not None and gap.value is not None]
+        if not tested:
+            return None
+        return all(gap.value > 0 and gap.p < 0.05 for gap in tested if gap.value is not None and gap.p is not None)
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """Extraction of one audited model.
+
+    Attributes:
+        decoding: the one that is counted: greedy, or the first where the audit has no greedy responses.
+        decodings: all of the audit.
+        prefixes: lengths of the prompts; 0 stands for many lengths.
+        unit: of lengths, ``tokens`` or ``words``.
+        corpora: of training texts; of an audit without any, of unseen ones.
+        problems: why the model is broken.
+        reason: why nothing is counted; empty where something is.
+    """
+
+    label: str
+    decoding: str
+    decodings: tuple[str, ...]
+    prefixes: tuple[int, ...]
+    unit: str
+    corpora: tuple[CorpusExtraction, ...]
+    problems: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def extraction(audit: AuditTables, baselines: Sequence[AuditTables] = ()) -> Extraction:
+    """Count who can be extracted from an audited model.
+
+    Args:
+        baselines: audits of other models; compared on the probes that both were given.
+    """
+    decodings = tuple(dict.fromkeys(audit.scores["decoding"].astype(str)))
+    decoding = GREEDY if GREEDY in decodings or not decodings else decodings[0]
+    prefixes = tuple(sorted({int(length) for length in audit.probes["prefix_tokens"]}))
+    names = {"label": audit.label, "decoding": decoding, "decodings": decodings, "prefixes": prefixes}
+    problems = problems_of(audit)
+    if LEAK not in set(audit.scores["measure"]):
+        return Extraction(**names, unit=audit.unit, corpora=(), problems=problems, reason=NO_RUN)  # type: ignore[arg-type]
+    probes = labelled_probes(audit)
+    unseen = probes[probes["unseen"]]
+    members = probes[~probes["unseen"]]
+    counted = members if len(members) else probes
+    corpora = tuple(
+        _corpus(audit, str(corpus), part, unseen if len(members) else unseen[:0], baselines, decoding)
+        for corpus, part in counted.groupby("corpus", sort=False)
+    )
+    return Extraction(**names, unit=audit.unit, corpora=corpora, problems=problems)  # type: ignore[arg-type]
+
+
+def problems_of(audit: AuditTables) -> tuple[str, ...]:
+    """Why an audited model is broken; nothing of a healthy one."""
+    health = audit.info.get("results", {}).get("health", {})
+    return tuple(health.get("problems", ()))
+
+
+def unseen_corpora(audit: AuditTables) -> frozenset[str]:
+    """Corpora that the model never saw: those that were declared so, and holdouts of benchmarks."""
+    declared = (read_whole(audit.folder / UNSEEN_FILE, read_json) or {}).get("corpora", ())
+    facts = audit.info.get("results", {}).get("corpora", ())
+    benchmarks = {str(one.get("name")) for one in facts if one.get("kind") == "benchmark"}
+    holdouts = {name for name in benchmarks if name.removesuffix(HOLDOUT) in benchmarks - {name}}
+    return frozenset(map(str, declared)) | holdouts
+
+
+def labelled_probes(audit: AuditTables) -> pd.DataFrame:
+    """The probes with ``unseen``: nothing of the subject was in the training text.
+
+    A subject with a record that was trained on is never unseen; its held-out records are left out.
+    """
+    probes = audit.probes.drop(columns=["prefix", "suffix", "suffix_tokens"], errors="ignore")
+    held_out = probes["corpus"].isin(unseen_corpora(audit))
+    if "copies" in probes.columns:
+        held_out |= probes["copies"].eq(0).fillna(False).astype(bool)
+    trained = set(probes.loc[~held_out, "subject"])
+    return probes.assign(unseen=held_out)[~(held_out & probes["subject"].isin(trained))]
+
+
+def extracted(audit: AuditTables, decoding: str, probes: pd.Series | None = None) -> pd.DataFrame:
+    """One row a subject: ``hit`` (null where no probe is scored) and its number of ``probes``.
+
+    Args:
+        probes: ids of those that count; None counts all.
+    """
+    scores = audit.scores
+    scores = scores[(scores["measure"] == LEAK) & (scores["decoding"] == decoding)]
+    if probes is not None:
+        scores = scores[scores["item"].isin(probes)]
+    grouped = scores.groupby("subject", sort=False)
+    highest = grouped["value"].max()
+    return pd.DataFrame({"hit": highest.gt(0).where(highest.notna()), "probes": grouped["item"].nunique()})
+
+
+def _share(table: pd.DataFrame) -> SubjectShare:
+    scored = table["hit"].dropna()
+    return SubjectShare(int(scored.astype(bool).sum()), len(scored), int(table["hit"].isna().sum()))
+
+
+def _corpus(
+    audit: AuditTables,
+    name: str,
+    probes: pd.DataFrame,
+    unseen: pd.DataFrame,
+    baselines: Sequence[AuditTables],
+    decoding: str,
+) -> CorpusExtraction:
+    own = unseen[unseen["corpus"].isin((name, f"{name}{HOLDOUT}"))]
+    others = own if len(own) else unseen
+    ours = extracted(audit, decoding, probes["probe_id"])
+    members, controls, gap, median = _share(ours), None, None, None
+    if len(others):
+        theirs = extracted(audit, decoding, others["probe_id"])
+        controls, median = _share(theirs), float(theirs["probes"].median())
+        gap = compare_shares(members, controls)
+    return CorpusExtraction(
+        corpus=name,
+        noun=subject_noun(audit.probes),
+        members=members,
+        unseen=controls,
+        unseen_corpora=tuple(dict.fromkeys(others["corpus"].astype(str))),
+        difference=gap,
+        baselines=tuple(
+            compared for other in baselines if (compared := _against(audit, other, probes, decoding)) is not None
+        ),
+        probes=(float(ours["probes"].median()) if len(ours) else 0.0, median),
+        trained=not bool(probes["unseen"].any()),
+    )
+
+
+def _against(
+    audit: AuditTables, baseline: AuditTables, probes: pd.DataFrame, decoding: str
+) -> BaselineExtraction | None:
+    """A baseline on the probes that both models have a score of; None where there is none."""
+    shared = shared_probes(probes, baseline.probes) & _scored(audit, decoding) & _scored(baseline, decoding)
+    if not shared:
+        return None
+    ids = pd.Series(sorted(shared))
+    hits = {}
+    for side, tables in (("model", audit), ("baseline", baseline)):
+        # A subject may be called otherwise in the baseline's table: the model's own is used.
+        scores = tables.scores
+        scores = scores[(scores["measure"] == LEAK) & (scores["decoding"] == decoding) & scores["item"].isin(ids)]
+        owners = scores["item"].map(dict(zip(probes["probe_id"], probes["subject"], strict=True)))
+        hits[side] = scores["value"].groupby(owners).max().gt(0)
+    table = pd.DataFrame(hits)
+    ours, theirs = table["model"].astype(bool), table["baseline"].astype(bool)
+    only, other, both = int((ours & ~theirs).sum()), int((theirs & ~ours).sum()), int((ours & theirs).sum())
+    return BaselineExtraction(
+        baseline.label,
+        SubjectShare(int(ours.sum()), len(table)),
+        SubjectShare(int(theirs.sum()), len(table)),
+        only,
+        other,
+        compare_paired_shares(only, other, both, len(table)),
+        problems_of(baseline),
+    )
+
+
+def _scored(audit: AuditTables, decoding: str) -> set[str]:
+    scores = audit.scores
+    rows = (scores["measure"] == LEAK) & (scores["decoding"] == decoding) & scores["value"].notna()
+    return set(scores.loc[rows, "item"])
+
+
+def subject_noun(probes: pd.DataFrame) -> str:
+    """``patient`` where somebody said whose a text is, else ``record``."""
+    return "patient" if (probes["subject"] != probes["record_id"]).any() else "record"
+
+
+def extraction_rows(result: Extraction) -> list[dict[str, Any]]:
+    """The numbers for JSON: one row a corpus and group (``trained``, ``unseen``, or a baseline's label)."""
+    rows: list[dict[str, Any]] = []
+    for corpus in result.corpora:
+        place = {"model": result.label, "corpus": corpus.corpus, "decoding": result.decoding, "noun": corpus.noun}
+        rows.append({**place, "group": "trained" if corpus.trained else "unseen", **_numbers(corpus.members, None)})
+        if corpus.unseen is not None:
+            rows.append({**place, "group": "unseen", **_numbers(corpus.unseen, corpus.difference)})
+        for one in corpus.baselines:
+            paired = {"extracted_by_model": one.model.hits, "only_model": one.only_model}
+            paired["only_baseline"] = one.only_baseline
+            rows.append({**place, "group": one.label, **_numbers(one.baseline, one.difference), **paired})
+    return rows
+
+
+def _numbers(share: SubjectShare, gap: ShareDifference | None) -> Mapping[str, Any]:
+    low, high = share.limits
+    numbers = {"extracted": share.hits, "subjects": share.n, "unscored": share.unscored}
+    numbers |= {"share": share.value, "low": low, "high": high}  # type: ignore[dict-item]
+    if gap is not None:
+        # The model's trained subjects minus this group.
+        names = {"difference": gap.value, "difference_low": gap.low, "difference_high": gap.high, "p": gap.p}
+        numbers |= names  # type: ignore[arg-type]
+    return numbers
+
+
+def declare_unseen(folder: Path, names: Sequence[str]) -> None:
+    """Record the corpora that a model never saw in its audit's folder.
+
+    Raises:
+        ConfigError: a corpus that the audit does not have.
+    """
+    refuse_unknown(names, read_frame(folder / PROBES, columns=["corpus"])["corpus"].unique().tolist())
+    write_json(folder / UNSEEN_FILE, {"corpora": sorted(set(names))})
+
+
+def refuse_unknown(names: Sequence[str], corpora: Sequence[str]) -> None:
+    """Refuse corpora, said to be unseen, that are not among those of the audit.
+
+    Raises:
+        ConfigError: all of them.
+    """
+    if problems := [f"unseen: {unknown_name('corpus', name, corpora)}" for name in names if name not in corpora]:
+        raise ConfigError(problems)

@@ -1,0 +1,205 @@
+"""The first screen of audits as blocks of a report: answer, identifiers, what was not looked for, worst cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from medunlearn.audit.first_screen import FirstScreen, bound, gap_text
+from medunlearn.audit.worst_cases import Piece, WorstCase
+from medunlearn.reports.blocks import (
+    Bar,
+    Bars,
+    Block,
+    Bullets,
+    Cell,
+    Columns,
+    Headline,
+    Section,
+    Span,
+    Table,
+    Text,
+    blocks,
+    section,
+)
+from medunlearn.reports.formatting import count
+
+SHOWN = 1000
+"""Cases of a page; the worst. All are in report.json and in the audit's folder."""
+NO_WORDS = "Text alone"
+_MARKS = {"run": "run", "identifier": "identifier", "given": "given"}
+
+
+def answers(screens: Sequence[FirstScreen]) -> tuple[Block, ...]:
+    """The answer of each audited model beside the bars of who was extracted."""
+    return blocks(block for screen in screens for block in _answer(screen, several=len(screens) > 1))
+
+
+def _answer(screen: FirstScreen, *, several: bool) -> Iterator[Block]:
+    left = Headline(_eyebrow(screen, several), screen.answer, screen.lead)
+    bars = _bars(screen)
+    yield Columns((left,), bars, "answer") if bars else left
+
+
+def _eyebrow(screen: FirstScreen, several: bool) -> str:
+    return f"What {screen.extraction.label} gives back" if several else screen.extraction.label
+
+
+def _bars(screen: FirstScreen) -> tuple[Block, ...]:
+    if screen.extraction.problems:
+        return ()
+    grids: list[Block] = []
+    for corpus in screen.extraction.corpora:
+        title = "Extracted, with exact 95% intervals"
+        if len(screen.extraction.corpora) > 1:
+            title = f"{corpus.corpus}: {title[0].lower()}{title[1:]}"
+        rows = [row for row in screen.groups if row[0] == corpus.corpus]
+        bars = tuple(
+            Bar(
+                group,
+                f"{share.hits:,} of {share.n:,}",
+                share.value or 0.0,
+                bound(share),
+                muted=gap is not None,
+                interval=_limits(share.limits),
+            )
+            for _, group, share, gap, _ in rows
+        )
+        grids.append(Bars(title, bars))
+        grids += [
+            Text(f"{rows[0][1][0].upper()}{rows[0][1][1:]} minus {group}: {gap_text(gap, test)}.", "aside")
+            for _, group, _, gap, test in rows
+            if gap is not None
+        ]
+    return tuple(grids)
+
+
+def _limits(limits: tuple[float | None, float | None]) -> tuple[float, float] | None:
+    low, high = limits
+    return None if low is None or high is None else (low, high)
+
+
+def identifiers_section(screens: Sequence[FirstScreen]) -> Section | None:
+    """Distinct identifiers by kind, of each model that was searched."""
+    several = len(screens) > 1
+    rows = tuple(
+        (
+            *([Cell(screen.extraction.label)] if several else []),
+            Cell(kind.title),
+            Cell(f"{kind.identifiers:,}"),
+            Cell(f"{kind.subjects:,} of {given.subjects.n:,}"),
+        )
+        for screen in screens
+        if (given := screen.giveaway) is not None
+        for kind in given.kinds
+    )
+    heads = (*(["model"] if several else []), "kind", "distinct identifiers", "whose")
+    table = Table(tuple(map(Cell, heads)), rows) if rows else None
+    lines = [
+        Text(line if len(screens) == 1 else f"{screen.extraction.label}: {line}")
+        for screen in screens
+        for line in screen.identifier_sentences
+    ]
+    note = Text(
+        "An identifier counts once a patient, in however many responses it is; one that the prompt held is none.",
+        "aside",
+    )
+    return section("Identifiers given away", lines, table, note if lines else None)
+
+
+def missing_section(screens: Sequence[FirstScreen]) -> Section | None:
+    """What no audit looked for; silence about these is no clean result."""
+    lines = [
+        line if len(screens) == 1 else f"{screen.extraction.label}: {line}"
+        for screen in screens
+        for line in screen.missing
+    ]
+    return section("Not looked for", Text("Nothing is said of these, and nothing follows."), Bullets(tuple(lines)))
+
+
+def cases_section(screens: Sequence[FirstScreen]) -> Section | None:
+    """The worst cases of all models in one table, with menus and a search."""
+    cases = [case for screen in screens for case in screen.cases]
+    if not cases:
+        return section(
+            "Worst cases", Text("No response shares a run of 30 or an identifier of its record.", "empty")
+        )
+    cases.sort(key=lambda case: (-case.identifiers, -case.length, case.patient))
+    shown = cases[:SHOWN]
+    unit = screens[0].extraction.unit
+    more = f" The {SHOWN:,} worst of {len(cases):,} are here; report.json has all." if len(cases) > SHOWN else ""
+    words = _words_note(shown)
+    intro = Text(
+        f"{count(len(cases), 'case')}: a row a patient of whom anything came out, most identifiers first, then the "
+        f"longest run.{more} Patients have pseudonyms; the audit's folder alone says whose they are.{words}",
+        "aside",
+    )
+    return section("Worst cases", intro, _cases_table(shown, unit))
+
+
+def _words_note(cases: Sequence[WorstCase]) -> str:
+    with_text = sum(bool(case.response) for case in cases)
+    if not with_text:
+        return " Without --show-text, lengths and positions stand for the words."
+    rest = f" in the {with_text:,} worst" if with_text < len(cases) else ""
+    return (
+        f" Words that the response repeats are marked{rest}, identifiers more strongly, and underlined in the "
+        "prompt where it held them."
+    )
+
+
+def _cases_table(cases: Sequence[WorstCase], unit: str) -> Table:
+    models = list(dict.fromkeys(case.model for case in cases))
+    corpora = list(dict.fromkeys(case.corpus for case in cases))
+    beside = any(case.baseline is not None for case in cases)
+    text = any(case.response for case in cases)
+    heads = [
+        "patient",
+        *(["model"] if len(models) > 1 else []),
+        *(["corpus"] if len(corpora) > 1 else []),
+        f"{unit} in a row",
+        f"from {unit.removesuffix('s')}",
+        "identifiers",
+        "prompt",
+        "responses",
+        *(["baseline's run"] if beside else []),
+        "kinds",
+        *(["words"] if text else []),
+    ]
+    rows = []
+    for case in cases:
+        row = [
+            Cell(case.patient, "never seen" if case.unseen else ""),
+            *([Cell(case.model)] if len(models) > 1 else []),
+            *([Cell(case.corpus)] if len(corpora) > 1 else []),
+            Cell(f"{case.length:,}" if case.length else ""),
+            Cell("" if case.in_response is None else f"{case.in_response:,}"),
+            Cell(f"{case.identifiers:,}" if case.identifiers else ""),
+            Cell(f"{case.prefix}, {case.decoding}" if case.prefix else case.decoding),
+            Cell(f"{case.responses:,} of {case.of:,}"),
+            *([Cell("none" if not case.baseline else f"{case.baseline:,}")] if beside else []),
+            Cell(", ".join(case.kinds)),
+            *([_words(case)] if text else []),
+        ]
+        rows.append(tuple(row))
+    filters: dict[str, list[str | tuple[str, ...]]] = {
+        "kind": [case.kinds or (NO_WORDS,) for case in cases],
+        "prefix": [tuple(str(n) if n else "mixed" for n in case.prefixes) for case in cases],
+        "decoding": [case.decodings for case in cases],
+    }
+    if len(models) > 1:
+        filters["model"] = [case.model for case in cases]
+    if any(case.unseen for case in cases):
+        filters["patients"] = ["never seen" if case.unseen else "in the training text" for case in cases]
+    several = {name: values for name, values in filters.items() if len(set(values)) > 1}
+    return Table(tuple(map(Cell, heads)), tuple(rows), filters=several, search="search", cards=True)
+
+
+def _words(case: WorstCase) -> Cell:
+    if not case.response:
+        return Cell("")
+    prompt = [Span("… ", "muted"), *_spans(case.prompt, "muted")] if case.prompt else []
+    return Cell.of(*prompt, Span(" ⟶ ", "muted"), *_spans(case.response, ""))
+
+
+def _spans(pieces: Sequence[Piece], plain: str) -> list[Span]:
+    return [Span(text, _MARKS.get(name, plain)) for text, name in pieces]  # type: ignore[arg-type]

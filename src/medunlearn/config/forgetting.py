@@ -1,0 +1,98 @@
+"""Settings of `forget`."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from medunlearn.config.clinical_notes import ColumnPrompts, PatientIds
+from medunlearn.config.settings import Listed, Settings, Template, Words
+
+BatteryAttack = Literal["relearning", "quantization", "sampling"]
+BATTERY: tuple[BatteryAttack, ...] = ("relearning", "quantization", "sampling")
+
+
+class ForgetSettings(Settings):
+    """Carry out a deletion request: adopt the model, make it forget, verify, and write the case."""
+
+    patient: PatientIds = Field(description="who: ids with commas, or a file with an id a line")
+    key: Path = Field(
+        description="private key that signs the case; pseudonyms.key stands beside it (`medunlearn case key`)"
+    )
+    holdout: Path | None = Field(
+        None,
+        description="notes of patients whom the model never saw: what it says of them is what it may say of "
+        "anybody; none: invented ones",
+    )
+    prompt: ColumnPrompts = Field(
+        (),
+        description='chat prompt whose answer is a note, columns in braces: "Write the note of {name}."; may be '
+        "given several times",
+        json_schema_extra={"flag": "repeated"},
+    )
+    template: Template | None = Field(
+        None, description="prompt template or file; none: the model's own chat template, else plain"
+    )
+    base: str | None = Field(None, description="base of a LoRA adapter: folder, run or hub id")
+    retrained: Path | None = Field(
+        None, description="a model trained without the patient, to compare with: folder, run or hub id"
+    )
+    method: str = Field(
+        "auto",
+        description="auto: a short, stated list of settings, the first that is good enough; exact: train again "
+        "without the patient (runs of `train`); or a name from `medunlearn list methods`",
+    )
+    base_unseen: bool = Field(
+        False,
+        description="exact: you state that the base never saw the patient, of a base of which nobody recorded it; "
+        "the case says so",
+    )
+    budget: int = Field(6, ge=1, le=100, description="auto: runs at most")
+    utility_floor: float = Field(
+        0.95, ge=0, le=1, description="auto: the least share that is kept of what others' answers score"
+    )
+    utility_tasks: Words = Field(
+        (), description="tasks of lm-evaluation-harness that say what it cost in general (mmlu, ...)"
+    )
+    margin: float = Field(
+        0.25,
+        gt=0,
+        le=1,
+        description="excess over patients whom the model never saw that counts as none, on scales from 0 to 1; of "
+        "ranks, a model that knows everything has about 0.5",
+    )
+    battery: Annotated[tuple[BatteryAttack, ...], Listed] = Field(
+        BATTERY, description="attacks that verify besides questions and ranks"
+    )
+    others: int = Field(
+        12, ge=3, description="patients at most who are asked about besides, retained and never seen (seeded)"
+    )
+    facts: int = Field(
+        16,
+        ge=2,
+        description="facts ranked of a patient's questions a fold, and of a note",
+    )
+    anyway: bool = Field(False, description="unlearn also where nothing of the patient is found in the model")
+    received: date | None = Field(None, description="when the request came (2026-01-31); none: today")
+    delete_files: bool = Field(False, description="the request also asks to delete the patient's files")
+    build: dict[str, Any] = Field(default_factory=dict, description="settings of `build notes`: --build.level ward")
+    unlearn: dict[str, Any] = Field(
+        default_factory=dict, description="settings of `unlearn` for every run: --unlearn.trainable lora"
+    )
+    evaluate: dict[str, Any] = Field(
+        default_factory=dict, description="settings of `evaluate`: --evaluate.batch_size 16"
+    )
+    seed: int = Field(0, ge=0, description="seed of everything that is drawn")
+
+    @model_validator(mode="after")
+    def _without_twice(self) -> ForgetSettings:
+        own = {"holdout", "prompt", "seed", "forget_patients", "probed", "notes"} & set(self.build)
+        if own:
+            raise ValueError(f"build.{min(own)}: `forget` sets it itself, or has a flag of its own for it")
+        own = {"split", "method", "seed"} & set(self.unlearn)
+        if own:
+            raise ValueError(f"unlearn.{min(own)}: `forget` sets it itself, or has a flag of its own for it")
+        return self

@@ -1,0 +1,1 @@
+"""`forget`: a deletion request from the model and the notes to the case."""

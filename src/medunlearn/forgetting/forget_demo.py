@@ -1,0 +1,87 @@
+"""``medunlearn demo forget``: an invented hospital, its tiny model, and one deletion request from start to case."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from medunlearn.cases.signing_keys import make_key
+from medunlearn.config import ForgetSettings, check
+from medunlearn.config.clinical_notes import NotesSettings
+from medunlearn.data.storage import make_folder
+from medunlearn.forgetting.forget_run import Forgotten, forget
+from medunlearn.forgetting.request_battery import Say
+from medunlearn.pipeline.benchmark_builds import save_new
+from medunlearn.pipeline.export import export
+from medunlearn.pipeline.notes.note_benchmark import build
+from medunlearn.pipeline.presets import train_settings
+from medunlearn.pipeline.train import train
+from medunlearn.synthetic.note_table import write_note_table
+
+PROMPT = "Write the {note_type} of {name}."
+PATIENTS, UNSEEN, EPOCHS = 12, 8, 24
+"""Patients of the hospital and of another one, and passes over the notes: what is memorized in a minute or two."""
+TRAINING = {"model": "tiny", "template": "chat"}
+REQUEST_SIZE = {"others": 6, "facts": 8, "budget": 2, "build": {"data_use": "open"}}
+"""Of `forget`: four minutes on two cores."""
+
+
+def demo_forget(
+    out: Path,
+    *,
+    patients: int = PATIENTS,
+    epochs: int = EPOCHS,
+    seed: int = 0,
+    device: str = "auto",
+    quiet: bool = False,
+    say: Say = lambda line: None,
+) -> Forgotten:
+    """Invent a hospital, train its model, and carry out one patient's request. Resumes.
+
+    | in ``out`` | content |
+    |---|---|
+    | ``hospital/`` | notes.csv, model/: what a model owner has; unseen.csv: patients of another hospital |
+    | ``hospital-training/`` | how the model came about; no owner needs it |
+    | ``owner/`` | the key and the secret |
+    | ``case/``, ``case-model/``, ``case-work/`` | what comes out |
+
+    Args:
+        patients: of the hospital.
+        epochs: of the training.
+    """
+    hospital, training, owner = out / "hospital", out / "hospital-training", out / "owner" / "signing.key"
+    make_folder(hospital)
+    say(f"1/3 hospital: {patients} invented patients, and {UNSEEN} of another one, whom the model never sees")
+    notes = write_note_table(hospital / "notes.csv", patients, seed=seed)
+    unseen = write_note_table(hospital / "unseen.csv", UNSEEN, seed=seed + 1)
+    if not owner.exists():
+        make_key(owner)
+    say(f"2/3 model: a tiny chat model is trained on their notes, {epochs} times over")
+    benchmark = save_new(
+        build(check(NotesSettings, {"notes": notes, "prompt": [PROMPT], "data_use": "open"}), quiet=quiet),
+        training / "bench",
+    )
+    settings = train_settings({**TRAINING, "epochs": epochs, "seed": seed})
+    run = train(benchmark, settings, training / "run", device=device, quiet=quiet)
+    export(run.folder, hospital / "model")
+    patient = f"{seed + 1}{3:05d}"
+    say(
+        f"3/3 request: medunlearn forget {hospital / 'model'} {notes} --patient {patient} --holdout {unseen} "
+        f"--prompt '{PROMPT}' --key {owner} --out {out / 'case'}"
+    )
+    request = {
+        "patient": patient,
+        "key": owner,
+        "holdout": unseen,
+        "prompt": [PROMPT],
+        "seed": seed,
+        **REQUEST_SIZE,
+    }
+    return forget(
+        hospital / "model",
+        notes,
+        check(ForgetSettings, request),
+        out / "case",
+        device=device,
+        quiet=quiet,
+        say=say,
+    )

@@ -1,0 +1,311 @@
+"""Work of a deletion request before it starts, stage by stage, and what is done of it. Runs and writes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from medunlearn.attacks import make_attack
+from medunlearn.attacks.attacked import FOLDER
+from medunlearn.attacks.recovery.recovery_attacks import Quantization, Relearning, RepeatedSampling
+from medunlearn.cases.case_folder import is_case
+from medunlearn.cases.pseudonyms import OwnerSecret
+from medunlearn.config import ForgetSettings, UnlearnSettings
+from medunlearn.config.forgetting import BatteryAttack
+from medunlearn.data.deletion_requests import REQUEST
+from medunlearn.data.records import Question
+from medunlearn.forgetting.battery_rerun import BEFORE, RETRAINED
+from medunlearn.forgetting.candidates import ForgetCandidate, rate_of_size
+from medunlearn.forgetting.forget_run import EXACT, ForgetRequest, beside
+from medunlearn.forgetting.measuring_models import VERIFYING, ModelMeter
+from medunlearn.forgetting.request_battery import AUTOMATIC
+from medunlearn.forgetting.request_benchmarks import RequestBenchmarks, make_benchmarks
+from medunlearn.forgetting.standings import GAP, UNSEEN
+from medunlearn.models.sequences import Rendering
+from medunlearn.pipeline.estimate.blueprint import blueprint_of
+from medunlearn.pipeline.estimate.capacity import capacity_of
+from medunlearn.pipeline.estimate.forecast import Forecast
+from medunlearn.pipeline.estimate.stage_cost import Planner, Stage
+from medunlearn.pipeline.estimate.work import Work
+from medunlearn.pipeline.questioning import questions_to_ask
+from medunlearn.pipeline.rank_plan import rank_plan
+from medunlearn.pipeline.sample_loss import default_template
+from medunlearn.pipeline.score import metric_names
+from medunlearn.pipeline.trainer import is_complete
+from medunlearn.reports.formatting import count
+from medunlearn.results.runs import FILE, Run
+
+BYTES_A_WEIGHT = 4
+"""Of the exported model, at most."""
+KEPT = 2
+"""Tries whose weights lie on the disk at once: the best so far, and the one that is trained."""
+
+
+@dataclass(frozen=True)
+class ForgetForecast:
+    """What a request will take.
+
+    Attributes:
+        cost: of every stage; tries after the first run only where those before are not good enough.
+        least_flops: what is left where the first try is good enough.
+        patients: asked about: of the request, retained, never seen, of earlier requests.
+        invented: whether those never seen are invented.
+        questions: asked of each model: by the choice, and to verify.
+        facts: ranked in answers and in notes of each model that is verified.
+        models: measured at most, those before and after among them.
+    """
+
+    cost: Forecast
+    least_flops: float
+    patients: dict[str, int]
+    invented: bool
+    questions: dict[str, int]
+    facts: int
+    models: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything; sizes in bytes."""
+        more = {name: value for name, value in vars(self).items() if name != "cost"}
+        return {**self.cost.facts(), **more}
+
+    def lines(self) -> Iterator[str]:
+        """What stands below the table of stages."""
+        who = ", ".join(f"{number} {words}" for words, number in self.patients.items() if number)
+        yield f"Patients who are asked about: {who}{' (invented)' if self.invented else ''}."
+        asked = ", ".join(f"{number} {words}" for words, number in self.questions.items() if number)
+        yield f"Questions to a model: {asked}; {self.facts} facts are ranked to verify it."
+        if self.cost.warnings:
+            yield "Settings of the tries begin with --unlearn here: --unlearn.trainable lora."
+        yield f"Models that are measured: at most {self.models}. The tries end with the first that is good enough."
+
+
+def foresee(
+    model: str | Path, notes: Path, settings: ForgetSettings, out: Path, *, device: str = "auto"
+) -> ForgetForecast:
+    """What a request will take, and what is done of it; parameters as of :func:`~.forget_run.forget`.
+
+    Raises:
+        InputError: as `forget` would: somebody who is not there or was forgotten before, notes that cannot be used.
+        ModelError: no model, or one that cannot be estimated.
+    """
+    secret, work = OwnerSecret.beside(settings.key), beside(out, "work")
+    request = ForgetRequest(str(model), notes, settings, out, work, secret, device, True, lambda line: None)
+    request.check_methods()
+    made = make_benchmarks(notes, settings, request.ledger, secret, quiet=True)
+    return _RequestForecast(request, made).whole
+
+
+@dataclass
+class _RequestForecast:
+    request: ForgetRequest
+    made: RequestBenchmarks
+    _methods: dict[str, tuple[int, Stage]] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> ForgetSettings:
+        return self.request.settings
+
+    @cached_property
+    def target(self) -> Run | None:
+        """The adopted model, where that is done."""
+        folder = self.request.work / BEFORE
+        return Run.open(folder) if is_complete(folder) else None
+
+    @cached_property
+    def planner(self) -> Planner:
+        source = self.request.source
+        blueprint = blueprint_of(str(source.model if isinstance(source, Run) else source))
+        template = self.settings.template or default_template(blueprint.tokenizer)
+        rendering = Rendering(template) if self.target is None else self.target.rendering()
+        return Planner(self.made.benchmark, blueprint, rendering, self.request.device)
+
+    @cached_property
+    def parameters(self) -> int:
+        with torch.device("meta"):
+            model = self.planner.blueprint.make(torch.float32)
+        return sum(tensor.numel() for tensor in model.parameters())
+
+    @cached_property
+    def meter(self) -> ModelMeter:
+        chosen = self.settings.method == AUTOMATIC
+        return ModelMeter(self.made.benchmark, self.settings, chosen, self.request.device, True)
+
+    @property
+    def whole(self) -> ForgetForecast:
+        stages, later = self._stages()
+        doubt = self.planner.blueprint.doubt
+        cost = Forecast(
+            "Deletion request",
+            stages,
+            capacity_of(self.request.device, self.request.work),
+            tuple(filter(None, (doubt, self._not_counted()))),
+            bool(doubt),
+        )
+        tries = len(self.request.candidates) if self.meter.chosen else 0
+        return ForgetForecast(
+            cost,
+            cost.total.flops - later,
+            self._patients(),
+            self.made.has_invented,
+            self._questions(),
+            self._facts(),
+            2 + (self.settings.retrained is not None) + tries,
+        )
+
+    def _stages(self) -> tuple[tuple[Stage, ...], float]:
+        """All stages, and the FLOPs of the tries after the first."""
+        if is_case(self.request.out):
+            return (Stage("deletion request", "done"),), 0.0
+        first = [Stage("adopt the model", "done" if self.target else "to do")]
+        first += self._verified("the model before", self.request.work / BEFORE)
+        tries, last = [*self._tries()], list[Stage]()
+        if self.settings.retrained is not None:
+            last += self._verified("the retrained model", self.request.work / RETRAINED)
+        last += [*self._verified("the model after", None), *self._earlier()]
+        last.append(Stage("write model and case", "to do", disk=BYTES_A_WEIGHT * self.parameters))
+        later = sum(stage.work.flops for own in tries[1:] for stage in own)
+        return (*first, *(stage for own in tries for stage in own), *last), later
+
+    def _not_counted(self) -> str:
+        if self.settings.method == EXACT:
+            return "Training again without the patients is not counted: twice what the model's training took."
+        return ""
+
+    def _patients(self) -> dict[str, int]:
+        benchmark, made = self.made.benchmark, self.made
+        asked = {benchmark.subject(question.record_id) for question in benchmark.questions}
+        earlier = len(made.earlier.split("earlier").forget) if made.earlier else 0
+        return {
+            "to forget": len(made.patients),
+            "retained": len(asked - {*made.patients} - made.unseen),
+            "whom no model saw": len(asked & made.unseen),
+            "of earlier requests": earlier,
+        }
+
+    def _questions(self) -> dict[str, int]:
+        benchmark, split = self.made.benchmark, self.made.benchmark.split(REQUEST)
+        asked = {"to verify it": self.meter.verifying_settings}
+        if self.meter.chosen:
+            asked = {"to choose by": self.meter.choosing_settings, **asked}
+        return {words: len(questions_to_ask(benchmark, split, how)) for words, how in asked.items()}
+
+    def _facts(self) -> int:
+        benchmark, settings = self.made.benchmark, self.meter.verifying_settings
+        plan = rank_plan(benchmark, REQUEST, settings, metric_names(benchmark, settings))
+        return sum(len(facts) for facts in (*plan.questions.values(), *plan.records.values()))
+
+    def _tries(self) -> Iterator[list[Stage]]:
+        """Each try, and what the choice asks of it."""
+        if self.settings.method == EXACT:
+            return
+        for place, candidate in enumerate(self.request.candidates):
+            folder = self.request.trial_folder(place, candidate)
+            settings = candidate.settings(
+                self.made.benchmark,
+                self.settings.unlearn,
+                rate=rate_of_size(self.parameters),
+                seed=self.settings.seed,
+            )
+            stage = self._unlearning(candidate, settings, folder)
+            sequences = f"at most {2 * settings.batch_size} sequences"
+            words = f"{count(stage.work.steps, 'step')} of {sequences}" if stage.work.steps else ""
+            name = f"try {place + 1}: {candidate.words}"
+            disk = stage.disk if place < KEPT else 0
+            stages = [replace(stage, name=name, disk=disk, note="; ".join(filter(None, (stage.note, words))))]
+            if self.meter.chosen:
+                asked = self.planner.evaluating(f"ask try {place + 1}", self.meter.choosing_settings, folder)
+                stages.append(asked)
+            yield stages
+
+    def _unlearning(self, candidate: ForgetCandidate, settings: UnlearnSettings, folder: Path) -> Stage:
+        """A try; one that has not begun takes per epoch what an earlier one of the same method takes."""
+        if folder.exists():
+            return self.planner.unlearning(settings, folder)
+        if candidate.method not in self._methods:
+            self._methods[candidate.method] = settings.epochs, self.planner.unlearning(settings)
+        epochs, stage = self._methods[candidate.method]
+        share, work = settings.epochs / max(1, epochs), stage.work
+        steps, tokens = round(share * work.steps), round(share * work.tokens)
+        return replace(stage, work=replace(work, flops=share * work.flops, steps=steps, tokens=tokens))
+
+    def _verified(self, name: str, folder: Path | None) -> list[Stage]:
+        """Asking a model what verifies it, and attacking it; the model before is asked what the choice sees too."""
+        stages = [self.planner.evaluating(f"ask {name}", self.meter.verifying_settings, folder)]
+        if folder == self.request.work / BEFORE and self.meter.chosen:
+            more = self.planner.evaluating(f"ask {name} to choose by", self.meter.choosing_settings, folder)
+            stages.append(more)
+        done = set() if folder is None else _attacks_done(folder)
+        for kind in self.settings.battery:
+            title = f"{kind} of {name}"
+            stages.append(Stage(title, "done") if kind in done else Stage(title, "to do", work=self._attack(kind)))
+        return stages
+
+    def _earlier(self) -> list[Stage]:
+        """Asking the models before and after about the patients of earlier requests."""
+        if self.made.earlier is None:
+            return []
+        planner = Planner(self.made.earlier, self.planner.blueprint, self.planner.rendering, self.request.device)
+        name, settings = "ask {} about earlier requests", self.meter.earlier_settings
+        before = planner.evaluating(name.format("the model before"), settings, self.request.work / BEFORE)
+        return [before, planner.evaluating(name.format("the model after"), settings, None)]
+
+    @cached_property
+    def _attacked(self) -> Planner:
+        """Estimates asking the questions of an attack, about as many of each unseen patient as of one to forget."""
+        benchmark, unseen = self.made.benchmark, self.made.unseen
+        asked = [
+            question
+            for question in benchmark.questions
+            if question.kind != GAP and question.fold in (VERIFYING[0], UNSEEN)
+        ]
+        own = [question for question in asked if self._is_theirs(question, self.made.patients)]
+        most, number = -(-len(own) // len(self.made.patients)), Counter[str]()
+        for question in asked:
+            if self._is_theirs(question, unseen) and number[(who := benchmark.subject(question.record_id))] < most:
+                number[who] += 1
+                own.append(question)
+        fewer = replace(benchmark, questions=tuple(own), folder=None)
+        return Planner(fewer, self.planner.blueprint, self.planner.rendering, self.request.device)
+
+    def _is_theirs(self, question: Question, patients: Collection[str]) -> bool:
+        return self.made.benchmark.subject(question.record_id) in patients
+
+    def _attack(self, kind: BatteryAttack) -> Work:
+        """Work of an attack: the model as it is and in each state, each asked and ranked; or its samples."""
+        settings = self.meter.attacking_settings
+        assert settings is not None
+        attack = make_attack(kind, settings.arguments[kind])
+        if not self._attacked.benchmark.questions:
+            return Work()
+        how = {"rank_in": "questions", "metrics": ("rouge_l",), "folds": (VERIFYING[0], UNSEEN)}
+        ranked = self.meter.verifying_settings.model_copy(update={**how, "metrics": ("ranked_first",)})
+        asked = self._attacked.evaluating("", ranked.model_copy(update=how), None).work
+        if isinstance(attack, RepeatedSampling):
+            return _times(asked, attack.samples)
+        one = self._attacked.evaluating("", ranked, None).work
+        if isinstance(attack, Relearning):
+            return _times(one, 1 + len(attack.points)) + self._relearning(attack)
+        return _times(one, 1 + len(attack.strengths)) if isinstance(attack, Quantization) else one
+
+    def _relearning(self, attack: Relearning) -> Work:
+        """Six FLOPs a parameter and token, of records of usual length."""
+        tokenizer, records = self.planner.blueprint.tokenizer, self.made.benchmark.records[:64]
+        mean = sum(len(tokenizer(record.text)["input_ids"]) for record in records) / len(records)
+        tokens = round(attack.steps * attack.batch_size * mean)
+        return Work(tokens=tokens, flops=6.0 * self.parameters * tokens, steps=attack.steps)
+
+
+def _times(work: Work, number: int) -> Work:
+    return sum([work] * number, Work())
+
+
+def _attacks_done(folder: Path) -> set[str]:
+    """Kinds of attacks on a run that are complete."""
+    records = (file.parent for file in (folder / FOLDER).glob(f"*/{FILE}"))
+    return {kind for record in records if is_complete(record) for kind in Run.open(record).info.results}

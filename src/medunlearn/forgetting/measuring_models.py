@@ -1,0 +1,156 @@
+"""The evaluations and attacks of a request: what a choice of settings sees, and what verifies it afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from medunlearn.attacks.attacked import Attacked
+from medunlearn.config import AttackSettings, EvaluateSettings, ForgetSettings, UtilitySettings, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.deletion_requests import REQUEST
+from medunlearn.data.fact_ranks import Half
+from medunlearn.data.records import Fold
+from medunlearn.forgetting.request_benchmarks import EARLIER
+from medunlearn.forgetting.standings import GAP, UNSEEN, Standings, standings
+from medunlearn.pipeline.attacking.attack_run import attack_each, attack_settings
+from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
+from medunlearn.pipeline.utility.numbers import Utility
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.runs import FILE, Run
+
+CHOOSING: tuple[Fold, ...] = ("train",)
+VERIFYING: tuple[Fold, ...] = ("holdout", "rephrase")
+ALTERNATIVES = 59
+
+
+@dataclass(frozen=True)
+class ModelMeter:
+    """Measures models on a request's patients, on others and on patients whom no model saw; keeps what it measured.
+
+    Attributes:
+        benchmark: of the request.
+        chosen: whether settings are chosen by measuring, so that half of the values is kept for afterwards.
+    """
+
+    benchmark: Benchmark
+    settings: ForgetSettings
+    chosen: bool
+    device: str
+    quiet: bool
+
+    def has_chosen(self, run: Run) -> bool:
+        """Whether what a choice sees of a run is known already, without its weights."""
+        settings = self.choosing_settings
+        known = run.info.results.get("fingerprint") or run.model.is_dir()
+        return bool(known) and (evaluation_folder(run, self.benchmark, settings) / FILE).exists()
+
+    def choosing(self, run: Run) -> tuple[Evaluated, Standings]:
+        """What a choice of settings may see: probes as in training, one half of the values."""
+        evaluated = self._evaluated(run, self.benchmark, self.choosing_settings)
+        return evaluated, standings(evaluated, self.benchmark, {}, CHOOSING)
+
+    def verifying(self, run: Run) -> tuple[Evaluated, Standings]:
+        """What verifies: other probes, the other half of the values, and the attacks."""
+        evaluated = self._evaluated(run, self.benchmark, self.verifying_settings)
+        return evaluated, standings(evaluated, self.benchmark, self._attacked(run), VERIFYING)
+
+    @property
+    def _seen(self) -> Half:
+        return "choosing" if self.chosen else "all"
+
+    @property
+    def _kept(self) -> Half:
+        """The values that the choice does not see."""
+        return "reporting" if self.chosen else "all"
+
+    def earlier(self, run: Run, benchmark: Benchmark) -> Standings:
+        """The same of the patients of earlier requests, without attacks."""
+        evaluated = self._evaluated(run, benchmark, self.earlier_settings)
+        return standings(evaluated, benchmark, {}, VERIFYING)
+
+    def utility(self, run: Run) -> Utility | None:
+        """Its score on general tasks; None where none was named."""
+        if not self.settings.utility_tasks:
+            return None
+        from medunlearn.pipeline.utility.harness_run import utility_one
+
+        settings = check(UtilitySettings, {"tasks": self.settings.utility_tasks, "seed": self.settings.seed})
+        return utility_one(run, settings, device=self.device, quiet=self.quiet)
+
+    @property
+    def choosing_settings(self) -> EvaluateSettings:
+        """Settings of the evaluations that a choice sees."""
+        return self._settings(REQUEST, CHOOSING, self._seen)
+
+    @property
+    def verifying_settings(self) -> EvaluateSettings:
+        """Settings of the evaluations that verify."""
+        return self._settings(REQUEST, VERIFYING, self._kept)
+
+    @property
+    def earlier_settings(self) -> EvaluateSettings:
+        """Settings of the evaluations on the patients of earlier requests."""
+        return self._settings(EARLIER, VERIFYING, "all")
+
+    def _settings(self, split: str, folds: tuple[Fold, ...], values: Half) -> EvaluateSettings:
+        fixed: dict[str, Any] = {
+            "metrics": ("rouge_l", "rank", "ranked_first"),
+            "ranked": None,
+            "alternatives": ALTERNATIVES,
+            "facts": self.settings.facts,
+            "rank_in": "both",
+            "rank_retained": False,
+            "other_texts": split == EARLIER,
+            **self.settings.evaluate,
+            "split": split,
+            "folds": [*folds, UNSEEN],
+            "values": values,
+            "seed": self.settings.seed,
+        }
+        return check(EvaluateSettings, fixed)
+
+    def _evaluated(self, run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> Evaluated:
+        return evaluate_one(run, benchmark, settings, device=self.device, quiet=self.quiet)
+
+    def _attacked(self, run: Run) -> Mapping[str, Attacked]:
+        settings = self.attacking_settings
+        if settings is None:
+            return {}
+        attacks = attack_each([run], self.benchmark, settings, device=self.device, quiet=self.quiet)
+        record = attacks.models[0].record
+        return {name: Attacked(run, record, name) for name in self.settings.battery}
+
+    @property
+    def attacking_settings(self) -> AttackSettings | None:
+        """Settings of the attacks that verify; None where there are none."""
+        names = self.settings.battery
+        if not names:
+            return None
+        asked = self.benchmark.questions_of(self.benchmark.split(REQUEST), "forget", VERIFYING[:1])
+        how: dict[str, Any] = {
+            "fold": VERIFYING[0],
+            # Texts that are continued tell more than gaps.
+            "kinds": tuple(sorted({question.kind for question in asked} - {GAP})),
+            "unseen": True,
+            "subjects": None,
+            "facts": self.settings.facts,
+            "values": self._kept,
+            "alternatives": ALTERNATIVES,
+        }
+        own: dict[str, dict[str, Any]] = {
+            "relearning": {"data": "retain", "measured": "end"},
+            "quantization": {"types": "int"},
+            "sampling": {},
+        }
+        given = self.settings.evaluate
+        kept = {name: value for name, value in given.items() if name in ("batch_size", "weights")}
+        values: dict[str, Any] = {
+            "split": REQUEST,
+            "attacks": names,
+            "seed": self.settings.seed,
+            "arguments": {name: {**how, **own[name]} for name in names},
+            **kept,
+        }
+        return attack_settings(values)

@@ -1,0 +1,159 @@
+"""The battery of a request: its checks on any model, beside the model before and a retrained one where given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from medunlearn.cases.evidence import Battery, BatteryCheck, CostReading, Untested
+from medunlearn.config import ForgetSettings
+from medunlearn.config.forgetting import BATTERY
+from medunlearn.forgetting.battery_checks import BatteryMaterial, costs, general_cost
+from medunlearn.forgetting.measuring_models import ModelMeter
+from medunlearn.forgetting.request_benchmarks import EARLIER, RequestBenchmarks, neighbours_of
+from medunlearn.forgetting.standings import Standings
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.runs import Run
+
+Say = Callable[[str], None]
+AUTOMATIC = "auto"
+"""Method: settings are chosen by measuring."""
+NAME, VERSION = "forget", "1"
+ALPHA = 0.05
+UNTESTED = (
+    (
+        "membership",
+        "Telling that the patient was in the training data",
+        "no attack of this kind is in this battery",
+    ),
+    ("tokenizer", "Strings of the patient's in the tokenizer", "the tokenizer is that of the model before"),
+    ("relearning own", "Training on notes of the patient", "whoever has them needs no model"),
+)
+
+
+@dataclass(frozen=True)
+class RequestBattery:
+    """The battery of a request on any model. What was measured is kept in the models' runs and found again.
+
+    Attributes:
+        target: the model before.
+        retrained: a model that never saw the patients.
+    """
+
+    benchmarks: RequestBenchmarks
+    settings: ForgetSettings
+    target: Run
+    retrained: Run | None
+    device: str
+    quiet: bool
+    say: Say = lambda line: None
+
+    @cached_property
+    def meter(self) -> ModelMeter:
+        """Measures one model."""
+        chosen = self.settings.method == AUTOMATIC
+        return ModelMeter(self.benchmarks.benchmark, self.settings, chosen, self.device, self.quiet)
+
+    @cached_property
+    def before(self) -> tuple[Evaluated, Standings]:
+        """Numbers of the model before."""
+        return self.meter.verifying(self.target)
+
+    @cached_property
+    def beside(self) -> tuple[Evaluated, Standings] | None:
+        """Numbers of the retrained model."""
+        return None if self.retrained is None else self.meter.verifying(self.retrained)
+
+    @property
+    def finds_patients(self) -> bool:
+        """A way of asking finds the patients in the model before; without a baseline nobody can tell, and True."""
+        checks = list(self.material(self.before[1], self.before[1]).checks())
+        compared = [check.comparison for check in checks if check.comparison is not None]
+        return not compared or any(one.p < ALPHA / len(compared) for one in compared)
+
+    def on(self, run: Run) -> Battery:
+        """The checks on a model."""
+        after = self._verified(run)[1]
+        material = self.material(self.before[1], after, None if self.beside is None else self.beside[1])
+        checks, untested = [*material.checks(), *self._earlier_checks(run)], [*material.untested()]
+        left_out = [name for name in BATTERY if name not in self.settings.battery]
+        untested += [
+            Untested(name=name, title=name.capitalize(), reason="it was left out (--battery)") for name in left_out
+        ]
+        untested += [Untested(name=name, title=title, reason=reason) for name, title, reason in UNTESTED]
+        return Battery(
+            name=NAME,
+            version=VERSION,
+            alpha=ALPHA,
+            checks=tuple(checks),
+            untested=tuple(untested),
+            problems=after.problems,
+        )
+
+    def evaluations(self, run: Run) -> list[Evaluated]:
+        """Those behind the checks: of the model before, of the model, and of the retrained one."""
+        models = [self.before, *([] if run is self.target else [self._verified(run)])]
+        return [evaluated for evaluated, _ in (*models, *([self.beside] if self.beside else []))]
+
+    def cost_of(self, run: Run) -> list[CostReading]:
+        """What a model lost on others."""
+        beside = None if self.beside is None else self.beside[0]
+        return [*self.lost(self.before[0], self._verified(run)[0], beside), *self._general_costs(run)]
+
+    def material(self, before: Standings, after: Standings, retrained: Standings | None = None) -> BatteryMaterial:
+        """What the checks of this request compare."""
+        benchmarks = self.benchmarks
+        return BatteryMaterial(
+            before,
+            after,
+            retrained,
+            benchmarks.patients,
+            sorted(benchmarks.unseen),
+            benchmarks.has_invented,
+            self.settings.margin,
+            held_out=True,
+        )
+
+    def lost(self, before: Evaluated, after: Evaluated, retrained: Evaluated | None) -> list[CostReading]:
+        """What answers about other patients lost from one evaluation to another."""
+        benchmarks = self.benchmarks
+        return costs(
+            before,
+            after,
+            retrained,
+            neighbours=neighbours_of(benchmarks.benchmark, benchmarks.patients),
+            unseen=benchmarks.unseen,
+            floor=self.settings.utility_floor,
+        )
+
+    def _verified(self, run: Run) -> tuple[Evaluated, Standings]:
+        return self.before if run is self.target else self.meter.verifying(run)
+
+    def _general_costs(self, run: Run) -> list[CostReading]:
+        before, after = self.meter.utility(self.target), self.meter.utility(run)
+        if before is None or after is None:
+            return []
+        beside = None if self.retrained is None else self.meter.utility(self.retrained)
+        return [general_cost(before, after, beside, floor=self.settings.utility_floor)]
+
+    def _earlier_checks(self, run: Run) -> list[BatteryCheck]:
+        """Whether the patients of earlier requests came back."""
+        earlier = self.benchmarks.earlier
+        if earlier is None:
+            return []
+        self.say("verify: patients of earlier requests")
+        before, after = (self.meter.earlier(one, earlier) for one in (self.target, run))
+        benchmarks = self.benchmarks
+        material = BatteryMaterial(
+            before,
+            after,
+            None,
+            sorted(earlier.split(EARLIER).forget),
+            sorted(benchmarks.unseen),
+            benchmarks.has_invented,
+            self.settings.margin,
+            held_out=True,
+            concerns="earlier requests",
+        )
+        return [*material.checks()]

@@ -1,0 +1,237 @@
+"""`forget` on the command line: what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign_models import save_adapter
+
+from medunlearn.cases.officer_page import TITLES
+from medunlearn.data.records import RECORD
+from medunlearn.data.storage import read_frame
+from medunlearn.synthetic.note_table import write_note_table
+
+Medunlearn = Callable[..., Any]
+SMALL = (
+    *("--others=3", "--facts=2", "--battery=quantization", "--budget=1", "--build.clozes=1", "--seed=1"),
+    *("--unlearn.epochs=1", "--unlearn.precision=fp32", "--evaluate.max_new_tokens=2"),
+)
+PATIENT = "100003"
+
+
+@pytest.fixture(scope="module")
+def hospital(medunlearn: Medunlearn, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with notes.csv, unseen.csv, model/ and owner/signing.key; tests read it and never change it."""
+    here = tmp_path_factory.mktemp("hospital")
+    notes = write_note_table(here / "notes.csv", 6)
+    write_note_table(here / "unseen.csv", 4, seed=1)
+    medunlearn("build", "notes", notes, "--out", here / "bench", "--quiet")
+    small = ("--tiny-width=32", "--tiny-layers=2", "--epochs=2", "--precision=fp32", "--train-on=records")
+    medunlearn("train", here / "bench", "--model=tiny", *small, "--out", here / "run", "--quiet")
+    medunlearn("export", here / "run", "--out", here / "model", "--quiet")
+    medunlearn("case", "key", "--out", here / "owner" / "signing.key", "--quiet")
+    return here
+
+
+@pytest.fixture
+def here(hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with links to what the hospital has."""
+    for name in ("notes.csv", "unseen.csv", "model", "owner"):
+        (tmp_path / name).symlink_to(hospital / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def request(
+    *words: object, model: object = "model", notes: object = "notes.csv", out: str = "case/"
+) -> list[object]:
+    return ["forget", model, notes, "--patient", PATIENT, "--key=owner/signing.key", "--out", out, *words]
+
+
+def ids(notes: Path) -> set[str]:
+    """All patients of a table."""
+    with notes.open(newline="", encoding="utf-8") as file:
+        return {row["patient_id"] for row in csv.DictReader(file)}
+
+
+def test_a_request_and_the_next(medunlearn: Medunlearn, here: Path) -> None:
+    said = medunlearn(*request("--holdout=unseen.csv", "--anyway", *SMALL))
+    assert "try 1: counterfactual" in said.text
+    shown = " ".join(said.stdout.split())
+    assert any(title in shown for title in TITLES.values())
+    assert "case/case.html: the page for the privacy officer" in shown
+    assert "case-model: the model that came out" in shown
+    assert "case-work: holds notes" in shown
+    assert "model: still knows the patient" in shown
+    # Given again, it is done: the same case, as data.
+    facts = json.loads(medunlearn(*request("--holdout=unseen.csv", "--anyway", *SMALL, "--json")).stdout)
+    assert (facts["method"], len(facts["trials"])) == ("counterfactual", 1)
+    assert facts["decision"]["verdict"] in TITLES
+    assert facts == {**facts, **json.loads((here / "case" / "evidence.json").read_text())}
+    assert PATIENT not in json.dumps(facts["request"])
+    assert " ok" in medunlearn("verify", "case-model", "case", "--public-key=owner/signing.key.pub").stdout
+    # The ledger went with the model.
+    said = medunlearn(*request(*SMALL, model="case-model", out="again"), code=2)
+    assert f"Patient '{PATIENT}' was forgotten in an earlier request (row 1 of the model's ledger)" in said.text
+    assert not (here / "again").exists()
+    assert not (here / "again-model").exists()
+
+
+def test_the_plan_is_what_happens(medunlearn: Medunlearn, here: Path) -> None:
+    words = request("--holdout=unseen.csv", "--anyway", *SMALL, "--budget=2")
+    there = {*here.rglob("*")}
+    plan = json.loads(medunlearn(*words, "--plan", "--json").stdout)
+    assert {*here.rglob("*")} == there
+    stages = {stage["name"]: stage for stage in plan["stages"]}
+    assert {stage["state"] for stage in stages.values()} == {"to do"}
+    tries = [name for name in stages if name.startswith("try ")]
+    assert tries == ["try 1: counterfactual, about 60 steps", "try 2: counterfactual, about 120 steps"]
+    assert plan["models"] == 4
+    later = sum(stages[name]["work"]["flops"] for name in (tries[1], "ask try 2"))
+    assert plan["least_flops"] == pytest.approx(plan["left"]["flops"] - later)
+    assert plan["patients"]["whom no model saw"] == 3
+    medunlearn(*words[:-1], "--budget=1", "--quiet")
+    run = json.loads((here / "case-work" / "trials" / "01-counterfactual" / "run.json").read_text())
+    assert stages[tries[0]]["work"]["steps"] == run["results"]["steps"]
+    tables = [read_frame(table) for table in (here / "case-work" / "before").glob("evaluations/*/scores.parquet")]
+    asked = {table.loc[table["kind"] != RECORD, "item"].nunique() for table in tables}
+    assert {*plan["questions"].values()} == asked
+    shown = " ".join(medunlearn(*words, "--plan").stdout.split())
+    assert "to do" not in shown
+    assert "Models that are measured: at most 4" in shown
+    assert "FLOPs that are left: 0 to 0." in shown
+    shutil.rmtree(here / "case")
+    half = json.loads(medunlearn(*words, "--plan", "--json").stdout)
+    states = {stage["name"]: stage["state"] for stage in half["stages"]}
+    done = ("adopt the model", "ask the model before", "quantization of the model before", tries[0], "ask try 1")
+    assert {states[name] for name in done} == {"done"}
+    assert {states[name] for name in (tries[1], "write model and case")} == {"to do"}
+    assert half["left"]["flops"] < plan["left"]["flops"]
+
+
+def test_a_plan_refuses_what_a_request_refuses(medunlearn: Medunlearn, here: Path) -> None:
+    assert "'999'" in medunlearn(*request("--patient=999", "--plan"), code=2).text
+    assert "nowhere/at/all" in medunlearn(*request("--plan", model="nowhere/at/all"), code=2).text
+    assert "There is no flag --dry-run" in medunlearn(*request("--dry-run"), code=2).text
+
+
+def test_nothing_to_forget(medunlearn: Medunlearn, here: Path) -> None:
+    said = medunlearn(*request("--holdout=unseen.csv", *SMALL))
+    assert "nothing to forget: no way of asking finds the patient in the model; nothing is trained" in said.text
+    assert json.loads((here / "case" / "evidence.json").read_text())["method"] == "none"
+    assert not (here / "case-work" / "trials").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (("--patient=",), ("patient is empty",)),
+        (("--key=",), ("key is empty", "medunlearn case key")),
+        (("--key=nobody/signing.key",), ("There is no nobody/signing.key", "medunlearn case key")),
+        (("--patients=1",), ("There is no flag --patients", "--patient")),
+        (("--method=npu",), ("There is no method 'npu'", "npo")),
+        (("--method=npo", "--unlearn.npo.beta=-1"), ("npo.beta",)),
+        (("--margin=0",), ("margin=0",)),
+        (("--budget=0", "--others=2"), ("budget=0", "others=2")),
+        (("--battery=rumours",), ("rumours", "relearning")),
+        (("--build.holdout=x.csv",), ("build.holdout: `forget` sets it itself",)),
+        (("--unlearn.method=npo",), ("unlearn.method: `forget` sets it itself",)),
+        (("--received=yesterday",), ("received",)),
+        (("--holdout=nowhere.csv",), ("nowhere.csv",)),
+        (("--prompt=Write the note of {surname}.",), ("surname",)),
+        (("--template=nothing",), ("template",)),
+        (("--build.levels=ward",), ("levels",)),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) and str(value[0]).startswith("--") else "",
+)
+def test_wrong_words(medunlearn: Medunlearn, here: Path, words: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    said = medunlearn(*request(*words), code=2)
+    assert all(part in said.text for part in parts), said.text
+    assert not said.stdout
+    assert not (here / "case").exists()
+    assert "measured" not in said.text
+
+
+def test_what_must_be_given(medunlearn: Medunlearn, here: Path) -> None:
+    said = medunlearn("forget", "model", code=2).text
+    assert all(f"{name} is missing" in said for name in ("NOTES", "--out", "patient", "key"))
+
+
+def test_a_patient_who_is_not_there(medunlearn: Medunlearn, here: Path, hospital: Path) -> None:
+    for patient in ("100013", "1000", "100003,999"):
+        said = medunlearn(*request("--patient", patient, "--holdout=unseen.csv"), code=2).text
+        others = (ids(hospital / "notes.csv") | ids(hospital / "unseen.csv")) - set(patient.split(","))
+        assert patient.rpartition(",")[2] in said
+        assert not [name for name in others if name in said]
+    said = medunlearn(*request("--patient=200001", "--holdout=unseen.csv"), code=2).text
+    assert "No model is trained on" in said
+
+
+def test_notes_that_cannot_be_used(medunlearn: Medunlearn, here: Path, write_csv: Any) -> None:
+    with open("notes.csv", newline="", encoding="utf-8") as file:
+        rows = [{"note": row["note"], "ward": row["institution"]} for row in csv.DictReader(file)]
+    write_csv(here / "nameless.csv", rows)
+    said = medunlearn(*request(notes="nameless.csv"), code=2).text
+    assert "--patient-column" in said
+    assert "note" in said
+    assert "notes.txt" in medunlearn(*request(notes="notes.txt"), code=2).text
+    alone = [{"patient_id": PATIENT, "note": row["note"]} for row in rows]
+    assert (
+        "a benchmark needs two at least"
+        in medunlearn(*request(notes=write_csv(here / "one.csv", alone)), code=2).text
+    )
+
+
+def test_a_folder_that_is_no_model(medunlearn: Medunlearn, here: Path, hospital: Path) -> None:
+    shutil.copytree(hospital / "model", here / "two")
+    save_adapter(hospital / "model", here / "two-adapter")
+    for file in (here / "two-adapter").iterdir():
+        shutil.copy(file, here / "two")
+    (here / "empty").mkdir()
+    for model, part in (
+        ("two", "two"),
+        ("empty", "empty"),
+        ("notes.csv", "notes.csv"),
+        ("nowhere/at/all", "nowhere/at/all"),
+        ("owner", "owner"),
+    ):
+        said = medunlearn(*request(model=model), code=2)
+        assert part in said.text, said.text
+        assert not (here / "case").exists()
+
+
+def test_a_folder_that_is_no_case(medunlearn: Medunlearn, here: Path) -> None:
+    (here / "case").mkdir()
+    (here / "case" / "letter.txt").write_text("x")
+    assert "holds no case. Choose another --out" in medunlearn(*request(), code=2).text
+    assert (here / "case" / "letter.txt").read_text() == "x"
+
+
+def test_help_shows_how_to_begin(medunlearn: Medunlearn) -> None:
+    said = medunlearn("forget", "--help").stdout
+    assert "medunlearn forget hospital/model notes.csv --patient 4711 --key owner/signing.key --out case/" in said
+    assert "(docs/forget.md)" in said
+    before, _, others = said.partition("Most used")
+    assert "MODEL" in before
+    assert others.index("--patient") < others.index("--budget")
+
+
+def test_the_demo(medunlearn: Medunlearn, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"others": 3, "facts": 2, "battery": ("quantization",), "method": "npo", "unlearn": {"epochs": 1}}
+    small["evaluate"] = {"max_new_tokens": 2}
+    tiny = {"model": "tiny", "template": "chat", "tiny_width": 32, "tiny_layers": 2, "precision": "fp32"}
+    monkeypatch.setattr("medunlearn.forgetting.forget_demo.REQUEST_SIZE", small)
+    monkeypatch.setattr("medunlearn.forgetting.forget_demo.TRAINING", tiny)
+    words = ("demo", "forget", "--out=demo", "--synthetic=6", "--epochs=1")
+    said = medunlearn(*words)
+    assert [f"{step}/3" in said.text for step in (1, 2, 3)] == [True] * 3
+    assert "demo/case/case.html: the page for the privacy officer" in " ".join(said.stdout.split())
+    assert (here / "demo" / "case" / "case.html").exists()
+    assert json.loads((here / "demo" / "case" / "evidence.json").read_text())["method"] in ("none", "npo")
+    assert "at least 6" in medunlearn("demo", "forget", "--synthetic=5", code=2).text

@@ -1,0 +1,96 @@
+"""Scripts that write tables into docs/: where they write, and what the calibration's table says."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks_perf"))
+import ablation
+import calibration
+import suppressed
+from page_tables import markdown, replace_table
+
+TRAINING = {"epochs": 1, "tiny_width": 32, "tiny_layers": 2}
+
+
+def test_a_table_stands_between_its_markers(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("Before.\n\n<!-- sizes -->\nold\n<!-- end of sizes -->\n\nBehind.\n")
+    table = markdown([{"model": "a", "size": "1"}, {"size": "2", "model": "b"}])
+    for _ in range(2):
+        replace_table("page.md", "sizes", table, tmp_path)
+        assert page.read_text() == (
+            "Before.\n\n<!-- sizes -->\n\n| model | size |\n|---|---|\n| a | 1 |\n| b | 2 |\n\n"
+            "<!-- end of sizes -->\n\nBehind.\n"
+        )
+    with pytest.raises(ValueError, match="no markers <!-- others -->"):
+        replace_table("page.md", "others", table, tmp_path)
+
+
+def test_every_fact_of_the_patients_that_were_left_out_is_in_the_calibration(tmp_path: Path) -> None:
+    calibration.run(tmp_path, 0, patients=8, training=TRAINING)
+    facts = pd.read_parquet(tmp_path / "0-facts.parquet")
+    unseen = facts[(facts["side"] == "forget") & facts["p"].notna()]
+    assert unseen["subject"].nunique() == 4
+    rows = list(calibration.rows(facts, 0))
+    assert {row["in"] for row in rows} == {"answers", "records", "whole notes"}
+    assert sum(int(row["facts"]) for row in rows) == len(unseen)
+    (notes,) = (row for row in rows if row["fact"] == "note")
+    assert (notes["facts"], notes["due"]) == ("4", "0.050")
+    # A second call reads what is there.
+    before = (tmp_path / "without-half-0" / "run.json").stat().st_mtime_ns
+    calibration.run(tmp_path, 0, patients=8, training=TRAINING)
+    assert (tmp_path / "without-half-0" / "run.json").stat().st_mtime_ns == before
+
+
+def test_every_variant_of_the_ablation_is_unlearned_and_relearned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = [name for name, (method, _) in ablation.VARIANTS.items() if method != "counterfactual"]
+    assert len(own) == 2
+    variants = {name: ablation.VARIANTS[name] for name in ("counterfactual", *own)}
+    monkeypatch.setattr(ablation, "VARIANTS", variants)
+    small = {
+        "benchmark": {"builder": "amnesia", "synthetic": 20, "note_length": "short", "seed": 0},
+        "train": {"model": "tiny", **TRAINING},
+        "evaluate": {"folds": ["train"], "ranked": 2, "alternatives": 9, "max_new_tokens": 4, "allow_broken": True},
+    }
+    ablation.run(tmp_path, changes=small, epochs=1, steps=2)
+    table = [ablation.row(tmp_path, name, place) for place, name in enumerate(("target", "retrained", *variants))]
+    assert all(re.match(r"\d\.\d\d", row["forget"]) for row in table)
+    assert all(re.match(r"\d\.\d\d", row["relearned on retained patients"]) for row in table)
+    folders = {path.name.partition("-")[0] for path in (tmp_path / "seed-0").iterdir()}
+    assert {"target", "retrained", "counterfactual", "ablation"} <= folders
+    # The table of methods takes the method itself and none of its variants.
+    labels = [label for label, _ in suppressed.ranked_facts(tmp_path, ablation.SPLIT, ablation.SEED)]
+    assert sorted(labels) == ["Counterfactual", "retrained", "target"]
+
+
+def test_a_share_of_facts_is_over_patients_of_every_hospital() -> None:
+    facts = pd.DataFrame(
+        {
+            "side": ["forget"] * 6 + ["retain"],
+            "fold": "train",
+            "subject": ["a", "a", "b", "a", "b", "b", "c"],
+            "seed": [0, 0, 0, 1, 1, 1, 0],
+            "p": [0.02, 0.5, 0.02, 0.02, None, 0.7, 0.02],
+            "rank": [1, 25, 1, 1, None, 35, 1],
+        }
+    )
+    mean = suppressed.first_over_subjects(facts, "forget")
+    assert (mean.value, mean.subjects) == (3 / 5, 4)
+    assert suppressed.first_with_interval(facts, "retain") == "1.00"
+
+
+def test_what_relearning_brings_back_is_read_after_its_last_step() -> None:
+    rows = [("5", 0.1), ("20", 0.3), ("10", 0.2)]
+    table = pd.DataFrame(
+        {"strength": [step for step, _ in rows], "value": [value for _, value in rows], "low": 0.0, "high": 0.5}
+    ).assign(attack="relearning.retain", side="forget", kind="all", measure="ranked_first")
+    assert ablation.after(table, "relearning.retain") == "0.30 (0.00–0.50)"
+    assert ablation.after(table, "relearning.forget_half") == "–"

@@ -1,0 +1,94 @@
+"""`verify --work`: the battery of a case again, on the model as it is now."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from broken import poison, scramble
+from click.testing import CliRunner
+from forgetting_world import Hospital, request_copy
+from pages import Page
+
+from medunlearn import api
+from medunlearn.cli.main import app
+from medunlearn.data.storage import read_json, write_json
+from medunlearn.errors import ConfigError, InputError
+from medunlearn.forgetting.forget_run import Forgotten
+from medunlearn.pipeline.verify import Check, Verification
+
+
+def verify(model: Path, done: Forgotten, work: Path | None = None) -> Verification:
+    return api.verify([model, done.case.folder], work=work or done.work, quiet=True)
+
+
+def battery(verification: Verification) -> Check:
+    (found,) = [check for check in verification.checks if check.what == "battery"]
+    return found
+
+
+def test_the_model_of_the_case_gives_its_verdict_again(hospital: Hospital, forgotten: Forgotten) -> None:
+    known = hospital.model.with_name("away")
+    hospital.model.rename(known)  # The model before may be gone: its numbers are kept.
+    try:
+        checks = verify(forgotten.model, forgotten)
+    finally:
+        known.rename(hospital.model)
+    assert checks.wrong == []
+    verdict = forgotten.case.evidence.decision.verdict
+    assert battery(checks).note == f"{verdict} now, {verdict} in the case"
+    without = battery(api.verify([forgotten.model, forgotten.case.folder], quiet=True))
+    assert (without.state, "--work" in without.note) == ("not checked", True)
+
+
+def test_a_model_in_which_the_patient_came_back_is_found_by_the_pages_command(
+    hospital: Hospital, forgotten: Forgotten, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, place in (
+        ("finetuned", hospital.model),
+        ("case", forgotten.case.folder),
+        ("case-work", forgotten.work),
+    ):
+        (tmp_path / name).symlink_to(place)
+    monkeypatch.chdir(tmp_path)
+    (line,) = [line for line in Page.read("cases.md").commands if "--work" in line]
+    result = CliRunner().invoke(app, [*shlex.split(line)[1:], "--json"])
+    assert result.exit_code == 1, result.output
+    checks = json.loads(result.stdout)["checks"]
+    (found,) = [check for check in checks if check["what"] == "battery"]
+    verdict = forgotten.case.evidence.decision.verdict
+    assert found["note"].startswith(f"residual found now, {verdict} in the case")
+    assert (found["state"] == "ok") == (verdict == "residual found")
+    assert "model" in {check["what"] for check in checks if check["state"] == "differs"}
+
+
+def test_a_broken_model_has_no_verdict(forgotten: Forgotten, tmp_path: Path) -> None:
+    for name, spoil in (("nan", poison), ("random", scramble)):
+        model = tmp_path / name
+        shutil.copytree(forgotten.model, model)
+        spoil(model)
+        found = battery(verify(model, forgotten))
+        assert found.note.startswith("inconclusive now"), name
+        assert "The model is broken" in found.note or "No check can tell" in found.note
+
+
+def test_the_work_of_another_case_is_refused(hospital: Hospital, forgotten: Forgotten, tmp_path: Path) -> None:
+    case, model, work = request_copy(forgotten, tmp_path)
+    known = read_json(work / "request.json")
+    with pytest.raises(InputError, match=r"holds no request\.json"):
+        verify(model, forgotten, tmp_path)
+    for changed, words in (
+        ({**known, "case": "0" * 64}, "the work of another case"),
+        ({"received": known["received"]}, "is not complete"),
+        ({**known, "settings": {**known["settings"], "margin": 0.9}}, "another margin"),
+    ):
+        write_json(work / "request.json", changed)
+        with pytest.raises(InputError, match=words):
+            verify(model, forgotten, work)
+    write_json(work / "request.json", known)
+    for folders, words in (([case], "on a model"), ([hospital.run.folder], "none of these folders")):
+        with pytest.raises(ConfigError, match=words):
+            api.verify(folders, work=forgotten.work)

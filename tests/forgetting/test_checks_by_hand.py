@@ -1,0 +1,159 @@
+"""Checks of a battery from numbers that we make: what they compare; what search and verdict make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from medunlearn.cases.evidence import Battery, CostReading, Measurement
+from medunlearn.cases.verdicts import decide
+from medunlearn.config import AmnesiaSettings, ForgetSettings, check
+from medunlearn.errors import ConfigError
+from medunlearn.forgetting.battery_checks import BatteryMaterial
+from medunlearn.forgetting.candidates import AUTO, TrialReading, rate_of_size
+from medunlearn.forgetting.request_benchmarks import neighbours_of
+from medunlearn.forgetting.standings import AskingWay, Standings
+from medunlearn.papers.amnesia.build import build
+
+WAYS = {name: AskingWay(name, f"Title {name}", "given", "measure") for name in ("ranks", "said")}
+UNSEEN = tuple(f"unseen-{place}" for place in range(12))
+HER = ("her",)
+
+
+def stands(hers: Mapping[str, float], seed: int = 0, problems: tuple[str, ...] = ()) -> Standings:
+    """A model that knows nothing of unseen patients (about 0.5) and so much of her."""
+    draws = np.random.default_rng(seed)
+    values = {
+        name: {who: float(value) for who, value in zip(UNSEEN, draws.normal(0.5, 0.05, len(UNSEEN)), strict=True)}
+        | {"her": hers[name]}
+        for name in WAYS
+    }
+    return Standings(WAYS, values, {name: dict.fromkeys(values[name], 10) for name in WAYS}, problems)
+
+
+KNOWS, FORGOT, HALF = {"ranks": 0.99, "said": 0.95}, {"ranks": 0.5, "said": 0.52}, {"ranks": 0.85, "said": 0.5}
+
+
+def material(after: Standings, retrained: Standings | None = None, *, margin: float = 0.25) -> BatteryMaterial:
+    return BatteryMaterial(stands(KNOWS), after, retrained, HER, UNSEEN, False, margin, held_out=True)
+
+
+def verdict(given: BatteryMaterial) -> str:
+    battery = Battery(
+        name="by hand", version="1", alpha=0.05, checks=tuple(given.checks()), problems=given.after.problems
+    )
+    return decide(battery, models=("in", "out")).verdict
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [(KNOWS, "residual found"), (HALF, "residual found"), (FORGOT, "no residual found")],
+)
+@pytest.mark.parametrize("beside", [False, True])
+def test_verdicts(after: Mapping[str, float], expected: str, beside: bool) -> None:
+    """The model that knows is the control that did nothing; half forgotten is found by the ranks alone."""
+    never = stands({"ranks": 0.47, "said": 0.5}, seed=2) if beside else None
+    assert verdict(material(stands(after, seed=1), never)) == expected
+
+
+def test_a_broken_model_is_not_forgetting() -> None:
+    broken = stands({"ranks": 0.5, "said": 0.0}, problems=("all answers are alike",))
+    assert verdict(material(broken)) == "inconclusive"
+
+
+def test_a_model_that_never_knew_gives_no_verdict() -> None:
+    never = stands(FORGOT)
+    given = replace(material(stands(FORGOT, seed=1)), before=never)
+    assert verdict(given) == "inconclusive"
+
+
+def test_a_smaller_margin_asks_for_more() -> None:
+    assert verdict(material(stands(FORGOT, seed=1), margin=0.05)) == "inconclusive"
+
+
+def test_without_others_there_is_no_baseline() -> None:
+    given = replace(material(stands(FORGOT)), unseen=UNSEEN[:2])
+    assert verdict(given) == "no baseline"
+    assert [one.name for one in given.untested()] == ["ranks baseline", "said baseline"]
+
+
+def test_beside_a_retrained_model_the_difference_counts() -> None:
+    """A value that everybody guesses is no residual: the retrained model ranks it as high."""
+    after, guessed = stands({"ranks": 0.8, "said": 0.5}, seed=1), stands({"ranks": 0.79, "said": 0.5}, seed=1)
+    assert verdict(material(after)) == "residual found"
+    (ranks, _) = material(after, guessed).checks()
+    assert ranks.comparison is not None
+    assert ranks.comparison.baseline == "retrained model"
+    assert ranks.comparison.excess.value == pytest.approx(0.01)
+
+
+def lost(kept: float) -> list[CostReading]:
+    before, after = (Measurement(value=value, n=9, unit="patients") for value in (0.8, 0.8 * kept))
+    return [
+        CostReading(
+            name="other patients", title="t", group="other patients", measure="m", higher_is_better=True,
+            before=before, after=after,
+        )
+    ]  # fmt: skip
+
+
+def test_when_the_search_ends() -> None:
+    ended = {
+        name: TrialReading.of(material(stands(after, seed=1)), lost(kept)).good_enough(0.25, 0.95)
+        for name, after, kept in (
+            ("forgot", FORGOT, 0.97),
+            ("costs too much", FORGOT, 0.9),
+            ("half", HALF, 1.0),
+            ("knows", KNOWS, 1.0),
+        )
+    }
+    assert ended == {"forgot": True, "costs too much": False, "half": False, "knows": False}
+    broken = TrialReading.of(material(stands(FORGOT, seed=1, problems=("broken",))), lost(1.0))
+    assert not broken.good_enough(0.25, 0.95)
+
+
+def test_the_search_prefers_what_costs_others_less_then_what_leaves_less() -> None:
+    readings = [
+        TrialReading.of(material(stands(after, seed=1)), lost(kept))
+        for after, kept in ((FORGOT, 0.96), (HALF, 0.96), (FORGOT, 0.80), (KNOWS, 1.0))
+    ]
+    order = sorted(range(len(readings)), key=lambda place: readings[place].distance(0.95))
+    assert order == [0, 1, 3, 2]
+
+
+def test_learning_rate_by_size() -> None:
+    assert rate_of_size(2_000_000) == pytest.approx(1e-3)
+    assert rate_of_size(8_000_000_000) == pytest.approx(2e-5)
+    assert 2e-5 < rate_of_size(500_000_000) < 1e-3
+    assert rate_of_size(1000) == pytest.approx(1e-3)
+    assert len(AUTO) == ForgetSettings.model_fields["budget"].default
+
+
+def test_neighbours_share_the_finest_group() -> None:
+    benchmark = build(check(AmnesiaSettings, {"synthetic": 100}))
+    groups = {one.groups["patient"]: one.groups for one in benchmark.records}
+    her = next(iter(groups))
+    finest = benchmark.levels[-2]
+    alike = {who for who, own in groups.items() if own[finest] == groups[her][finest]} - {her}
+    assert alike
+    assert neighbours_of(benchmark, {her}) == alike
+    flat = replace(benchmark, levels=("patient",), splits={})
+    assert neighbours_of(flat, {her}) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"build": {"holdout": "x.csv"}}, "build.holdout"),
+        ({"unlearn": {"split": "x"}}, "unlearn.split"),
+        ({"battery": ["magic"]}, "battery"),
+        ({"others": 2}, "others"),
+        ({"prompt": "no column"}, "prompt"),
+    ],
+)
+def test_settings_that_cannot_be(wrong: dict[str, object], named: str) -> None:
+    with pytest.raises(ConfigError, match=named.replace(".", r"\.")):
+        check(ForgetSettings, {"patient": "1", "key": "k", **wrong})

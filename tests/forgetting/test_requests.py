@@ -1,0 +1,140 @@
+"""Deletion requests from the model and the notes to the signed case: what comes out, and what is refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from broken import poison
+from click.testing import CliRunner
+from forgetting_world import QUICK, Hospital
+
+from medunlearn import api
+from medunlearn.cases.ledger import LEDGER, read_ledger
+from medunlearn.cli.main import app
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.storage import read_json
+from medunlearn.errors import InputError, ModelError
+from medunlearn.forgetting.forget_run import Forgotten
+from medunlearn.forgetting.request_benchmarks import ForgottenBeforeError
+
+
+def patients_of(bench: Path) -> set[str]:
+    return {record.groups["patient"] for record in Benchmark.load(bench).records}
+
+
+def test_a_request_ends_in_a_case_a_model_and_a_ledger(hospital: Hospital, forgotten: Forgotten) -> None:
+    evidence, patient = forgotten.case.evidence, hospital.patients[0]
+    found = [
+        check for check in evidence.battery.checks if check.comparison and (check.comparison.p_before or 1) < 0.01
+    ]
+    assert found, "the model knew the patient"
+    assert evidence.method == QUICK["method"]
+    checks = api.verify([forgotten.model, forgotten.case.folder], work=forgotten.work, quiet=True)
+    assert checks.wrong == []
+    (row,) = read_ledger(forgotten.model).requests
+    assert (row.entry.case_sha256, row.entry.model_out) == (forgotten.case.sha256, evidence.model_out.fingerprint)
+    notes = [note for note in hospital.notes.read_text().splitlines() if patient in note]
+    name, number = notes[0].split(",")[4:6]
+    for path in forgotten.case.folder.rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        assert not any(word.encode() in content for word in (patient, name, number)), path
+    assert forgotten.report.stat().st_size > 10_000
+    assert forgotten.report.parent == forgotten.work / "report"
+
+
+def test_a_tampered_case_is_told(forgotten: Forgotten, tmp_path: Path) -> None:
+    case = tmp_path / "case"
+    shutil.copytree(forgotten.case.folder, case)
+    content = (case / "evidence.json").read_bytes()
+    (case / "evidence.json").write_bytes(content.replace(b'"alpha": 0.05', b'"alpha": 0.01', 1))
+    wrong = api.verify([forgotten.model, case], quiet=True).wrong
+    assert "evidence.json" in {check.name for check in wrong}
+
+
+def test_the_next_request_leaves_the_earlier_patient_out_and_tests_whether_she_came_back(
+    hospital: Hospital, forgotten: Forgotten, tmp_path: Path
+) -> None:
+    first, second, third = hospital.patients[:3]
+    (tmp_path / "ids.txt").write_text(f"{second}\n{third}\n")
+    few = {"unlearn": {"epochs": 5, "precision": "fp32"}}
+    done = hospital.forget(tmp_path / "next", str(tmp_path / "ids.txt"), forgotten.model, **few)
+    evidence = done.case.evidence
+    assert first not in patients_of(done.work / "bench")
+    assert Benchmark.load(done.work / "bench-earlier").split("earlier").forget == (first,)
+    earlier = [check for check in evidence.battery.checks if check.concerns == "earlier requests"]
+    assert earlier
+    assert all(check.comparison is not None for check in earlier)
+    assert len(evidence.request.patients) == 2
+    assert (evidence.ledger.rows, evidence.notes.earlier_records) == (1, 1)
+    assert [len(row.entry.patients) for row in read_ledger(done.model).requests] == [1, 2]
+    back = api.verify([hospital.model, done.case.folder], work=done.work, quiet=True)
+    (battery,) = [check for check in back.checks if check.what == "battery"]
+    assert battery.note.startswith("residual found now")
+
+
+def test_who_was_forgotten_before_or_is_not_there_is_told_without_another_id(
+    hospital: Hospital, forgotten: Forgotten, tmp_path: Path
+) -> None:
+    again, *others = hospital.patients
+    with pytest.raises(ForgottenBeforeError, match="row 1") as told:
+        hospital.forget(tmp_path / "again", again, forgotten.model)
+    assert not any(name in str(told.value) for name in others)
+    for patient in (again, "999999"):
+        result = CliRunner().invoke(
+            app, [str(word) for word in hospital.words(tmp_path / "c", patient, forgotten.model)]
+        )
+        assert result.exit_code == 2
+        assert patient in result.stderr
+        assert not any(name in result.stderr for name in others)
+        assert not (tmp_path / "c").exists()
+
+
+def test_a_ledger_of_another_model_is_refused(hospital: Hospital, forgotten: Forgotten, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(hospital.model, model)
+    shutil.copy(forgotten.model / LEDGER, model / LEDGER)
+    with pytest.raises(InputError, match="ledger"):
+        hospital.forget(tmp_path / "case", hospital.patients[1], model)
+
+
+def test_a_model_that_never_saw_the_notes_has_nothing_to_forget(
+    hospital: Hospital, stranger: Path, tmp_path: Path
+) -> None:
+    done = hospital.forget(tmp_path / "case", hospital.patients[0], stranger)
+    evidence = done.case.evidence
+    assert (evidence.method, done.trials) == ("none", ())
+    assert evidence.decision.verdict == "inconclusive"
+    assert evidence.battery.checks
+    page = (done.case.folder / "case.html").read_text()
+    assert "nothing was trained" in page
+    assert "still knows the patient" not in page
+
+
+def test_a_method_that_did_nothing_leaves_a_residual_beside_a_model_that_never_saw_her(
+    hospital: Hospital, stranger: Path, tmp_path: Path
+) -> None:
+    nothing = {"method": "npo", "unlearn": {"epochs": 0}, "retrained": stranger}
+    done = hospital.forget(tmp_path / "case", hospital.patients[0], **nothing)
+    evidence = done.case.evidence
+    assert evidence.decision.verdict == "residual found"
+    assert {check.comparison.baseline for check in evidence.battery.checks if check.comparison} == {
+        "retrained model"
+    }
+    assert all(check.retrained is not None for check in evidence.battery.checks)
+    models = [one["label"] for one in read_json(done.report.with_suffix(".json"))["models"]]
+    assert models == ["target", "NPO", "retrained"]
+
+
+def test_a_wrecked_model_is_inconclusive(hospital: Hospital, tmp_path: Path) -> None:
+    done = hospital.forget(tmp_path / "case", hospital.patients[0], method="broken:Silence", unlearn={})
+    assert done.case.evidence.decision.verdict == "inconclusive"
+    assert "The model is broken" in done.case.evidence.decision.reasons[0]
+
+
+def test_a_broken_model_is_refused(hospital: Hospital, tmp_path: Path) -> None:
+    shutil.copytree(hospital.model, tmp_path / "model")
+    with pytest.raises(ModelError, match="NaN"):
+        hospital.forget(tmp_path / "case", hospital.patients[0], poison(tmp_path / "model"))
+    assert not (tmp_path / "case").exists()

@@ -1,0 +1,93 @@
+"""A hospital of eight invented patients whose notes a small model knows, and eight patients whom it never saw."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import medunlearn as mu
+from medunlearn import api
+from medunlearn.cases.signing_keys import make_key
+from medunlearn.forgetting.forget_run import Forgotten
+from medunlearn.results.runs import Run
+from medunlearn.synthetic.note_table import write_note_table
+
+SMALL: dict[str, Any] = {
+    "model": "tiny", "tiny_width": 64, "tiny_layers": 2, "precision": "fp32", "pretrain_epochs": 0,
+    "epochs": 120, "batch_size": 4, "lr": 3e-3,
+}  # fmt: skip
+QUICK: dict[str, Any] = {
+    "method": "counterfactual", "unlearn": {"epochs": 40, "lr": 5e-3, "precision": "fp32"}, "battery": (),
+    "facts": 8, "others": 8, "margin": 0.4, "build": {"prefixes": "16", "clozes": 0},
+    "evaluate": {"max_new_tokens": 16},
+}  # fmt: skip
+"""Settings of a request that takes seconds."""
+
+
+@dataclass(frozen=True)
+class Hospital:
+    """What the owner of a model has.
+
+    Attributes:
+        model: a Hugging Face folder.
+        run: of `train`, that the model is of.
+        patients: ids.
+    """
+
+    folder: Path
+    notes: Path
+    unseen: Path
+    key: Path
+    run: Run
+    model: Path
+    patients: tuple[str, ...]
+
+    def forget(self, out: Path, patient: str, model: Path | None = None, **settings: Any) -> Forgotten:
+        """A request, with quick settings."""
+        values = {"holdout": self.unseen, **QUICK, **settings}
+        return api.forget(
+            model or self.model, self.notes, out=out, patient=patient, key=self.key, quiet=True, **values
+        )
+
+    def words(self, out: Path, patient: str, model: Path | None = None) -> list[object]:
+        """The same request as words of the command line."""
+        return [
+            "forget", model or self.model, self.notes, "--patient", patient, "--key", self.key, "--out", out,
+            "--holdout", self.unseen, "--method", QUICK["method"], "--unlearn.epochs=20",
+            "--unlearn.precision=fp32", "--facts=8", "--others=8", "--quiet",
+        ]  # fmt: skip
+
+
+def open_hospital(folder: Path) -> Hospital:
+    """Write the notes, make a key, and train the model."""
+    notes = write_note_table(folder / "notes.csv", 8, seed=0, studies=0)
+    unseen = write_note_table(folder / "unseen.csv", 8, seed=1, studies=0)
+    key = folder / "owner" / "signing.key"
+    make_key(key)
+    bench = mu.build.notes(notes, out=folder / "bench", quiet=True)
+    run = api.train(bench, train_on="records", out=folder / "target", quiet=True, **SMALL)
+    patients = tuple(sorted(pd.read_csv(notes, dtype=str)["patient_id"].unique()))
+    model = api.export(run, folder / "model")
+    return Hospital(folder, notes, unseen, key, run, model, patients)
+
+
+def request_copy(done: Forgotten, folder: Path) -> tuple[Path, Path, Path]:
+    """Copies of case, model and work."""
+    places = done.case.folder, done.model, done.work
+    for place in places:
+        shutil.copytree(place, folder / place.name, symlinks=True)
+    case, model, work = (folder / place.name for place in places)
+    return case, model, work
+
+
+def other_model(folder: Path) -> Path:
+    """A model that was trained on notes of other patients alone."""
+    notes = write_note_table(folder / "other.csv", 6, seed=2, studies=0)
+    bench = mu.build.notes(notes, out=folder / "other-bench", quiet=True)
+    settings = {**SMALL, "epochs": 30}
+    run = api.train(bench, train_on="records", out=folder / "other", quiet=True, **settings)
+    return api.export(run, folder / "model")
