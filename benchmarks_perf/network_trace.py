@@ -37,6 +37,10 @@ from case_evidence import AUTHORITY
 
 SMALL = "--model tiny --tiny-width 32 --tiny-layers 2 --epochs 2 --precision fp32"
 QUICK = "--replicates 20 --max-new-tokens 4"
+REQUEST = (
+    "--others 3 --facts 2 --battery quantization --budget 1 --unlearn.epochs 1 "
+    "--unlearn.precision fp32 --evaluate.max_new_tokens 2"
+)
 NEW = "--stories 4 --personal-biographies 4 --public-biographies 4 --nonmembers 2"
 ASK = "--llm URL --llm.model rehearsal"
 LIBRARIES = "transformers huggingface_hub datasets evaluate lm_eval accelerate peft plotly pandas rich sklearn"
@@ -97,6 +101,7 @@ sbom target
 python {CASE}
 verify case
 case key --out owner/signing.key
+forget hf notes.csv --patient n3 --build.patient_column id --key owner/signing.key --out request --anyway {REQUEST}
 case timestamp case --command "python authority.py"
 case purge target bench --patient patient-0003 --benchmark bench
 """.strip()
@@ -221,7 +226,8 @@ def write_inputs(place: Path, url: str) -> None:
         {
             "id": f"n{n}",
             "title": f"{kinds[n % 3]} of patient {n}",
-            "text": f"The {kinds[n % 3]} was treated. {long}",
+            "text": f"The {kinds[n % 3]} was treated. "
+            + " ".join(f"On day {day} the value was {(n * 131 + day * 37) % 499}." for day in range(40)),
         }
         for n in range(12)
     ]

@@ -183,6 +183,8 @@ def _read(file: Path, references: Mapping[str, Row] | None) -> tuple[list[Row], 
     refuse_bad_rows(bad, file, skippable=False)
     if not rows:
         raise SourceError(f"{file} holds no response.")
+    if all(row["response"] is None for row in rows):
+        raise SourceError(f"{file}: {columns['response']!r} is empty in all {len(rows)} rows: nothing to audit.")
     return rows, empty
 
 

@@ -22,6 +22,12 @@ UNSCORED = "unscored"
 Row = Mapping[Any, Any]
 
 
+def near(path: str | Path) -> str:
+    """A path as the user would type it: from the working folder, where it lies under it."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here) if Path(path).is_relative_to(here) else path)
+
+
 def handle_errors(command: Callable[..., None]) -> Callable[..., None]:
     """Turn every error that is meant for the user into a message and an exit code, without a traceback."""
 

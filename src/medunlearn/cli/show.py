@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.cli.output import UNSCORED, Output, Row, records, with_interval
+from medunlearn.cli.output import UNSCORED, Output, Row, near, records, with_interval
 from medunlearn.errors import MedunlearnError
 
 if TYPE_CHECKING:
@@ -152,12 +152,16 @@ def forget(result: Any, output: Output) -> None:
         kept = ABSENT if cost.kept is None else f"{cost.kept:.1%} of what it was"
         output.line(f"{cost.title}: {cost.measure} {kept}")
     output.line(f"{TITLES[decision.verdict]}: {' '.join(decision.reasons)}")
-    output.line(f"{result.case.folder / 'case.html'}: the page for the privacy officer")
-    output.line(f"{result.model}: the model that came out, with its ledger")
-    output.line(f"{result.report}: all numbers behind the case, for you alone")
-    output.line(f"{result.work}: holds notes, and what `verify --work` needs; delete it when the case is closed")
+    output.line(f"{near(result.case.folder / 'case.html')}: the page for the privacy officer")
+    output.line(f"{near(result.model)}: the model that came out, with its ledger")
+    output.line(f"{near(result.report)}: all numbers behind the case, for you alone")
+    output.line(
+        f"{near(result.work)}: holds notes, and what `verify --work` needs; delete it when the case is closed"
+    )
     if evidence.method != NOTHING_TRAINED:
-        output.line(f"{result.before}: still knows the patient; whoever has both models can tell who was forgotten")
+        output.line(
+            f"{near(result.before)}: still knows the patient; whoever has both models can tell who was forgotten"
+        )
 
 
 def unlearn(result: Run, output: Output, *, method: str) -> None:

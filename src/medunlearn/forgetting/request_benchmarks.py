@@ -112,6 +112,7 @@ def make_benchmarks(
     if again := [name for name in patients if name in before.subjects]:
         raise ForgottenBeforeError(again[0], before.subjects[again[0]])
     benchmark = _asking(with_request(_without(built, before.subjects), patients), patients, settings)
+    _refuse_unasked(benchmark, patients)
     if not unseen_patients(benchmark):
         benchmark = with_invented(benchmark, settings.others, checked, without=patients)
     return RequestBenchmarks(
@@ -165,6 +166,18 @@ def _asking(benchmark: Benchmark, patients: Sequence[str], settings: ForgetSetti
     kept = {one.record_id for one in benchmark.records if one.groups[level] in asked}
     questions = tuple(one for one in benchmark.questions if one.record_id in kept)
     return replace(benchmark, questions=questions, folder=None)
+
+
+def _refuse_unasked(benchmark: Benchmark, patients: Sequence[str]) -> None:
+    """Refuse a patient about whom nothing can be asked: no verdict could rest on anything."""
+    level = benchmark.subject_level
+    asked = {benchmark.record[one.record_id].groups[level] for one in benchmark.questions}
+    if mute := [name for name in patients if name not in asked]:
+        raise InputError(
+            f"No probe could be made of the notes of {mute[0]!r}: they are too short, or others have the same text. "
+            "What a model knows of such a patient cannot be tested. `medunlearn build notes` says which notes these "
+            "are."
+        )
 
 
 class ForgottenBeforeError(InputError):

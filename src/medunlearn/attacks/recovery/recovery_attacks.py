@@ -124,7 +124,7 @@ class Quantization(RecoveryAttack):
     title: ClassVar[str] = "Quantization"
     source: ClassVar[str] = "Zhang et al. 2024 (arXiv 2410.16454)"
 
-    types: Literal["all", "int", "int8", "int4", "nf4"] = "all"
+    types: Literal["all", "int8", "int4", "nf4", "int"] = "all"
 
     @property
     def strengths(self) -> tuple[Literal["int8", "int4", "nf4"], ...]:
