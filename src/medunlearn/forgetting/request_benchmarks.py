@@ -174,8 +174,8 @@ def _refuse_unasked(benchmark: Benchmark, patients: Sequence[str]) -> None:
     asked = {benchmark.record[one.record_id].groups[level] for one in benchmark.questions}
     if mute := [name for name in patients if name not in asked]:
         raise InputError(
-            f"No probe could be made of the notes of {mute[0]!r}: they are too short, or others have the same text, "
-            "so nothing could show what a model knows of such a patient. `medunlearn build notes` names these notes."
+            f"No probe could be made of the notes of {mute[0]!r}: too short, or others have the same text. Nothing "
+            "could show what a model knows of such a patient; `medunlearn build notes` names these notes."
         )
 
 
