@@ -7,6 +7,7 @@ PubMedBERT-MNLI-MedNLI for entailment.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 from transformers.utils import logging as transformers_logging
 
 from medunlearn.errors import ModelError, first_line
+from medunlearn.hub_offline import go_offline_if_unreachable
 from medunlearn.models.load import LOADING_ERRORS, pick_device, refuse_missing
 
 BATCH = 64
@@ -89,6 +91,8 @@ def load_pretrained(source: str, cls: Any, device: str, kind: str = "Encoder") -
         ModelError: it cannot be loaded, or lacks weights.
     """
     transformers_logging.disable_progress_bar()
+    if not Path(source).is_dir():
+        go_offline_if_unreachable()
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         model, loaded = cls.from_pretrained(source, use_safetensors=True, output_loading_info=True)

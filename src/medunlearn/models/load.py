@@ -20,6 +20,7 @@ from transformers.utils import logging as transformers_logging
 
 from medunlearn.data.storage import as_storage_error, close_folder, make_folder
 from medunlearn.errors import InputError, ModelError, first_line
+from medunlearn.hub_offline import go_offline_if_unreachable
 from medunlearn.models.delta import LARGEST_SHARE, apply_delta, save_delta
 from medunlearn.models.folders import (
     MANIFEST,
@@ -148,6 +149,8 @@ def _plain(
         check_model_folder(root)
     elif not is_hub_id(str(source)):
         raise ModelError(f"There is no model folder {source}. Give a folder, a hub id (org/name), or tiny.")
+    else:
+        go_offline_if_unreachable()
     try:
         tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=trust_remote_code)
         family = family_of(AutoConfig.from_pretrained(root, trust_remote_code=trust_remote_code))

@@ -12,6 +12,7 @@ from typing import Any
 
 from medunlearn.data.storage import read_json
 from medunlearn.errors import HubError, InputError, ModelError, first_line
+from medunlearn.hub_offline import go_offline_if_unreachable
 from medunlearn.models.folders import (
     ADAPTER,
     ADAPTER_TENSORS,
@@ -136,6 +137,7 @@ def _fetch(name: str, revision: str | None) -> Path:
     """
     from huggingface_hub import snapshot_download
 
+    go_offline_if_unreachable()
     try:
         return Path(
             snapshot_download(name, revision=revision, allow_patterns=list(FETCHED), ignore_patterns=["*/*"])

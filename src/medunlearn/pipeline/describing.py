@@ -9,6 +9,7 @@ from typing import Any
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.describe import Description, describe
 from medunlearn.errors import ModelError, first_line
+from medunlearn.hub_offline import go_offline_if_unreachable
 
 BATCH = 1024
 
@@ -48,6 +49,8 @@ def _load(where: str | Path) -> Any:
     if is_adapter(folder) and not (folder / "tokenizer.json").exists():
         return _load(adapter_base(folder))
     root = str(chain(folder, check=False)[0]) if folder.is_dir() else str(where)
+    if not folder.is_dir():
+        go_offline_if_unreachable()
     try:
         return AutoTokenizer.from_pretrained(root)
     except LOADING_ERRORS as error:

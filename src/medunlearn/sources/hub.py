@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from medunlearn.errors import HubError, InputError, SourceError, UnknownNameError
+from medunlearn.hub_offline import go_offline_if_unreachable
 from medunlearn.sources.table_files import READERS, files_in
 
 PREFIX = "hub:"
@@ -85,6 +86,7 @@ def _fetched(repository: str, file: str, revision: str | None) -> Path:
 
 
 def _request(repository: str, ask: Callable[[], T]) -> T:
+    go_offline_if_unreachable()
     try:
         return ask()
     except InputError:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.errors import HubError, SourceError
+from medunlearn.hub_offline import go_offline_if_unreachable
 from medunlearn.input_files import regular_file
 from medunlearn.sources.table_files import BROKEN, read_rows
 
@@ -74,6 +75,7 @@ def released_folder(where: str, repository: str, revision: str | None = None) ->
     # Imported here: nobody who has the files needs it.
     from huggingface_hub import snapshot_download
 
+    go_offline_if_unreachable()
     try:
         return Path(snapshot_download(repository, repo_type="dataset", revision=revision))
     except Exception as error:

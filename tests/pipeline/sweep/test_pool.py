@@ -45,8 +45,8 @@ def meet(folder, slot):
     return len(list(folder.iterdir()))
 
 def linger(path, slot):
-    path.touch()
     try:
+        path.touch()
         time.sleep(60)
     except KeyboardInterrupt:
         path.with_suffix(".stopped").touch()
