@@ -39,6 +39,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--battery", default="")
     parser.add_argument("--facts", type=int, default=12)
+    parser.add_argument("--others", type=int, default=8)
+    parser.add_argument("--budget", type=int, default=2)
     parser.add_argument("--retrain", action="store_true")
     arguments = parser.parse_args()
     out: Path = arguments.out
@@ -64,7 +66,7 @@ def main() -> None:
         done = mu.forget(
             model, notes, patient=patient, key=out / "owner" / "signing.key", out=case, holdout=unseen,
             prompt=[PROMPT], template="plain", battery=[b for b in arguments.battery.split(",") if b],
-            facts=arguments.facts, quiet=True, say=print, **retrained,
+            facts=arguments.facts, others=arguments.others, budget=arguments.budget, quiet=True, say=print, **retrained,
         )  # fmt: skip
         seconds = time.process_time() - clock[0], time.time() - clock[1]
         file = case.with_name(f"{case.name}.json")
