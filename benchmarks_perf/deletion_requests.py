@@ -66,7 +66,8 @@ def main() -> None:
         done = mu.forget(
             model, notes, patient=patient, key=out / "owner" / "signing.key", out=case, holdout=unseen,
             prompt=[PROMPT], template="plain", battery=[b for b in arguments.battery.split(",") if b],
-            facts=arguments.facts, others=arguments.others, budget=arguments.budget, quiet=True, say=print, **retrained,
+            facts=arguments.facts, others=arguments.others, budget=arguments.budget, quiet=True, say=print,
+            **retrained,
         )  # fmt: skip
         seconds = time.process_time() - clock[0], time.time() - clock[1]
         file = case.with_name(f"{case.name}.json")

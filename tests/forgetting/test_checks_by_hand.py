@@ -17,6 +17,7 @@ from medunlearn.forgetting.candidates import AUTO, TrialReading, rate_of_size
 from medunlearn.forgetting.request_benchmarks import neighbours_of
 from medunlearn.forgetting.standings import AskingWay, Standings
 from medunlearn.papers.amnesia.build import build
+from medunlearn.statistics.others import Surprise
 
 WAYS = {name: AskingWay(name, f"Title {name}", "given", "measure") for name in ("ranks", "said")}
 UNSEEN = tuple(f"unseen-{place}" for place in range(12))
@@ -88,6 +89,28 @@ def test_beside_a_retrained_model_the_difference_counts() -> None:
     assert ranks.comparison is not None
     assert ranks.comparison.baseline == "retrained model"
     assert ranks.comparison.excess.value == pytest.approx(0.01)
+
+
+def ranked(hers: float, seed: int = 0) -> Standings:
+    """Two facts a patient: unseen ones have any rank, hers this one."""
+    p = np.random.default_rng(seed).uniform(size=(len(UNSEEN), 2))
+    ranks = dict(zip((*UNSEEN, "her"), (*p.mean(axis=1).tolist(), hers), strict=True))
+    nats = dict(zip((*UNSEEN, "her"), (*-np.log(p).mean(axis=1), -np.log(hers)), strict=True))
+    return Standings(
+        {"ranks": WAYS["ranks"]},
+        {"ranks": {who: 1 - rank for who, rank in ranks.items()}},
+        {"ranks": dict.fromkeys(ranks, 2)},
+        surprises={"ranks": {who: Surprise(float(mean), 2) for who, mean in nats.items()}},
+    )
+
+
+def test_ranks_are_judged_by_their_exact_tests() -> None:
+    """Two facts that both rank first among 60 are a residual; without the tests behind them nobody could tell."""
+    knows, never = ranked(1 / 60), ranked(0.45)
+    assert verdict(replace(material(knows), before=knows)) == "residual found"
+    bare = replace(knows, surprises={})
+    assert verdict(replace(material(bare), before=bare)) == "inconclusive"
+    assert verdict(replace(material(never), before=never)) == "inconclusive"
 
 
 def lost(kept: float) -> list[CostReading]:

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import t
+from scipy.stats import combine_pvalues, t
 
-from medunlearn.statistics.others import OthersGap, compare_with_others
+from medunlearn.statistics.others import OthersGap, Surprise, chance_of_surprise, compare_with_others
 
 
 def test_by_hand() -> None:
@@ -49,3 +49,47 @@ def test_others_who_hardly_differ() -> None:
     assert floored is not None
     assert floored.p > 0.4
     assert floored.high > 0.1
+
+
+def surprises(draws: np.random.Generator, patients: int, facts: int) -> list[Surprise]:
+    """Patients nobody knows: each fact's true value has any place among 59 made-up ones."""
+    p = draws.integers(1, 61, size=(patients, facts)) / 60
+    return [Surprise(float(-np.log(row).mean()), facts) for row in p]
+
+
+@pytest.mark.parametrize("facts", [1, 2, 8])
+@pytest.mark.parametrize("others", [3, 12])
+def test_surprise_keeps_its_level(facts: int, others: int) -> None:
+    """1000 draws: p below 0.05 in at most 5% of them and 4 standard errors (0.028), below 0.005 in at most 1.4%."""
+    draws = np.random.default_rng(0)
+    found = []
+    for _ in range(1000):
+        p = chance_of_surprise(surprises(draws, 1, facts), surprises(draws, others, facts))
+        assert p is not None
+        found.append(p)
+    assert np.mean(np.array(found) < 0.05) < 0.05 + 0.028
+    assert np.mean(np.array(found) < 0.005) < 0.005 + 0.009
+
+
+def test_few_facts_that_all_rank_first_are_found_where_a_mean_of_ranks_is_not() -> None:
+    draws = np.random.default_rng(1)
+    known = Surprise(math.log(60), 2)
+    weaker = []
+    for _ in range(100):
+        p = draws.integers(1, 61, size=(12, 2)) / 60
+        chance = chance_of_surprise([known], [Surprise(float(-np.log(row).mean()), 2) for row in p])
+        by_ranks = compare_with_others([1 - 1 / 120], (1 - p.mean(axis=1)).tolist())
+        assert chance is not None
+        assert by_ranks is not None
+        weaker.append((chance, by_ranks.p))
+    found, missed = np.median(np.array(weaker), axis=0)
+    assert found < 0.005 < 0.01 < missed
+
+
+def test_surprise_is_at_least_fishers_combination() -> None:
+    p = [0.02, 0.3, 0.01]
+    one = Surprise(-math.fsum(map(math.log, p)) / 3, 3)
+    # Others who hardly differ would make anything rare.
+    chance = chance_of_surprise([one], [Surprise(1.0, 3), Surprise(1.001, 3), Surprise(0.999, 3)])
+    assert chance == pytest.approx(combine_pvalues(p, method="fisher").pvalue)
+    assert chance_of_surprise([one], [Surprise(1.0, 3)] * 2) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 from typing import Literal
 
@@ -23,7 +23,7 @@ from medunlearn.data.records import RECORD
 from medunlearn.forgetting.standings import GAP, AskingWay, Standings
 from medunlearn.pipeline.utility.numbers import Utility
 from medunlearn.results.evaluated import Evaluated
-from medunlearn.statistics.others import LEAST_OTHERS, OthersGap, compare_with_others
+from medunlearn.statistics.others import LEAST_OTHERS, OthersGap, chance_of_surprise, compare_with_others
 
 LEAST_SPREAD = 0.25
 """Of the margin: least spread among patients whom no model saw, so that no hair's breadth is a finding."""
@@ -109,7 +109,17 @@ class BatteryMaterial:
                 (self._differences(standings, name), self.unseen),
             )
         )
-        return compare_with_others(mine, theirs, least_spread=LEAST_SPREAD * self.margin)
+        gap = compare_with_others(mine, theirs, least_spread=LEAST_SPREAD * self.margin)
+        chance = self._chance(standings, name)
+        return gap if gap is None or chance is None else replace(gap, p=chance)
+
+    def _chance(self, standings: Standings, name: str) -> float | None:
+        """p of ranks by their exact tests; None beside a retrained model, or of what is no rank."""
+        known = standings.surprises.get(name)
+        if known is None or self.retrained is not None:
+            return None
+        few, others = ([known[who] for who in who_all if who in known] for who_all in (self.patients, self.unseen))
+        return chance_of_surprise(few, others)
 
     def _differences(self, standings: Standings, name: str) -> Mapping[str, float]:
         values = standings.values.get(name, {})

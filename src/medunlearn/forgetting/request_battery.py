@@ -19,7 +19,7 @@ from medunlearn.results.runs import Run
 Say = Callable[[str], None]
 AUTOMATIC = "auto"
 """Method: settings are chosen by measuring."""
-NAME, VERSION = "forget", "1"
+NAME, VERSION = "forget", "2"
 ALPHA = 0.05
 UNTESTED = (
     (

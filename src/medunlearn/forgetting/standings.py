@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pandas as pd
 
 from medunlearn.attacks.attacked import Attacked
@@ -14,6 +15,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.facts import facts_of
 from medunlearn.data.records import RECORD
 from medunlearn.results.evaluated import Evaluated
+from medunlearn.statistics.others import Surprise
 
 PROMPTS: Mapping[str, str] = {
     "completion": "the beginning of a note",
@@ -26,6 +28,8 @@ IDENTIFIERS = ("name", "identifier", "date")
 """Kinds of facts that tell who somebody is; others say what somebody has."""
 GAP, UNSEEN = "cloze", "utility"
 """Kind of gaps; fold of patients whom no model saw."""
+NATS = "nats"
+"""Column of -ln p of a fact's rank."""
 _FOLDS = {"holdout": "", "train": " as in training", "rephrase": " in other words"}
 
 
@@ -55,12 +59,14 @@ class Standings:
         values: name -> patient -> mean over her probes, 0-1, higher = the model knows more.
         probes: name -> patient -> number of probes.
         problems: why the model is broken; none of a healthy one.
+        surprises: name -> patient -> what the exact tests of her ranks say; of ranks alone.
     """
 
     ways: Mapping[str, AskingWay]
     values: Mapping[str, Mapping[str, float]]
     probes: Mapping[str, Mapping[str, int]]
     problems: tuple[str, ...] = ()
+    surprises: Mapping[str, Mapping[str, Surprise]] = field(default_factory=dict)
 
     def of(self, name: str, patients: Sequence[str]) -> list[float]:
         """The numbers of some patients, where they have one."""
@@ -73,6 +79,7 @@ class _Collected:
     ways: dict[str, AskingWay] = field(default_factory=dict)
     values: dict[str, Mapping[str, float]] = field(default_factory=dict)
     probes: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    surprises: dict[str, Mapping[str, Surprise]] = field(default_factory=dict)
 
     def add(self, way: AskingWay, rows: pd.DataFrame) -> None:
         """Means by patient over the rows that have a value."""
@@ -83,6 +90,11 @@ class _Collected:
         self.ways[way.name] = way
         self.values[way.name] = {str(who): float(value) for who, value in groups.mean().items()}
         self.probes[way.name] = {str(who): int(n) for who, n in groups.count().items()}
+        if NATS in scored:
+            nats = scored.groupby("subject", sort=True)[NATS].agg(["mean", "count"])
+            self.surprises[way.name] = {
+                str(who): Surprise(float(row["mean"]), int(row["count"])) for who, row in nats.iterrows()
+            }
 
 
 def standings(
@@ -98,7 +110,7 @@ def standings(
     for way, rows in (*_asked(evaluated, benchmark, folds), *_attacked(attacked)):
         collected.add(way, rows)
     problems = evaluated.record.info.problems
-    return Standings(collected.ways, collected.values, collected.probes, tuple(problems))
+    return Standings(collected.ways, collected.values, collected.probes, tuple(problems), collected.surprises)
 
 
 Reading = tuple[AskingWay, pd.DataFrame]
@@ -141,7 +153,7 @@ def _ranked(facts: pd.DataFrame, folds: Sequence[str]) -> Iterator[Reading]:
     # p counts draws that equal the true value as ranked before it, the rank does not: half of each.
     before = (ranked["rank"].astype(float) - 1.0) / ranked["of"].astype(float)
     value = 1.0 - (before + ranked["p"].astype(float)) / 2.0
-    ranked = ranked.assign(value=value)
+    ranked = ranked.assign(value=value, **{NATS: -np.log(ranked["p"].astype(float))})
     measure = "share of made-up ones that the true one is likelier than"
     in_records = ranked["context"] == RECORD
     hers = (ranked["side"] == "forget") & ranked["fold"].isin(folds)

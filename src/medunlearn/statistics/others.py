@@ -30,6 +30,39 @@ class OthersGap:
     others: int
 
 
+@dataclass(frozen=True, slots=True)
+class Surprise:
+    """What exact tests say of one subject.
+
+    Attributes:
+        mean: of -ln p over her tests, nats, >= 0; about 1 where nothing is known of her, higher = known better.
+        tests: how many there were.
+    """
+
+    mean: float
+    tests: int
+
+
+def chance_of_surprise(few: Sequence[Surprise], others: Sequence[Surprise]) -> float | None:
+    """Chance that a few subjects' tests are as surprising where nothing is known of them, 0-1.
+
+    The larger of two. How often others drawn alike are as surprising (:func:`compare_with_others`) holds where p is
+    not uniform, or where tests of one subject depend on each other. Fisher's combination, by which 2 n mean has the
+    chi-squared distribution with 2 n degrees of freedom, holds for few tests and in the tail, of which few others
+    tell nothing. On this scale a fact that is likelier than all 59 alternatives counts 4 nats, a rank in the middle
+    0.7, while a mean of ranks hardly tells two known facts from two lucky ones. None of fewer than 3 others.
+
+    Source: Fisher 1932, Statistical Methods for Research Workers, 4th edition, Section 21.1.
+    """
+    from scipy.special import gammaincc
+
+    gap = compare_with_others([one.mean for one in few], [one.mean for one in others])
+    if gap is None:
+        return None
+    tests = sum(one.tests for one in few)
+    return max(gap.p, float(gammaincc(tests, math.fsum(one.tests * one.mean for one in few))))
+
+
 def compare_with_others(
     few: Sequence[float], others: Sequence[float], *, least_spread: float = 0.0
 ) -> OthersGap | None:
