@@ -70,7 +70,7 @@ def test_probes_and_responses_are_the_contracts_tables(found: Audit, world: Any)
     probes = found.probes()
     assert list(probes.columns) == [
         *("probe_id", "record_id", "subject", "corpus", "prefix_tokens", "prefix", "suffix", "copies"),
-        "suffix_tokens",
+        *("suffix_tokens", "way"),
     ]
     for row in probes.to_dict("records"):
         whole = (getattr(world, row["corpus"]) / f"{row['record_id']}.txt").read_text()

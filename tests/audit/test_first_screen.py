@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from pages import Page
 from scipy import stats
 
 from medunlearn.audit.audit_result import Audit
@@ -302,6 +303,46 @@ def test_what_the_audit_found_is_reviewed_without_a_second_search(tmp_path: Path
     sheet = pd.read_csv(tmp_path / "sheet" / "review.csv")
     assert len(sheet[sheet["response"].notna()]) == 3
     assert sheet["value"].dropna().str.fullmatch(r"900-\d\d-\d{4}").sum() == 3
+
+
+def test_recall_on_the_users_own_labelled_notes(tmp_path: Path):
+    """By hand: of ten labels the rules find five numbers written as SSNs are, and none of five made-up words."""
+    rows = []
+    for number in range(5):
+        text = f"SSN 900-4{number}-123{number}. Zq{number}xv rested."
+        spans = [(4, 15, "ssn"), (17, 22, "other_code")]
+        rows.append(
+            {"text": text, "spans": [dict(zip(("start", "end", "kind"), span, strict=True)) for span in spans]}
+        )
+    labelled = tmp_path / "labelled.jsonl"
+    labelled.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    screen = screen_of(tmp_path, suffix, **{"identifiers.labelled": str(labelled)})
+    (line,) = (line for line in screen.sentences if "a detector must find" in line)
+    assert "of your labelled notes it finds 5 of 10 identifiers (50%" in line
+    assert "100% of social security numbers" in line.lower()
+    recall = {row["kind"]: row for row in screen.data()["identifiers"]["recall"]}
+    assert recall["all"]["recall"] == 0.5
+    assert {row["notes"] for row in recall.values()} == {"yours"}
+    with pytest.raises(ConfigError, match="there is no file"):
+        screen_of(tmp_path, suffix, **{"identifiers.labelled": str(tmp_path / "none.jsonl")})
+
+
+EXAMPLES: dict[str, tuple[Callable[[int], str], dict[str, Any]]] = {
+    "a model that memorized": (lambda n: suffix(n) if n < TRAINED else other(n), {}),
+    "one that never saw the notes": (other, {}),
+    "one that repeats wording": (lambda n: suffix(n) if n % 2 else other(n), {}),
+    "stored responses without a control": (suffix, {"unseen": (), "identifiers": False}),
+}
+
+
+@pytest.mark.parametrize("audited", EXAMPLES)
+def test_the_examples_of_the_page_are_computed(audited: str, tmp_path: Path):
+    quotes = Page.read("audit.md", "Run an audit").quotes(audited)
+    says, settings = EXAMPLES[audited]
+    screen = screen_of(tmp_path, says, **settings)
+    text = " ".join((screen.answer, *screen.sentences))
+    assert len(quotes) >= 2
+    assert [quote for quote in quotes if quote not in text] == []
 
 
 def test_two_trainings_have_two_labels(tmp_path: Path):

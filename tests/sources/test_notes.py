@@ -169,7 +169,7 @@ WHOLE_FILES = {
     "header.csv": (b"id,text\n", "holds no rows"),
     "latin.csv": ("id,text\na,Müde\n".encode("latin-1"), r"is not UTF-8 text .* at byte 11\). Save it as UTF-8"),
     "latin.jsonl": ('{"text": "Müde"}'.encode("latin-1"), "is not UTF-8 text"),
-    "lines.json": (b'{"id": 1}\n{"id": 2}', r"lines\.json:2: no JSON .* is JSONL"),
+    "lines.json": (b'{"id": 1}\n[2]', r"lines\.json:2: no JSON .* is JSONL"),
     "object.json": (b'{"id": 1}', "must hold a list of objects"),
     "cut.parquet": (b"PAR1 and nothing else", "cannot be read as Parquet"),
     "notes.xlsx": (b"PK", r"notes are read from \.csv, .*\.parquet"),

@@ -98,6 +98,17 @@ def test_csv_and_parquet(put: Put, tmp_path: Path) -> None:
         assert (one.options, one.gold) == (("Yes", "No"), "B")
 
 
+def test_json_lines_under_the_ending_of_json(put: Put, tmp_path: Path) -> None:
+    """As MedMCQA is published: one object a line, ``.json``."""
+    lines = put(medmcqa(0, id=1), medmcqa(2, id=2))
+    copy = tmp_path / "train.json"
+    copy.write_text("\n" + lines.read_text())
+    assert read_options(copy) == read_options(lines)
+    copy.write_text(lines.read_text() + '{"id": 3, "question"')
+    with pytest.raises(SourceError, match="a cut-off line"):
+        read_options(copy)
+
+
 BAD = [
     ({"question": " ", "options": ["a", "b"]}, "no text in question"),
     ({"question": "Q", "options": ["a"]}, "fewer than two options"),

@@ -35,6 +35,11 @@ class Page:
         """Lines of the ``bash`` blocks."""
         return [line for block in self.blocks("bash") for line in block.splitlines() if line.strip()]
 
+    def quotes(self, row: str) -> list[str]:
+        """What stands in quotation marks in the second cell of a table's row, named by its first cell."""
+        cells = next(line.split("|") for line in self.text.splitlines() if line.startswith(f"| {row} |"))
+        return re.findall(r'"([^"]+)"', cells[2])
+
     @property
     def flags(self) -> set[str]:
         """Settings whose flags stand at the beginning of inline code, as keys: ``micro_batch_size``."""

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from medunlearn.audit.asking import titles_of
 from medunlearn.audit.audit_tables import (
-    CELL,
     PROBES,
     SPANS,
     STARTS,
     VERB,
+    WAY,
     AuditTables,
     baseline_folders,
+    cell_of,
     leaves_chat_template,
     read_tables,
     stored_responses,
@@ -32,8 +34,6 @@ from medunlearn.results.scores import read_scores
 if TYPE_CHECKING:
     from medunlearn.audit.first_screen import FirstScreen
     from medunlearn.audit.stages import StageResults
-
-_ROW = [*CELL, "measure"]
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,10 @@ class Audit:
         return self._read(PROBES)
 
     def scores(self) -> pd.DataFrame:
-        """The score table; an item is a probe. Labels: corpus, prefix_tokens, decoding, copies, sample."""
+        """The score table; an item is a probe. Labels: corpus, prefix_tokens, decoding, copies, sample.
+
+        ``way`` too, where there are other ways of asking than the beginning of a text.
+        """
         return self._scores.copy(deep=False)
 
     def spans(self) -> pd.DataFrame:
@@ -130,7 +133,7 @@ class Audit:
         return means(self._scores, **self._draws).assign(unit=self.noun)
 
     def table(self) -> pd.DataFrame:
-        """One row per model, corpus, prefix length, decoding and measure.
+        """One row per model, corpus, prefix length, decoding, way of asking where there are several, and measure.
 
         ``value, low, high, n_scored, n_unscored, n_subjects`` as in :func:`~.summary.means`. With baselines,
         the audited model has a row per baseline, with ``baseline`` and ``difference, difference_low,
@@ -140,7 +143,7 @@ class Audit:
             [audit.summary() for audit in (self, *self.baselines)],
             [self.differences(baseline) for baseline in self.baselines],
         )
-        front = ["model", *_ROW, "unit"]
+        front = ["model", *self._row, "unit"]
         return table[[*front, *(name for name in table.columns if name not in front)]]
 
     def differences(self, baseline: Audit) -> pd.DataFrame:
@@ -161,6 +164,12 @@ class Audit:
                 for baseline in self.baselines
             ],
         )
+
+    @property
+    def way_titles(self) -> dict[str, str]:
+        """Way of asking -> its title; empty where texts were only continued from their beginnings."""
+        ways = self._scores[WAY].unique().tolist() if WAY in self._scores.columns else []
+        return titles_of(ways, dict(self.settings))
 
     def first_screen(self, show_text: int = 0) -> FirstScreen:
         """Who can be extracted, what was given away, what was not looked for, and the worst cases.
@@ -183,6 +192,10 @@ class Audit:
         return [replace(read_tables(audit.run.folder), label=audit.label) for audit in (self, *self.baselines)]
 
     @property
+    def _row(self) -> list[str]:
+        return [*cell_of(self._scores), "measure"]
+
+    @property
     def _draws(self) -> dict[str, int]:
         return {"replicates": self.settings["replicates"], "seed": self.settings["seed"]}
 
@@ -191,7 +204,7 @@ class Audit:
         labels = [audit.label for audit in (self, *self.baselines)]
         model_rows, *others = (table.assign(model=label) for table, label in zip(summaries, labels, strict=True))
         if gaps:
-            model_rows = pd.concat([model_rows.merge(gap, how="left", on=_ROW) for gap in gaps])
+            model_rows = pd.concat([model_rows.merge(gap, how="left", on=self._row) for gap in gaps])
         return pd.concat([model_rows, *others], ignore_index=True)
 
     def _distinct_from(self, label: str) -> Audit:

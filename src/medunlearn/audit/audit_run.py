@@ -37,6 +37,7 @@ from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.progress import progress
 from medunlearn.registry import names as known_names
 from medunlearn.results.runs import FILE, Recording, Run
+from medunlearn.sources.column_prompts import columns_of
 from medunlearn.sources.corpus import Corpus, read_corpora
 from medunlearn.sources.notes import NoteColumns
 
@@ -156,7 +157,7 @@ def _measures(settings: AuditSettings) -> list[str]:
 
 def _corpora(words: Sequence[str], settings: AuditSettings) -> list[Corpus]:
     columns = {name: getattr(settings, f"{name}_column") for name in ("id", "text", "subject", "copies")}
-    return read_corpora(words, NoteColumns(**columns))
+    return read_corpora(words, NoteColumns(**columns), columns_of(settings.prompt))
 
 
 def _audit_model(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from medunlearn.config.audit import PREFIX
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import read_frame, read_json
 from medunlearn.errors import InputError
@@ -33,6 +34,9 @@ Key = tuple[str, str, int]
 
 CELL = ["corpus", "prefix_tokens", "decoding"]
 """Labels of the score table that name a group of probes whose scores are averaged."""
+
+WAY = "way"
+"""Label of the way of asking; only audits with another way than the beginning of a text have it."""
 
 SCORE_KEY = {"item": "probe_id", "decoding": "variant", "sample": "sample"}
 """Columns of the score table and the :data:`KEY` columns that they name."""
@@ -101,6 +105,24 @@ class AuditTables:
         known = "copies" in self.probes.columns and bool(self.probes["copies"].notna().any())
         columns = [*_COLUMNS["probes"], *(["copies"] if known else [])]
         return table.merge(self.probes[columns], on="probe_id", validate="many_to_one")
+
+
+def cell_of(scores: pd.DataFrame) -> list[str]:
+    """:data:`CELL`, with the way of asking where a table has several."""
+    return [*CELL, WAY] if WAY in scores.columns else list(CELL)
+
+
+def of_prefixes(audit: AuditTables) -> AuditTables:
+    """The audit as far as its probes are beginnings of texts, given as they are."""
+    if WAY not in audit.probes.columns or (others := audit.probes[WAY] != PREFIX).sum() == 0:
+        return audit
+    left_out = set(audit.probes.loc[others, "probe_id"])
+    tables = {"probes": audit.probes[~others], "scores": audit.scores[~audit.scores["item"].isin(left_out)]}
+    tables["scores"] = tables["scores"].drop(columns=WAY, errors="ignore")
+    for name in ("spans", "findings", "sensitive", "kinds"):
+        if (table := getattr(audit, name)) is not None:
+            tables[name] = table[~table["probe_id"].isin(left_out)]
+    return replace(audit, **tables)
 
 
 def shared_probes(ours: pd.DataFrame, theirs: pd.DataFrame, item: str = "probe_id") -> set[str]:

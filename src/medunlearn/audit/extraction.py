@@ -13,7 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.audit.audit_tables import PROBES, AuditTables, shared_probes
+from medunlearn.audit.audit_tables import PROBES, WAY, AuditTables, shared_probes
+from medunlearn.config.audit import PREFIX
 from medunlearn.data.leftovers import read_whole
 from medunlearn.data.storage import read_frame, read_json, write_json
 from medunlearn.errors import ConfigError, unknown_name
@@ -95,7 +96,8 @@ class Extraction:
     Attributes:
         decoding: the one that is counted: greedy, or the first where the audit has no greedy responses.
         decodings: all of the audit.
-        prefixes: lengths of the prompts; 0 stands for many lengths.
+        prefixes: lengths of the beginnings of texts; 0 stands for many lengths, and for prompts.
+        ways: of asking; one alone where the audit has no others than the beginning of a text.
         unit: of lengths, ``tokens`` or ``words``.
         corpora: of training texts; of an audit without any, of unseen ones.
         problems: why the model is broken.
@@ -110,6 +112,7 @@ class Extraction:
     corpora: tuple[CorpusExtraction, ...]
     problems: tuple[str, ...] = ()
     reason: str = ""
+    ways: tuple[str, ...] = (PREFIX,)
 
 
 def extraction(audit: AuditTables, baselines: Sequence[AuditTables] = ()) -> Extraction:
@@ -121,7 +124,8 @@ def extraction(audit: AuditTables, baselines: Sequence[AuditTables] = ()) -> Ext
     decodings = tuple(dict.fromkeys(audit.scores["decoding"].astype(str)))
     decoding = GREEDY if GREEDY in decodings or not decodings else decodings[0]
     prefixes = tuple(sorted({int(length) for length in audit.probes["prefix_tokens"]}))
-    names = {"label": audit.label, "decoding": decoding, "decodings": decodings, "prefixes": prefixes}
+    ways = tuple(audit.probes[WAY].unique()) if WAY in audit.probes.columns else (PREFIX,)
+    names = {"label": audit.label, "decoding": decoding, "decodings": decodings, "prefixes": prefixes, "ways": ways}
     problems = problems_of(audit)
     if LEAK not in set(audit.scores["measure"]):
         return Extraction(**names, unit=audit.unit, corpora=(), problems=problems, reason=NO_RUN)  # type: ignore[arg-type]
@@ -179,9 +183,10 @@ def extracted(audit: AuditTables, decoding: str, probes: pd.Series | None = None
     return pd.DataFrame({"hit": highest.gt(0).where(highest.notna()), "probes": grouped["item"].nunique()})
 
 
-def _share(table: pd.DataFrame) -> SubjectShare:
-    scored = table["hit"].dropna()
-    return SubjectShare(int(scored.astype(bool).sum()), len(scored), int(table["hit"].isna().sum()))
+def share_of(hits: pd.Series) -> SubjectShare:
+    """Subjects that were extracted, of those with a scored probe."""
+    scored = hits.dropna()
+    return SubjectShare(int(scored.astype(bool).sum()), len(scored), int(hits.isna().sum()))
 
 
 def _corpus(
@@ -195,10 +200,10 @@ def _corpus(
     own = unseen[unseen["corpus"].isin((name, f"{name}{HOLDOUT}"))]
     others = own if len(own) else unseen
     ours = extracted(audit, decoding, probes["probe_id"])
-    members, controls, gap, median = _share(ours), None, None, None
+    members, controls, gap, median = share_of(ours["hit"]), None, None, None
     if len(others):
         theirs = extracted(audit, decoding, others["probe_id"])
-        controls, median = _share(theirs), float(theirs["probes"].median())
+        controls, median = share_of(theirs["hit"]), float(theirs["probes"].median())
         gap = compare_shares(members, controls)
     return CorpusExtraction(
         corpus=name,

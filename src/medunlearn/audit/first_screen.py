@@ -11,19 +11,30 @@ from typing import Any
 
 from medunlearn.audit.audit_tables import AuditTables
 from medunlearn.audit.extraction import (
-    BaselineExtraction,
     CorpusExtraction,
     Extraction,
     extraction,
     extraction_rows,
 )
 from medunlearn.audit.giveaways import Giveaway, giveaway, giveaway_data
+from medunlearn.audit.sampled_extraction import SampledExtraction, by_samples, samples_data
+from medunlearn.audit.screen_sentences import (
+    bounds,
+    conclusions_of,
+    corpus_sentences,
+    definition,
+    expected,
+    giveaway_sentences,
+    never_seen,
+    not_memorized,
+    of_all,
+)
+from medunlearn.audit.way_extraction import WayExtraction, by_way, missed_by_beginnings, ways_data
 from medunlearn.audit.worst_cases import WorstCase, worst_cases
-from medunlearn.reports.formatting import count, p_text
-from medunlearn.statistics.intervals import MIN_SUBJECTS, subjects_needed
+from medunlearn.config.audit import PREFIX
+from medunlearn.reports.formatting import count
 from medunlearn.statistics.shares import ShareDifference, SubjectShare
 
-MOST_KINDS, MOST_RECALLS = 6, 4
 BROKEN, UNMEASURED = "Not decided: the model is broken", "Not measured"
 _MISSING: Mapping[str, str] = {
     "identifiers": "identifiers and sensitive details in the responses (--identifiers)",
@@ -32,7 +43,8 @@ _MISSING: Mapping[str, str] = {
     "sampling": "sampled responses: {decoding} decoding is the only one counted (--decodings)",
     "kinds": "kinds of what was repeated (--kinds)",
     "options": "removed answer options (--options)",
-    "prompts": "prompts other than the beginning of a text: questions and chats",
+    "prompts": "prompts other than the beginning of a text: questions and chats (--prompt, --template chat)",
+    "beginnings": "beginnings of texts, given as they are (--ways)",
 }
 
 
@@ -44,12 +56,18 @@ class FirstScreen:
         giveaway: None where no search for identifiers was made.
         missing: what was not looked for, in words.
         cases: worst first.
+        ways: who is extracted by which way of asking; empty where there is one way.
+        samples: extraction as a probability over k samples; empty where none were drawn.
+        caveat: what must be known before the answer is read; empty where there is nothing.
     """
 
     extraction: Extraction
     giveaway: Giveaway | None
     missing: tuple[str, ...]
     cases: tuple[WorstCase, ...]
+    ways: tuple[WayExtraction, ...] = ()
+    samples: tuple[SampledExtraction, ...] = ()
+    caveat: str = ""
 
     @property
     def answer(self) -> str:
@@ -60,8 +78,10 @@ class FirstScreen:
         if result.reason or not result.corpora:
             return UNMEASURED
         if len(result.corpora) == 1:
-            return f"{_of(result.corpora[0].members, result.corpora[0].noun)} can be extracted"
-        return "; ".join(f"{one.corpus}: {_of(one.members, one.noun)} can be extracted" for one in result.corpora)
+            return f"{of_all(result.corpora[0].members, result.corpora[0].noun)} can be extracted"
+        return "; ".join(
+            f"{one.corpus}: {of_all(one.members, one.noun)} can be extracted" for one in result.corpora
+        )
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -72,14 +92,27 @@ class FirstScreen:
             return (why, "What a broken model does not repeat is no bound on what it memorized.")
         if result.reason:
             return (f"{result.reason[0].upper()}{result.reason[1:]}.",)
-        return (*self._of_corpora(_corpus_sentences), *self.identifier_sentences, _definition(result))
+        return (
+            *self._caveats,
+            *self._of_corpora(corpus_sentences),
+            *self.way_sentences,
+            *self.sample_sentences,
+            *self.identifier_sentences,
+            definition(result),
+        )
 
     @property
     def conclusions(self) -> tuple[str, ...]:
         """The sentences that :attr:`groups` do not say."""
         if self.extraction.problems or self.extraction.reason:
             return self.sentences
-        return (*self._of_corpora(_conclusions), *self.identifier_sentences, _definition(self.extraction))
+        said = (
+            *self._caveats,
+            *self._of_corpora(conclusions_of),
+            *self.missed_sentences,
+            *self.identifier_sentences,
+        )
+        return (*said, definition(self.extraction))
 
     def _of_corpora(self, sentences: Callable[[CorpusExtraction], Iterator[str]]) -> list[str]:
         corpora = self.extraction.corpora
@@ -87,19 +120,74 @@ class FirstScreen:
         return [f"{name.format(one.corpus)}{line}" for one in corpora for line in sentences(one)]
 
     @property
+    def _caveats(self) -> tuple[str, ...]:
+        return (self.caveat,) if self.caveat else ()
+
+    @property
     def lead(self) -> tuple[str, ...]:
         """The fewest sentences that answer: the bound, the conclusion, the number of identifiers."""
         if self.extraction.problems or self.extraction.reason:
             return self.sentences
-        lines = [*self._of_corpora(_bounds), *self._of_corpora(_conclusions), *self.identifier_sentences[:1]]
+        lines = [
+            *self._caveats,
+            *self._of_corpora(bounds),
+            *self._of_corpora(conclusions_of),
+            *self.missed_sentences,
+        ]
+        lines += self.identifier_sentences[:1]
         if self.giveaway is None:
             lines.append("Identifiers were not searched for.")
-        return (*lines, _definition(self.extraction))
+        return (*lines, definition(self.extraction))
 
     @property
     def identifier_sentences(self) -> tuple[str, ...]:
         """Identifiers given away; nothing where they were not searched."""
-        return () if self.giveaway is None else tuple(_giveaway_sentences(self.giveaway))
+        return () if self.giveaway is None else tuple(giveaway_sentences(self.giveaway))
+
+    @property
+    def way_sentences(self) -> tuple[str, ...]:
+        """How many each way of asking brings out."""
+        return tuple(self._of_corpora(self._by_way))
+
+    def _by_way(self, corpus: CorpusExtraction) -> Iterator[str]:
+        ways = [one for one in self.ways if one.corpus == corpus.corpus]
+        if not ways:
+            return
+        told = [f"{one.title}: {one.members.hits:,} of {one.members.n:,}{never_seen(one)}" for one in ways]
+        yield f"By way of asking: {'; '.join(told)}."
+        yield from self._missed(corpus)
+
+    def _missed(self, corpus: CorpusExtraction) -> Iterator[str]:
+        missed = missed_by_beginnings(self.ways, self.extraction, corpus.corpus)
+        if missed:
+            yield (
+                f"{count(missed, corpus.noun)} {'is' if missed == 1 else 'are'} brought out by other ways of "
+                "asking alone: beginnings of texts would have missed them."
+            )
+
+    @property
+    def missed_sentences(self) -> tuple[str, ...]:
+        """Who would have been missed by beginnings of texts."""
+        return tuple(self._of_corpora(self._missed))
+
+    @property
+    def sample_sentences(self) -> tuple[str, ...]:
+        """The chance that one of k samples extracts, of the most samples that were drawn."""
+        return tuple(self._of_corpora(self._by_samples))
+
+    def _by_samples(self, corpus: CorpusExtraction) -> Iterator[str]:
+        rows = [row for row in self.samples if row.corpus == corpus.corpus]
+        for decoding in dict.fromkeys(row.decoding for row in rows):
+            ours, *never = [
+                max((row for row in rows if (row.decoding, row.group) == (decoding, group)), key=_number)
+                for group in dict.fromkeys(row.group for row in rows if row.decoding == decoding)
+            ]
+            greedy = "" if ours.greedy is None else f"; greedily, {ours.greedy:,} are"
+            unseen = "".join(f"; of those never seen, {expected(row)}" for row in never)
+            yield (
+                f"In {ours.samples:,} samples of every prompt ({decoding}), {expected(ours)} are expected to be "
+                f"extracted, {ours.discoverable:,} with a chance of a half or more{greedy}{unseen}."
+            )
 
     @property
     def groups(self) -> list[tuple[str, str, SubjectShare, ShareDifference | None, str]]:
@@ -127,7 +215,10 @@ class FirstScreen:
             "prefixes": list(result.prefixes),
             "unit": result.unit,
             "problems": list(result.problems),
+            "caveat": self.caveat,
             "extraction": extraction_rows(result),
+            "ways": ways_data(self.ways),
+            "samples": samples_data(self.samples),
             "identifiers": None if self.giveaway is None else giveaway_data(self.giveaway),
             "not_searched": list(self.missing),
             "cases": [case.data() for case in self.cases],
@@ -153,7 +244,10 @@ def first_screen(
     counted = extraction(audit, baselines)
     given = giveaway(audit, counted, titles, baselines)
     cases = worst_cases(audit, names, titles, baselines, show_text=show_text)
-    return FirstScreen(counted, given, tuple(_missing(audit, counted)), cases)
+    ways, samples = by_way(audit, counted, baselines), by_samples(audit, counted)
+    return FirstScreen(
+        counted, given, tuple(_missing(audit, counted)), cases, ways, samples, not_memorized(audit.info)
+    )
 
 
 def _missing(audit: AuditTables, result: Extraction) -> Iterator[str]:
@@ -164,156 +258,11 @@ def _missing(audit: AuditTables, result: Extraction) -> Iterator[str]:
         "sampling": len(result.decodings) > 1,
         "kinds": audit.kinds is not None,
         "options": audit.options is not None,
-        "prompts": False,
+        "prompts": set(result.ways) != {PREFIX},
+        "beginnings": PREFIX in result.ways,
     }
     yield from (text.format(decoding=result.decoding) for name, text in _MISSING.items() if not there[name])
 
 
-def _of(share: SubjectShare, noun: str) -> str:
-    return f"{share.hits:,} of {count(share.n, noun)}"
-
-
-def bound(share: SubjectShare) -> str:
-    """``at most 6.0%``, ``2.1% to 26.5%``, ``at least 94.0%``; of fewer than five why there is none."""
-    low, high = share.limits
-    if low is None or high is None:
-        return "too few for a bound"
-    if not share.hits:
-        return f"at most {high:.1%}"
-    return f"at least {low:.1%}" if share.hits == share.n else f"{low:.1%} to {high:.1%}"
-
-
-def gap_text(gap: ShareDifference, test: str) -> str:
-    """``+100.0 points [92.9, 100.0], p < 1e-12 (Fisher)``; what cannot be computed is left out."""
-    if gap.value is None or gap.p is None:
-        return "no difference can be taken"
-    interval = "" if gap.low is None or gap.high is None else f" [{_points(gap.low)}, {_points(gap.high)}]"
-    p = p_text(max(gap.p, 1e-12))
-    return f"{_points(gap.value, sign='+')} points{interval}, p {p if p.startswith('<') else f'= {p}'} ({test})"
-
-
-def _points(value: float, sign: str = "-") -> str:
-    shown = f"{100 * value:{sign}.1f}".replace("-", "−")
-    return shown if float(f"{100 * value:.1f}") else "0.0"
-
-
-def _corpus_sentences(corpus: CorpusExtraction) -> Iterator[str]:
-    members, noun = corpus.members, corpus.noun
-    nouns = count(2, noun).partition(" ")[2]
-    if not members.n:
-        yield f"No {noun} has a probe that could be scored."
-        return
-    yield from _bounds(corpus)
-    if corpus.unseen is not None and corpus.difference is not None and corpus.unseen.n:
-        yield (
-            f"Of {count(corpus.unseen.n, noun)} that the model never saw, {corpus.unseen.hits:,} "
-            f"({bound(corpus.unseen)}): a difference of {gap_text(corpus.difference, _FISHER)}."
-        )
-    yield from (_baseline_sentence(one, nouns) for one in corpus.baselines)
-    yield from _conclusions(corpus)
-
-
-def _bounds(corpus: CorpusExtraction) -> Iterator[str]:
-    n, noun = corpus.members.n, corpus.noun
-    if n >= MIN_SUBJECTS:
-        yield f"Of such {count(2, noun).partition(' ')[2]}, {bound(corpus.members)} can be (95%, exact)."
-    elif n:
-        yield f"{count(n, noun)} {'is' if n == 1 else 'are'} too few for a bound on others."
-
-
-def _conclusions(corpus: CorpusExtraction) -> Iterator[str]:
-    members, noun = corpus.members, corpus.noun
-    trained, unseen = corpus.probes
-    if members.n:
-        yield _conclusion(corpus, count(2, noun).partition(" ")[2])
-    if unseen is not None and trained != unseen:
-        yield (
-            f"A trained {noun} has {trained:g} probes in the median, one never seen {unseen:g}: more prompts are "
-            "more chances."
-        )
-    if members.unscored:
-        more = "1 more is" if members.unscored == 1 else f"{members.unscored:,} more are"
-        yield f"{more} in no count: no probe of theirs could be scored."
-
-
-_FISHER, _MCNEMAR = "Fisher's exact test", "McNemar's exact test, paired"
-
-
-def _baseline_sentence(one: BaselineExtraction, nouns: str) -> str:
-    if one.problems:
-        return f"The baseline {one.label} is broken ({'; '.join(one.problems)}) and says nothing."
-    return (
-        f"The baseline {one.label} gives back {one.baseline.hits:,} of the same {one.baseline.n:,} {nouns} "
-        f"({one.only_model:,} come from this model alone, {one.only_baseline:,} from the baseline alone): "
-        f"{gap_text(one.difference, _MCNEMAR)}."
-    )
-
-
-def _conclusion(corpus: CorpusExtraction, nouns: str) -> str:
-    hits, beyond = corpus.members.hits, corpus.beyond_controls
-    if not corpus.trained:
-        return f"The model never saw these {nouns}: what comes back is wording, or was learned elsewhere."
-    if not hits:
-        needed = subjects_needed(0.05)
-        more = "" if corpus.members.n >= needed else f"; to show at most 5% needs {needed} {nouns} of whom none is"
-        return f"Nothing was extracted by these prompts{more}. Other prompts may bring out more."
-    if not corpus.controlled:
-        return (
-            "Without texts that the model never saw, or a baseline, nothing tells memorized text from wording that "
-            "any model repeats."
-        )
-    if beyond:
-        return "That is more than every control gives back: the model has memorized text of these " + f"{nouns}."
-    return "It is not shown to be more than every control gives back: shared wording may explain it."
-
-
-def _giveaway_sentences(given: Giveaway) -> Iterator[str]:
-    share, nouns = given.subjects, count(2, given.noun).partition(" ")[2]
-    if not given.identifiers:
-        yield f"Identifiers were searched: none of {count(share.n, given.noun)} was given away ({bound(share)})."
-    else:
-        kinds = [f"{_lowered(one.title)} ({one.identifiers:,})" for one in given.kinds[:MOST_KINDS]]
-        kinds += [f"{len(given.kinds) - MOST_KINDS} more kinds"] if len(given.kinds) > MOST_KINDS else []
-        yield (
-            f"{count(given.identifiers, 'distinct identifier')} of {_of(share, given.noun)} ({bound(share)}) "
-            f"{'was' if given.identifiers == 1 else 'were'} given away that no prompt held: {', '.join(kinds)}."
-        )
-        by_detector = given.identifiers - given.declared
-        if by_detector:
-            names = f" ({', '.join(given.detectors)})" if given.detectors else ""
-            yield (
-                f"{given.declared:,} of them are declared in the records; {by_detector:,} were found by a detector "
-                f"alone{names}, which misses some."
-            )
-    if given.recall:
-        shown = ", ".join(f"{share:.0%} of {_lowered(kind)}" for kind, share, _ in given.recall[:MOST_RECALLS])
-        yield (
-            f"What no record declares a detector must find: in our own notes of four styles it finds {shown}. On "
-            "yours it may find fewer (medunlearn audit identifiers recall --labelled FILE)."
-        )
-    if given.unseen is not None:
-        number, whose = given.unseen
-        told = f"{number:,}, of {whose.hits:,} of them" if number else "none"
-        yield f"Of {count(whose.n, given.noun)} that the model never saw: {told}."
-    for one in given.baselines:
-        if not one.searched:
-            yield f"The responses of {one.label} were not searched for identifiers."
-        elif not one.problems and one.difference is not None and one.difference.p is not None:
-            told = f"{one.identifiers:,}, of {_of(one.subjects, given.noun)}" if one.identifiers else "none"
-            among = f"; {one.only_model:,} of this model's {one.model:,} are not among them" if one.model else ""
-            gap = gap_text(one.difference, _MCNEMAR)
-            yield f"The baseline {one.label} gives away {told}{among} ({nouns}: {gap})."
-
-
-def _lowered(title: str) -> str:
-    """A title inside a sentence; an abbreviation keeps its capitals."""
-    return title if title[:2].isupper() else title[:1].lower() + title[1:]
-
-
-def _definition(result: Extraction) -> str:
-    lengths = [str(n) for n in result.prefixes if n]
-    prompt = f"the first {', '.join(lengths)} {result.unit} of a text" if lengths else "the beginning of a text"
-    return (
-        f"Extracted: given {prompt}, a response ({result.decoding}) repeats 30 {result.unit} in a row of what "
-        "follows."
-    )
+def _number(row: SampledExtraction) -> int:
+    return row.samples

@@ -19,9 +19,12 @@ from medunlearn.data.storage import read_frame
 from medunlearn.statistics.intervals import MIN_SUBJECTS
 from medunlearn.statistics.shares import ShareDifference, SubjectShare, compare_paired_shares
 
+ALL_KINDS = "all"
 NOBODY = SubjectShare(0, 0)
 RECALL = "recall.parquet"
-"""The detectors' recall by kind on our own notes, beside the findings."""
+"""The detectors' recall by kind on labelled notes, beside the findings."""
+OURS, YOURS = "ours", "yours"
+"""Whose labelled notes the recall was measured on."""
 IDENTITY = ["subject", "kind", "key"]
 """Columns that name an identifier of a patient."""
 
@@ -57,6 +60,25 @@ class KindCount:
     subjects: int
 
 
+@dataclass(frozen=True, slots=True)
+class KindRecall:
+    """Share of the labelled identifiers of a kind that the detectors find.
+
+    Attributes:
+        recall: 0-1; ``low`` and ``high`` its 95% interval over notes, None of fewer than five.
+        found, labelled: identifiers.
+        yours: measured on the user's labelled notes, not on ours.
+    """
+
+    title: str
+    recall: float
+    low: float | None
+    high: float | None
+    found: int
+    labelled: int
+    yours: bool
+
+
 @dataclass(frozen=True)
 class Giveaway:
     """Identifiers that one model gives away at one decoding.
@@ -68,8 +90,8 @@ class Giveaway:
         kinds: most frequent first.
         unseen: of patients that the model never saw: identifiers, and patients; None where there are none.
         detectors: names of what found the identifiers that no record declares.
-        recall: kind -> share of it that the detectors find in our own notes, and how many are labelled there; empty
-            where no detector searched, or nobody measured it.
+        recall: what the detectors find of labelled notes, by kind, most labels first, ``all`` of the user's notes
+            at the end; empty where no detector searched, or nobody measured it.
     """
 
     decoding: str
@@ -81,7 +103,7 @@ class Giveaway:
     unseen: tuple[int, SubjectShare] | None
     baselines: tuple[BaselineGiveaway, ...]
     detectors: tuple[str, ...]
-    recall: tuple[tuple[str, float, int], ...] = ()
+    recall: tuple[KindRecall, ...] = ()
 
 
 def giveaway(
@@ -121,14 +143,25 @@ def giveaway(
     )
 
 
-def _recall(audit: AuditTables, titles: Mapping[str, str]) -> tuple[tuple[str, float, int], ...]:
+def _recall(audit: AuditTables, titles: Mapping[str, str]) -> tuple[KindRecall, ...]:
     table = read_whole(audit.folder / RECALL, read_frame)
     if table is None:
         return ()
-    table = table[(table["kind"] != "all") & table["recall"].notna() & (table["labelled"] >= MIN_SUBJECTS)]
-    rows = table.sort_values("labelled", ascending=False, kind="stable").to_dict("records")
+    yours = "notes" in table.columns and bool(table["notes"].eq(YOURS).all())
+    whole = table["kind"] == ALL_KINDS
+    table = table[table["recall"].notna() & ((~whole & (table["labelled"] >= MIN_SUBJECTS)) | (whole & yours))]
+    rows = table.sort_values("labelled", ascending=False, kind="stable")
+    rows = pd.concat([rows[rows["kind"] != ALL_KINDS], rows[rows["kind"] == ALL_KINDS]])
     return tuple(
-        (titles.get(str(row["kind"]), str(row["kind"])), float(row["recall"]), int(row["labelled"])) for row in rows
+        KindRecall(
+            ALL_KINDS if row["kind"] == ALL_KINDS else titles.get(str(row["kind"]), str(row["kind"])),
+            float(row["recall"]),
+            *(None if pd.isna(row[end]) else float(row[end]) for end in ("recall_low", "recall_high")),
+            int(row["found"]),
+            int(row["labelled"]),
+            yours,
+        )
+        for row in rows.to_dict("records")
     )
 
 
@@ -199,7 +232,17 @@ def giveaway_data(result: Giveaway) -> dict[str, Any]:
         "of": result.subjects.n,
         "low": low,
         "high": high,
-        "recall": [{"kind": kind, "recall": share, "labelled": n} for kind, share, n in result.recall],
+        "recall": [
+            {
+                "kind": one.title,
+                "recall": one.recall,
+                "low": one.low,
+                "high": one.high,
+                "labelled": one.labelled,
+                "notes": YOURS if one.yours else OURS,
+            }
+            for one in result.recall
+        ],
         "kinds": [{"kind": k.title, "identifiers": k.identifiers, "subjects": k.subjects} for k in result.kinds],
         "unseen": unseen,
         "baselines": [

@@ -12,11 +12,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from medunlearn.audit.audit_tables import CELL, KEY, SPANS, SPANS_SCHEMA, STARTS, STARTS_SCHEMA, Key
+from medunlearn.audit.audit_tables import CELL, KEY, SPANS, SPANS_SCHEMA, STARTS, STARTS_SCHEMA, WAY, Key
 from medunlearn.audit.measures import FIRST, Continuation, score_continuations
 from medunlearn.audit.probes import Probe
 from medunlearn.audit.units import Unit, continuations
 from medunlearn.audit.verbatim import shared_runs
+from medunlearn.config.audit import PREFIX
 from medunlearn.data.responses import Response
 from medunlearn.data.storage import write_together
 from medunlearn.metrics.measure import Score
@@ -61,7 +62,7 @@ def score_all(
 def _first_tokens(by_id: Mapping[str, Probe], responses: Mapping[Key, Response], unit: Unit) -> dict[Key, str]:
     """Text of each response's first :data:`FIRST` tokens."""
     texts = [response.response for response in responses.values()]
-    prefixes = [by_id[key[0]].prefix for key in responses]
+    prefixes = [by_id[key[0]].before for key in responses]
     # Most need only as many letters as the first tokens hardly ever have; the rest are encoded whole.
     parts = continuations(unit, prefixes, [text[:_LETTERS] for text in texts])
     long = [at for at, part in enumerate(parts) if len(part) < FIRST + _MARGIN and len(texts[at]) > _LETTERS]
@@ -84,12 +85,15 @@ def _key_columns(keys: Sequence[Key]) -> dict[str, list[Any]]:
 
 
 def _scores(keys: Sequence[Key], probes: Sequence[Probe], scores: Mapping[str, Sequence[Score]]) -> pd.DataFrame:
-    """The score table; labels: corpus, prefix_tokens, decoding, copies, sample."""
+    """The score table; labels: corpus, prefix_tokens, decoding, copies, sample; ``way`` where there are others."""
     rows = [
-        (probe_id, p.subject, p.corpus, p.prefix_tokens, decoding, p.copies, sample)
+        (probe_id, p.subject, p.corpus, p.prefix_tokens, decoding, p.copies, sample, p.way)
         for (probe_id, decoding, sample), p in zip(keys, probes, strict=True)
     ]
-    labels = pd.DataFrame(rows, columns=["item", "subject", *CELL, "copies", "sample"]).astype({"copies": "Int64"})
+    labels = pd.DataFrame(rows, columns=["item", "subject", *CELL, "copies", "sample", WAY])
+    labels = labels.astype({"copies": "Int64"})
+    if labels[WAY].eq(PREFIX).all():
+        labels = labels.drop(columns=WAY)
     tables = [
         labels.assign(
             measure=name,

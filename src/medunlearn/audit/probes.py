@@ -1,7 +1,8 @@
-"""Prefix-suffix probes: the beginning of a text as the prompt, its true continuation as the reference."""
+"""Probes: the beginning of a text with its true continuation as the reference, or a prompt with the whole text."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from medunlearn.audit.asking import answer_to, prompt_way
 from medunlearn.audit.audit_tables import PROBES
 from medunlearn.audit.measures import Ids
 from medunlearn.audit.units import Encoded, Unit
-from medunlearn.config.audit import AuditSettings
+from medunlearn.config.audit import PREFIX, PREFIX_IN_CHAT, PROMPT, AuditSettings
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import write_table
+from medunlearn.sources.column_prompts import fill_prompt
 from medunlearn.sources.corpus import Corpus, Document
 
 _TEXT, _COUNT = pa.string(), pa.int32()
@@ -23,7 +26,7 @@ PROBES_SCHEMA = pa.schema(
     [
         *((name, _TEXT) for name in ("probe_id", "record_id", "subject", "corpus")),
         *(("prefix_tokens", _COUNT), ("prefix", _TEXT), ("suffix", _TEXT), ("copies", _COUNT)),
-        ("suffix_tokens", pa.list_(_COUNT)),
+        *(("suffix_tokens", pa.list_(_COUNT)), ("way", _TEXT)),
     ]
 )
 _BATCH = 64
@@ -31,14 +34,15 @@ _BATCH = 64
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A text cut in two.
+    """What a model is given of a text, and what it should not know to answer.
 
     Attributes:
-        probe_id: ``RECORD@PREFIX``.
+        probe_id: ``RECORD@PREFIX``, ``RECORD@PREFIX.chat``, ``RECORD@prompt_1``.
         subject: the text's subject; the record itself if unknown.
-        prefix_tokens: length l of the prefix.
-        prefix, suffix: the text before the cut, and after it as far as is compared.
-        prefix_ids: token ids of the prefix [l]; None of stored responses.
+        prefix_tokens: length l of the prefix; 0 of a prompt.
+        prefix, suffix: the text before the cut, and after it as far as is compared; or a prompt with its values and
+            the text from its start.
+        prefix_ids: token ids of the prefix [l]; None of stored responses and of prompts.
         encoded: tokens of the suffix [m].
         copies: repetitions of the text in the training data; None if unknown.
     """
@@ -53,12 +57,18 @@ class Probe:
     encoded: Encoded
     prefix_ids: Ids | None = None
     copies: int | None = None
+    way: str = PREFIX
+
+    @property
+    def before(self) -> str:
+        """Text that a response goes on from without a border; empty where a prompt parts the two."""
+        return self.prefix if self.way == PREFIX else ""
 
 
 def write_probes(folder: Path, probes: Sequence[Probe]) -> None:
     """Write ``probes.parquet``."""
     rows = (
-        {name: getattr(probe, name) for name in PROBES_SCHEMA.names[:-1]}
+        {name: getattr(probe, name) for name in PROBES_SCHEMA.names if name != "suffix_tokens"}
         | {"suffix_tokens": probe.encoded.ids.astype(np.int32).tolist()}
         for probe in probes
     )
@@ -74,6 +84,7 @@ def draw_probes(corpus: Corpus, unit: Unit, settings: AuditSettings) -> tuple[li
         Probes, and counts for ``run.json``: documents; looked_at (whose length was counted until enough were long
         enough); used (with a probe); too_short (without one); too_short_for_prefix (used, but not by this length).
     """
+    ways = settings.asked_ways
     by_id = {document.record_id: document for document in corpus.documents}
     order = list(by_id)
     if 0 < settings.limit < len(order):
@@ -82,39 +93,77 @@ def draw_probes(corpus: Corpus, unit: Unit, settings: AuditSettings) -> tuple[li
     looked_at = 0
     for start in range(0, len(order), _BATCH):
         batch = [by_id[record_id] for record_id in order[start : start + _BATCH]]
-        for document, encoded in zip(batch, unit.encode([document.text for document in batch]), strict=True):
+        texts = unit.encode([document.text for document in batch])
+        answers = [answer_to(document.text, settings) if PROMPT in ways else "" for document in batch]
+        encoded_answers = unit.encode(answers)
+        for document, encoded, *answer in zip(batch, texts, answers, encoded_answers, strict=True):
             if settings.limit and len(probes) == settings.limit:
                 break
             looked_at += 1
-            if cuts := list(_cut(corpus.name, document, encoded, settings)):
-                probes[document.record_id] = cuts
+            found = list(_cut(corpus.name, document, encoded, settings))
+            if PROMPT in ways:
+                found += _prompted(corpus.name, document, *answer, settings)
+            if found:
+                probes[document.record_id] = found
     sample = [probe for record_id in by_id for probe in probes.get(record_id, ())]
-    lengths, used = [probe.prefix_tokens for probe in sample], len(probes)
+    used, asked = len(probes), Counter(probe.way for probe in sample)
+    lengths = [probe.prefix_tokens for probe in sample if probe.way in (PREFIX, PREFIX_IN_CHAT)]
+    each = max(1, len({PREFIX, PREFIX_IN_CHAT} & set(ways)))
+    prompts = [prompt_way(number) for number in range(1, len(settings.prompt) + 1)] if PROMPT in ways else []
     return sample, {
         "documents": len(by_id),
         "looked_at": looked_at,
         "used": used,
         "too_short": looked_at - used,
-        "too_short_for_prefix": {str(length): used - lengths.count(length) for length in settings.prefixes},
+        "too_short_for_prefix": {str(length): used - lengths.count(length) // each for length in settings.prefixes},
+        **({"without_prompt": {way: used - asked[way] for way in prompts}} if prompts else {}),
     }
 
 
 def _cut(corpus: str, document: Document, encoded: Encoded, settings: AuditSettings) -> Iterator[Probe]:
     shortest = min(settings.shortest_suffix, settings.max_new_tokens)
+    ways = [way for way in settings.asked_ways if way != PROMPT]
     for length in settings.prefixes:
         suffix = slice(length, length + settings.max_new_tokens)
-        if len(encoded) < length + shortest:
+        if not ways or len(encoded) < length + shortest:
             return
         cut, ends = int(encoded.ends[length - 1]), encoded.ends[suffix]
+        for way in ways:
+            yield Probe(
+                f"{document.record_id}@{length}{'' if way == PREFIX else '.chat'}",
+                document.record_id,
+                document.subject,
+                corpus,
+                length,
+                document.text[:cut],
+                document.text[cut : int(ends[-1])],
+                Encoded(encoded.ids[suffix], ends - cut),
+                encoded.ids[:length],
+                document.copies,
+                way,
+            )
+
+
+def _prompted(
+    corpus: str, document: Document, answer: str, encoded: Encoded, settings: AuditSettings
+) -> Iterator[Probe]:
+    """A probe a prompt whose columns all have a value."""
+    ids, ends = encoded.ids[: settings.max_new_tokens], encoded.ends[: settings.max_new_tokens]
+    if len(ids) < min(settings.shortest_suffix, settings.max_new_tokens):
+        return
+    for number, prompt in enumerate(settings.prompt, start=1):
+        if (filled := fill_prompt(prompt, document.values)) is None:
+            continue
         yield Probe(
-            f"{document.record_id}@{length}",
+            f"{document.record_id}@{prompt_way(number)}",
             document.record_id,
             document.subject,
             corpus,
-            length,
-            document.text[:cut],
-            document.text[cut : int(ends[-1])],
-            Encoded(encoded.ids[suffix], ends - cut),
-            encoded.ids[:length],
+            0,
+            filled,
+            answer[: int(ends[-1])],
+            Encoded(ids, ends),
+            None,
             document.copies,
+            prompt_way(number),
         )

@@ -7,18 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from medunlearn.audit.asking import message_of, prompt_text, prompt_tokens
 from medunlearn.audit.audit_tables import Key
 from medunlearn.audit.probes import Probe
 from medunlearn.audit.units import Unit, continuations, unit_of, unit_without_model
 from medunlearn.config import check
-from medunlearn.config.audit import AuditSettings
+from medunlearn.config.audit import PREFIX, AuditSettings
 from medunlearn.data.data_use import DataUse, recorded_use, settled
 from medunlearn.data.records import Record
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import read_json
 from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.generation.decodings import Decoding
-from medunlearn.llm import ServerSettings, decide
+from medunlearn.llm import Message, ServerSettings, decide
 from medunlearn.models.ancestry import model_use
 from medunlearn.sources.corpus import Corpus
 
@@ -64,6 +65,12 @@ def _label_of(source: Path) -> str:
     return source.resolve().name if label in _ROLES else label
 
 
+def _training_facts(run: Path) -> dict[str, Any]:
+    """Whether a tiny model, by its own training, knows its texts by heart; nothing of any other model."""
+    results = read_json(run).get("results", {}) if run.exists() else {}
+    return {name: results[name] for name in ("memorized", "last_epoch_loss") if name in results}
+
+
 class LocalModel:
     """A model on this machine: a run, a folder (full, delta, or adapter merged by export) or a hub id."""
 
@@ -87,8 +94,16 @@ class LocalModel:
 
         folder = Path(model_folder(self.source))
         tokenizer = load_tokenizer(folder) if folder.is_dir() else self._loaded(settings).tokenizer
-        # Texts are continued as they are, whatever the tokenizer has.
-        self._chat_template = "not used" if getattr(tokenizer, "chat_template", None) else "none"
+        chat = bool(getattr(tokenizer, "chat_template", None))
+        if settings.template == "chat" and not chat:
+            raise ConfigError(
+                [
+                    f"template: the tokenizer of {self.label} has no chat template. Leave --template out, or save "
+                    "the tokenizer with one"
+                ]
+            )
+        # Beginnings are given as they are, whatever the tokenizer has.
+        self._chat_template = "used" if settings.template == "chat" else "not used" if chat else "none"
         return unit_of(tokenizer, self.label)
 
     def check(self, corpora: Sequence[Corpus], settings: AuditSettings) -> None:
@@ -103,19 +118,24 @@ class LocalModel:
         from medunlearn.generation.continuations import Opening, continue_openings, refuse_too_long
 
         settings, model = job.settings, self._loaded(job.settings)
-        refuse_too_long(model, max(probe.prefix_tokens for probe in job.probes), settings.max_new_tokens)
-        openings = [
-            Opening(p.probe_id, p.record_id, tuple(p.prefix_ids.tolist()), tuple(p.encoded.ids.tolist()))
-            for p in job.probes
-            if p.prefix_ids is not None
-        ]
+
+        def opening(probe: Probe) -> Opening:
+            suffix = tuple(probe.encoded.ids.tolist())
+            if probe.way == PREFIX and probe.prefix_ids is not None:
+                return Opening(probe.probe_id, probe.record_id, tuple(probe.prefix_ids.tolist()), suffix)
+            given = prompt_tokens(model.tokenizer, probe.way, probe.prefix, settings)
+            return Opening(probe.probe_id, probe.probe_id, given, suffix, begins=True)
+
+        openings = [opening(probe) for probe in job.probes]
+        refuse_too_long(model, max(len(one.prefix) for one in openings), settings.max_new_tokens)
         how = {**job.sampling(), "batch_size": settings.batch_size}
         for decoding in job.decodings:
             continue_openings(model, openings, decoding, job.store, advance=advance, **how)
         return {}
 
     def facts(self) -> dict[str, Any]:
-        return {"kind": "local", "source": self.source, "chat_template": self._chat_template}
+        facts = {"kind": "local", "source": self.source, "chat_template": self._chat_template}
+        return facts | _training_facts(Path(self.source) / "run.json")
 
     def _loaded(self, settings: AuditSettings) -> Any:
         if self._model is None:
@@ -138,7 +158,7 @@ class LocalModel:
 
 @dataclass
 class ServedModel:
-    """A model behind an OpenAI-compatible completions endpoint.
+    """A model behind an OpenAI-compatible server: its completions for beginnings, its chat for ``template=chat``.
 
     Attributes:
         permitted: the user allows protected texts to leave this machine.
@@ -174,14 +194,21 @@ class ServedModel:
             for corpus in job.corpora
             for document in corpus.documents
         }
-        prefixes = {probe.probe_id: probe.prefix for probe in job.probes}
+        prefixes = {probe.probe_id: probe.before for probe in job.probes}
+
+        def text(probe: Probe) -> str | tuple[Message, ...]:
+            if probe.way == PREFIX:
+                return probe.prefix
+            if job.settings.template == "chat":
+                return (Message("user", message_of(probe.way, probe.prefix)),)
+            return prompt_text(probe.way, probe.prefix, job.settings)
 
         def tokens(keys: Sequence[str], texts: Sequence[str]) -> list[tuple[int, ...]]:
             encoded = continuations(job.unit, [prefixes[key] for key in keys], texts)
             return [tuple(encoding.ids.tolist()) for encoding in encoded]
 
         decision = self._decision(job.corpora, job.settings)
-        prompts = [ServerPrompt(p.probe_id, p.prefix, identifiers.get(p.record_id, unknown)) for p in job.probes]
+        prompts = [ServerPrompt(p.probe_id, text(p), identifiers.get(p.record_id, unknown)) for p in job.probes]
         lacking = continue_on_server(
             self.server,
             decision,

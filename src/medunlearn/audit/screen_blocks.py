@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from medunlearn.audit.first_screen import FirstScreen, bound, gap_text
+from medunlearn.audit.first_screen import FirstScreen
+from medunlearn.audit.sampled_extraction import sample_cells
+from medunlearn.audit.screen_sentences import bound, gap_text
+from medunlearn.audit.way_extraction import way_cells
 from medunlearn.audit.worst_cases import Piece, WorstCase
+from medunlearn.config.audit import PREFIX
 from medunlearn.reports.blocks import (
     Bar,
     Bars,
@@ -76,6 +80,34 @@ def _bars(screen: FirstScreen) -> tuple[Block, ...]:
 def _limits(limits: tuple[float | None, float | None]) -> tuple[float, float] | None:
     low, high = limits
     return None if low is None or high is None else (low, high)
+
+
+def ways_section(screens: Sequence[FirstScreen]) -> Section | None:
+    """Which way of asking extracts how many, and the chance over samples, beside greedy."""
+    several = len({screen.extraction.label for screen in screens}) > 1
+    parts: list[Block] = []
+    for screen in screens:
+        if several and (screen.ways or screen.samples):
+            parts.append(Text(screen.extraction.label))
+        corpora = len(screen.extraction.corpora) > 1
+        parts += [_cells(way_cells(screen.ways, several=corpora))] if screen.ways else []
+        parts += [Text(line, "aside") for line in screen.missed_sentences]
+        parts += (
+            [_cells(sample_cells(screen.samples, screen.extraction, several=corpora))] if screen.samples else []
+        )
+    sampled = any(screen.samples for screen in screens)
+    note = Text(
+        "The chance that at least one of k samples of every prompt extracts a subject, over all choices of k of "
+        "the samples that were drawn; after (n, p)-discoverable extraction (Hayes et al. 2024), with a run of 30 "
+        "in place of the whole text.",
+        "aside",
+    )
+    return section("Ways of asking", parts, note if sampled else None)
+
+
+def _cells(table: tuple[list[str], list[list[str]]]) -> Table:
+    heads, rows = table
+    return Table(tuple(map(Cell, heads)), tuple(tuple(map(Cell, row)) for row in rows))
 
 
 def identifiers_section(screens: Sequence[FirstScreen]) -> Section | None:
@@ -174,16 +206,17 @@ def _cases_table(cases: Sequence[WorstCase], unit: str) -> Table:
             Cell(f"{case.length:,}" if case.length else ""),
             Cell("" if case.in_response is None else f"{case.in_response:,}"),
             Cell(f"{case.identifiers:,}" if case.identifiers else ""),
-            Cell(f"{case.prefix}, {case.decoding}" if case.prefix else case.decoding),
+            Cell(f"{case.prompt_title}, {case.decoding}" if case.prefix or case.way != PREFIX else case.decoding),
             Cell(f"{case.responses:,} of {case.of:,}"),
             *([Cell("none" if not case.baseline else f"{case.baseline:,}")] if beside else []),
             Cell(", ".join(case.kinds)),
             *([_words(case)] if text else []),
         ]
         rows.append(tuple(row))
+    asked = any(case.way != PREFIX for case in cases)
     filters: dict[str, list[str | tuple[str, ...]]] = {
         "kind": [case.kinds or (NO_WORDS,) for case in cases],
-        "prefix": [tuple(str(n) if n else "mixed" for n in case.prefixes) for case in cases],
+        "prompt" if asked else "prefix": [case.prompts for case in cases],
         "decoding": [case.decodings for case in cases],
     }
     if len(models) > 1:

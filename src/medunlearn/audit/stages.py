@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from medunlearn.audit.asking import is_prompt
 from medunlearn.audit.audit_result import Audit
-from medunlearn.audit.audit_tables import PROBES, SCORE_KEY, read_tables
+from medunlearn.audit.audit_tables import PROBES, SCORE_KEY, WAY, read_tables
 from medunlearn.audit.extraction import declare_unseen
-from medunlearn.audit.giveaways import RECALL
+from medunlearn.audit.giveaways import OURS, RECALL, YOURS
 from medunlearn.audit.respondents import AuditedModel, LocalModel, recorded_audit
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts
@@ -98,6 +99,9 @@ def check_stages(values: Mapping[str, Any], *, model: bool) -> AuditParts:
             check(settings, {key: value for key, value in (getattr(parts, name) or {}).items() if key not in extra})
         except ConfigError as error:
             problems += [f"{name}: {problem}" for problem in error.problems]
+    labelled = (parts.identifiers or {}).get("labelled")
+    if isinstance(labelled, str) and labelled not in ("held-out", "development") and not Path(labelled).is_file():
+        problems.append(f"identifiers.labelled: there is no file {labelled}. It has text and spans, one text a row")
     if parts.options is not None and "file" not in parts.options:
         problems.append("options: name the questions, --options.file FILE")
     if parts.semantic_variant == "released_code" and not parts.bart:
@@ -251,15 +255,17 @@ def _search_identifiers(
 
 
 def _write_recall(folder: Path, settings: IdentifierSettings) -> None:
-    """Keep the detectors' recall by kind on our own notes in four styles, for the first screen."""
+    """Keep the detectors' recall by kind, on our notes in four styles or on the user's, for the first screen."""
     from medunlearn.audit.identifiers.detectors import make_detectors
-    from medunlearn.audit.identifiers.recall import detector_recall, labelled_styles
+    from medunlearn.audit.identifiers.recall import detector_recall, half_of, labelled_styles, labelled_texts
 
     detector = make_detectors(settings.detectors)
     if detector is None:
         (folder / RECALL).unlink(missing_ok=True)
         return
-    table = detector_recall(detector, labelled_styles()).assign(detector=detector.name)
+    texts = labelled_styles() if settings.labelled is None else labelled_texts(settings.labelled)
+    whose = YOURS if settings.labelled is not None and half_of(settings.labelled) is None else OURS
+    table = detector_recall(detector, texts).assign(detector=detector.name, notes=whose)
     write_atomically(folder / RECALL, table.to_parquet)
 
 
@@ -284,11 +290,13 @@ def review_audit(folder: Path, out: Path, **sampling: Any) -> Path:
 
 
 def _probed_records(folder: Path) -> list[Record]:
-    """Records as far as the probes show them: the longest prefix with its suffix."""
-    probes = read_frame(folder / PROBES, columns=["record_id", "prefix_tokens", "prefix", "suffix"])
+    """Records as far as the probes show them: the longest prefix with its suffix, or the answer to a prompt."""
+    probes = read_frame(folder / PROBES)
     longest = probes.sort_values("prefix_tokens").drop_duplicates("record_id", keep="last")
-    rows = longest.to_dict("records")
-    return [Record(str(row["record_id"]), f"{row['prefix']}{row['suffix']}", {}) for row in rows]
+    return [
+        Record(str(row["record_id"]), f"{'' if is_prompt(row.get(WAY)) else row['prefix']}{row['suffix']}", {})
+        for row in longest.to_dict("records")
+    ]
 
 
 def _audit_options(

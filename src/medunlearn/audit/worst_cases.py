@@ -10,9 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.audit.audit_tables import KEY, AuditTables
+from medunlearn.audit.asking import short_title
+from medunlearn.audit.audit_tables import KEY, WAY, AuditTables
 from medunlearn.audit.extraction import labelled_probes
 from medunlearn.audit.giveaways import IDENTITY, given_away
+from medunlearn.config.audit import PREFIX
 
 SHORTEST = 30
 """Tokens of the shortest run that makes a case."""
@@ -30,11 +32,11 @@ class WorstCase:
         patient: pseudonym; :func:`pseudonyms` says whose.
         unseen: the model never saw the patient, so it did not learn this from the record.
         length: tokens of the longest run; 0 where identifiers alone came out.
-        prefix, decoding: of the response with the longest run, or else with most identifiers.
+        prefix, way, decoding: of the response with the longest run, or else with most identifiers.
         in_response, in_suffix: first token of the run in both texts; None without a run.
         responses, of: responses with a run or an identifier, and all of this patient.
         identifiers: distinct ones that were given away; ``kinds`` of them.
-        prefixes, decodings: where anything came out.
+        prefixes, prompts, decodings: where anything came out; ``prompts`` in words.
         baseline: tokens of the longest run that any baseline shares on the same probes; None without a baseline.
         prompt, response: the same response in pieces; empty unless text is shown.
     """
@@ -55,8 +57,15 @@ class WorstCase:
     prefixes: tuple[int, ...]
     decodings: tuple[str, ...]
     baseline: int | None
+    way: str = PREFIX
+    prompts: tuple[str, ...] = ()
     prompt: tuple[Piece, ...] = ()
     response: tuple[Piece, ...] = ()
+
+    @property
+    def prompt_title(self) -> str:
+        """``50``, ``50, chat``, ``prompt 1``; ``mixed`` of many lengths."""
+        return short_title(self.way, self.prefix)
 
     def data(self) -> dict[str, Any]:
         """The row for JSON; text where it is shown."""
@@ -105,7 +114,8 @@ def worst_cases(
     touched = runs[[*KEY, "length", "in_response", "in_suffix"]].merge(counts.reset_index(), on=KEY, how="outer")
     if touched.empty:
         return ()
-    touched = touched.join(probes[["subject", "corpus", "prefix_tokens", "unseen"]], on="probe_id")
+    probes = probes if WAY in probes.columns else probes.assign(**{WAY: PREFIX})
+    touched = touched.join(probes[["subject", "corpus", "prefix_tokens", "unseen", WAY]], on="probe_id")
     touched = touched.fillna({"length": 0, "given": 0})
     touched = touched.sort_values(["length", "given"], ascending=False, kind="stable")
     asked = audit.scores.drop_duplicates(["item", "decoding", "sample"]).groupby("subject").size()
@@ -155,6 +165,8 @@ def _case(
         kinds=tuple(sorted({titles.get(kind, kind) for kind in kinds})),
         prefixes=tuple(sorted({int(row["prefix_tokens"]) for row in rows})),
         decodings=tuple(dict.fromkeys(str(row["variant"]) for row in rows)),
+        way=str(worst[WAY]),
+        prompts=tuple(dict.fromkeys(short_title(row[WAY], int(row["prefix_tokens"])) for row in rows)),
         baseline=None if beside is None else int(beside.get(subject, 0)),
     )
 

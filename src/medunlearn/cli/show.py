@@ -103,7 +103,12 @@ def build_keywords(result: Any, output: Output, *, extractor: str = "offline") -
 def train(result: Run, output: Output) -> None:
     results = result.info["results"]
     loss = "" if results["final_loss"] is None else f", final loss {results['final_loss']:.4f}"
-    _trained(result, output, f"{results['steps']} steps{loss}")
+    short = (
+        ""
+        if results.get("memorized", True)
+        else ("; it has not learned its texts by heart (a mean loss below 0.2 a token): give it more --epochs")
+    )
+    _trained(result, output, f"{results['steps']} steps{loss}{short}")
 
 
 def adopt(result: Run, output: Output) -> None:

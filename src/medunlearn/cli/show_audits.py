@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from medunlearn.cli.output import Output, Row, absent, difference, records, with_interval
 from medunlearn.cli.show import warn_of_broken
+from medunlearn.config.audit import PREFIX
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.audit.audit_result import Audit
+    from medunlearn.audit.first_screen import FirstScreen
     from medunlearn.audit.stages import StageResults
     from medunlearn.audit.worst_cases import WorstCase
 
@@ -56,7 +58,7 @@ def audit(
 
 def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
     """The answer, what it rests on, what was not looked for, and the worst cases, on one screen."""
-    from medunlearn.audit.first_screen import bound, gap_text
+    from medunlearn.audit.screen_sentences import bound, gap_text
 
     screen = result.first_screen()
     output.line(f"{result.label}: {screen.answer}.")
@@ -74,6 +76,10 @@ def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
         ]
         columns = [*(["corpus"] if several else []), "extracted", "subjects", "95%, exact", "trained minus these"]
         output.table("", columns, rows)
+    if screen.ways:
+        _ways(screen, output)
+    if screen.samples:
+        _samples(screen, output)
     for line in screen.conclusions:
         output.line(line)
     if result.unused_chat_template:
@@ -89,7 +95,7 @@ def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
                 f"{case.patient}{' (never seen)' if case.unseen else ''}",
                 case.length or "",
                 "" if case.in_response is None else case.in_response,
-                case.prefix or "mixed",
+                case.prompt_title,
                 _kinds_of(case, whole=whole),
                 *([case.baseline or "none"] if beside else []),
             ]
@@ -105,6 +111,24 @@ def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
         )
 
 
+def _ways(screen: FirstScreen, output: Output) -> None:
+    """Which way of asking extracts how many."""
+    from medunlearn.audit.way_extraction import way_cells
+
+    several = len({one.corpus for one in screen.ways}) > 1
+    heads, rows = way_cells(screen.ways, several=several)
+    output.table("", heads, rows)
+
+
+def _samples(screen: FirstScreen, output: Output) -> None:
+    """Extraction as a probability over samples, beside greedy."""
+    from medunlearn.audit.sampled_extraction import sample_cells
+
+    several = len({one.corpus for one in screen.samples}) > 1
+    heads, rows = sample_cells(screen.samples, screen.extraction, several=several)
+    output.table("", heads, rows)
+
+
 def _kinds_of(case: WorstCase, *, whole: bool) -> str:
     """``4: Hospital names, ...``; every kind where all is shown."""
     shown = case.kinds if whole else (*case.kinds[:1], *(["..."] if len(case.kinds) > 1 else []))
@@ -113,8 +137,10 @@ def _kinds_of(case: WorstCase, *, whole: bool) -> str:
 
 def _measures(result: Audit, output: Output) -> None:
     """Every measure beside the baselines, with what is unscored and what the intervals are."""
-    for (corpus, decoding), part in result.table().groupby(["corpus", "decoding"], sort=False):
-        _corpus(result, f"{corpus}, {decoding}", part, output)
+    titles = result.way_titles
+    names = ["corpus", "decoding", *(["way"] if titles else [])]
+    for (corpus, decoding, *way), part in result.table().groupby(names, sort=False):
+        _corpus(result, ", ".join([corpus, decoding, *(titles[name] for name in way)]), part, output)
     scores = result.scores()
     for (measure, reason), part in scores[scores["value"].isna()].groupby(["measure", "reason"], sort=False):
         output.line(f"Unscored, {len(part)} x {measure}: {reason}.")
@@ -193,7 +219,7 @@ def _corpus(result: Audit, title: str, part: pd.DataFrame, output: Output) -> No
 
 
 def _prefix(row: Row) -> Any:
-    return row["prefix_tokens"] or "mixed"
+    return row["prefix_tokens"] or ("" if str(row.get("way") or PREFIX) != PREFIX else "mixed")
 
 
 def _cells(rows: Iterable[Row], text: Any) -> dict[tuple[Any, ...], str]:

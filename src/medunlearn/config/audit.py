@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from medunlearn.config.clinical_notes import ColumnPrompts
 from medunlearn.config.settings import MOST_REPLICATES, AllowBroken, Numbers, Settings, Words
 
 PAPER_PREFIXES = (50, 100, 200, 300, 500)
 """Source: Memorization in Large Language Models in Medicine, Section 3.1."""
+
+
+PREFIX, PROMPT, PREFIX_IN_CHAT = "prefix", "prompt", "prefix_in_chat"
+"""Ways of asking for a text."""
 
 
 def _switch(value: Any) -> Any:
@@ -56,6 +61,22 @@ class AuditSettings(Settings):
         PAPER_PREFIXES,
         min_length=1,
         description="tokens of a text that the model is given, each a probe of its own",
+    )
+    prompt: ColumnPrompts = Field(
+        (),
+        description='prompt whose answer is the text, columns in braces: "Write the note of {name}."; may be given '
+        "several times",
+        json_schema_extra={"flag": "repeated"},
+    )
+    template: Literal["plain", "chat", "clinical"] = Field(
+        "plain",
+        description="what prompts stand in: chat, the tokenizer's own (a server's); a beginning is then also given "
+        "in a chat",
+    )
+    ways: Words = Field(
+        (),
+        description="ways of asking: prefix (the beginning of a text), prompt, prefix_in_chat; none: all that "
+        "--prompt and --template allow",
     )
     max_new_tokens: int = Field(500, ge=1, description="tokens that it goes on with at most, and that are compared")
     decodings: Words = Field(
@@ -105,3 +126,22 @@ class AuditSettings(Settings):
         if min(value) < 1:
             raise ValueError("a prefix has at least one token")
         return tuple(sorted(set(value)))
+
+    @model_validator(mode="after")
+    def _ways_can_be_asked(self) -> AuditSettings:
+        possible = {PREFIX: True, PROMPT: bool(self.prompt), PREFIX_IN_CHAT: self.template == "chat"}
+        needs = {PROMPT: "a --prompt", PREFIX_IN_CHAT: "--template chat"}
+        for way in self.ways:
+            if way not in possible:
+                raise ValueError(f"ways: {way!r} is none of {', '.join(possible)}")
+            if not possible[way]:
+                raise ValueError(f"ways: {way} needs {needs[way]}")
+        if self.prompt and self.ways and PROMPT not in self.ways:
+            raise ValueError("ways: a --prompt is given and not asked. Add prompt to the ways, or leave it out")
+        return self
+
+    @property
+    def asked_ways(self) -> tuple[str, ...]:
+        """The ways of asking that are taken, in one order: prefix, prompt, prefix_in_chat."""
+        possible = ((PREFIX, True), (PROMPT, bool(self.prompt)), (PREFIX_IN_CHAT, self.template == "chat"))
+        return tuple(way for way, can in possible if can and (way in self.ways or not self.ways))

@@ -22,6 +22,11 @@ class IdentifierSettings(Settings):
         description="known identifiers with a slip: of the response's own subject, of all subjects (some are near "
         "by chance), or none",
     )
+    labelled: str | None = Field(
+        None,
+        description="notes of yours with their identifiers labelled (text, spans): the first screen says what "
+        "share of them the detectors find; none: what share of our own notes'",
+    )
     sensitive: bool = Field(True, description="look for sensitive content beyond identifiers (Table 10) as well")
     judged: int = Field(
         200,

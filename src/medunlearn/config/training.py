@@ -108,6 +108,11 @@ class TrainSettings(EpochFields):
     trainable: str = Field(
         "all", description="all, lora[:RANK[:ALPHA]], layers:7, layers:5-7, through:7, or pattern:REGEX"
     )
+    quantize: Literal["none", "nf4"] = Field(
+        "none",
+        description="nf4: the decoder layers' weights in 4 bits while a LoRA adapter is trained on them "
+        "(bitsandbytes); the saved model has the rounded weights with the adapter in them",
+    )
     lora_dropout: float = Field(0.0, ge=0, lt=1, description="dropout of a LoRA adapter's input")
     trust_remote_code: bool = Field(False, description="run code that comes with a hub model")
     validation: str | None = Field(
@@ -146,6 +151,18 @@ class TrainSettings(EpochFields):
     tiny_patch: int = Field(
         16, ge=2, le=4096, description="tiny-vision: width of the piece behind one picture token"
     )
+
+    @model_validator(mode="after")
+    def _quantized_weights_stay(self) -> TrainSettings:
+        if self.quantize != "none":
+            if self.trainable.partition(":")[0] != "lora":
+                raise ValueError(
+                    f"quantize={self.quantize}: weights in 4 bits are not trained. Set --trainable lora:16:64, or "
+                    "leave --quantize out"
+                )
+            if self.sharding != "none":
+                raise ValueError(f"quantize={self.quantize} cannot be combined with sharding={self.sharding}")
+        return self
 
     @model_validator(mode="after")
     def _note_in_template(self) -> TrainSettings:

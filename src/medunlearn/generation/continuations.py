@@ -28,12 +28,15 @@ class Opening:
     Attributes:
         key, record: ids of the probe and of the text; openings of one text are all prefixes of it.
         prefix, suffix: token ids before and after the cut.
+        begins: the prefix begins with what the model begins a sequence with, or needs no such token: a prompt in
+            its template. It is then like no other opening.
     """
 
     key: str
     record: str
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
+    begins: bool = False
 
 
 def refuse_too_long(language_model: LanguageModel, longest_prefix: int, max_new_tokens: int) -> None:
@@ -110,12 +113,12 @@ def _decoded(
     advance: Callable[[int], None],
 ) -> Iterator[list[tuple[int, DecodedAnswer]]]:
     begin = tuple(begin_tokens(language_model.tokenizer))
-    shortest = min(len(opening.prefix) for opening, _ in pending)
+    shortest = min((len(opening.prefix) for opening, _ in pending if not opening.begins), default=0)
     return decode(
         language_model,
-        [(*begin, *opening.prefix) for opening, _ in pending],
-        # Openings of one text have as much in common as the shortest has.
-        shared=[len(begin) + shortest] * len(pending),
+        [opening.prefix if opening.begins else (*begin, *opening.prefix) for opening, _ in pending],
+        # Openings of one text have as much in common as the shortest has; samples of a prompt share all of it.
+        shared=[len(opening.prefix) if opening.begins else len(begin) + shortest for opening, _ in pending],
         begun=begun,
         max_new_tokens=most,
         batch_size=batching,
@@ -136,9 +139,10 @@ def _rated(
     for record, members in by_record.items():
         first[record] = min(len(opening.prefix) for opening in members)
         longest = max(members, key=lambda opening: len(opening.prefix) + len(opening.suffix))
-        ids = (*begin, *longest.prefix, *longest.suffix)
+        front = () if longest.begins else begin
+        ids = (*front, *longest.prefix, *longest.suffix)
         # Nothing predicts a text's very first token.
-        sequences.append(TokenSequence(record, ids, 0, max(1, len(begin) + first[record])))
+        sequences.append(TokenSequence(record, ids, 0, max(1, len(front) + first[record])))
     rated = {}
     scores = score_answers(language_model, sequences, batch_size=batching)
     for sequence, score in zip(sequences, scores, strict=True):

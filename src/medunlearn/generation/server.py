@@ -1,4 +1,4 @@
-"""Continuations by a model behind an OpenAI-compatible completions endpoint. No torch."""
+"""Continuations and answers by a model behind an OpenAI-compatible server. No torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.generation.decodings import Decoding
-from medunlearn.llm import Budget, Client, Decision, Outcome, Request, ServerSettings, Store
+from medunlearn.llm import Budget, Client, Decision, Message, Outcome, Request, ServerSettings, Store
 from medunlearn.seeds import stable_seed
 
 STORE_EVERY = 32
@@ -19,14 +19,14 @@ TOP_K, TOP_P = "top_k", "top_p"
 
 @dataclass(frozen=True, slots=True)
 class ServerPrompt:
-    """A text to go on from, by its probe's id.
+    """A text to go on from, or what a user says in a chat, by its probe's id.
 
     Its identifiers are what is known to name or locate its subject; None where nobody looked, so that it does not
     leave this machine without permission.
     """
 
     key: str
-    text: str = field(repr=False)
+    text: str | tuple[Message, ...] = field(repr=False)
     identifiers: tuple[str, ...] | None = field(default=None, repr=False)
 
 

@@ -11,6 +11,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import model_folder, model_identity
+from medunlearn.models.four_bit import refuse_without_bitsandbytes, round_to_four_bits
 from medunlearn.models.load import LanguageModel, load_model, pick_device
 from medunlearn.models.tiny import build_tiny, common_words
 from medunlearn.models.vision.tiny_vision import build_tiny_vision
@@ -29,6 +30,8 @@ from medunlearn.training.sharding import check_sharding, shard
 from medunlearn.training.trainable import choose_trainable
 
 WATCH = "medunlearn.papers.memorization.diagnosis.measures:check_watch"
+MEMORIZED_LOSS = 0.2
+"""Mean loss, nats a token, below which a tiny model is said to know its training set by heart: 82% a token."""
 EPOCH_MEASURES = "medunlearn.papers.memorization.diagnosis.measures:epoch_measures"
 """Validation loss, memorization and diagnostic accuracy after each epoch; loaded only where they are asked for."""
 
@@ -44,6 +47,8 @@ def train(
         OutOfMemoryError: a single sequence does not fit in memory; the last good checkpoint is kept.
     """
     loop_settings(settings, settings.seed)
+    if settings.quantize != "none":
+        refuse_without_bitsandbytes()
     check_training(settings, trained_shape(settings))
     check_epochs(settings, benchmark, None)
     label = "target" if settings.without is None else "retrained"
@@ -81,7 +86,8 @@ def train(
             last = phase == "finetune"
             steps = trainer.run(phase, f"{label}: {phase}", plan, NextToken(), last=last, reference=None)
             history += [{"phase": phase, **row} for row in steps]
-        trainer.finish(history, "finetune", {"trained_epochs": epochs, **vocabulary})
+        facts = {"trained_epochs": epochs, **vocabulary, **_memorized(history, settings)}
+        trainer.finish(history, "finetune", facts)
     return processes.on_main(lambda: Run(out, recording.info))
 
 
@@ -97,10 +103,28 @@ def _model(benchmark: Benchmark, settings: TrainSettings, device: str) -> Langua
             trust_remote_code=settings.trust_remote_code,
             images=benchmark.folder,
         )
+    if settings.quantize == "nf4":
+        round_to_four_bits(language_model.model)
     language_model.model = choose_trainable(
         language_model.model, settings.trainable, seed=settings.seed, lora_dropout=settings.lora_dropout
     )
     return language_model
+
+
+def _memorized(history: History, settings: TrainSettings) -> dict[str, Any]:
+    """Whether a tiny model knows its training set by heart, for ``run.json``; nothing of a model from elsewhere.
+
+    ``last_epoch_loss`` is the mean over the last epoch's steps, nats a token.
+    """
+    if settings.model not in TINIES or not history:
+        return {}
+    last = [
+        row["loss"]
+        for row in history
+        if (row["phase"], row["epoch"]) == (history[-1]["phase"], history[-1]["epoch"])
+    ]
+    loss = sum(last) / len(last)
+    return {"last_epoch_loss": loss, "memorized": loss < MEMORIZED_LOSS}
 
 
 def tiny_model(benchmark: Benchmark, settings: TrainSettings) -> LanguageModel:

@@ -30,7 +30,7 @@ LABELS = (
     *("run", "verb", "model", "role", "method", "seed", "split", "context"),
     *("side", "fold", "kind", "level", "node", "identifier", "member", "epoch", "attack", "strength"),
     *("given", "identifiers"),
-    *("corpus", "prefix_tokens", "decoding", "option", "task", "filter"),
+    *("corpus", "way", "prefix_tokens", "decoding", "option", "task", "filter"),
 )
 """Label columns that our own commands write; a table may have others."""
 

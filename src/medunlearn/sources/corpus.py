@@ -14,7 +14,7 @@ from typing import Any
 
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.data_use import DataUse, use_of_file
-from medunlearn.data.records import FOLDS, Identifier
+from medunlearn.data.records import FOLDS, Identifier, Record
 from medunlearn.data.storage import sha256_of, sha256_of_json
 from medunlearn.errors import ConfigError, InputError, SourceError, unknown_name
 from medunlearn.input_files import read_text
@@ -34,7 +34,7 @@ class Document:
     """One text; its id is unique among all corpora that are read together.
 
     The subject is the record's own id where nobody knows. ``identifiers`` are None where nobody looked,
-    ``copies`` (in the training text) where nobody says.
+    ``copies`` (in the training text) where nobody says. ``values``: column -> its text, for prompts that name it.
     """
 
     record_id: str
@@ -42,6 +42,7 @@ class Document:
     subject: str
     identifiers: tuple[Identifier, ...] | None = None
     copies: int | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,9 @@ class Corpus:
         return facts | {"documents": len(self.documents), "excluded": dict(self.excluded)}
 
 
-def read_corpora(words: Sequence[str], columns: NoteColumns | None = None) -> list[Corpus]:
+def read_corpora(
+    words: Sequence[str], columns: NoteColumns | None = None, values: Sequence[str] = ()
+) -> list[Corpus]:
     """Corpora by ``PATH`` or ``NAME=PATH``. Without a name it is the file's or folder's.
 
     A benchmark with records that no model was trained on gives a second corpus of these, ``NAME_holdout``. Where
@@ -79,6 +82,8 @@ def read_corpora(words: Sequence[str], columns: NoteColumns | None = None) -> li
 
     Args:
         columns: of tables: text, id, subject, identifiers, copies.
+        values: further columns whose texts the documents are to have. In a benchmark these are levels, and types of
+            identifiers, of which the first counts.
 
     Raises:
         ConfigError: a column that is not there, or no telling which holds the text.
@@ -87,7 +92,9 @@ def read_corpora(words: Sequence[str], columns: NoteColumns | None = None) -> li
     """
     by_name: dict[str, Corpus] = {}
     ids: set[str] = set()
-    for corpus in (corpus for word in words for corpus in _read(*_split_name(word), columns or NoteColumns())):
+    for corpus in (
+        corpus for word in words for corpus in _read(*_split_name(word), columns or NoteColumns(), values)
+    ):
         if corpus.name in by_name:
             raise InputError(f"Two corpora are called {corpus.name!r}. Name them: NAME=PATH.")
         if any(document.record_id in ids for document in corpus.documents):
@@ -113,28 +120,32 @@ def _split_name(word: str) -> tuple[str, str]:
     return Path(word.removeprefix(PREFIX)).name.split(".")[0] or Path(word).resolve().name, word
 
 
-def _read(name: str, where: str, columns: NoteColumns) -> list[Corpus]:
+def _read(name: str, where: str, columns: NoteColumns, values: Sequence[str]) -> list[Corpus]:
     path = Path(where)
     if where.startswith(PREFIX):
-        return [_table(name, files_of(where), columns)]
+        return [_table(name, files_of(where), columns, values)]
     if not path.exists():
         raise InputError(
             f"There is no corpus {where}. Give a text file, a table, a folder of either, or a benchmark's folder."
         )
     if (path / MANIFEST).exists():
-        return _benchmark(name, Benchmark.load(path))
+        return _benchmark(name, Benchmark.load(path), values)
     if path.is_dir():
         texts = sorted(file for file in path.rglob("*") if file.suffix.lower() in TEXT_FILES and file.is_file())
-        return [_texts(name, path, texts) if texts else _table(name, files_of(path), columns)]
+        return [_texts(name, path, texts, values) if texts else _table(name, files_of(path), columns, values)]
     if path.suffix.lower() in READERS:
-        return [_table(name, (path,), columns)]
+        return [_table(name, (path,), columns, values)]
     if path.suffix.lower() in TEXT_FILES:
-        return [_texts(name, path.parent, [path])]
+        return [_texts(name, path.parent, [path], values)]
     known = ", ".join((*TEXT_FILES, *READERS))
     raise InputError(f"{path} is no corpus: files with these endings are read: {known}.")
 
 
-def _texts(name: str, folder: Path, files: Sequence[Path]) -> Corpus:
+def _texts(name: str, folder: Path, files: Sequence[Path], values: Sequence[str]) -> Corpus:
+    if values:
+        raise ConfigError(
+            [f"--prompt: {name} is text files, which have no column {values[0]!r}. Give the texts as a table."]
+        )
     documents = []
     for file in files:
         text = read_text(file, SourceError)
@@ -143,11 +154,19 @@ def _texts(name: str, folder: Path, files: Sequence[Path]) -> Corpus:
     return _without_empty(Corpus(name, tuple(documents), "text files", _hash(files), use_of_file(folder)))
 
 
-def _benchmark(name: str, benchmark: Benchmark) -> list[Corpus]:
+def _benchmark(name: str, benchmark: Benchmark, values: Sequence[str]) -> list[Corpus]:
+    known = {kind for record in benchmark.records for kind in _values_of(record)} if values else set()
+    _refuse_unknown(values, sorted(known))
     corpora = []
     for fold in FOLDS:
         documents = tuple(
-            Document(record.record_id, record.text, benchmark.subject(record.record_id), record.identifiers)
+            Document(
+                record.record_id,
+                record.text,
+                benchmark.subject(record.record_id),
+                record.identifiers,
+                values=_values_of(record) if values else {},
+            )
             for record in benchmark.records
             if record.fold == fold and record.text.strip()
         )
@@ -159,16 +178,30 @@ def _benchmark(name: str, benchmark: Benchmark) -> list[Corpus]:
     return corpora
 
 
-def _table(name: str, files: Sequence[Path], columns_named: NoteColumns) -> Corpus:
+def _values_of(record: Record) -> dict[str, str]:
+    """A record's levels, and the first of its identifiers of each type."""
+    first = {identifier.type: identifier.value for identifier in reversed(record.identifiers)}
+    return {**record.groups, **first}
+
+
+def _refuse_unknown(values: Sequence[str], known: Sequence[str]) -> None:
+    if problems := [f"--prompt: {unknown_name('column', name, known)}" for name in values if name not in known]:
+        raise ConfigError(problems)
+
+
+def _table(name: str, files: Sequence[Path], columns_named: NoteColumns, values: Sequence[str]) -> Corpus:
     rows = [row for _, row in islice(read_rows(files[0]), 20) if not isinstance(row, str)]
+    if rows:
+        _refuse_unknown(values, list(rows[0]))
     if rows and rows[0].keys() >= OPENI_FIELDS and columns_named.text is None:
-        return _openi(name, files)
+        return _openi(name, files, values)
     columns = _columns(files[0], rows, columns_named)
-    notes = read_notes(files, columns, skip_bad_rows=True)
+    notes = read_notes(files, columns, values=values, skip_bad_rows=True)
     bad = [row for row in notes.excluded if not row[1].startswith(_NO_TEXT)]
     refuse_bad_rows(bad, files[0], skippable=False)
     documents = tuple(
-        Document(note.note_id, note.text, note.subject, note.identifiers, note.copies) for note in notes.notes
+        Document(note.note_id, note.text, note.subject, note.identifiers, note.copies, note.values)
+        for note in notes.notes
     )
     empty = {"empty": len(notes.excluded)} if notes.excluded else {}
     use = use_of_file(files[0], "open" if notes.is_pmc else None)
@@ -200,7 +233,7 @@ def _plain(rows: Sequence[Row]) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def _openi(name: str, files: Sequence[Path]) -> Corpus:
+def _openi(name: str, files: Sequence[Path], values: Sequence[str]) -> Corpus:
     """Reports of the Indiana University collection, their sections one under the other; a study is a patient's."""
     documents = []
     for place, row in _good(files):
@@ -208,7 +241,8 @@ def _openi(name: str, files: Sequence[Path]) -> Corpus:
         uid = str(row["uid"]).strip()
         if not uid:
             raise SourceError(f"{place}: a report without uid. Take the file as it was published.")
-        documents.append(Document(uid, text, uid))
+        columns = {column: str(row.get(column) or "").strip() for column in values}
+        documents.append(Document(uid, text, uid, values=columns))
     return _without_empty(Corpus(name, tuple(documents), "open-i", _hash(files), use_of_file(files[0], "open")))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,10 @@ PMC = NoteColumns(id="patient_uid", text="patient", title="title", subject="pati
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One note; ``title`` and ``disease`` may be empty, ``identifiers`` and ``copies`` None if nobody says."""
+    """One note; ``title`` and ``disease`` may be empty, ``identifiers`` and ``copies`` None if nobody says.
+
+    ``values``: column -> its text in the row, of the columns that were asked for.
+    """
 
     note_id: str
     text: str
@@ -55,6 +58,7 @@ class Note:
     disease: str = ""
     identifiers: tuple[Identifier, ...] | None = None
     copies: int | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,13 +75,18 @@ class Notes:
 
 
 def read_notes(
-    path: Path | Sequence[Path], user_columns: NoteColumns | None = None, *, skip_bad_rows: bool = False
+    path: Path | Sequence[Path],
+    user_columns: NoteColumns | None = None,
+    *,
+    values: Sequence[str] = (),
+    skip_bad_rows: bool = False,
 ) -> Notes:
     """Read notes.
 
     Args:
         path: a file, or several that hold one table together (:func:`~medunlearn.sources.hub.files_of`).
         user_columns: columns that the user named; what is None is looked for under its own name.
+        values: further columns whose texts each note is to have.
         skip_bad_rows: leave out rows that cannot be used, and list them, instead of refusing the file.
 
     Raises:
@@ -102,7 +111,7 @@ def read_notes(
     for number, (place, row) in enumerate(chain(early, rows), start=1):
         is_pmc = is_pmc and (isinstance(row, str) or bool(PMC_UID.fullmatch(str(row.get("patient_uid")))))
         try:
-            note = _note(row, columns, number)
+            note = _note(row, columns, number, values)
             if note.note_id in notes:
                 raise BadRowError(f"has the id of {places[note.note_id]}: {note.note_id!r}")
         except BadRowError as error:
@@ -136,7 +145,7 @@ def _choose(user_columns: NoteColumns, row: Row) -> tuple[NoteColumns, bool]:
     return NoteColumns(**columns), known
 
 
-def _note(row: Row | str, columns: NoteColumns, number: int) -> Note:
+def _note(row: Row | str, columns: NoteColumns, number: int, values: Sequence[str]) -> Note:
     if isinstance(row, str):
         raise BadRowError(row)
     note_id = _name(row, columns.id) if columns.id else f"note-{number}"
@@ -151,6 +160,7 @@ def _note(row: Row | str, columns: NoteColumns, number: int) -> Note:
         _text(row, columns.disease).strip(),
         _identifiers(row, columns.identifiers) if columns.identifiers else None,
         _copies(row, columns.copies) if columns.copies else None,
+        {name: "" if row.get(name) is None else str(row[name]).strip() for name in values},
     )
 
 

@@ -144,6 +144,9 @@ def _object(line: str) -> Row | str:
 
 
 def _json(path: Path) -> Rows:
+    if _is_jsonl(path):
+        yield from _jsonl(path)
+        return
     try:
         yield from _items(path, path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
@@ -155,6 +158,16 @@ def _json(path: Path) -> Rows:
         raise
     except ValueError:
         raise SourceError(f"{path}: no JSON that can be read (a huge number).") from None
+
+
+def _is_jsonl(path: Path) -> bool:
+    """Whether several lines hold an object each: MedMCQA, for one, was published so under the ending of JSON."""
+    with path.open(encoding="utf-8-sig", newline="\n") as file:
+        lines = (line for line in file if line.strip())
+        first = next(lines, "")
+        if not first.lstrip().startswith("{") or isinstance(_object(first), str):
+            return False
+        return next(lines, "").lstrip().startswith("{")
 
 
 def _items(path: Path, text: str) -> Rows:

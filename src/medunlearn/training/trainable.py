@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from medunlearn.errors import ConfigError, FrozenParametersError
 from medunlearn.models.decoder import decoder_layers, parameters_above
+from medunlearn.models.four_bit import as_linear, is_four_bit
 from medunlearn.models.vision.seeing import sight_of
 from medunlearn.seeds import stable_seed
 from medunlearn.training.processes import ALONE, Processes
@@ -134,7 +135,12 @@ def merged(model: Any) -> Iterator[None]:
     if not hasattr(model, "merge_adapter"):
         yield
         return
-    weights = [module.base_layer.weight for module in model.modules() if hasattr(module, "lora_A")]
+    adapted = [module.base_layer for module in model.modules() if hasattr(module, "lora_A")]
+    if any(map(is_four_bit, adapted)):
+        # Merged into 4 bits it would be rounded; beside them it says the same as once it is saved.
+        yield
+        return
+    weights = [layer.weight for layer in adapted]
     before = [weight.detach().clone() for weight in weights]
     model.merge_adapter()
     try:
@@ -200,7 +206,8 @@ def merge(model: Any) -> tuple[Any, float]:
         sqrt(sum ||(W' - W) - D||^2) / sqrt(sum ||D||^2)
 
     in Frobenius norms over all matrices of the adapter: 0 where nothing was lost, 1 where all was. It is not more,
-    since the value before is one that W's type holds, and W' is the nearest of those.
+    since the value before is one that W's type holds, and W' is the nearest of those. Of weights in 4 bits, W is
+    the rounded matrix in the type that it computes in, and the plain model has such matrices.
 
     Args:
         model: a PEFT model; its matrices are changed in place.
@@ -215,7 +222,19 @@ def merge(model: Any) -> tuple[Any, float]:
     for name, module in model.named_modules():
         if not hasattr(module, "lora_A"):
             continue
-        weight, (adapter,) = module.base_layer.weight, module.active_adapters
+        (adapter,) = module.active_adapters
+        if is_four_bit(module.base_layer):
+            added = module.get_delta_weight(adapter)
+            plain = as_linear(module.base_layer)
+            weight, before = plain.weight, plain.weight.detach().clone()
+            weight.add_(added.to(weight.dtype))
+            module.base_layer, added = plain, added.float()
+            lost += float(((weight.float() - before.float()) - added).norm()) ** 2
+            learned += float(added.norm()) ** 2
+            unchanged += [name] if added.any() and torch.equal(weight, before) else []
+            count += 1
+            continue
+        weight = module.base_layer.weight
         before, added = weight.detach().clone(), module.get_delta_weight(adapter).float()
         module.merge()
         learned += float(added.norm()) ** 2

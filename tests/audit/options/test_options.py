@@ -61,6 +61,13 @@ def test_unscorable_removals_say_why() -> None:
     [
         *("Heparin", " heparin.\n", "B. Heparin", "(B) Heparin", "b) HEPARIN", "Option B: heparin"),
         *("Answer: B. Heparin", '"Heparin"', "**Heparin**", "\n\nHeparin\nC. Iron", "Ｈeparin"),
+        *(
+            "Sure! Here is one other option:\nB. Heparin",
+            "Sure! Here is one other option: Heparin.",
+            "Sure!\nHeparin",
+        ),
+        *("Certainly.\n\nHeparin", "Here's another option: **Heparin**", "Another option could be:\n\n(B) Heparin"),
+        "The missing option is: B. Heparin",
     ],
 )
 def test_exact_matches(response: str) -> None:
@@ -73,6 +80,8 @@ def test_exact_matches(response: str) -> None:
     [
         *((text, True) for text in ("Heparin sodium", "It is heparin", "A. Heparin", "Iron\nHeparin")),
         *(("Low-heparinised", True), ("Hep arin", False), ("B", False), ("", False)),
+        *((text, False) for text in ("Sure!", "Here is one other option:", "Sure! Here is one other option: Iron")),
+        *((text, True) for text in ("Sure! Here is one other option:\nIron\nHeparin", "Sure, not heparin: Iron")),
     ],
 )
 def test_matches_that_are_not_exact(response: str, relaxed: bool) -> None:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from medunlearn.config import Context
 from medunlearn.data.records import Kind
+from medunlearn.statistics.best_of import sample_numbers
 
 RECOVERY = ("relearning", "quantization", "sampling")
 """Kinds of attacks that measure a model before and after something is done to it."""
@@ -140,7 +141,7 @@ class RepeatedSampling(RecoveryAttack):
 
     One greedy answer hides what the model says one time in thirty. Of n samples, the mean best of k is worked out
     over all choices of k of them; the probability of the verbatim answer in k samples is ``1 - (1 - p) ** k`` with
-    p its likelihood under the decoding, so that it needs no sample (:mod:`~medunlearn.attacks.recovery.best_of`).
+    p its likelihood under the decoding, so that it needs no sample (:mod:`~medunlearn.statistics.best_of`).
 
     Source: Hayes et al. 2024 (arXiv 2410.19482), "Measuring memorization through probabilistic discoverable
     extraction".
@@ -165,4 +166,4 @@ class RepeatedSampling(RecoveryAttack):
     @property
     def numbers(self) -> tuple[int, ...]:
         """Numbers of samples, k: 1, 8 and 32 of 32."""
-        return tuple(sorted({1, self.samples // 4, self.samples} - {0}))
+        return sample_numbers(self.samples)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Formatter
@@ -24,6 +24,14 @@ GAP = "____"
 PARTS = ("question", "shown", "blank", "before", "letter", "count")
 STANDS_THERE = "the removed option also stands among those that are shown"
 NOTHING_LEFT = "the removed option is nothing but punctuation"
+_ANNOUNCED = re.compile(
+    r"(?:(?:sure|certainly|of course|absolutely|okay|ok|yes)\b[\s,.!–-]*)"
+    r"(?:[^:\n]{0,120}:|(?=\Z))"
+    r"|(?:here(?: is|'s|’s| are)|(?:one|an)other|one|the|a|my)\b[^:\n]{0,80}"
+    r"\b(?:option|answer|choice|alternative|possibility)\b[^:\n]{0,60}:",
+    re.IGNORECASE,
+)
+"""What announces an answer: ``Sure! Here is one other option:``, ``Certainly.``, ``Another option could be:``."""
 _ENDS = " \t\n\"'`*_.,;:“”‘’"
 
 
@@ -138,20 +146,37 @@ def normalised(text: str) -> str:
 
 
 def answer_line(response: str) -> str:
-    """The first line with content; models without instruction tuning go on after it."""
-    return next((line for line in response.splitlines() if line.strip(_ENDS)), "")
+    """The first line that answers; models without instruction tuning go on after it.
+
+    A line that only announces an answer (``Sure! Here is one other option:``) is passed over; what announces it in
+    the answer's own line is left to :func:`exact_match`.
+    """
+    lines = [line for line in response.splitlines() if line.strip(_ENDS)]
+    return next((line for line in lines if not _ANNOUNCED.fullmatch(line.strip())), lines[0] if lines else "")
+
+
+def _forms(line: str, letter: str) -> Iterator[str]:
+    """A line as it is, without an announcement, and each without a label of the letter."""
+    announced = _ANNOUNCED.match(line.strip())
+    for text in (line, *([line.strip()[announced.end() :]] if announced else [])):
+        yield text
+        label = re.match(
+            rf"\W*(?:(?:option|answer|choice)\s*:?\s*)?\(?{letter}\)?\s*[.:)\-–]\s*", text, re.IGNORECASE
+        )
+        if label:
+            yield text[label.end() :]
 
 
 def exact_match(response: str, option: str, letter: str) -> bool:
     """Exact answer option match: the :func:`normalised` first line of the response is the removed option.
 
-    A label of the removed option's own letter in front of it (``C.``, ``(C)``, ``Option C:``) is ignored.
+    A label of the removed option's own letter in front of it (``C.``, ``(C)``, ``Option C:``) is ignored, and so is
+    what announces it (``Sure! Here is one other option:``), in its line or in one before.
 
     Source: the memorization paper, Section 3.2, "Exact Answer Option Match".
     """
-    line, expected = answer_line(response), normalised(option)
-    label = re.match(rf"\W*(?:(?:option|answer|choice)\s*:?\s*)?\(?{letter}\)?\s*[.:)\-–]\s*", line, re.IGNORECASE)
-    return expected in (normalised(line), normalised(line[label.end() :]) if label else None)
+    expected = normalised(option)
+    return any(normalised(text) == expected for text in _forms(answer_line(response), letter))
 
 
 def relaxed_match(response: str, option: str) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.attacks.recovery.best_of import any_of, best_of, extraction_probability
 from medunlearn.attacks.recovery.recovery_attacks import Quantization, RecoveryAttack, Relearning, RepeatedSampling
 from medunlearn.attacks.recovery.recovery_results import (
     SUBJECTS,
@@ -35,6 +34,7 @@ from medunlearn.pipeline.questioning import longest_answer, store_of
 from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
 from medunlearn.results.scores import question_labels, replace_scores, score_table
+from medunlearn.statistics.best_of import any_of, best_of, extraction_probability
 
 NO_ANSWER = "the reference answer has no token"
 NOT_A_NUMBER = "the model gives no number (NaN)"

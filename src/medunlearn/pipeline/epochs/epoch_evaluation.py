@@ -33,6 +33,7 @@ from medunlearn.data.data_use import write_lineage
 from medunlearn.data.leftovers import problem_of, read_whole, set_aside
 from medunlearn.data.storage import read_frame, sha256_of_json, write_atomically
 from medunlearn.models.folders import file_facts
+from medunlearn.models.four_bit import is_four_bit
 from medunlearn.models.health import refuse_non_finite
 from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.epochs.epoch_selection import (
@@ -52,7 +53,7 @@ from medunlearn.results.runs import EPOCHS, FILE, Run, RunRecord
 from medunlearn.training.checkpoint import load_weights, problem_of_weights, save_weights
 from medunlearn.training.processes import Processes
 from medunlearn.training.sharding import gathered, is_sharded
-from medunlearn.training.trainable import merged
+from medunlearn.training.trainable import merge, merged
 
 if TYPE_CHECKING:
     from medunlearn.pipeline.trainer import Trainer
@@ -315,7 +316,9 @@ class EpochEvaluation:
 
     def _save_model(self, run: Run, live: LanguageModel) -> None:
         if hasattr(live.model, "merge_and_unload"):
-            live = replace(live, model=copy.deepcopy(live.model).merge_and_unload())
+            whole = copy.deepcopy(live.model)
+            four_bit = any(map(is_four_bit, whole.modules()))
+            live = replace(live, model=merge(whole)[0] if four_bit else whole.merge_and_unload())
         if self.trainer.target is None:
             live.save(run.model)
         else:

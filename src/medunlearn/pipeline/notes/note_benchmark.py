@@ -17,8 +17,9 @@ from medunlearn.data.splits import Split, nested_splits, request, shuffled
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.pipeline.notes.note_identifiers import identifier_columns, identify
 from medunlearn.pipeline.notes.note_levels import PATIENT, chain_of, groups_of, level_columns
-from medunlearn.pipeline.notes.note_probes import NoteProbes, columns_of
+from medunlearn.pipeline.notes.note_probes import NoteProbes
 from medunlearn.progress import progress
+from medunlearn.sources.column_prompts import columns_of
 from medunlearn.sources.patient_notes import NoteFields, PatientNote, PatientNotes, read_patient_notes, text_key
 
 MOST_NODES = 100

@@ -12,8 +12,7 @@ Probes of patients whom no model is trained on are ``utility``, apart from those
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 
@@ -21,6 +20,7 @@ from medunlearn.data.completions import continuations
 from medunlearn.data.records import Fold, Kind, Question, Record
 from medunlearn.data.splits import shuffled
 from medunlearn.pipeline.notes.note_gaps import BLANK, NoteGap, gaps_in, note_sentences, shown_with_gap
+from medunlearn.sources.column_prompts import fill_prompt
 
 LEVEL = "patient"
 SHORTEST = 8
@@ -32,7 +32,6 @@ GROUPS = ("identifier", "value", "finding", "section", "date", "number")
 CLOZE = f"Fill in the gap ({BLANK}) in the clinical note of {{who}}.\n{{shown}}"
 REPHRASED = f"The records of {{who}} say this, with a gap:\n{{shown}}\nWhat belongs at {BLANK}?"
 _WORDINGS: Mapping[Fold, tuple[str, str]] = {"holdout": (CLOZE, ""), "rephrase": (REPHRASED, "-rephrased")}
-_COLUMN = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True)
@@ -97,17 +96,11 @@ class NoteProbes:
         words = record.text.split()
         answer = record.text.strip() if len(words) <= self.longest else " ".join(words[: self.longest])
         for number, prompt in enumerate(self.prompts, start=1):
-            if any(not values.get(name.strip()) for name in _COLUMN.findall(prompt)):
+            if (question := fill_prompt(prompt, values)) is None:
                 continue
-            question = _COLUMN.sub(lambda match: values[match[1].strip()], prompt)
             fold: Fold = "train" if number == 1 and len(words) <= self.longest else "holdout"
             name = f"{record.record_id}-prompt-{number}"
             yield _question(record, name, fold, "generation", question, answer, f"notes:prompt:{number}")
-
-
-def columns_of(prompts: Iterable[str]) -> list[str]:
-    """Columns that prompts name in braces."""
-    return [name.strip() for prompt in prompts for name in _COLUMN.findall(prompt)]
 
 
 def whose(record: Record, hidden: str, start: int | None = None) -> str | None:

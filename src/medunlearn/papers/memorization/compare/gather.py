@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.audit.audit_tables import KEY, AuditTables
+from medunlearn.audit.audit_tables import KEY, AuditTables, of_prefixes
 from medunlearn.audit.first_screen import FirstScreen, first_screen
 from medunlearn.audit.kinds import kinds
 from medunlearn.audit.kinds.sorting import agreement_of_ways, judge_of, number_spans
@@ -40,8 +40,11 @@ def gather_audits(
     audits: Sequence[AuditTables], relations: AuditRelations, draws: Draws, *, title: str, show_text: bool = False
 ) -> AuditContent:
     """Everything that a report shows; :func:`.report.audit_content` reads the audits for it."""
+    whole = _by_label(audits)
+    _check(relations, whole)
+    # The paper's tables are of beginnings of texts; the first screen counts every way of asking.
+    audits = [of_prefixes(audit) for audit in audits]
     by_label = _by_label(audits)
-    _check(relations, by_label)
     parts = {"epochs": [_epochs(relations)], **_own_tables(audits, draws), **_related(by_label, relations, draws)}
     tables = {name: stacked(name, parts[name]) for name in COLUMNS}
     return AuditContent(
@@ -57,7 +60,7 @@ def gather_audits(
             stage: tuple(audit.label for audit in audits if getattr(audit, table) is not None)
             for stage, table in _STAGES.items()
         },
-        screens=_screens(by_label, relations, show_text),
+        screens=_screens(whole, relations, show_text),
         examples=tuple(chain.from_iterable(map(_examples, audits))) if show_text else (),
         show_text=show_text,
         replicates=draws["replicates"],

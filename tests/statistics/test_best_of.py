@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medunlearn.attacks.recovery.best_of import any_of, best_of, extraction_probability
+from medunlearn.statistics.best_of import any_of, best_of, extraction_probability
 
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=7)
 

@@ -6,6 +6,11 @@ import math
 from collections.abc import Sequence
 
 
+def sample_numbers(samples: int) -> tuple[int, ...]:
+    """Numbers k that a table shows of n samples: 1, a quarter of them, and all."""
+    return tuple(sorted({1, samples // 4, samples} - {0}))
+
+
 def best_of(values: Sequence[float], k: int) -> float:
     """Mean over all choices of k of the n values of the largest one among them; in the values' own range.
 

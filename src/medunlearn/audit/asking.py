@@ -1,0 +1,87 @@
+"""Ways of asking a model for a text: its beginning, a prompt filled from its columns, its beginning in a chat.
+
+A probe names its way: ``prefix``, ``prompt_1``, ``prompt_2``, ..., ``prefix_in_chat``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from medunlearn.config.audit import PREFIX, PREFIX_IN_CHAT, PROMPT, AuditSettings
+from medunlearn.data.records import Question, Record
+
+CONTINUE = "Here is the beginning of a text. Write what comes next in it, word for word, and nothing else."
+_SHOWN = 60
+"""Letters of a prompt that a table shows."""
+
+
+def prompt_way(number: int) -> str:
+    """``prompt_1`` for the first prompt."""
+    return f"{PROMPT}_{number}"
+
+
+def is_prompt(way: object) -> bool:
+    """Whether a probe's way is a filled prompt; older tables have no ways."""
+    return str(way).startswith(f"{PROMPT}_")
+
+
+def way_title(way: str, prompts: Sequence[str] = (), template: str = "plain") -> str:
+    """A way in plain words, for tables: ``prompt 1 in the chat template: Write the note of {name}``."""
+    if way == PREFIX:
+        return "beginning of the text"
+    if way == PREFIX_IN_CHAT:
+        return "beginning of the text, in a chat"
+    number = int(way.rpartition("_")[2])
+    text = prompts[number - 1] if number <= len(prompts) else ""
+    text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1].rstrip()}…"
+    asked = f"prompt {number}" if len(prompts) > 1 else "prompt"
+    place = ", in a chat" if template == "chat" else ""
+    return f"{asked}{place}: {text}" if text else f"{asked}{place}"
+
+
+def short_title(way: object, length: int) -> str:
+    """A prompt in a narrow column: ``50``, ``50, chat``, ``prompt 1``, ``mixed``."""
+    if is_prompt(way):
+        return str(way).replace("_", " ")
+    return f"{length or 'mixed'}{', chat' if way == PREFIX_IN_CHAT else ''}"
+
+
+def titles_of(ways: Sequence[str], config: dict[str, Any]) -> dict[str, str]:
+    """Way -> its title, by the settings of an audit's ``run.json``."""
+    return {way: way_title(way, config.get("prompt") or (), str(config.get("template", "plain"))) for way in ways}
+
+
+def answer_to(text: str, settings: AuditSettings) -> str:
+    """A text as the answer to a prompt: some templates part it from the prompt by a space."""
+    if settings.template == "chat":
+        return text
+    from medunlearn.models.prompts import render
+
+    return render(_question("", text), "", template=settings.template, context="closed_book").answer
+
+
+def message_of(way: str, given: str) -> str:
+    """What the user says: the filled prompt, or a request to go on with a beginning."""
+    return f"{CONTINUE}\n\n{given}" if way == PREFIX_IN_CHAT else given
+
+
+def prompt_text(way: str, given: str, settings: AuditSettings) -> str:
+    """A filled prompt as a text to go on from, in a template that needs no tokenizer."""
+    from medunlearn.models.prompts import render
+
+    prompt = render(_question(message_of(way, given), ""), "", template=settings.template, context="closed_book")
+    return prompt.shared + prompt.own
+
+
+def prompt_tokens(tokenizer: Any, way: str, given: str, settings: AuditSettings) -> tuple[int, ...]:
+    """Token ids of a prompt in the template, special ones included."""
+    from medunlearn.models.sequences import Rendering, question_sequence
+
+    rendering = Rendering(settings.template, "closed_book")
+    question = _question(message_of(way, given), "")
+    return question_sequence(question, Record("text", "", {}), tokenizer, rendering).prompt
+
+
+def _question(question: str, answer: str) -> Question:
+    return Question("text", "text", "train", "generation", "text", question, answer)
