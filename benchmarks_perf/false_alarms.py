@@ -30,6 +30,7 @@ from medunlearn.pipeline.train import train
 GROUP = 20
 """Patients of a group."""
 SMALL = {"model": "tiny", "tiny_width": 96, "tiny_layers": 2, "train_on": "records", "precision": "fp32"}
+SMALL |= {"epochs": 60, "batch_size": 4, "micro_batch_size": 4, "lr": 4e-3}
 HOW: dict[str, Any] = {"prefixes": (10, 20), "max_new_tokens": 80, "measures": ("run_30",), "replicates": 20}
 NEVER, MEMORIZING = "never saw the notes", "trained on the notes"
 
@@ -83,6 +84,7 @@ def facts(screen: FirstScreen) -> dict[str, Any]:
         "of": corpus.members.n,
         "unseen_extracted": 0 if unseen is None else unseen.hits,
         "memorized": bool(corpus.beyond_controls),
+        "caveat": screen.caveat,
         "identifiers": 0 if given is None else given.identifiers,
         "unseen_identifiers": 0 if given is None or given.unseen is None else given.unseen[0],
         "answer": screen.answer,

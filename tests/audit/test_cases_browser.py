@@ -25,6 +25,7 @@ def case(number: int, kinds: tuple[str, ...], prefixes: tuple[int, ...], **more:
     place = {"prefix": prefixes[0], "decoding": "greedy", "in_response": 0, "in_suffix": 0, "responses": 1, "of": 2}
     row: dict[str, Any] = {"patient": f"P{number:04d}", "model": "m", "corpus": "notes", "unseen": False, **place}
     row |= {"length": 40 + number, "identifiers": len(kinds), "kinds": kinds, "prefixes": prefixes}
+    row["prompts"] = tuple(map(str, prefixes))
     return WorstCase(**{**row, "decodings": ("greedy", "top_k=10")[: number % 2 + 1], "baseline": None, **more})
 
 

@@ -262,6 +262,11 @@ def test_extraction_is_a_probability_over_samples(tmp_path: Path) -> None:
     assert re.search(r"4, top_k_10\s+3\.0 of 5", said)
 
 
+def test_stored_responses_take_no_prompt(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="leave out --prompt"):
+        audit(responses=tmp_path / "said.jsonl", out=tmp_path / "audit", template="chat")
+
+
 def test_without_samples_nothing_is_said_of_chances(found: Audit) -> None:
     assert found.first_screen().samples == ()
     assert any("--decodings" in line for line in found.first_screen().missing)

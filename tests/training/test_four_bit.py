@@ -12,11 +12,14 @@ import torch
 
 from medunlearn.config import check
 from medunlearn.config.training import TrainSettings
+from medunlearn.data.records import Record
 from medunlearn.errors import ConfigError
 from medunlearn.models import four_bit
 from medunlearn.models.decoder import decoder_layers
 from medunlearn.models.four_bit import is_four_bit, round_to_four_bits, whole_weight
+from medunlearn.models.load import LanguageModel
 from medunlearn.models.quantization import rounded
+from medunlearn.models.sequences import record_sequences
 from medunlearn.models.tiny import build_tiny
 from medunlearn.pipeline.benchmark_builds import build
 from medunlearn.pipeline.presets import train_settings
@@ -28,6 +31,7 @@ from medunlearn.training.trainable import choose_trainable, merge, merged
 
 pytest.importorskip("bitsandbytes")
 Tiny = Callable[[], Any]
+TEXT = "the quick brown fox jumps over the lazy dog and sleeps"
 IDS = torch.arange(3, 23)[None]
 
 
@@ -51,16 +55,16 @@ def test_weights_are_rounded_as_nf4() -> None:
     assert torch.equal(model.get_input_embeddings().weight, whole.get_input_embeddings().weight)
 
 
-def test_what_is_saved_is_what_was_trained(tiny: Tiny) -> None:
+def test_what_is_saved_is_what_was_trained() -> None:
+    def tiny() -> LanguageModel:
+        # Rows of an even length: for others bitsandbytes compiles its kernels.
+        return build_tiny([TEXT], width=48, layers=2)
+
     language_model = tiny()
     round_to_four_bits(language_model.model)
     model = choose_trainable(language_model.model, "lora:4")
     packed = {n: m.weight.detach().clone() for n, m in model.named_modules() if is_four_bit(m) and "base" in n}
-    from medunlearn.data.records import Record
-    from medunlearn.models.sequences import record_sequences
-
-    text = "the quick brown fox jumps over the lazy dog and sleeps"
-    pieces = record_sequences(Record("r", text, {}), language_model.tokenizer, 32)
+    pieces = record_sequences(Record("r", TEXT, {}), language_model.tokenizer, 32)
     settings = LoopSettings(lr=1e-2, precision="fp32")
     losses = train_loop(model, 2, NextToken(), Plan({"train": pieces}, 1, 12, 0), settings)
     assert losses

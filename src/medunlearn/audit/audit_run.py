@@ -135,6 +135,8 @@ def _refuse(model: object, words: Sequence[str], responses: object, settings: Au
         problems.append("name a CORPUS: text files, a table, or a benchmark's folder")
     if responses is not None and (model is not None or words):
         problems.append("--responses stands for MODEL and CORPUS: leave these out")
+    if responses is not None and (settings.prompt or settings.template != "plain" or settings.ways):
+        problems.append("--responses were given already: leave out --prompt, --template and --ways")
     for name in settings.measures:
         try:
             if get_measure(name).score is None:

@@ -122,7 +122,7 @@ def of_prefixes(audit: AuditTables) -> AuditTables:
     for name in ("spans", "findings", "sensitive", "kinds"):
         if (table := getattr(audit, name)) is not None:
             tables[name] = table[~table["probe_id"].isin(left_out)]
-    return replace(audit, **tables)
+    return replace(audit, **tables)  # type: ignore[arg-type]
 
 
 def shared_probes(ours: pd.DataFrame, theirs: pd.DataFrame, item: str = "probe_id") -> set[str]:

@@ -156,13 +156,18 @@ def _recall(audit: AuditTables, titles: Mapping[str, str]) -> tuple[KindRecall, 
         KindRecall(
             ALL_KINDS if row["kind"] == ALL_KINDS else titles.get(str(row["kind"]), str(row["kind"])),
             float(row["recall"]),
-            *(None if pd.isna(row[end]) else float(row[end]) for end in ("recall_low", "recall_high")),
+            _number(row["recall_low"]),
+            _number(row["recall_high"]),
             int(row["found"]),
             int(row["labelled"]),
             yours,
         )
         for row in rows.to_dict("records")
     )
+
+
+def _number(value: Any) -> float | None:
+    return None if pd.isna(value) else float(value)
 
 
 def given_away(audit: AuditTables, decoding: str | None = None) -> pd.DataFrame:

@@ -95,14 +95,14 @@ def draw_probes(corpus: Corpus, unit: Unit, settings: AuditSettings) -> tuple[li
         batch = [by_id[record_id] for record_id in order[start : start + _BATCH]]
         texts = unit.encode([document.text for document in batch])
         answers = [answer_to(document.text, settings) if PROMPT in ways else "" for document in batch]
-        encoded_answers = unit.encode(answers)
-        for document, encoded, *answer in zip(batch, texts, answers, encoded_answers, strict=True):
+        rows = zip(batch, texts, answers, unit.encode(answers), strict=True)
+        for document, encoded, answer, encoded_answer in rows:
             if settings.limit and len(probes) == settings.limit:
                 break
             looked_at += 1
             found = list(_cut(corpus.name, document, encoded, settings))
             if PROMPT in ways:
-                found += _prompted(corpus.name, document, *answer, settings)
+                found += _prompted(corpus.name, document, answer, encoded_answer, settings)
             if found:
                 probes[document.record_id] = found
     sample = [probe for record_id in by_id for probe in probes.get(record_id, ())]

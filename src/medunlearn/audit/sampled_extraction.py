@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from medunlearn.audit.audit_tables import AuditTables
@@ -99,7 +100,8 @@ def _of_decoding(
             [1.0 - any_of(int(n), int(of), min(k, int(of))) for n, of in hits.itertuples(index=False)], subjects
         )
         chance = 1.0 - missed.groupby(level=0).prod()
-        low, high = interval(mean_over_subjects(chance.to_numpy(), chance.gt(-1).to_numpy(dtype=float), UNIT))
+        chances = np.asarray(chance, dtype=np.float64)
+        low, high = interval(mean_over_subjects(chances, np.ones_like(chances), UNIT))
         low, high = (low, high) if len(chance) >= MIN_SUBJECTS else (None, None)
         discoverable = int(chance.ge(EVEN - 1e-12).sum())
         rows.append(

@@ -107,7 +107,7 @@ def ways_section(screens: Sequence[FirstScreen]) -> Section | None:
 
 def _cells(table: tuple[list[str], list[list[str]]]) -> Table:
     heads, rows = table
-    return Table(tuple(map(Cell, heads)), tuple(tuple(map(Cell, row)) for row in rows))
+    return Table(tuple(map(Cell, heads)), tuple(tuple(map(Cell, row)) for row in rows), cards=True)
 
 
 def identifiers_section(screens: Sequence[FirstScreen]) -> Section | None:

@@ -140,7 +140,7 @@ def _measures(result: Audit, output: Output) -> None:
     titles = result.way_titles
     names = ["corpus", "decoding", *(["way"] if titles else [])]
     for (corpus, decoding, *way), part in result.table().groupby(names, sort=False):
-        _corpus(result, ", ".join([corpus, decoding, *(titles[name] for name in way)]), part, output)
+        _corpus(result, ", ".join([str(corpus), str(decoding), *(titles[str(name)] for name in way)]), part, output)
     scores = result.scores()
     for (measure, reason), part in scores[scores["value"].isna()].groupby(["measure", "reason"], sort=False):
         output.line(f"Unscored, {len(part)} x {measure}: {reason}.")
