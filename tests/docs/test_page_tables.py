@@ -12,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks_perf"))
 import ablation
 import calibration
+import false_alarms
 import suppressed
 from page_tables import markdown, replace_table
 
@@ -46,6 +47,22 @@ def test_every_fact_of_the_patients_that_were_left_out_is_in_the_calibration(tmp
     before = (tmp_path / "without-half-0" / "run.json").stat().st_mtime_ns
     calibration.run(tmp_path, 0, patients=8, training=TRAINING)
     assert (tmp_path / "without-half-0" / "run.json").stat().st_mtime_ns == before
+
+
+def test_models_that_never_saw_the_notes_have_groups_of_their_own(tmp_path: Path) -> None:
+    from medunlearn.pipeline.benchmark_builds import build
+
+    benchmark = build("amnesia", {"synthetic": 3 * false_alarms.GROUP, "note_length": "short", "seed": 1})
+    groups = false_alarms.groups_of(benchmark, 1)
+    assert [len(group) for group in groups] == [false_alarms.GROUP] * 3
+    assert len({patient for group in groups for patient in group}) == 3 * false_alarms.GROUP
+    notes = pd.read_json(false_alarms.write_notes(benchmark, groups[0], tmp_path / "notes.jsonl"), lines=True)
+    assert set(notes["subject"]) == set(groups[0])
+    one = {"extracted": 3, "of": 20, "unseen_extracted": 1, "memorized": True, "identifiers": 4}
+    other = {**one, "memorized": False, "extracted": 0, "unseen_identifiers": 2}
+    (row,) = false_alarms.table_of({false_alarms.NEVER: [{**one, "unseen_identifiers": 0}, other]})
+    assert (row["models"], row["called memorizing"], row["patients extracted"]) == ("2", "1", "3 of 40")
+    assert false_alarms.seeds_of("0-2,7") == [0, 1, 2, 7]
 
 
 def test_every_variant_of_the_ablation_is_unlearned_and_relearned(
