@@ -39,6 +39,11 @@ class MedforgetSettings(Settings):
         "required", description="sections are drawn from the required ones, or from all that the report has"
     )
     percents: Percents = Field((25,), description="shares of the nodes that splits forget")
+    nested: bool = Field(
+        True,
+        description="levels forget parts of one tree, so that what a finer level forgets lies in what a "
+        "coarser one does; false: each level is drawn by itself",
+    )
     identity: Literal["node", "image"] = Field(
         "node",
         description="what an identity question is forgotten with: its own node and those above (the paper's "

@@ -51,7 +51,13 @@ def request(hierarchy: Hierarchy, name: str, level: str, forget: Iterable[str]) 
 
 
 def nested_splits(
-    hierarchy: Hierarchy, level: str, percents: Sequence[int], *, prefix: str, seed: int
+    hierarchy: Hierarchy,
+    level: str,
+    percents: Sequence[int],
+    *,
+    prefix: str,
+    seed: int,
+    order: Sequence[str] | None = None,
 ) -> dict[str, Split]:
     """Splits of a random share of a level's nodes, each contained in the next larger one.
 
@@ -59,11 +65,12 @@ def nested_splits(
         percents: shares in percent, e.g. ``(5, 10, 25)``; sizes are rounded half up, at least one node.
         prefix: the splits are called ``<prefix>_05`` and so on.
         seed: with the same seed and the same nodes, the same splits, whatever the order of the records.
+        order: the nodes in the order in which they are forgotten; none: drawn by the seed.
 
     Returns:
         name -> split. A share that would leave nothing to retain is left out.
     """
-    order = shuffled(hierarchy.nodes(level), "splits", level, seed)
+    order = shuffled(hierarchy.nodes(level), "splits", level, seed) if order is None else order
     sizes = {percent: share(percent, len(order)) for percent in sorted(percents)}
     return {
         f"{prefix}_{percent:02d}": request(hierarchy, f"{prefix}_{percent:02d}", level, order[:size])

@@ -148,6 +148,9 @@ class Draws:
         self._subjects = np.array(self._matrix.subjects, dtype=object)
         self._composites = [composite_named(name) for name in composites]
         self._drawn: dict[Stratum, list[tuple[Mapping[str, object], CellDraws]]] = {}
+        self._indexed: dict[
+            tuple[Stratum, tuple[str, ...]], Mapping[tuple[object, ...], list[tuple[object, CellDraws]]]
+        ] = {}
 
     def of(self, stratum: Stratum) -> list[tuple[Mapping[str, object], CellDraws]]:
         """Labels (with the seed) and means of every cell of a stratum, all under the same draws."""
@@ -162,13 +165,23 @@ class Draws:
             InputError: several cells have these labels.
         """
         by_seed: dict[object, CellDraws] = {}
-        for labels, means in self.of(stratum):
-            if all(labels[name] == value for name, value in cell.items()):
-                seed = labels[self.seeds] if self.seeds else None
-                if seed in by_seed:
-                    raise InputError(f"The labels {dict(cell)} are those of several cells. Name more labels.")
-                by_seed[seed] = means
+        for seed, means in self._cells(stratum, tuple(cell)).get(tuple(cell.values()), ()):
+            if seed in by_seed:
+                raise InputError(f"The labels {dict(cell)} are those of several cells. Name more labels.")
+            by_seed[seed] = means
         return by_seed
+
+    def _cells(
+        self, stratum: Stratum, names: tuple[str, ...]
+    ) -> Mapping[tuple[object, ...], list[tuple[object, CellDraws]]]:
+        """Values of these labels -> seed and means of the cells that have them."""
+        if (stratum, names) not in self._indexed:
+            index: dict[tuple[object, ...], list[tuple[object, CellDraws]]] = {}
+            for labels, means in self.of(stratum):
+                seed = labels[self.seeds] if self.seeds else None
+                index.setdefault(tuple(labels[name] for name in names), []).append((seed, means))
+            self._indexed[stratum, names] = index
+        return self._indexed[stratum, names]
 
     def contrast(self, terms: Sequence[Term]) -> Contrast:
         """The weighted sum of the terms' numbers, averaged over the seeds that all terms have.

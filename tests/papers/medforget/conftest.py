@@ -110,7 +110,8 @@ class LevelFolder(SweepFolder):
             ResponseStore(run / "responses", {"model": label}).add(texts)
 
     def scores(self, meta: pd.DataFrame, model: Model) -> pd.DataFrame:
-        rng = generator("fixture", model.role, model.method, model.asked, model.seed)
+        # Patients differ in how much names help them, too.
+        rng = generator("fixture", model.role, model.method, model.asked, model.seed, model.given)
         mood = {subject: float(rng.normal(0, 0.02)) for subject in sorted(set(meta["subject"]))}
         rows = []
         for row in meta.itertuples():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import combinations
 
 import pytest
 from choices import one_is_right
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from medunlearn.attacks.reconstruction.contexts import node_names
 from medunlearn.config import MedforgetSettings, check
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Record
 from medunlearn.data.splits import share
 from medunlearn.errors import ConfigError, InputError
@@ -204,7 +206,7 @@ def test_partitions_close_cover_and_are_of_the_exact_size(
     institutions: int, patients: int, studies: int, sections: int, percent: int, seed: int
 ) -> None:
     records = list(_records(institutions, patients, studies, sections))
-    found = partitions(records, [percent], seed)
+    found = partitions(records, [percent], seed, nested=bool(seed % 2))
     sizes = dict(zip(LEVELS, _products(institutions, patients, studies, sections), strict=True))
     for level, size in sizes.items():
         name = f"{level}_{percent:02d}"
@@ -219,6 +221,43 @@ def test_partitions_close_cover_and_are_of_the_exact_size(
         study_count = sizes["study"]
         assert len(flat.forget) == share(percent, sizes["section"]) + 3 * share(percent, study_count)
         assert len(flat.forget) + len(flat.retain) == sizes["section"] + 3 * study_count
+
+
+@settings(max_examples=15, deadline=None)
+@given(*(st.integers(1, most) for most in (5, 4, 3, 3, 50, 3)))
+def test_nested_levels_forget_parts_of_one_tree(
+    institutions: int, patients: int, studies: int, sections: int, percent: int, seed: int
+) -> None:
+    records = list(_records(institutions, patients, studies, sections))
+    hierarchy = Hierarchy(LEVELS, records)
+    found = partitions(records, [percent, 60], seed)
+    forgets = {
+        name: {r for r in hierarchy.closure(split.level, split.forget) if "identity" not in r}
+        for name, split in found.items()
+        if split.level in LEVELS
+    }
+    # Whatever the shares are rounded to, of two splits one lies in the other.
+    for one, other in combinations(forgets.values(), 2):
+        assert one <= other or other <= one
+
+
+def test_levels_of_the_paper_forget_the_same_sections(paper: Benchmark) -> None:
+    """2 institutions hold 16 patients, these 64 studies, these 256 sections."""
+    forgets = {
+        frozenset(
+            r.record_id for r in paper.records_of(paper.split(f"{level}_25"), "forget") if "section" in r.groups
+        )
+        for level in LEVELS
+    }
+    assert len(forgets) == 1
+    apart = made(nested=False, institutions=2, patients=4, studies=2)
+    patients, institutions = (set(apart.split(f"{level}_25").forget) for level in ("patient", "institution"))
+    within = {
+        r.groups["patient"]
+        for r in apart.records
+        if r.groups["institution"] in institutions and "patient" in r.groups
+    }
+    assert not patients <= within
 
 
 def _products(*factors: int) -> list[int]:

@@ -73,7 +73,7 @@ def test_one_training_seed_or_nineteen_documents_decide_nothing(results: LevelRe
     few = tuple(replace(scope, sections=19, shared=19) for scope in results.splits)
     for changed, reason in (
         (replace(results, seeds=(0,)), "one training seed"),
-        (replace(results, splits=few), "19 documents"),
+        (replace(results, splits=few, common=19), "19 documents"),
     ):
         assert set(verdicts(changed).values()) == {"open"}
         for before, after in zip(findings(results), findings(changed), strict=True):
@@ -112,6 +112,27 @@ def test_a_control_decides_nothing_but_that_deletion_persists(
     assert finding.verdict == ("holds" if (name, role) == ("rephrased", "retrained") else "open")
 
 
+def longer_prompts(about: About) -> float:
+    """Longer questions take the same share of every model's answers; names bring nothing back."""
+    known = 0.9 if about.role == "target" or about.side == "retain" else 0.05 if about.role == "retrained" else 0.5
+    return known * (0.4 if about.given not in ("", "none") else 1.0)
+
+
+def test_a_longer_prompt_alone_is_no_reconstruction(make_sweep: MakeSweep, gather: Gather) -> None:
+    """The unlearned model falls by fewer points than the target, since it has fewer; not by a smaller share."""
+    results = gather(make_sweep(longer_prompts).all(ENDS, ["NPO"], seeds=SEEDS))
+    at = ("section_50", "NPO", "given institution", "cloze")
+    points, share = (results.contrast(name, *at) for name in ("brought back", "brought back in proportion"))
+    assert points.value == pytest.approx(-0.3 + 0.54, abs=0.03)
+    assert points.low is not None
+    assert points.low > 0
+    assert share.value == pytest.approx(0.0, abs=0.03)
+    assert share.low is not None
+    assert share.high is not None
+    assert share.low < 0 < share.high
+    assert by_name(results)["reconstruction"].verdict != "holds"
+
+
 def made(contrasts: dict[tuple[str, str, str, str], Any], *, n_subjects: int = 9) -> LevelResults:
     """One method at two levels with the intervals given: (name, split, method, group) -> low and high of cloze."""
     rows = [
@@ -146,9 +167,11 @@ MORE, LEFT = ((name, "institution_50", "NPO", "forget") for name in ("forgotten 
 LOST, BEYOND = ((name, "institution_50", "NPO", "retain") for name in ("lost more", "lost more than retrained"))
 FORGOTTEN = ("forgotten", "section_50", "NPO", "forget")
 GONE = {FORGOTTEN: UP, WORKS: UP}
-LEAKS, LEAKS_MORE, HELP = (
-    (name, "section_50", "NPO", "given institution") for name in ("leaks", "leaks more", "identifiers help")
+LEAKS, LEAKS_MORE, HELP, SHARE = (
+    (name, "section_50", "NPO", "given institution")
+    for name in ("leaks", "leaks more", "brought back", "brought back in proportion")
 )
+HELPED = {HELP: UP, SHARE: UP}
 REPHRASED = ("forgotten", "section_50", "NPO", "rephrase")
 KNOWN_REPHRASED = ("known", "section_50", "", "rephrase")
 ASKED_AGAIN = {**GONE, KNOWN_REPHRASED: UP}
@@ -174,12 +197,14 @@ WORKS_FLAT = {WORKS: UP, ("works", "flat_50", "NPO", "retain"): UP}
         ("utility", {**WORK, LOST: UP, BEYOND: ACROSS}, "open"),
         ("utility", {**WORK, LOST: DOWN, BEYOND: DOWN}, "does not hold"),
         ("utility", {LOST: UP, BEYOND: None}, "not measurable"),
-        ("reconstruction", {**GONE, HELP: UP, LEAKS: UP, LEAKS_MORE: UP}, "holds"),
-        ("reconstruction", {**GONE, HELP: UP, LEAKS: UP, LEAKS_MORE: ACROSS}, "open"),
-        ("reconstruction", {**GONE, HELP: UP, LEAKS: UP, LEAKS_MORE: DOWN}, "does not hold"),
-        ("reconstruction", {**GONE, HELP: UP, LEAKS: DOWN, LEAKS_MORE: UP}, "does not hold"),
-        ("reconstruction", {**GONE, HELP: DOWN, LEAKS: UP, LEAKS_MORE: UP}, "does not hold"),
-        ("reconstruction", {**GONE, HELP: UP, LEAKS: UP, LEAKS_MORE: UP, FORGOTTEN: ACROSS}, "open"),
+        ("reconstruction", {**GONE, **HELPED, LEAKS: UP, LEAKS_MORE: UP}, "holds"),
+        ("reconstruction", {**GONE, **HELPED, LEAKS: UP, LEAKS_MORE: ACROSS}, "open"),
+        ("reconstruction", {**GONE, **HELPED, LEAKS: UP, LEAKS_MORE: DOWN}, "does not hold"),
+        ("reconstruction", {**GONE, **HELPED, LEAKS: DOWN, LEAKS_MORE: UP}, "does not hold"),
+        ("reconstruction", {**GONE, **HELPED, HELP: DOWN, LEAKS: UP, LEAKS_MORE: UP}, "does not hold"),
+        ("reconstruction", {**GONE, **HELPED, SHARE: ACROSS, LEAKS: UP, LEAKS_MORE: UP}, "open"),
+        ("reconstruction", {**GONE, **HELPED, SHARE: DOWN, LEAKS: UP, LEAKS_MORE: UP}, "does not hold"),
+        ("reconstruction", {**GONE, **HELPED, LEAKS: UP, LEAKS_MORE: UP, FORGOTTEN: ACROSS}, "open"),
         ("rephrased", {**ASKED_AGAIN, REPHRASED: UP}, "holds"),
         ("rephrased", {**ASKED_AGAIN, REPHRASED: DOWN}, "does not hold"),
         ("rephrased", {**ASKED_AGAIN, REPHRASED: ACROSS}, "open"),

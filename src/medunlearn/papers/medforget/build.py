@@ -120,7 +120,7 @@ def assemble(
         for record, questions_on in _of_study(study, source, settings, items, images):
             records.append(record)
             questions += questions_on
-    splits = partitions(records, settings.percents, settings.seed)
+    splits = partitions(records, settings.percents, settings.seed, nested=settings.nested)
     for number, row in enumerate(general, start=1):
         name = f"general-{number:05d}"
         image = images.general.get(row.row)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from medunlearn.papers.medforget.contrasts import ALL
+from medunlearn.papers.medforget.contrasts import ALL, PROPORTION
 from medunlearn.papers.medforget.measures import IDENTITIES, SHARED, LevelMeasure
 from medunlearn.papers.medforget.sweep import LevelResults, Scope
 from medunlearn.papers.sweeps.models import TARGET_MODEL, unlearned
@@ -42,6 +42,8 @@ def _enough(results: LevelResults, case: Case, name: str) -> Case:
     """The case; open where too few documents or training seeds decided it."""
     scopes = [scope for scope in results.splits if scope.split in case.labels["split"].split(AGAINST)]
     documents = min(scope.shared if name == "hierarchy" else scope.sections for scope in scopes)
+    if name in ("deletion", "reconstruction") and results.common:
+        documents = results.common
     few = ""
     if len(results.seeds) < LEAST_SEEDS:
         few = "one training seed decides nothing"
@@ -109,7 +111,7 @@ def _deletion(results: LevelResults) -> Cases:
             )
         ]
         more, less = (
-            results.evidence(words, name, coarse.split, method, "forget", measure.name)
+            results.evidence(words, name, coarse.split, method, results.compared("forget"), measure.name)
             for name, words in (
                 ("forgotten more", f"forgotten on {coarse.split}, minus {fine.split}"),
                 ("left less", f"left over the retrained model on {fine.split}, minus {coarse.split}"),
@@ -142,28 +144,29 @@ def _utility(results: LevelResults) -> Cases:
 def _reconstruction(results: LevelResults) -> Cases:
     for scope in results.levels[1:]:
         for method, measure in _each(results, *results.tasks) if scope.level in ("section", "study") else ():
-            leaks, more, helped = (
+            leaks, more, helped, share = (
                 results.evidence(words, name, scope.split, method, ALL, measure.name)
                 for name, words in (
                     ("leaks", "given all identifiers, over the retrained model"),
                     ("leaks more", f"that, minus the same of {results.levels[0].split}"),
-                    ("identifiers help", "given all identifiers, minus none"),
+                    ("brought back", "given all identifiers, minus none, minus the target's own change"),
+                    (PROPORTION, "given all identifiers, minus none changed in the target's proportion"),
                 )
             )
-            if leaks.value is not None and helped.value is not None:
+            if leaks.value is not None and share.value is not None:
                 says = {
                     HOLDS: "names bring it back, and more than at the coarsest level",
                     FAILS: "no more than the retrained model"
                     if leaks.above is False
-                    else "names bring nothing back"
-                    if helped.above is False
+                    else "names bring nothing back beyond the target's own change"
+                    if helped.above is False or share.above is False
                     else "the coarsest level leaks more",
                 }
                 premises = [
                     _forgotten(results, scope.split, method, measure),
                     _works(results, scope.split, method, measure),
                 ]
-                yield _case(_labels(scope.split, method, measure), premises, [leaks, more, helped], says)
+                yield _case(_labels(scope.split, method, measure), premises, [leaks, more, helped, share], says)
 
 
 def _rephrased(results: LevelResults) -> Cases:

@@ -39,13 +39,19 @@ GROUPS = (
 )
 """The paper's four sets."""
 SHARED = "shared"
+COMMON = {"forget": "common", "rephrase": "common rephrase"}
+"""Set -> its part on the sections that every level's split forgets."""
+GAP = "gap"
+"""In place of a set: the number on the retain set minus that on the forget set."""
 _FURTHER = (
     QuestionSet(SHARED, "Forgotten by level and flat", "forget", SHARED, True),
+    QuestionSet(COMMON["forget"], "Forget set, common sections", "forget", COMMON["forget"], True),
+    QuestionSet(COMMON["rephrase"], "Forget rephrase set, common sections", "forget", COMMON["rephrase"], True),
     *(QuestionSet(f"given {name}", name, "forget", f"given {name}", True) for name in IDENTIFIERS),
 )
 SETS = {group.name: group for group in (*GROUPS, *_FURTHER)}
-"""The four; what the partner split without hierarchy forgets of the forget set too; and the forget set with
-identifiers in front of its questions. No fold of a benchmark is called so."""
+"""The four; what the partner split without hierarchy forgets of the forget set too; what every level forgets; and
+the forget set with identifiers in front of its questions. No fold of a benchmark is called so."""
 
 
 @dataclass(frozen=True, slots=True)

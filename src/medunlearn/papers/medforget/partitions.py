@@ -1,5 +1,8 @@
 """MedForget's partitions: a share of the nodes of each level with all below them, and as much without hierarchy.
 
+Nested partitions are drawn from one tree: what a finer level forgets lies in what a coarser one forgets, wherever
+their shares allow it.
+
 Source: MedForget, Section 3.3 (Forget-Retain Partitions) and 3.4: 25% at each level.
 """
 
@@ -20,22 +23,44 @@ SUBJECT = "subject"
 """Group of everything that is about a patient, identity questions of the levels above among it."""
 
 
-def partitions(records: Sequence[Record], percents: Sequence[int], seed: int) -> dict[str, Split]:
+def partitions(
+    records: Sequence[Record], percents: Sequence[int], seed: int, *, nested: bool = True
+) -> dict[str, Split]:
     """``institution_25``, ``patient_25``, ``study_25``, ``section_25`` and ``flat_25``; of each percentage.
 
     The flat one forgets as many section records and as many identity records of each level as the percentage says,
     whoever they belong to. A share that would leave nothing to retain is left out.
+
+    Args:
+        nested: the levels forget parts of one tree, so that they can be compared on the same sections; else each
+            level's nodes are drawn by themselves.
     """
     items = [record for record in records if ITEM in record.groups]
     hierarchy = Hierarchy(LEVELS, items)
     splits: dict[str, Split] = {}
     for level in LEVELS:
-        splits |= nested_splits(hierarchy, level, percents, prefix=level, seed=seed)
+        order = _tree_order(hierarchy, items, level, seed) if nested else None
+        splits |= nested_splits(hierarchy, level, percents, prefix=level, seed=seed, order=order)
     for percent in sorted(percents):
         name = f"flat_{percent:02d}"
         if forget := _flat(items, percent, seed):
             splits[name] = request(hierarchy, name, ITEM, forget)
     return splits
+
+
+def _tree_order(hierarchy: Hierarchy, records: Sequence[Record], level: str, seed: int) -> list[str]:
+    """A level's nodes, depth first: all below the first institution drawn, below its first patient first."""
+    chain = LEVELS[: LEVELS.index(level) + 1]
+    ranks = {
+        above: {node: rank for rank, node in enumerate(shuffled(hierarchy.nodes(above), "splits", above, seed))}
+        for above in chain
+    }
+    places = {
+        record.groups[level]: tuple(ranks[above][record.groups[above]] for above in chain)
+        for record in records
+        if level in record.groups
+    }
+    return sorted(places, key=places.__getitem__)
 
 
 def _flat(records: Sequence[Record], percent: int, seed: int) -> list[str]:

@@ -12,7 +12,7 @@ from medunlearn.papers.medforget.claims import findings
 from medunlearn.papers.medforget.contrasts import contrasts
 from medunlearn.papers.medforget.examples import level_examples
 from medunlearn.papers.medforget.figures import Panels, figure_5, figure_6
-from medunlearn.papers.medforget.measures import GROUPS, SETS, SHARED
+from medunlearn.papers.medforget.measures import COMMON, GAP, GROUPS, SETS, SHARED
 from medunlearn.papers.medforget.partitions import LEVELS
 from medunlearn.papers.medforget.sweep import LevelModels, LevelResults, LevelSweep
 from medunlearn.papers.paper_files import paper_yaml
@@ -48,6 +48,7 @@ def level_results(models: Sequence[Evaluated], benchmark: Benchmark, request: Sw
         numbers=sweep.numbers(),
         contrasts=contrasts(sweep),
         examples=level_examples(sweep, show_text=request.show_text),
+        common=len(swept.common),
         **LevelResults.facts(swept, _caveats(sweep, models), request),
     )
 
@@ -84,7 +85,7 @@ def report_of(results: LevelResults) -> SweepReport:
     judged = results.tasks[0].name == "gen_score"
     measures = f"{CAPTIONS['gen_score' if judged else 'no_gen_score']} {CAPTIONS['measures']}"
     published = paper_yaml("medforget", "published")
-    names = [*(group.name for group in GROUPS), SHARED]
+    names = [*(group.name for group in GROUPS), SHARED, GAP, *COMMON.values()]
     data = {
         "context": results.contexts[0],
         "splits": [asdict(scope) for scope in results.splits],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -17,6 +17,8 @@ from medunlearn.data.splits import Split
 from medunlearn.papers.medforget.measures import (
     CLASSIFICATION,
     CLOZE,
+    COMMON,
+    GAP,
     GEN_SCORE,
     GROUPS,
     MEASURES,
@@ -83,6 +85,7 @@ class LevelResults(SweepResults):
         examples: split, level, question, answer, outputs and thumbnail of Figure 7's questions; empty where no text
             may be shown.
         contexts: the one mode in which the models were asked.
+        common: number of sections that every level's split forgets; 0 where there are none, or one level.
     """
 
     number_labels = ("split", "role", "method", "group", "measure")
@@ -90,6 +93,11 @@ class LevelResults(SweepResults):
 
     splits: tuple[Scope, ...]
     examples: tuple[Mapping[str, Any], ...] = ()
+    common: int = 0
+
+    def compared(self, group: str) -> str:
+        """The set on which levels are compared: its part that every level forgets, where there is one."""
+        return COMMON.get(group, group) if self.common else group
 
     @cached_property
     def levels(self) -> list[Scope]:
@@ -148,7 +156,13 @@ class LevelModels(SweepModels):
         forget = table[(table["side"] == "forget") & (table["fold"] == "train")]
         table = pd.concat([table, *_with_names(table)])
         shared = forget[forget["item"].isin(self._forgotten_flat.get(split, ()))].assign(fold=SHARED)
-        return pd.concat([table, shared, *self._attacked(model, split, forget)])
+        return pd.concat([table, shared, *self._common(table), *self._attacked(model, split, forget)])
+
+    def _common(self, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
+        """Scores on the sections that every level forgets, as sets of their own."""
+        table = table[(table["side"] == "forget") & table["item"].isin(self._asked_of_common)]
+        for name, fold in COMMON.items():
+            yield table[table["fold"] == SETS[name].fold].assign(fold=fold)
 
     def _attacked(self, model: Evaluated, split: str, forget: pd.DataFrame) -> list[pd.DataFrame]:
         """Scores of the forget set's questions with identifiers in front of them; none without an attack."""
@@ -158,6 +172,8 @@ class LevelModels(SweepModels):
         kinds = forget.drop_duplicates("item").set_index("item")["kind"]
         rows = attacked.scores
         rows = rows[(rows["side"] == "forget") & (rows["fold"] == "train") & rows["item"].isin(kinds.index)]
+        if self.common and self.scopes[split].level in LEVELS:
+            rows = rows[rows["item"].isin(self._asked_of_common)]
         given = rows.assign(fold="given " + rows["given"].astype(str), kind=rows["item"].map(kinds))
         return [given[[name for name in forget.columns if name in given.columns]]]
 
@@ -169,6 +185,21 @@ class LevelModels(SweepModels):
         place = {level: rank for rank, level in enumerate([*LEVELS, FLAT])}
         names = sorted(scopes, key=lambda name: (place.get(scopes[name].level, len(place)), scopes[name].sections))
         return {name: scopes[name] for name in names}
+
+    @cached_property
+    def common(self) -> frozenset[str]:
+        """Nodes of the sections that every level's split forgets; none where there is one level."""
+        levels = [
+            {record.groups[ITEM] for record in _sections(self.benchmark, self.benchmark.split(name))}
+            for name in ladder(self.scopes)
+        ]
+        return frozenset(set.intersection(*levels)) if len(levels) > 1 else frozenset()
+
+    @cached_property
+    def _asked_of_common(self) -> set[str]:
+        """Questions on these sections, of every fold."""
+        records = {r.record_id for r in self.benchmark.records if r.groups.get(ITEM) in self.common}
+        return {q.question_id for q in self.benchmark.questions if q.record_id in records}
 
     @cached_property
     def partners(self) -> dict[str, str]:
@@ -236,17 +267,24 @@ class LevelSweep(SweepDraws):
                 places = [*product(SETS, MEASURES), *product((group.name for group in GROUPS), VARIANTS)]
                 for group, measure in places:
                     labels = (scope.split, *who, group, measure.name)
-                    if row := self._number(self.level_term(1, group, measure, who, split)):
+                    if row := self._number([self.level_term(1, group, measure, who, split)]):
+                        rows.append(dict(zip(LevelResults.number_labels, labels, strict=True)) | row)
+                for measure in MEASURES:
+                    labels = (scope.split, *who, GAP, measure.name)
+                    sides = ((1, "retain"), (-1, "forget"))
+                    if row := self._number([self.level_term(w, name, measure, who, split) for w, name in sides]):
                         rows.append(dict(zip(LevelResults.number_labels, labels, strict=True)) | row)
         fields = ("value", "low", "high", "n_scored", "n_unscored", "n_subjects", "by_seed")
         return pd.DataFrame(rows, columns=[*LevelResults.number_labels, *fields])
 
-    def _number(self, term: Term) -> dict[str, Any]:
-        cells = [cell for cell in self.seeds(term).values() if term.measure in cell.columns]
-        if not cells:
+    def _number(self, terms: Sequence[Term]) -> dict[str, Any]:
+        """The sum of terms of one measure; empty where one of them has no such questions."""
+        measure = terms[0].measure
+        by_term = [[cell for cell in self.seeds(term).values() if measure in cell.columns] for term in terms]
+        if not all(by_term):
             return {}
-        number = self.contrast([term])
-        scored = [cell.means.observed[:, cell.columns[term.measure]] for cell in cells]
+        number = self.contrast(terms)
+        scored = [cell.means.observed[:, cell.columns[measure]] for cells in by_term for cell in cells]
         return {
             **{name: getattr(number, name) for name in ("value", "low", "high", "n_subjects", "by_seed")},
             "n_scored": sum(int(observed.sum()) for observed in scored),
