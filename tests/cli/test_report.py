@@ -125,7 +125,7 @@ def test_different_splits_are_refused(
     assert f"{other} was not evaluated on split 'random_10'" in said.text
     medunlearn("evaluate", other, bench, "--split", "random_10", "--limit=2", *QUICK)
     said = medunlearn("report", other, "--out", tmp_path / "r", code=2)
-    assert "several splits: random_10, random_15. Name one: --split" in said.text
+    assert "several splits: random_10, random_15. Name one: --split NAME" in said.text
     assert not (tmp_path / "r").exists()
 
 

@@ -194,12 +194,37 @@ def test_exported_it_is_a_whole_model(xrays: Benchmark, seen_target: Run, tmp_pa
     assert (tmp_path / "full" / "preprocessor_config.json").exists()
 
 
+def test_an_adapter_by_names_reaches_the_maps_of_the_tower_that_are_called_alike(
+    xrays: Benchmark, seen_target: Run, tmp_path: Path
+) -> None:
+    settings = forgetting(seen_target, "graddiff", trainable="lora:2:4:names", lr=1e-2)
+    run = unlearn(seen_target, xrays, settings, tmp_path / "u", quiet=True)
+    before, after = (load_model(one.model, device="cpu").model.state_dict() for one in (seen_target, run))
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    tower = {name.rpartition(".weight")[0].rpartition(".")[2] for name in moved if "vision_tower" in name}
+    # CLIP calls its outer maps out_proj, fc1 and fc2, which no map of the decoder is called.
+    assert tower == {"q_proj", "k_proj", "v_proj"}
+    assert any("language_model" in name for name in moved)
+
+
 def test_the_preset_of_lingshu_and_no_estimate(xrays: Benchmark) -> None:
     settings = train_settings({"model": "org/name", "preset": "lingshu-7b"})
     expected = {"trainable": "lora:16:16", "lr": 1e-4, "schedule": "linear", "batch_size": 8}
     assert {name: getattr(settings, name) for name in expected} == expected
     npo = unlearn_settings({"preset": "lingshu-7b", "method": "npo", "split": SPLIT}, tiny=False)
     assert npo.arguments == {"beta": 0.9}
+    paper, code = (
+        train_settings({"model": "org/name", "preset": f"lingshu-7b-{name}"}) for name in ("paper", "code")
+    )
+    assert [(s.epochs, s.batch_size, s.schedule_end, s.trainable) for s in (paper, code)] == [
+        (10, 16, 0.0, "lora:16:16"),
+        (3, 8, 0.75, "lora:16:16:names"),
+    ]
+    a_1, own = (
+        unlearn_settings({"preset": f"lingshu-7b-{name}", "method": "npo", "split": SPLIT}, tiny=False).arguments
+        for name in ("paper", "code")
+    )
+    assert (a_1, own) == ({"beta": 0.9, "alpha": 0.0, "reference": "retrained"}, {"beta": 0.9})
     for values, message in ((SMALL, "not estimated"), ({"model": "org/name"}, "--images ignore")):
         with pytest.raises(ModelError, match=message):
             blueprint(xrays, train_settings(values))

@@ -79,8 +79,13 @@ class SweepFolder:
         about: str = "",
         seed: int = 0,
         context: str = "closed_book",
+        before: Sequence[str] = (),
     ) -> Evaluated:
-        """One model, evaluated on its split, or on another one (``about``)."""
+        """One model, evaluated on its split, or on another one (``about``).
+
+        Args:
+            before: splits of earlier requests that it has forgotten.
+        """
         model = Model(role, method, split, about or split, seed, context)
         name = "-".join(part for part in (role, method, "" if role == "target" else split, str(seed)) if part)
         run, label = self.folder / name, self.titles.get(method, method) or role
@@ -88,7 +93,8 @@ class SweepFolder:
         made = {"method": method, "split": split} if role == "unlearned" else {}
         without = {} if made else {"without": split if role == "retrained" else None}
         verb = "unlearn" if made else "train"
-        write_run(run, verb, label, config={"seed": seed, **made, **without}, inputs=inputs)
+        config, earlier = {"seed": seed, **made, **without}, {"forgotten_before": list(before)}
+        write_run(run, verb, label, config=config, inputs=inputs, results=earlier if before else {})
         record = run / "evaluations" / f"{model.asked}-{context}"
         facts = {"context": context, "benchmark": self.benchmark.facts(), "responses": "responses"}
         write_run(record, "evaluate", label, config={"split": model.asked}, results=facts, inputs=inputs)

@@ -28,6 +28,10 @@ def test_schedules_with_warm_up() -> None:
     assert rates(10, lr=2.0, warmup_ratio=0.2) == pytest.approx([1.0, 2.0, *fall])
     assert rates(5, lr=3.0, schedule="constant", warmup_ratio=0.5) == pytest.approx([1, 2, 3, 3, 3])
     assert rates(6, lr=4.0, schedule="linear", warmup_ratio=0.3) == pytest.approx([2, 4, 4, 3, 2, 1])
+    # A scheduler that counts four times the steps there are, as MedForget's code does.
+    slow = rates(32, lr=4.0, schedule="linear", warmup_ratio=0.0)[:8]
+    assert rates(8, lr=4.0, schedule="linear", warmup_ratio=0.0, schedule_end=0.75) == pytest.approx(slow)
+    assert rates(4, lr=1.0, schedule="cosine", warmup_ratio=0.0, schedule_end=0.5)[2] == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "linear", "constant"])

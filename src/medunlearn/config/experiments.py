@@ -69,6 +69,11 @@ class SweepSettings(Settings):
         description="splits whose unlearned models are asked about other splits too, {flat_25: [patient_25]}: what "
         "one of as large a forget set, drawn otherwise, still knows of theirs",
     )
+    sequence: bool = Field(
+        False,
+        description="the splits are requests, one after the other: each method goes on from its model of the "
+        "request before, and its models are asked about all earlier requests again",
+    )
     attack: dict[str, Any] = Field(
         default_factory=dict, description="settings of `attack`, on every model; none: no model is attacked"
     )

@@ -50,7 +50,23 @@ class MedforgetSettings(Settings):
         "Table 2), or everything that its image belongs to",
     )
     options: int = Field(4, ge=2, le=8, description="options of a classification question")
-    rephrase: Literal["all", "none"] = Field("all", description="questions in other words on another view")
+    rephrase: Literal["all", "crossed", "none"] = Field(
+        "all",
+        description="questions in other words on another view; crossed: also in other words on the same view, and "
+        "in the same words on another one",
+    )
+    text_twin: Literal["none", "asked", "trained"] = Field(
+        "none",
+        description="the same questions on a study's name, without its image: asked alone, with the rephrased "
+        "ones, or also trained on",
+    )
+    paraphrases: int = Field(
+        0,
+        ge=0,
+        le=3,
+        description="further wordings of each question in training, each on a further view; none is asked in the "
+        "rephrased set",
+    )
     views: Literal["turned", "same"] = Field(
         "turned", description="rephrased questions show a turned or augmented view, or the same image"
     )

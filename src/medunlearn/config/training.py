@@ -33,6 +33,9 @@ class LoopFields(Settings):
     schedule: Literal["cosine", "linear", "constant"] = Field(
         "cosine", description="learning rate after the warm-up"
     )
+    schedule_end: float = Field(
+        0.0, ge=0, le=1, description="share of the peak rate to which cosine and linear fall by the end"
+    )
     warmup_ratio: float = Field(0.03, ge=0, lt=1, description="share of steps with a rising learning rate")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of AdamW")
     clip: float = Field(1.0, ge=0, description="largest gradient norm; 0 for none")
@@ -106,7 +109,8 @@ class TrainSettings(EpochFields):
         "refuse", description="a note that takes more than 7/8 of max_length in a prompt: refuse, or cut its end"
     )
     trainable: str = Field(
-        "all", description="all, lora[:RANK[:ALPHA]], layers:7, layers:5-7, through:7, or pattern:REGEX"
+        "all",
+        description="all, lora[:RANK[:ALPHA[:names]]], layers:7, layers:5-7, through:7, or pattern:REGEX",
     )
     quantize: Literal["none", "nf4"] = Field(
         "none",

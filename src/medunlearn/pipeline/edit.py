@@ -18,7 +18,7 @@ from medunlearn.models.layouts import describe_layouts
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.mlps import chosen_layers
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens
-from medunlearn.pipeline.material import sequences, training_data
+from medunlearn.pipeline.material import NOTHING_LEFT, forgotten_before, sequences, training_data
 from medunlearn.pipeline.trainer import folder_of, save
 from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
@@ -53,7 +53,8 @@ def edit(
     with recording.stage("load"):
         live = load_model(target.model, device=device, weights=settings.weights, images=benchmark.folder)
         live.model.eval()
-        samples = _side_samples(benchmark, settings, live, rendering)
+        before, earlier = forgotten_before(target, benchmark, settings.split)
+        samples = _side_samples(benchmark, settings, live, rendering, earlier)
     total = sum(len(side.sequences) for side in samples.values())
     with recording.stage("edit"), progress(recording.label, total, quiet=quiet) as advance:
         # Read up to the last layer that the method needs.
@@ -77,6 +78,7 @@ def edit(
         "batches": describe_layouts(live.model),
         "parameters": sum(tensor.numel() for tensor in live.model.parameters()),
         "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
+        "forgotten_before": before,
         "edit": report,
     }
     recording.info.results["saved"] = save(live, [], recording.folder, base=target.model)
@@ -84,9 +86,13 @@ def edit(
 
 
 def _side_samples(
-    benchmark: Benchmark, settings: UnlearnSettings, language_model: LanguageModel, rendering: Rendering
+    benchmark: Benchmark,
+    settings: UnlearnSettings,
+    language_model: LanguageModel,
+    rendering: Rendering,
+    earlier: frozenset[str],
 ) -> dict[str, Samples]:
-    """The samples to forget and to retain: records and questions of the train fold.
+    """The samples to forget and to retain: records and questions of the train fold, but those of earlier requests.
 
     Raises:
         InputError: a side has none.
@@ -101,7 +107,10 @@ def _side_samples(
         pairs += [(piece, by_id[question.record_id]) for piece in pieces]
     samples: dict[str, Samples] = {}
     for name in SIDES:
-        side = [(piece, record) for piece, record in pairs if sides[record.record_id] == name]
+        of_side = [(piece, record) for piece, record in pairs if sides[record.record_id] == name]
+        side = [(piece, record) for piece, record in of_side if record.record_id not in earlier]
+        if of_side and not side:
+            raise InputError(NOTHING_LEFT)
         if not side:
             raise InputError(f"There is nothing to read: the {name} set has no sequences. Choose another train_on.")
         bare = [

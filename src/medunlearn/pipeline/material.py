@@ -28,6 +28,27 @@ def training_data(
     return ([] if what == "questions" else records), ([] if what == "records" else questions)
 
 
+NOTHING_LEFT = (
+    "Earlier requests and this one forget everything that was trained on: nothing is left to retain. Begin with "
+    "the target model, or leave a request out."
+)
+
+
+def forgotten_before(target: Run, benchmark: Benchmark, split: str) -> tuple[list[str], frozenset[str]]:
+    """What a run's model was made to forget of this benchmark before, in order, and the records of it.
+
+    Requests come one after the other: what an earlier one forgot is nothing to retain in a later one, which would
+    teach it again. Records that this split forgets are not among them.
+    """
+    if target.info.verb != "unlearn" or target.info.benchmark != benchmark.fingerprint:
+        return [], frozenset()
+    before = [*target.info.results.get("forgotten_before", ()), str(target.info.made_for)]
+    records = {r.record_id for name in before for r in benchmark.records_of(benchmark.split(name), "forget")}
+    return before, frozenset(
+        records - {r.record_id for r in benchmark.records_of(benchmark.split(split), "forget")}
+    )
+
+
 def sequences(
     records: list[Record],
     questions: list[Question],

@@ -20,7 +20,13 @@ from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.pipeline.alternative_answers import SIDE, check_rendering, with_alternatives
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs
-from medunlearn.pipeline.material import loop_settings, sequences, training_data
+from medunlearn.pipeline.material import (
+    NOTHING_LEFT,
+    forgotten_before,
+    loop_settings,
+    sequences,
+    training_data,
+)
 from medunlearn.pipeline.part_check import check_unlearning, choose_parts, shape_of, unlearning_method
 from medunlearn.pipeline.trainer import Trainer, explain_out_of_memory
 from medunlearn.progress import progress
@@ -106,7 +112,7 @@ def unlearn(
 
             with explain_out_of_memory(settings, device):
                 trainer = Trainer(recording, benchmark, settings, processes, rendering, build, target, quiet)
-                _forget(trainer, settings, Unlearning(method), trainable, other, stop)
+                _forget(trainer, target, settings, Unlearning(method), trainable, other, stop)
     return processes.on_main(lambda: Run(out, recording.info))
 
 
@@ -163,6 +169,7 @@ def _read_reference(cache_plan: CachePlan, other: Run, trainer: Trainer, setting
 
 def _forget(
     trainer: Trainer,
+    target: Run,
     settings: UnlearnSettings,
     objective: Unlearning,
     trainable: str,
@@ -172,8 +179,9 @@ def _forget(
     """Load, keep what repeats, train, save. The reference is the target, or the model of another run."""
     benchmark, processes, loop = trainer.benchmark, trainer.processes, trainer.loop
     split, label = benchmark.split(settings.split), trainer.recording.label
+    before, earlier = forgotten_before(target, benchmark, settings.split)
 
-    plan = trainer.load(lambda language_model: _plan(trainer, settings, objective.method, language_model))
+    plan = trainer.load(lambda language_model: _plan(trainer, settings, objective.method, language_model, earlier))
     model, pad = trainer.live.model, trainer.live.tokenizer.pad_token_id
     with trainer.recording.stage("keep"):
         budget = int(settings.keep_gb * 1e9)
@@ -203,6 +211,7 @@ def _forget(
     history = trainer.run("unlearn", label, plan, objective, last=True, reference=reference)
     facts = {
         "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
+        "forgotten_before": before,
         "method": {"name": settings.method, **hyperparameters(objective.method)},
         "trainable": trainable,
         "reference": reference.kind,
@@ -218,8 +227,11 @@ def _plan(
     settings: UnlearnSettings,
     method: LossMethod | AlternativesMethod,
     language_model: LanguageModel,
+    earlier: frozenset[str],
 ) -> Plan:
-    sides = training_sides(trainer.benchmark, settings, language_model, trainer.rendering)
+    sides = training_sides(trainer.benchmark, settings, language_model, trainer.rendering, earlier)
+    if not sides["retain"]:
+        raise InputError(NOTHING_LEFT)
     partners = {}
     if isinstance(method, AlternativesMethod):
         sides["forget"], partners[SIDE] = with_alternatives(
@@ -238,11 +250,21 @@ def _plan(
 
 
 def training_sides(
-    benchmark: Benchmark, settings: UnlearnSettings, language_model: Any, rendering: Rendering
+    benchmark: Benchmark,
+    settings: UnlearnSettings,
+    language_model: Any,
+    rendering: Rendering,
+    earlier: frozenset[str] = frozenset(),
 ) -> dict[str, list[TokenSequence]]:
-    """Each side's records and questions of the train fold, as the target saw them."""
+    """Each side's records and questions of the train fold, as the target saw them.
+
+    Args:
+        earlier: records of earlier requests, on neither side (:func:`forgotten_before`).
+    """
     sides = benchmark.sides(benchmark.split(settings.split))
     records, questions = training_data(benchmark, None, settings.train_on)
+    records = [record for record in records if record.record_id not in earlier]
+    questions = [question for question in questions if question.record_id not in earlier]
     return {
         side: sequences(
             [record for record in records if sides[record.record_id] == side],

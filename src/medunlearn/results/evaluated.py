@@ -75,7 +75,8 @@ class Evaluated:
         splits = sorted({str(record.info.split) for record in records})
         if split is None and len(splits) > 1:
             raise InputError(
-                f"{run.folder} was evaluated on several splits: {', '.join(splits)}. Name one: --split."
+                f"{run.folder} was evaluated on several splits: {', '.join(splits)}. Name one: --split NAME, or in "
+                "Python split=NAME."
             )
         matching = [record for record in records if split in (None, record.info.split)]
         if not matching:

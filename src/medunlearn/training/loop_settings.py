@@ -19,8 +19,9 @@ class LoopSettings:
 
     Attributes:
         lr: peak learning rate of AdamW.
-        schedule: after the warm-up, ``cosine`` and ``linear`` fall to what would be 0 one step after the last;
-            ``constant`` stays.
+        schedule: after the warm-up, ``cosine`` and ``linear`` fall to what would be ``schedule_end`` one step after
+            the last; ``constant`` stays.
+        schedule_end: share of ``lr``, 0-1.
         warmup_ratio: share of all steps in which the rate rises linearly from 0.
         weight_decay: of AdamW.
         clip: largest norm of the gradient; 0 for none.
@@ -40,6 +41,7 @@ class LoopSettings:
 
     lr: float
     schedule: Schedule = "cosine"
+    schedule_end: float = 0.0
     warmup_ratio: float = 0.03
     weight_decay: float = 0.0
     clip: float = 1.0
@@ -61,4 +63,5 @@ def learning_rate(step: int, steps: int, settings: LoopSettings) -> float:
     if settings.schedule == "constant" or steps == warmup:
         return settings.lr
     share = (step - warmup) / (steps - warmup)
-    return settings.lr * (1 - share if settings.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * share)))
+    left = 1 - share if settings.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * share))
+    return settings.lr * (settings.schedule_end + (1 - settings.schedule_end) * left)

@@ -25,9 +25,13 @@ _PIECE = 1 << 20
 MOST_RANK = 8192
 """Rank of a LoRA adapter: above the width of a layer it is larger than what it adapts."""
 
+BY_NAMES = ":names"
 _NUMBER = "[0-9]{1,6}"
 _LAYERS = rf"{_NUMBER}(-{_NUMBER})?"
-FORMS = "all, lora, lora:RANK, lora:RANK:ALPHA, layers:7, layers:5-7, layers:0,3, through:7, or pattern:REGEX"
+FORMS = (
+    "all, lora, lora:RANK, lora:RANK:ALPHA, lora:RANK:ALPHA:names, layers:7, layers:5-7, layers:0,3, through:7, "
+    "or pattern:REGEX"
+)
 
 
 def choose_trainable(model: Any, choice: str, *, seed: int = 0, lora_dropout: float = 0.0) -> Any:
@@ -37,8 +41,10 @@ def choose_trainable(model: Any, choice: str, *, seed: int = 0, lora_dropout: fl
         choice: ``all``; ``layers:7`` (also ``layers:5-7`` or ``layers:0,3``; 0 is the first decoder layer);
             ``through:7`` (all that the output of layer 7 depends on, embeddings included); ``pattern:REGEX``
             searched in parameter names; ``lora``, ``lora:RANK``, ``lora:RANK:ALPHA`` (an adapter on every linear
-            map of the decoder layers; alpha is twice the rank unless said). Of a vision tower only ``all``,
-            ``through`` and ``pattern`` train something, and never what its features do not go through.
+            map of the decoder layers; alpha is twice the rank unless said); ``lora:RANK:ALPHA:names`` (also on the
+            maps of a vision tower that are called as those of the decoder: what PEFT does with a list of such
+            names). Of a vision tower only ``all``, ``through``, ``pattern`` and ``names`` train something, and
+            never what its features do not go through.
         seed: of a LoRA adapter's first weights.
         lora_dropout: share of the inputs of a LoRA adapter that are dropped in training.
 
@@ -94,7 +100,7 @@ def _span(part: str) -> range:
 
 def lora_numbers(choice: str) -> tuple[int, int]:
     """Rank and alpha of ``lora:RANK:ALPHA``; either may be left out. Raises ConfigError: they are no numbers."""
-    _, *numbers = choice.split(":")
+    _, *numbers = choice.removesuffix(BY_NAMES).split(":")
     rank, *scale = numbers or ["16"]
     if len(scale) > 1 or not all(
         re.fullmatch(_NUMBER, number) and 1 <= int(number) <= MOST_RANK for number in (rank, *scale)
@@ -111,7 +117,7 @@ def _with_lora(model: Any, choice: str, seed: int, dropout: float) -> Any:
         r=rank,
         lora_alpha=alpha,
         lora_dropout=dropout,
-        target_modules="all-linear" if sight_of(model) is None else decoder_maps(model),
+        target_modules="all-linear" if sight_of(model) is None else _adapted_maps(model, choice),
         task_type="CAUSAL_LM",
     )
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
@@ -119,6 +125,17 @@ def _with_lora(model: Any, choice: str, seed: int, dropout: float) -> Any:
         warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
         torch.manual_seed(stable_seed("lora", seed))
         return get_peft_model(model, config)
+
+
+def _adapted_maps(model: Any, choice: str) -> list[str]:
+    """Names of the linear maps under an adapter."""
+    inside, sight = decoder_maps(model), sight_of(model)
+    if not choice.endswith(BY_NAMES) or sight is None:
+        return inside
+    called = {name.rpartition(".")[2] for name in inside}
+    unreached = {name.rpartition(".")[0] for name in sight.left_out(whole=False)}
+    named = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    return [name for name in named if name.rpartition(".")[2] in called and name not in unreached]
 
 
 def decoder_maps(model: Any) -> list[str]:

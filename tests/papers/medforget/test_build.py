@@ -99,6 +99,72 @@ def test_forgetting_a_study_keeps_what_its_patient_and_institution_are_called(sm
     assert found == {"institution", "patient", "study"}
 
 
+def pictured(**values: object) -> Benchmark:
+    """Two studies with images that nobody draws."""
+    given = {"synthetic": 2, "institutions": 1, "studies": 1, "rephrase": "crossed", "paraphrases": 2}
+    chosen = check(MedforgetSettings, given | values)
+    source = open_source(chosen)
+    selection = select(source, chosen)
+    nodes = [study.node for study in selection.studies]
+    images = Illustrated(
+        {node: f"{node}.png" for node in nodes},
+        {node: f"{node}-turned.png" for node in nodes},
+        {node: [f"{node}-trained-1.png"] for node in nodes},
+    )
+    return assemble(source, selection, chosen, templated(selection, chosen), images)
+
+
+def test_words_and_view_are_varied_together_and_apart() -> None:
+    bench = pictured()
+    by_id = {question.question_id: question for question in bench.questions}
+    plain = [q for q in bench.questions if q.fold == "train" and "variant" not in bench.record[q.record_id].groups]
+    assert len(plain) == 2 * (4 * 3 + 3)
+    wordings = set[str]()
+    for question in plain:
+        both, words, view = (
+            by_id[f"{question.question_id}-{suffix}"] for suffix in ("rephrased", "reworded", "turned")
+        )
+        assert {q.fold for q in (both, words, view)} == {"rephrase"}
+        assert words.question == both.question != question.question == view.question
+        shown = [bench.record[q.record_id].image for q in (question, both, words, view)]
+        assert shown == [shown[0], str(shown[0]).replace(".png", "-turned.png"), shown[0], shown[1]]
+        assert len({q.answer for q in (question, both, words, view)}) == 1
+        trained = [by_id[f"{question.question_id}-paraphrase-{number}"] for number in (1, 2)]
+        assert all(q.fold == "train" and q.answer_index == question.answer_index for q in trained)
+        # What is trained on holds neither the words nor the view that the rephrased set asks with.
+        assert len({q.question for q in (question, *trained)}) > 1
+        assert both.question not in {q.question for q in trained}
+        first, second = (str(bench.record[q.record_id].image) for q in trained)
+        assert (first, second) == (str(shown[0]).replace(".png", "-trained-1.png"), shown[0])
+        options = [line for line in question.question.splitlines() if line[1:2] == ")"]
+        assert all(set(options) <= set(q.question.splitlines()) for q in (both, *trained))
+        wordings |= {q.question for q in trained}
+    assert len(wordings) > len(plain)
+    # All are forgotten with the question that they vary, and none is counted among the paper's.
+    split = bench.split("section_25")
+    sides = bench.sides(split)
+    of_item = {}
+    for record in bench.records:
+        of_item.setdefault(record.groups["item"], set()).add(sides[record.record_id])
+    assert all(len(found) == 1 for found in of_item.values())
+    (row,) = (row for row in partition_rows(bench) if row["split"] == "section_25")
+    assert (row["forget"], row["rephrased"]) == (2 * 3, 2 * 3)
+
+
+@pytest.mark.parametrize(("twin", "fold"), [("asked", "rephrase"), ("trained", "train")])
+def test_the_same_fact_is_asked_by_name_without_its_image(twin: str, fold: str) -> None:
+    bench = pictured(text_twin=twin, paraphrases=0, rephrase="none")
+    by_id = {question.question_id: question for question in bench.questions}
+    told = [q for q in bench.questions if bench.record[q.record_id].groups.get("variant") == "text"]
+    assert len(told) == 2 * (4 * 3 + 3)
+    for question in told:
+        record, plain = bench.record[question.record_id], by_id[question.question_id.removesuffix("-text")]
+        assert (question.fold, record.fold, record.image) == (fold, fold, None)
+        assert question.answer == plain.answer
+        names = record.groups["study"] in question.question if "study" in record.groups else True
+        assert names != (question.level == "study")
+
+
 def test_a_request_for_a_subject_takes_everything_about_a_patient(small: Benchmark) -> None:
     patient, subject = (small.split(f"{level}=patient-0003") for level in ("patient", "subject"))
     own, everything = (small.questions_of(split, "forget", ("train",)) for split in (patient, subject))

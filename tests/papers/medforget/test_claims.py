@@ -37,7 +37,7 @@ def test_the_papers_pattern_holds(results: LevelResults) -> None:
     assert verdicts(results) == dict.fromkeys(CASES, "holds") | {"hierarchy": "open"}
     assert {case.verdict for case in claims["hierarchy"].cases} == {"holds", "open"}
     # Three measures of two methods; those of reconstruction at two levels, of rephrased at four.
-    assert [len(claims[name].cases) for name in list(CASES)[1:5]] == [6, 6, 12, 24]
+    assert [len(claims[name].cases) for name in list(CASES)[1:6]] == [24, 6, 6, 12, 24]
     assert {case.labels["split"] for case in claims["deletion"].cases} == {"institution_50 against section_50"}
     text = report_of(results).text()
     assert "HOLDS: Coarser levels cost more utility." in text
@@ -65,8 +65,10 @@ def test_the_opposite_does_not_hold(make_sweep: MakeSweep, gather: Gather) -> No
 
 def test_without_retrained_models_nothing_is_decided(make_sweep: MakeSweep, gather: Gather) -> None:
     results = gather(make_sweep(attacked=False).all(ENDS, ["NPO"], retrained=False, seeds=SEEDS))
-    assert verdicts(results) == {"memorized": "open"} | dict.fromkeys(list(CASES)[1:], "not measurable")
-    assert [len(finding.cases) for finding in findings(results)] == [6, 0, 0, 0, 0, 0]
+    # But for the paper's own reading, which needs none.
+    own = {"memorized": "open", "suppressed": "holds"}
+    assert verdicts(results) == dict.fromkeys(CASES, "not measurable") | own
+    assert [len(finding.cases) for finding in findings(results)] == [6, 6, 0, 0, 0, 0, 0]
 
 
 def test_one_training_seed_or_nineteen_documents_decide_nothing(results: LevelResults) -> None:
@@ -98,7 +100,7 @@ def test_no_claim_is_forced_by_its_design(controls: dict[str, LevelResults]) -> 
         nothing=findings(controls["target"]),
         everything=findings(controls["retrained"]),
         premises={"memorized"},
-        success={"rephrased"},
+        success={"rephrased", "suppressed"},
     )
 
 
@@ -109,7 +111,10 @@ def test_a_control_decides_nothing_but_that_deletion_persists(
 ) -> None:
     finding = by_name(controls[role])[name]
     assert finding.cases
-    assert finding.verdict == ("holds" if (name, role) == ("rephrased", "retrained") else "open")
+    passes = {("rephrased", "retrained"), ("suppressed", "retrained"), ("suppressed", SCRAMBLED)}
+    assert finding.verdict == ("holds" if (name, role) in passes else "open")
+    if (name, role) == ("suppressed", SCRAMBLED):
+        assert all("answers nothing" in case.says for case in finding.cases)
 
 
 def longer_prompts(about: About) -> float:
@@ -205,6 +210,10 @@ WORKS_FLAT = {WORKS: UP, ("works", "flat_50", "NPO", "retain"): UP}
         ("reconstruction", {**GONE, **HELPED, SHARE: ACROSS, LEAKS: UP, LEAKS_MORE: UP}, "open"),
         ("reconstruction", {**GONE, **HELPED, SHARE: DOWN, LEAKS: UP, LEAKS_MORE: UP}, "does not hold"),
         ("reconstruction", {**GONE, **HELPED, LEAKS: UP, LEAKS_MORE: UP, FORGOTTEN: ACROSS}, "open"),
+        ("suppressed", {FORGOTTEN: UP, REPHRASED: UP}, "holds"),
+        ("suppressed", {FORGOTTEN: UP, REPHRASED: ACROSS}, "open"),
+        ("suppressed", {FORGOTTEN: UP, REPHRASED: DOWN}, "does not hold"),
+        ("suppressed", {FORGOTTEN: UP}, "not measurable"),
         ("rephrased", {**ASKED_AGAIN, REPHRASED: UP}, "holds"),
         ("rephrased", {**ASKED_AGAIN, REPHRASED: DOWN}, "does not hold"),
         ("rephrased", {**ASKED_AGAIN, REPHRASED: ACROSS}, "open"),

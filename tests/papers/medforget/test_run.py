@@ -16,10 +16,15 @@ from medunlearn.cli.main import app
 from medunlearn.config import read_yaml
 from medunlearn.data.storage import write_json
 from medunlearn.errors import ConfigError
+from medunlearn.papers.medforget.report import level_results, report_of
+from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.pipeline.sweep.cells import make_cells
 from medunlearn.pipeline.sweep.jobs import job_of, perform
 from medunlearn.pipeline.sweep.pool import Slot
 from medunlearn.pipeline.sweep.sweep_plan import Sweep, plan
+from medunlearn.reports.markdown import to_markdown
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.runs import Run
 
 ROOT = Path(__file__).parents[3]
 PAGE = Page.read("medforget.md", "The experiment and its report")
@@ -55,6 +60,26 @@ def test_a_method_whose_reference_is_the_retrained_model_waits_for_it(tmp_path: 
     assert sweep.unlearning(npo).arguments["reference"] == "retrained"
     sweep.cell["retrained section_25"].folder = tmp_path / "there"
     assert sweep.unlearning(npo).arguments["reference"] == str(tmp_path / "there")
+
+
+def test_requests_in_sequence_go_on_from_the_model_before(tmp_path: Path) -> None:
+    cells = make_cells(["a", "b", "c"], [0], ["npo"], ["b"], [], None, sequence=True)
+    by_name = {cell.name: cell for cell in cells}
+    assert [by_name[f"npo {split}"].needs for split in "abc"] == [("target",), ("npo a",), ("npo b",)]
+    again = [name for name in by_name if name.startswith("evaluate npo")]
+    assert again == [
+        "evaluate npo a",
+        "evaluate npo b",
+        "evaluate npo c",
+        "evaluate npo b on a",
+        "evaluate npo c on a",
+        "evaluate npo c on b",
+    ]
+    wrong = values(tmp_path) | {"sequence": True}
+    with pytest.raises(ConfigError, match="all earlier requests"):
+        plan(wrong)
+    with pytest.raises(ConfigError, match="two splits or more"):
+        plan({**wrong, "asked_about": {}, "splits": ["section_25"]})
 
 
 def values(out: Path) -> Values:
@@ -112,18 +137,20 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "model", "splits"),
-    [("medforget-tiny-vision", "tiny-vision", 6), ("medforget-lingshu", "Lingshu-7B", 5)],
+    ("name", "model", "splits", "seeds"),
+    # At the paper's size NPO reads the retrained model of every split, of the flat one too.
+    [("medforget-tiny-vision", "tiny-vision", 4, 2), ("medforget-lingshu", "Lingshu-7B", 5, 1)],
 )
-def test_the_examples_on_images_have_the_methods_of_the_tiny_one(name: str, model: str, splits: int) -> None:
+def test_the_examples_on_images_have_the_methods_of_the_tiny_one(
+    name: str, model: str, splits: int, seeds: int
+) -> None:
     """Planned alone: what they take to run is more than a test has."""
     sweep = plan(read_yaml(ROOT / "examples" / f"{name}.yaml"))
     kinds = Counter(cell.kind for cell in sweep.cells)
     assert {kind: kinds[kind] for kind in ("target", "retrained", "unlearn")} == {
-        "target": 1,
-        # At the paper's size NPO reads the retrained model of every split, of the flat one too.
-        "retrained": 5 if name == "medforget-lingshu" else 4,
-        "unlearn": 5 * splits,
+        "target": seeds,
+        "retrained": splits * seeds,
+        "unlearn": 5 * splits * seeds,
     }
     assert {cell.method for cell in sweep.cells if cell.method} == {"graddiff", "kl_min", "npo", "manu", "chip"}
     assert str(sweep.settings.train["model"]).endswith(model)
@@ -132,6 +159,37 @@ def test_the_examples_on_images_have_the_methods_of_the_tiny_one(name: str, mode
         {"beta": 0.9} if name == "medforget-tiny-vision" else {"beta": 0.9, "alpha": 0.0, "reference": "retrained"}
     )
     assert sweep.unlearning(npo).arguments == wanted
+
+
+def test_the_example_on_drawn_x_rays_runs_in_small(tmp_path: Path) -> None:
+    """Two patients, one method of the five, one seed: every kind of cell, question and table that it has."""
+    wanted = read_yaml(ROOT / "examples" / "medforget-tiny-vision.yaml")
+    wanted["benchmark"] |= {"synthetic": 4, "sections": 1, "image_size": 32}
+    wanted["train"] |= {"epochs": 1, "tiny_width": 16, "tiny_layers": 1, "tiny_pixels": 32}
+    wanted["unlearn"]["methods"] = ["chip"]
+    wanted["evaluate"] |= {"max_new_tokens": 1, "replicates": 2, "allow_broken": True}
+    wanted["attack"] |= {"cumulative.max_new_tokens": 1, "replicates": 2, "allow_broken": True}
+    small = {
+        "out": str(tmp_path / "out"),
+        "seeds": [0],
+        "splits": ["patient_50", "section_50"],
+        "retrain": False,
+    }
+    sweep = plan(wanted | small)
+    performed(sweep)
+    benchmark = sweep.benchmark()
+    models = [
+        Evaluated(Run.open(cell.folder), Run.open(cell.evaluation))
+        for cell in sweep.cells
+        if cell.kind == "evaluate" and cell.folder and cell.evaluation
+    ]
+    results = level_results(models, benchmark, SweepRequest("Small", replicates=2))
+    assert results.common == 2
+    groups = set(results.numbers["group"])
+    assert {"gap", "common", "rephrase words", "rephrase view", "paraphrase", "given institution"} <= groups
+    page = to_markdown(report_of(results).report)
+    for title in ("Words and views apart", "Retain minus forget", "brought back"):
+        assert title in page
 
 
 def test_commands_of_the_page_run(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:

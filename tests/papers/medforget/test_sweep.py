@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from sweep_folders import MakeSweep, Model, who
 
+from medunlearn.config import MedforgetSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
+from medunlearn.papers.medforget.build import build
+from medunlearn.papers.medforget.report import report_of
 from medunlearn.papers.medforget.sweep import LevelModels, LevelResults, flat
 from medunlearn.papers.medforget.tables import (
     attack_table,
+    common_table,
     identity_table,
     retrained_table,
+    sequence_table,
     table_3,
     table_5,
     variants_table,
+    varied_table,
 )
 from medunlearn.papers.sweeps.contrasts import parts
 from medunlearn.papers.sweeps.models import TARGET_MODEL
 from medunlearn.reports.blocks import Table
+from medunlearn.reports.markdown import to_markdown
 from medunlearn.results.evaluated import Evaluated
 
-from .conftest import SEEDS, LevelFolder
+from .conftest import SEEDS, About, LevelFolder
+from .test_build import pictured
 
 SPLIT = "institution_50"
 Gather = Callable[..., LevelResults]
@@ -150,6 +159,99 @@ def test_what_level_and_flat_both_forget_is_a_set_of_its_own(results: LevelResul
     number = results.number(SPLIT, who("MANU"), "shared", "cloze")
     assert number is not None
     assert number.n_scored == len(SEEDS) * len(own & flats)
+
+
+def test_words_view_and_trained_paraphrases_are_sets_of_their_own(gather: Gather, tmp_path: Path) -> None:
+    drawn = pictured(synthetic=10, sections=4)
+    bench = replace(drawn, records=tuple(replace(record, image=None) for record in drawn.records))
+
+    def known(about: About) -> float:
+        return 0.9 if about.fold == "train" else 0.5
+
+    splits = ("patient_25", "section_25")
+    results = gather(LevelFolder(tmp_path, bench, known, attacked=False).all(splits, ["NPO"]), 30, bench)
+    cells = {
+        group: results.number("patient_25", who("NPO"), group, "cloze")
+        for group in ("forget", "rephrase", "rephrase words", "rephrase view", "paraphrase", "common")
+    }
+    # Of three forgotten patients' studies of four sections, ten sections are common; two paraphrases a question.
+    counts = {group: cell.n_scored for group, cell in cells.items() if cell}
+    assert counts == dict.fromkeys(cells, 12) | {"paraphrase": 24, "common": 10}
+    table = varied_table(results)
+    assert table is not None
+    assert {cell.text for cell in table.columns[2:]} == {
+        "Forget rephrase set ↓",
+        "Other words, same view ↓",
+        "Same words, other view ↓",
+        "Forget set, trained paraphrases ↓",
+    }
+    assert results.contrast("known", "patient_25", "", "rephrase words", "cloze").value is not None
+
+
+def test_the_gap_is_retain_minus_forget(wards: Benchmark, gather: Gather, tmp_path: Path) -> None:
+    results = two_models(tmp_path, wards, gather)
+    gap = results.number(SPLIT, who("GradDiff"), "gap", "cloze")
+    assert gap is not None
+    assert gap.value == pytest.approx(11 / 12)
+    none = results.number(SPLIT, TARGET_MODEL, "gap", "cloze")
+    assert none is not None
+    assert none.value == pytest.approx(0.0)
+    assert column(table_3(results), "Retain minus forget ↑", "Cloze Acc") == ["0.0", "91.7"]
+
+
+def test_unlike_amounts_are_compared_on_what_all_levels_forget(gather: Gather, tmp_path: Path) -> None:
+    """One institution of two is a half, two patients of twelve a sixth: the patients' sections are common."""
+    bench = build(MedforgetSettings(synthetic=12, institutions=2, studies=1, percents=(17,), text_only=True))
+    splits = [f"{level}_17" for level in ("institution", "patient")]
+    sweep = LevelFolder(tmp_path, bench, lambda about: 0.5)
+    results = gather(sweep.all(splits, ["NPO"]), 30, bench)
+    assert [scope.sections for scope in results.levels] == [24, 8]
+    assert results.common == 8
+    own, common, attacked = (
+        results.number(splits[0], who("NPO"), group, "cloze") for group in ("forget", "common", "given patient")
+    )
+    assert [cell and cell.n_scored for cell in (own, common, attacked)] == [24, 8, 8]
+    assert common_table(results) is not None
+    assert results.contrast("forgotten more", splits[0], "NPO", "common", "cloze").n_subjects == 2
+
+
+class Forgetful(LevelFolder):
+    """Each step forgets its request; the last one brings half of all earlier answers back."""
+
+    def scores(self, meta: pd.DataFrame, model: Model) -> pd.DataFrame:
+        rows = []
+        for row in meta.itertuples():
+            again = 0.5 if model.made_for.endswith("03") and model.other_split else 0.0
+            value = 1.0 if model.role == "target" or row.side == "retain" else again
+            rows += [(row.question_id, m, value) for m in ("rouge_l_f", "exact_match", "option_accuracy")]
+        return pd.DataFrame(rows, columns=["question_id", "metric", "value"])
+
+
+def test_requests_in_sequence(wards: Benchmark, gather: Gather, tmp_path: Path) -> None:
+    requests = [f"institution=institution-0{number}" for number in (1, 2, 3)]
+    sweep = Forgetful(tmp_path, wards, attacked=False)
+    swept = [sweep.model("target", request) for request in requests]
+    for step, request in enumerate(requests):
+        earlier = requests[:step]
+        for about in (request, *earlier):
+            swept.append(sweep.model("unlearned", request, method="NPO", about=about, before=earlier))
+    results = gather(swept, 50)
+    cloze = results.sequence.query("measure == 'cloze'").pivot(index="step", columns="set", values="value")
+    assert cloze.loc[1, "earlier"] is pd.NA or pd.isna(cloze.loc[1, "earlier"])
+    assert cloze[["before", "own", "kept"]].to_numpy().tolist() == [[1.0, 0.0, 1.0]] * 3
+    assert cloze.loc[[2, 3], ["earlier", "came back"]].to_numpy().tolist() == [[0.0, 0.0], [0.5, 0.5]]
+    # Twelve patients of two earlier requests.
+    assert results.sequence.query("step == 3 and set == 'earlier'")["n_subjects"].max() == 12
+    # What earlier requests forgot is not counted among what is kept.
+    kept = results.sequence.query("set == 'kept' and measure == 'cloze'")["n_subjects"].tolist()
+    assert kept == [18, 12, 6]
+    table = sequence_table(results)
+    assert table is not None
+    shown = [f"{step}: {scope.split}" for step, scope in enumerate(results.splits, start=1)]
+    assert [row[1].text for row in table.rows] == shown
+    assert column(table, "Cloze Acc", "of these came back") == ["–", "+0.0", "+50.0"]
+    assert "Requests in sequence" in to_markdown(report_of(results).report)
+    assert "institution-0" not in repr(results.sequence)
 
 
 def test_every_table_has_the_models(results: LevelResults) -> None:

@@ -16,9 +16,10 @@ from medunlearn.models.load import load_model
 from medunlearn.models.sequences import Rendering
 from medunlearn.pipeline.estimate.blueprint import blueprint_of
 from medunlearn.pipeline.estimate.stage_cost import Planner
+from medunlearn.pipeline.material import forgotten_before
 from medunlearn.pipeline.presets import unlearn_settings
 from medunlearn.pipeline.sweep.cells import make_cells
-from medunlearn.pipeline.unlearn import unlearn
+from medunlearn.pipeline.unlearn import training_sides, unlearn
 from medunlearn.results.runs import Run
 
 
@@ -129,3 +130,28 @@ def test_a_method_from_outside_the_tree(runs: dict[str, Run], bench: Benchmark, 
     run = unlearn(runs["target"], bench, settings(f"{__name__}:Mine"), tmp_path / "mine", quiet=True)
     assert run.info.results["edit"] == {"level": "patient", "forget": 8}
     assert run.info.results["saved"]["changed_tensors"] == 1
+
+
+def test_what_an_earlier_request_forgot_is_nothing_to_retain(
+    runs: dict[str, Run], bench: Benchmark, tmp_path: Path
+) -> None:
+    second = unlearn(
+        runs["manu"], bench, settings("chip", split="patient=A2", **{"chip.layers": "2"}), tmp_path / "2"
+    )
+    assert second.info["results"]["forgotten_before"] == ["gone"]
+    # Of four patients of eight samples, one is forgotten now and one was before.
+    assert second.info["results"]["samples"] == {"forget": 8, "retain": 16}
+    trained = settings("graddiff", split="patient=B1", epochs=1, precision="fp32", shared=True)
+    third = unlearn(second, bench, trained, tmp_path / "3", quiet=True)
+    assert third.info["results"]["forgotten_before"] == ["gone", "patient=A2"]
+    live = load_model(second.model, device="cpu")
+    sides = training_sides(
+        bench, trained, live, second.rendering(), forgotten_before(second, bench, "patient=B1")[1]
+    )
+    assert {side: len(sequences) for side, sequences in sides.items()} == {"forget": 8, "retain": 8}
+    for method in ("manu", "graddiff"):
+        last = settings(method, split="patient=B2", shared=True)
+        with pytest.raises(InputError, match="nothing is left to retain"):
+            unlearn(third, bench, last, tmp_path / method, quiet=True)
+    # The target itself, or a model of another benchmark, has no earlier requests here.
+    assert forgotten_before(runs["target"], bench, "gone") == ([], frozenset())

@@ -42,7 +42,11 @@ def test_both_ends_of_every_default_range_are_valid_settings(method: str) -> Non
 
 def test_ranges_stay_within_the_annotated_ones() -> None:
     chip = default_space(settings("chip"))
-    assert {"lr", "epochs", "layers", "merger"}.isdisjoint(chip)  # an edit has no steps; no texts, no switches
+    assert {"lr", "epochs", "selection", "merger"}.isdisjoint(chip)  # an edit has no steps; no texts, no switches
+    # But for the layers, by which an edit does nothing or too much.
+    assert chip["layers"] == Dimension("layers", choices=("last:6", "all", "last:1"))
+    assert default_space(settings("chip", **{"chip.layers": "all"}))["layers"].choices == ("all", "last:1")
+    assert default_space(settings("manu"))["alpha"] == Dimension("alpha", 0.2, 20.0)
     assert chip["top"] == Dimension("top", 1.0, 100.0)
     assert chip["energy"] == Dimension("energy", 0.095, 1.0)
     assert default_space(settings("ngdiff"))["trust"].low == 1.0

@@ -19,10 +19,21 @@ from medunlearn.config import MedforgetSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, build_use
 from medunlearn.data.image_files import ImageFile
-from medunlearn.data.records import Identifier, Question, Record
+from medunlearn.data.records import Fold, Identifier, Question, Record
 from medunlearn.data.studies_of_patients import RadiologySource
 from medunlearn.errors import ConfigError
-from medunlearn.papers.medforget.partitions import ITEM, LEVELS, SUBJECT, partitions
+from medunlearn.papers.medforget.items import SectionItem
+from medunlearn.papers.medforget.partitions import (
+    ITEM,
+    LEVELS,
+    PARAPHRASE,
+    SUBJECT,
+    TEXT,
+    VARIANT,
+    VIEW,
+    WORDS,
+    partitions,
+)
 from medunlearn.papers.medforget.questions import Items, Phrasing, templated
 from medunlearn.papers.medforget.selection import ChosenStudy, Selection, select, unfit
 from medunlearn.sources.composed import Composed
@@ -42,12 +53,14 @@ class Illustrated:
     Attributes:
         shown: study node -> its image; studies without image are not in it.
         turned: the same of its turned or augmented view.
+        trained: study node -> its views of paraphrases in training.
         general: row -> image, of the general set.
         files: what was made or pointed to.
     """
 
     shown: dict[str, str] = field(default_factory=dict)
     turned: dict[str, str] = field(default_factory=dict)
+    trained: dict[str, list[str]] = field(default_factory=dict)
     general: dict[str, str] = field(default_factory=dict)
     files: list[ImageFile] = field(default_factory=list)
 
@@ -147,7 +160,8 @@ def assemble(
 def _of_study(
     study: ChosenStudy, source: RadiologySource, settings: MedforgetSettings, items: Items, images: Illustrated
 ) -> Iterator[tuple[Record, list[Question]]]:
-    """The records of a study with the questions on each: sections, identities, and both in other words."""
+    """The records of a study with the questions on each: sections, identities, both in other words, and what else
+    varies them."""
     shown = images.shown.get(study.node)
     origin = f"{source.name}-composed" if source.composed else source.name
     phrasing = Phrasing(study, settings, shown is not None, origin)
@@ -167,10 +181,65 @@ def _of_study(
         record = Record(node, f"{level.capitalize()}: {name}.", groups, (identifier,), image=shown)
         pairs.append((record, list(phrasing.on_identity(node, level))))
     for record, questions in pairs:
-        yield record, [question for question in questions if question.fold == "train"]
+        trained = [question for question in questions if question.fold == "train"]
+        yield record, trained
         if reworded := [question for question in questions if question.fold == "rephrase"]:
             view = images.turned.get(study.node, shown)
             yield replace(record, record_id=reworded[0].record_id, fold="rephrase", image=view), reworded
+            if settings.rephrase == "crossed" and study.node in images.turned:
+                yield _variant(record, reworded, WORDS, "reworded", shown)
+                yield _variant(record, trained, VIEW, "turned", view)
+        own = items.get(record.record_id, ())
+        if settings.text_twin != "none" and shown is not None:
+            yield _by_name(record, trained[0], own, phrasing)
+        yield from _paraphrases(record, trained, own, phrasing, images.trained.get(study.node, []))
+
+
+def _by_name(
+    record: Record, question: Question, items: Sequence[SectionItem], phrasing: Phrasing
+) -> tuple[Record, list[Question]]:
+    """The questions on a record on the study's name, without its image."""
+    plain, node = replace(phrasing, with_image=False), record.record_id
+    if question.kind == "identity":
+        told = plain.on_identity(node, question.level)
+    else:
+        told = plain.on_section(node, node.removeprefix(f"{phrasing.study.node}-"), items)
+    fold: Fold = "train" if phrasing.settings.text_twin == "trained" else "rephrase"
+    return _variant(record, [q for q in told if q.fold == "train"], TEXT, "text", None, fold)
+
+
+def _paraphrases(
+    record: Record,
+    questions: Sequence[Question],
+    items: Sequence[SectionItem],
+    phrasing: Phrasing,
+    views: Sequence[str],
+) -> Iterator[tuple[Record, list[Question]]]:
+    """Further wordings that are trained on, each on a view of its own as long as there are some."""
+    groups = {**record.groups, VARIANT: PARAPHRASE}
+    for number in range(1, phrasing.settings.paraphrases + 1):
+        view = views[number - 1] if number <= len(views) else record.image
+        varied = [phrasing.paraphrased(question, items, number) for question in questions]
+        yield replace(record, record_id=varied[0].record_id, groups=groups, image=view), varied
+
+
+def _variant(
+    record: Record,
+    questions: Sequence[Question],
+    what: str,
+    suffix: str,
+    image: str | None,
+    fold: Fold = "rephrase",
+) -> tuple[Record, list[Question]]:
+    """A record of a fold with questions of another fold's, on an image."""
+    name = f"{record.record_id}-{suffix}"
+    ids = (f"{question.question_id.removesuffix('-rephrased')}-{suffix}" for question in questions)
+    varied = [
+        replace(question, question_id=own, record_id=name, fold=fold)
+        for question, own in zip(questions, ids, strict=True)
+    ]
+    groups = {**record.groups, VARIANT: what}
+    return replace(record, record_id=name, groups=groups, fold=fold, image=image), varied
 
 
 def _notes(

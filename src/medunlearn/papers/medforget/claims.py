@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
 from medunlearn.papers.medforget.contrasts import ALL, PROPORTION
-from medunlearn.papers.medforget.measures import IDENTITIES, SHARED, LevelMeasure
+from medunlearn.papers.medforget.measures import IDENTITIES, REPHRASED, SETS, SHARED, LevelMeasure
 from medunlearn.papers.medforget.sweep import LevelResults, Scope
 from medunlearn.papers.sweeps.models import TARGET_MODEL, unlearned
 from medunlearn.papers.sweeps.report import finding
@@ -169,13 +170,36 @@ def _reconstruction(results: LevelResults) -> Cases:
                 yield _case(_labels(scope.split, method, measure), premises, [leaks, more, helped, share], says)
 
 
-def _rephrased(results: LevelResults) -> Cases:
-    says = {HOLDS: "deletion persists", FAILS: "the unlearned model answers better than the target"}
+def _suppressed(results: LevelResults) -> Cases:
+    """Section 5.1 as the paper reads it: unlearned models beside the target alone, whatever else they lost."""
     for scope in results.levels:
         for method, measure in _each(results, *results.tasks):
-            words = f"target minus unlearned model, rephrased questions of {scope.split}"
-            less = results.evidence(words, "forgotten", scope.split, method, "rephrase", measure.name)
-            known = _known(results, scope.split, measure, "rephrase")
+            less = [
+                results.evidence(
+                    f"target minus unlearned model, {group} set of {scope.split}",
+                    *("forgotten", scope.split, method, group, measure.name),
+                )
+                for group in ("forget", "rephrase")
+            ]
+            if all(number.value is not None for number in less):
+                works = _works(results, scope.split, method, measure)[1].above
+                lower = "lower on both" if works else "lower on both; so it is of a model that answers nothing"
+                says = {HOLDS: lower, FAILS: "not lower on one of the two"}
+                yield _case(_labels(scope.split, method, measure), [], less, says)
+
+
+def _rephrased(results: LevelResults) -> Cases:
+    for scope, group in product(results.levels, REPHRASED):
+        varied = "" if group == REPHRASED[0] else f" ({SETS[group].title.lower()})"
+        says = {
+            HOLDS: f"deletion persists{varied}",
+            FAILS: f"the unlearned model answers better than the target{varied}",
+            OPEN: f"not settled{varied}",
+        }
+        for method, measure in _each(results, *results.tasks):
+            words = f"target minus unlearned model, rephrased questions of {scope.split}{varied}"
+            less = results.evidence(words, "forgotten", scope.split, method, group, measure.name)
+            known = _known(results, scope.split, measure, group)
             if less.value is not None and known[1].value is not None:
                 premises = [
                     known,
@@ -219,6 +243,7 @@ def _pair(coarse: Scope, fine: Scope) -> str:
 
 CASES: dict[str, Callable[[LevelResults], Cases]] = {
     "memorized": _memorized,
+    "suppressed": _suppressed,
     "deletion": _deletion,
     "utility": _utility,
     "reconstruction": _reconstruction,

@@ -16,7 +16,15 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.papers.medforget.measures import COMMON, GROUPS, IDENTIFIERS, MEASURES, SHARED, LevelMeasure
+from medunlearn.papers.medforget.measures import (
+    COMMON,
+    GROUPS,
+    IDENTIFIERS,
+    MEASURES,
+    REPHRASED,
+    SHARED,
+    LevelMeasure,
+)
 from medunlearn.papers.medforget.sweep import FLAT, LevelSweep, flat, ladder
 from medunlearn.papers.sweeps.contrasts import edges, parts
 from medunlearn.papers.sweeps.models import RETRAINED_MODEL, TARGET_MODEL, unlearned
@@ -51,6 +59,15 @@ ON_SPLIT = [
     ),
 ]
 """Name, set of questions, expression."""
+VARIED = [
+    contrast
+    for name in ("words", "view")
+    for contrast in (
+        ("forgotten", f"rephrase {name}", f"t.rephrase[{name}] - m.rephrase[{name}]"),
+        ("over retrained", f"rephrase {name}", f"m.rephrase[{name}] - r.rephrase[{name}]"),
+    )
+]
+"""The same where the rephrased set was asked in parts."""
 PROPORTION = "brought back in proportion"
 OF_COMMON = [
     ("forgotten more", "forget", "t.{0} - m.{0} - t.{0}@fine + m.{0}@fine"),
@@ -85,16 +102,19 @@ def contrasts(sweep: LevelSweep) -> pd.DataFrame:
         row = _contrast(sweep, expression, measure, split, method, ends)
         rows.append({"contrast": name, "method": method, "group": group, "measure": measure.name} | row)
 
+    varied = set(REPHRASED[1:]) <= set(sweep.models.table["fold"])
     compared = {group: COMMON[group] if sweep.models.common else group for group in COMMON}
 
     for measure in MEASURES:
         ends: dict[str, str] = {}
         for split, scope in sweep.scopes.items():
-            for group in ("forget", "rephrase"):
-                add("known", group, f"t.{group} - r.{group}", measure, split)
+            for group in ("forget", *(REPHRASED if varied else REPHRASED[:1])):
+                name, _, where = group.partition(" ")
+                at = f"{name}[{where}]" if where else name
+                add("known", group, f"t.{at} - r.{at}", measure, split)
             for method in sweep.models.methods:
                 if sweep.has(split, method):
-                    for name, group, expression in ON_SPLIT:
+                    for name, group, expression in (*ON_SPLIT, *(VARIED if varied else ())):
                         if scope.level != FLAT or name != "flat over hierarchical":
                             add(name, group, expression, measure, split, method)
                     if expression := _in_proportion(sweep, measure, split, method):

@@ -21,7 +21,10 @@ SHORT = {"institution": "Inst.", "patient": "Pat.", "study": "Stu.", "section": 
 
 def figure_5(results: LevelResults, measures: Sequence[LevelMeasure]) -> list[tuple[str, Panels]]:
     """A row a set, a panel a measure; institution to section from left to right."""
-    rows = ((group.head, [(measure.title, group.name, measure) for measure in measures]) for group in GROUPS)
+    rows = (
+        (group.head, [(measure.title, results.compared(group.name), measure) for measure in measures])
+        for group in GROUPS
+    )
     return [(head, panels) for head, row in rows if (panels := _panels(results, results.levels, row))]
 
 

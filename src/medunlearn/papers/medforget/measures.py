@@ -41,17 +41,26 @@ GROUPS = (
 SHARED = "shared"
 COMMON = {"forget": "common", "rephrase": "common rephrase"}
 """Set -> its part on the sections that every level's split forgets."""
+REPHRASED = ("rephrase", "rephrase words", "rephrase view")
+"""The rephrased set: both varied, words alone, the view alone."""
 GAP = "gap"
 """In place of a set: the number on the retain set minus that on the forget set."""
 _FURTHER = (
     QuestionSet(SHARED, "Forgotten by level and flat", "forget", SHARED, True),
+    QuestionSet("rephrase words", "Other words, same view", "forget", "rephrase words", True),
+    QuestionSet("rephrase view", "Same words, other view", "forget", "rephrase view", True),
+    QuestionSet("paraphrase", "Forget set, trained paraphrases", "forget", "paraphrase", True),
+    QuestionSet("text", "Forget set, by name without image", "forget", "text", True),
+    QuestionSet("retain text", "Retain set, by name without image", "retain", "text", False),
     QuestionSet(COMMON["forget"], "Forget set, common sections", "forget", COMMON["forget"], True),
     QuestionSet(COMMON["rephrase"], "Forget rephrase set, common sections", "forget", COMMON["rephrase"], True),
     *(QuestionSet(f"given {name}", name, "forget", f"given {name}", True) for name in IDENTIFIERS),
 )
 SETS = {group.name: group for group in (*GROUPS, *_FURTHER)}
-"""The four; what the partner split without hierarchy forgets of the forget set too; what every level forgets; and
-the forget set with identifiers in front of its questions. No fold of a benchmark is called so."""
+"""The four; the third's two parts, paraphrases that were trained on, and questions on a study's name in place of
+its image, where the benchmark has them; what the partner split without hierarchy forgets of the forget set too;
+what every level forgets; and the forget set with identifiers in front of its questions. No fold of a benchmark is
+called so."""
 
 
 @dataclass(frozen=True, slots=True)

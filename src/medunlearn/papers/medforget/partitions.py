@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
-from medunlearn.data.records import KINDS, Record
+from medunlearn.data.records import KINDS, SIDES, Record
 from medunlearn.data.splits import Split, nested_splits, request, share, shuffled
 
 LEVELS = ("institution", "patient", "study", "section")
@@ -21,6 +21,11 @@ ITEM = "item"
 """Group of a single record, for forgetting without hierarchy."""
 SUBJECT = "subject"
 """Group of everything that is about a patient, identity questions of the levels above among it."""
+VARIANT = "variant"
+"""Group of questions that vary a trained one beside the paper's: :data:`WORDS` and those below it."""
+WORDS, VIEW, PARAPHRASE, TEXT = "words", "view", "paraphrase", "text"
+"""In other words on the same view; in the same words on another view; one that is trained on, too; on the study's
+name, without its image."""
 
 
 def partitions(
@@ -87,13 +92,17 @@ def partition_rows(benchmark: Benchmark) -> list[dict[str, object]]:
     """Each split's nodes and questions: a row a split, for tables.
 
     Returns:
-        ``split``, ``level``, ``forget_nodes``, ``retain_nodes``, ``forget`` and ``retain`` (questions of the fold
-        train), ``rephrased`` (of the forget set), and ``forget_<kind>`` for each kind there is.
+        Without variants (:data:`VARIANT`): ``split``, ``level``, ``forget_nodes``, ``retain_nodes``, ``forget`` and
+        ``retain`` (questions of the fold train), ``rephrased`` (of the forget set), and ``forget_<kind>`` for each
+        kind there is.
     """
     kinds = [kind for kind in KINDS if any(q.kind == kind and q.fold == "train" for q in benchmark.questions)]
     rows: list[dict[str, object]] = []
     for split in benchmark.splits.values():
-        forget = benchmark.questions_of(split, "forget")
+        forget, retain = (
+            [q for q in benchmark.questions_of(split, side) if VARIANT not in benchmark.record[q.record_id].groups]
+            for side in SIDES
+        )
         trained = [question for question in forget if question.fold == "train"]
         rows.append(
             {
@@ -101,7 +110,7 @@ def partition_rows(benchmark: Benchmark) -> list[dict[str, object]]:
                 "level": split.level,
                 **{f"{side}_nodes": nodes for side, nodes in benchmark.split_sizes(split).items()},
                 "forget": len(trained),
-                "retain": len(benchmark.questions_of(split, "retain", ("train",))),
+                "retain": sum(question.fold == "train" for question in retain),
                 "rephrased": len(forget) - len(trained),
                 **{f"forget_{kind}": sum(question.kind == kind for question in trained) for kind in kinds},
             }

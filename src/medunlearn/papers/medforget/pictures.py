@@ -44,8 +44,11 @@ class Gallery:
             for study in selection.studies:
                 if study.study.shown and wanted:
                     self.images.shown[study.node] = self._original(study)
-                    if self.settings.rephrase == "all" and views:
+                    if self.settings.rephrase != "none" and views:
                         self.images.turned[study.node] = self._other_view(study)
+                    if views:
+                        numbers = range(1, self.settings.paraphrases + 1)
+                        self.images.trained[study.node] = [self._other_view(study, number) for number in numbers]
                 advance()
             for number, row in enumerate(general, start=1):
                 if row.image is not None and wanted:
@@ -60,13 +63,22 @@ class Gallery:
         assert path is not None
         return self._file(path, study.node)
 
-    def _other_view(self, study: ChosenStudy) -> str:
+    def _other_view(self, study: ChosenStudy, trained: int = 0) -> str:
+        """The view of rephrased questions, or the so-many-th that is ``trained`` on, which is another."""
         rng = stream(self.settings, "view", study.node)
         body, path, name = study.study.body, study.study.image, f"{study.node}-turned"
+        if trained:
+            name = f"{study.node}-trained-{trained}"
         if body is not None:
-            angle = self.settings.angles[int(rng.integers(len(self.settings.angles)))]
+            angles = self.settings.angles
+            place = int(rng.integers(len(angles)))
+            if trained >= len(angles):
+                return self.images.shown[study.node]
+            angle = angles[(place + trained) % len(angles)]
             return self._write(name, study.node, "turned", angle, radiograph(body, angle, self.settings.image_size))
         assert path is not None
+        if trained:
+            rng = stream(self.settings, "view", study.node, str(trained))
         grey = read_image(path)
         if max(grey.shape) > LARGEST:
             grey = read_image(path, LARGEST)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Phrasing:
     @property
     def folds(self) -> list[tuple[Fold, str]]:
         """Each fold with the suffix of its records and questions."""
-        return [("train", ""), ("rephrase", "-rephrased")] if self.settings.rephrase == "all" else [("train", "")]
+        return [("train", ""), ("rephrase", "-rephrased")] if self.settings.rephrase != "none" else [("train", "")]
 
     def on_section(self, node: str, section: str, items: Sequence[SectionItem]) -> Iterator[Question]:
         """The questions of the fold train, and the same in other words of the fold rephrase."""
@@ -78,13 +78,30 @@ class Phrasing:
                     provenance=f"{self.origin}:{item.rewriter if suffix else item.writer}:{item.kind}",
                 )
 
-    def stem(self, item: SectionItem, section: str, fold: Fold) -> str:
-        """A question without its options: as a model wrote it, or by a template drawn for it."""
+    def paraphrased(self, question: Question, items: Sequence[SectionItem], number: int) -> Question:
+        """A question of the fold train in further words, of which the fold rephrase has none; numbers from 1."""
+        name = f"{question.question_id}-paraphrase-{number}"
+        record = f"{question.record_id}-paraphrase-{number}"
+        if question.kind == "identity":
+            rng = stream(self.settings, "wording", question.record_id, "train")
+            wordings = paper_yaml("medforget", "wording")["identity"][question.level]
+            text = self._phrased(wordings, rng, "train", hide=question.level == "study", further=number)
+        else:
+            item = next(item for item in items if item.kind == question.kind)
+            section = question.record_id.removeprefix(f"{self.study.node}-")
+            stem = self.stem(item, section, "train", further=number)
+            _, *options = question.question.split("\nA) ", 1) if question.options else (question.question,)
+            text = "\nA) ".join([stem, *options])
+        return replace(question, question_id=name, record_id=record, question=text)
+
+    def stem(self, item: SectionItem, section: str, fold: Fold, further: int = 0) -> str:
+        """A question without its options: as a model wrote it, or by a template drawn for it; the one so many
+        ``further`` is always by a template."""
         written = item.reworded if fold == "rephrase" else item.question
-        if written is not None:
+        if written is not None and not further:
             return written
         rng = stream(self.settings, "wording", self.study.node, section, item.kind, fold)
-        text = self._phrased(paper_yaml("medforget", "wording")[item.kind], rng, fold)
+        text = self._phrased(paper_yaml("medforget", "wording")[item.kind], rng, fold, further=further)
         # What a report says may hold braces, so it is put in last.
         return text.replace("{section}", section.replace("_", " ")).replace("{statement}", item.statement)
 
@@ -97,8 +114,12 @@ class Phrasing:
             name, about = f"{node}{suffix}", f"{self.origin}:template:identity-{level}"
             yield Question(name, name, fold, "identity", level, text, self.study.names[level], provenance=about)
 
-    def _phrased(self, wordings: Sequence[str], rng: np.random.Generator, fold: Fold, *, hide: bool = False) -> str:
+    def _phrased(
+        self, wordings: Sequence[str], rng: np.random.Generator, fold: Fold, *, hide: bool = False, further: int = 0
+    ) -> str:
         """A wording of the first half, or of the second for a question in other words, on the image.
+
+        The one so many ``further`` is another of the same half, as long as there is one.
 
         Without one it is on the study by its name; or by a quotation, to ``hide`` the name.
         """
@@ -110,5 +131,7 @@ class Phrasing:
             section = "findings" if "findings" in sections else next(iter(sections))
             it = f'the radiograph whose {section} section reads "{sections[section]}"'
         half = len(wordings) // 2
-        place = rng.integers(half, len(wordings)) if fold == "rephrase" else rng.integers(half)
-        return wordings[int(place)].replace("{it}", it)
+        place = int(
+            rng.integers(half, len(wordings)) if fold == "rephrase" else (rng.integers(half) + further) % half
+        )
+        return wordings[place].replace("{it}", it)

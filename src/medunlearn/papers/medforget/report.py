@@ -7,13 +7,16 @@ from dataclasses import asdict
 from typing import Any
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.image_files import FILE
+from medunlearn.data.storage import read_frame, sha256_of_json
 from medunlearn.papers.medforget import tables
 from medunlearn.papers.medforget.claims import findings
 from medunlearn.papers.medforget.contrasts import contrasts
 from medunlearn.papers.medforget.examples import level_examples
 from medunlearn.papers.medforget.figures import Panels, figure_5, figure_6
-from medunlearn.papers.medforget.measures import COMMON, GAP, GROUPS, SETS, SHARED
+from medunlearn.papers.medforget.measures import GAP, MEASURES, SETS
 from medunlearn.papers.medforget.partitions import LEVELS
+from medunlearn.papers.medforget.sequence import sequence_numbers
 from medunlearn.papers.medforget.sweep import LevelModels, LevelResults, LevelSweep
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import legend
@@ -49,6 +52,7 @@ def level_results(models: Sequence[Evaluated], benchmark: Benchmark, request: Sw
         contrasts=contrasts(sweep),
         examples=level_examples(sweep, show_text=request.show_text),
         common=len(swept.common),
+        sequence=sequence_numbers([m for m in models if m.context == context], swept, MEASURES, request),
         **LevelResults.facts(swept, _caveats(sweep, models), request),
     )
 
@@ -63,6 +67,8 @@ def _caveats(sweep: LevelSweep, models: Sequence[Evaluated]) -> Iterator[str]:
         yield CAPTIONS["unjudged"]
     if SETS["general"].fold not in set(table["fold"]):
         yield CAPTIONS["no_general"]
+    else:
+        yield CAPTIONS["general"].format(set=_general_set(sweep.models.benchmark))
     forgotten = table[(table["side"] == "forget") & (table["fold"] == "train")]
     patients = forgotten.groupby("split")["subject"].nunique()
     few = [scope.split for name, scope in sweep.scopes.items() if patients.get(name, 0) < MIN_SUBJECTS]
@@ -71,6 +77,8 @@ def _caveats(sweep: LevelSweep, models: Sequence[Evaluated]) -> Iterator[str]:
             f"Fewer than {MIN_SUBJECTS} patients are in the forget set of some splits ({', '.join(few)}): their "
             "numbers have no interval, and no finding can be settled by them."
         )
+    if sweep.models.common:
+        yield f"{CAPTIONS['common']} They are {len(sweep.models.common)}."
     levels = [scope for scope in sweep.scopes.values() if scope.level in LEVELS]
     if len({scope.sections for scope in levels}) > 1:
         amounts = ", ".join(f"{scope.split}: {scope.sections}" for scope in levels)
@@ -80,18 +88,32 @@ def _caveats(sweep: LevelSweep, models: Sequence[Evaluated]) -> Iterator[str]:
         )
 
 
+def _general_set(benchmark: Benchmark) -> str:
+    """The general questions in words, with a hash of them and of their pictures' content."""
+    questions = [question for question in benchmark.questions if question.fold == "utility"]
+    table = benchmark.folder / FILE if benchmark.folder else None
+    hashes: dict[str, str] = {}
+    if table is not None and table.exists():
+        images = read_frame(table, ("image", "sha256"))
+        hashes = dict(zip(images["image"], images["sha256"], strict=True))
+    pictures = [hashes.get(str(benchmark.record[question.record_id].image), "") for question in questions]
+    content = [[q.question, q.answer, picture] for q, picture in zip(questions, pictures, strict=True)]
+    return f"{len(questions):,} questions, {len(set(pictures) - {''}):,} pictures, {sha256_of_json(content)[:12]}"
+
+
 def report_of(results: LevelResults) -> SweepReport:
     """The report as blocks."""
     judged = results.tasks[0].name == "gen_score"
     measures = f"{CAPTIONS['gen_score' if judged else 'no_gen_score']} {CAPTIONS['measures']}"
     published = paper_yaml("medforget", "published")
-    names = [*(group.name for group in GROUPS), SHARED, GAP, *COMMON.values()]
+    names = [name for name in (*SETS, GAP) if not name.startswith("given ")]
     data = {
         "context": results.contexts[0],
         "splits": [asdict(scope) for scope in results.splits],
         "numbers": results.numbers[results.numbers["group"].isin(names)],
         "attacked": results.attacked,
         "contrasts": results.contrasts,
+        "sequence": results.sequence,
         "examples": [
             {key: value for key, value in example.items() if key != "thumbnail"} for example in results.examples
         ],
@@ -131,10 +153,17 @@ def _sections(results: LevelResults) -> Iterator[Section | None]:
     figure = {number: Text(CAPTIONS[f"figure_{number}"], "aside") for number in (5, 6, 7)}
     by_level = _panels(figure_5(results, results.tasks), "By level")
     by_code = tables.variants_table(results)
+    varied_table = tables.varied_table(results)
+    varied = (Text(CAPTIONS["varied"], "aside"), varied_table) if varied_table else ()
+    modality = tables.modality_table(results)
+    by_name = (Text(CAPTIONS["by_name"], "aside"), modality) if modality else ()
     variants = (Text(CAPTIONS["variants"], "aside"), by_code) if by_code else ()
     yield section(
         "Four sets at each level of forgetting",
-        *(figure[5], key, by_level, tables.table_3(results)),
+        *(figure[5], key, by_level, Text(CAPTIONS["gap"], "aside"), tables.table_3(results)),
+        section("On the sections that every level forgets", tables.common_table(results)),
+        section("Words and views apart", *varied),
+        section("With the image, and by name without it", *by_name),
         section("Generation, its parts apart", tables.table_5(results), note="Table 5"),
         details("By the published code's measures", *variants),
         details("Every method minus the retrained model, percent points", tables.retrained_table(results)),
@@ -146,8 +175,15 @@ def _sections(results: LevelResults) -> Iterator[Section | None]:
     yield section(
         "Reconstruction from identifiers",
         *((figure[6], key, _panels(figure_6(results), "Reconstruction"), attacked) if attacked else (unattacked,)),
+        *((Text(CAPTIONS["brought_back"], "aside"), tables.brought_back_table(results)) if attacked else ()),
         note="Figure 6",
         name="reconstruction",
+    )
+    in_sequence = tables.sequence_table(results)
+    yield section(
+        "Requests in sequence",
+        *((Text(CAPTIONS["sequence"], "aside"), in_sequence) if in_sequence else ()),
+        name="sequence",
     )
     responses = section("What models say", figure[7], map(_example, results.examples))
     yield section(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -29,7 +29,7 @@ from medunlearn.papers.medforget.measures import (
     WITH_NAMES,
     LevelMeasure,
 )
-from medunlearn.papers.medforget.partitions import ITEM, LEVELS, sort_of
+from medunlearn.papers.medforget.partitions import ITEM, LEVELS, PARAPHRASE, TEXT, VARIANT, VIEW, WORDS, sort_of
 from medunlearn.papers.sweeps.contrasts import SweepDraws
 from medunlearn.papers.sweeps.models import UNLEARNED, SweepModels, Who, shown_splits, unlearned
 from medunlearn.papers.sweeps.results import SweepRequest, SweepResults
@@ -85,6 +85,7 @@ class LevelResults(SweepResults):
         examples: split, level, question, answer, outputs and thumbnail of Figure 7's questions; empty where no text
             may be shown.
         contexts: the one mode in which the models were asked.
+        sequence: see :mod:`medunlearn.papers.medforget.sequence`; empty where requests were not in sequence.
         common: number of sections that every level's split forgets; 0 where there are none, or one level.
     """
 
@@ -94,6 +95,7 @@ class LevelResults(SweepResults):
     splits: tuple[Scope, ...]
     examples: tuple[Mapping[str, Any], ...] = ()
     common: int = 0
+    sequence: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def compared(self, group: str) -> str:
         """The set on which levels are compared: its part that every level forgets, where there is one."""
@@ -151,8 +153,11 @@ class LevelModels(SweepModels):
 
     def scores(self, model: Evaluated, split: str) -> pd.DataFrame:
         level = model.table["item"].map(self._level_asked).astype(str)
-        kind = model.table["kind"]
-        table = model.table.assign(kind=kind.where(kind != "identity", "identity of " + level))
+        kind, fold = model.table["kind"], model.table["fold"]
+        variant = model.table["item"].map(self._variant_asked)
+        fold = fold.mask(variant.isin((WORDS, VIEW)), "rephrase " + variant.astype(str))
+        fold = fold.mask(variant.isin((PARAPHRASE, TEXT)), variant)
+        table = model.table.assign(kind=kind.where(kind != "identity", "identity of " + level), fold=fold)
         forget = table[(table["side"] == "forget") & (table["fold"] == "train")]
         table = pd.concat([table, *_with_names(table)])
         shared = forget[forget["item"].isin(self._forgotten_flat.get(split, ()))].assign(fold=SHARED)
@@ -228,6 +233,12 @@ class LevelModels(SweepModels):
         }
 
     @cached_property
+    def _variant_asked(self) -> dict[str, str]:
+        """Question -> what it varies of a trained one; none of others."""
+        variants = {r.record_id: r.groups[VARIANT] for r in self.benchmark.records if VARIANT in r.groups}
+        return {q.question_id: variants[q.record_id] for q in self.benchmark.questions if q.record_id in variants}
+
+    @cached_property
     def _level_asked(self) -> dict[str, str]:
         return {question.question_id: question.level for question in self.benchmark.questions}
 
@@ -238,6 +249,8 @@ class LevelSweep(SweepDraws):
     Attributes:
         scopes: name in the benchmark -> scope, in the order of :attr:`LevelModels.scopes`.
     """
+
+    models: LevelModels
 
     def __init__(self, models: LevelModels, context: str, request: SweepRequest) -> None:
         super().__init__(models, request.replicates, request.seed)
@@ -294,7 +307,7 @@ class LevelSweep(SweepDraws):
 
 def _scope(benchmark: Benchmark, name: str, shown: str) -> Scope:
     split = benchmark.split(name)
-    forget = {record.record_id for record in benchmark.records_of(split, "forget") if record.fold == "train"}
+    forget = {record.record_id for record in _plain(benchmark, split)}
     return Scope(
         split=shown,
         level=FLAT if split.level == ITEM else split.level,
@@ -306,6 +319,11 @@ def _scope(benchmark: Benchmark, name: str, shown: str) -> Scope:
 
 
 def _sections(benchmark: Benchmark, split: Split) -> list[Record]:
-    """The sections that a split forgets; of the fold train."""
-    forget = (record for record in benchmark.records_of(split, "forget") if record.fold == "train")
+    """The sections that a split forgets; of the fold train, without variants."""
+    forget = _plain(benchmark, split)
     return [record for record in forget if ITEM in record.groups and sort_of(record) == "section"]
+
+
+def _plain(benchmark: Benchmark, split: Split) -> list[Record]:
+    """What a split forgets; of the fold train, without variants."""
+    return [r for r in benchmark.records_of(split, "forget") if r.fold == "train" and VARIANT not in r.groups]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -15,16 +16,21 @@ from medunlearn.papers.medforget.measures import (
     CODE_FACTUALITY,
     CODE_GEN_SCORE,
     CODE_ROUGE,
+    COMMON,
     FACTUALITY,
+    GAP,
     GEN_SCORE,
     GROUPS,
     IDENTIFIERS,
     IDENTITIES,
+    REPHRASED,
     ROUGE,
+    SETS,
     VARIANTS,
     LevelMeasure,
 )
-from medunlearn.papers.medforget.partitions import LEVELS
+from medunlearn.papers.medforget.partitions import LEVELS, PARAPHRASE
+from medunlearn.papers.medforget.sequence import CAME_BACK, SHOWN
 from medunlearn.papers.medforget.sweep import FLAT, LevelResults, Scope, flat
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import name_of
@@ -33,6 +39,7 @@ from medunlearn.papers.sweeps.results import SweepNumber
 from medunlearn.papers.sweeps.tables import cell_table
 from medunlearn.reports.blocks import Cell, Table
 from medunlearn.reports.formatting import ABSENT, UNSCORED
+from medunlearn.reports.readings import number, rows_of
 
 OWN = {3: (GEN_SCORE, CLASSIFICATION, CLOZE), 5: (ROUGE, FACTUALITY, GEN_SCORE)}
 PUBLISHED = {
@@ -41,6 +48,8 @@ PUBLISHED = {
 }
 """Measures of the paper's Tables 3 and 5: ours, and those that the published numbers are in."""
 VANILLA = "Vanilla"
+FOUR = tuple(group.name for group in GROUPS)
+GAP_HEAD = "Retain minus forget ↑"
 GIVEN = {
     "none": "no identifier",
     "study": "study",
@@ -84,7 +93,55 @@ def published_table(number: int) -> Table | None:
 
 def table_3(results: LevelResults) -> Table | None:
     """Generation, classification and cloze on the four sets; with intervals, target and retrained model."""
-    return _levels_table(results, results.tasks, _models(results))
+    return _levels_table(results, results.tasks, _models(results), (*FOUR, GAP))
+
+
+def common_table(results: LevelResults) -> Table | None:
+    """The forget set and its rephrased twin on the sections that every level forgets; none where these are all."""
+    if not results.common or {scope.sections for scope in results.levels} == {results.common}:
+        return None
+    levels = {scope.split for scope in results.levels}
+    models = [(who, split) for who, split in _models(results) if split in levels]
+    return _levels_table(results, results.tasks, models, COMMON.values())
+
+
+def varied_table(results: LevelResults) -> Table | None:
+    """The rephrased set and its parts, and paraphrases that were trained on; none where there is nothing but it."""
+    groups = [name for name in (*REPHRASED, PARAPHRASE) if name in set(results.numbers["group"])]
+    if groups in ([], [REPHRASED[0]]):
+        return None
+    return _levels_table(results, results.tasks, _models(results), groups)
+
+
+def modality_table(results: LevelResults) -> Table | None:
+    """The same facts asked on the image and on the study's name alone; none where they were not."""
+    groups = ("forget", "text", "retain", "retain text")
+    if "text" not in set(results.numbers["group"]):
+        return None
+    return _levels_table(results, results.tasks, _models(results), groups)
+
+
+def brought_back_table(results: LevelResults) -> Table | None:
+    """What names bring back: an unlearned model's change, the target's, and the difference, in percent points."""
+    names = set(results.attacked["measure"])
+    measures = [measure for measure in results.tasks if measure.name in names]
+    steps = [(measure, step) for measure in measures for step in IDENTIFIERS[1:]]
+    rows = []
+    for method in results.methods:
+        for scope in results.splits:
+            for title, name in (
+                ("change", "change"),
+                ("target's change", "target's change"),
+                ("brought back", "brought back"),
+            ):
+                numbers = [
+                    results.contrast(name, scope.split, method, f"given {step}", measure.name)
+                    for measure, step in steps
+                ]
+                if any(number.value is not None for number in numbers):
+                    rows.append((method, scope.split, title, *map(difference_cell, numbers)))
+    heads = (Cell(measure.title, f"given {GIVEN[step]}") for measure, step in steps)
+    return cell_table(("Model", "Split", "", *heads), rows)
 
 
 def table_5(results: LevelResults) -> Table | None:
@@ -122,25 +179,30 @@ def _beside(cell: Cell, published: float | None) -> Cell:
 
 
 def _levels_table(
-    results: LevelResults, measures: Sequence[LevelMeasure], models: Iterable[tuple[Who, str]]
+    results: LevelResults,
+    measures: Sequence[LevelMeasure],
+    models: Iterable[tuple[Who, str]],
+    groups: Iterable[str] = FOUR,
 ) -> Table | None:
+    groups = tuple(groups)
     rows = (
         (
             name_of(who) if split else "target (vanilla)",
             split or ABSENT,
             *(
-                percent_cell(results.number(split, who, group.name, measure.name))
-                for group in GROUPS
+                percent_cell(results.number(split, who, group, measure.name))
+                for group in groups
                 for measure in measures
             ),
         )
         for who, split in models
     )
-    return cell_table(_heads(measures), rows)
+    return cell_table(_heads(measures, groups), rows)
 
 
-def _heads(measures: Sequence[LevelMeasure]) -> list[Cell | str]:
-    return ["Model", "Split", *(Cell(group.head, measure.title) for group in GROUPS for measure in measures)]
+def _heads(measures: Sequence[LevelMeasure], groups: Iterable[str] = FOUR) -> list[Cell | str]:
+    heads = {name: group.head for name, group in SETS.items()} | {GAP: GAP_HEAD}
+    return ["Model", "Split", *(Cell(heads[name], measure.title) for name in groups for measure in measures)]
 
 
 def _models(results: LevelResults) -> list[tuple[Who, str]]:
@@ -161,6 +223,38 @@ def attack_table(results: LevelResults) -> Table | None:
     return cell_table(
         ("Model", "Split", *(Cell(measure.title, f"given {GIVEN[step]}") for measure, step in steps)), rows
     )
+
+
+def sequence_table(results: LevelResults) -> Table | None:
+    """Requests one after the other: a row a method and step."""
+    numbers = results.sequence
+    if numbers.empty:
+        return None
+    measures = [m for m in results.tasks if m.name in set(numbers.loc[numbers["value"].notna(), "measure"])]
+    by_place = {(row["method"], row["step"], row["measure"], row["set"]): row for row in rows_of(numbers)}
+    steps = {(row["method"], row["step"]): row["split"] for row in by_place.values()}
+    rows = [
+        (
+            method,
+            f"{step}: {split}",
+            *(
+                _sequence_cell(by_place[method, step, measure.name, name], signed=name == CAME_BACK)
+                for measure in measures
+                for name in SHOWN
+            ),
+        )
+        for (method, step), split in steps.items()
+    ]
+    heads = (Cell(measure.title, head) for measure in measures for head in SHOWN.values())
+    return cell_table(("Model", "Request", *heads), rows)
+
+
+def _sequence_cell(row: Mapping[str, Any], *, signed: bool) -> Cell:
+    value, low, high = (number(row[name]) for name in ("value", "low", "high"))
+    if value is None:
+        return Cell(ABSENT)
+    shown = SweepNumber(value, low, high, 0, 0, int(row["n_subjects"]))
+    return difference_cell(shown) if signed else percent_cell(shown)
 
 
 def retrained_table(results: LevelResults) -> Table | None:

@@ -27,7 +27,7 @@ SECTION, PARAPHRASE = MedforgetSection(), MedforgetParaphrase()
 def cost(selection: Selection, settings: MedforgetSettings, writer: Writer) -> dict[str, CostEstimate]:
     """Cost by task; nothing is sent. Paraphrases are counted for the templates' questions."""
     wanted: dict[WritingTask, Sequence[Source]] = {SECTION: _section_sources(selection)}
-    if settings.rephrase == "all":
+    if settings.rephrase != "none":
         wanted[PARAPHRASE] = list(_stems(selection, settings, templated(selection, settings)))
     return writer.estimates(wanted)
 
@@ -42,7 +42,7 @@ def write_items(selection: Selection, settings: MedforgetSettings, session: Writ
         items[node] = [by_rule if by_rule.kind in problems else by_model[by_rule.kind] for by_rule in items[node]]
         for kind, why in problems.items():
             session.exclude(SECTION.version, f"{node}-{kind}", why)
-    if settings.rephrase == "all":
+    if settings.rephrase != "none":
         reworded = session.write(PARAPHRASE, list(_stems(selection, settings, items)))
         rewriter = f"llm:{PARAPHRASE.version}"
         for node, of_section in items.items():

@@ -58,7 +58,12 @@ class SweepModels:
         self._check_same_questions()
 
     def who(self, model: Evaluated) -> Who | None:
-        """Role and method under which a model is reported; None leaves it out."""
+        """Role and method under which a model is reported; None leaves it out.
+
+        A model that was asked again about an earlier request of a sequence has its place in the sequence's table.
+        """
+        if str(model.record.info.split) in model.run.info.results.get("forgotten_before", ()):
+            return None
         check_made_for_this(model)
         return (model.run.role, model.run.label if model.run.role == UNLEARNED else "")
 

@@ -75,6 +75,7 @@ def make_cells(
     attacked: bool = False,
     asked_about: Mapping[str, Sequence[str]] | None = None,
     reads_retrained: Collection[str] = (),
+    sequence: bool = False,
 ) -> list[SweepCell]:
     """Every cell of a sweep, each behind those that it waits for.
 
@@ -85,7 +86,11 @@ def make_cells(
         attacked: every model is attacked on the splits that it is asked about, but for those of ``asked_about``.
         asked_about: split -> other splits that its unlearned models are asked about.
         reads_retrained: methods whose reference is the split's retrained model.
+        sequence: a method's model of a split is made from its model of the split before, and asked about that and
+            all before it, too.
     """
+    if sequence:
+        asked_about = {split: splits[:place] for place, split in enumerate(splits)}
     cells: list[SweepCell] = []
     searched = [method for method in methods if search and not is_edit(method)]
     for seed in seeds:
@@ -95,9 +100,10 @@ def make_cells(
         if search and seed == seeds[0]:
             cells += _search_cells(target, searched, *search)
         models = [SweepCell(f"retrained {shown(s)}{end}", "retrained", seed, s) for s in splits if s in retrained]
-        for split in splits:
+        for place, split in enumerate(splits):
             for method in methods:
-                needs = (target.name, *((f"choose {method}",) if method in searched else ()))
+                before = f"{method} {shown(splits[place - 1])}{end}" if sequence and place else target.name
+                needs = (before, *((f"choose {method}",) if method in searched else ()))
                 if method in reads_retrained:
                     needs += (f"retrained {shown(split)}{end}",)
                 models.append(

@@ -180,6 +180,7 @@ def plan(values: Mapping[str, Any]) -> Sweep:
         attacked=bool(settings.attack),
         asked_about=settings.asked_about,
         reads_retrained=reads,
+        sequence=settings.sequence,
     )
     return Sweep(settings, tuple(methods), search, tuple(cells), notes, opened)
 
@@ -265,6 +266,10 @@ def _list_problems(settings: SweepSettings) -> Iterator[str]:
         for split in splits:
             if split not in settings.splits:
                 yield f"{setting}: {unknown_name('split of this sweep', split, settings.splits)}"
+    if settings.sequence and settings.asked_about:
+        yield "asked_about: in a sequence every model is asked about all earlier requests; leave it out"
+    if settings.sequence and len(settings.splits) < 2:
+        yield "sequence: name two splits or more, in the order of the requests"
     for split, others in settings.asked_about.items():
         if split in others:
             yield f"asked_about.{split} names {split!r} itself; its models are asked about it anyway"

@@ -3,7 +3,7 @@
 The rule, the same for every method: the learning rate, and each number of the method's own that is not whole and
 above 0, from a tenth of the untuned value to ten times it, in log space and within the field's own range; epochs
 from half of the untuned number to twice it. Whole numbers, texts and switches of a method's own are searched where
-the user names them.
+the user names them, but for the layers that CHIP edits: as untuned, all, or the last one.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ RUN_FIELDS = (*LoopFields.model_fields, "trainable", "train_on")
 """Settings of a run that may be searched."""
 NOT_SEARCHED: Mapping[str, tuple[str, ...]] = {"manu": ("epsilon",)}
 """Numbers of a method's own without a default range: they keep a division from failing."""
+ALSO_SEARCHED: Mapping[str, Mapping[str, tuple[Value, ...]]] = {"chip": {"layers": ("all", "last:1")}}
+"""Texts of a method's own with a default range: the untuned value, and these, which every model has."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,8 @@ def default_space(settings: UnlearnSettings) -> dict[str, Dimension]:
         value = values[name]
         if isinstance(value, float) and value > 0 and name not in NOT_SEARCHED.get(method, ()):
             dimensions.append(_around(name, value, bounds))
+    for name, choices in ALSO_SEARCHED.get(method, {}).items():
+        dimensions.append(Dimension(name, choices=tuple(dict.fromkeys((values[name], *choices)))))
     return {dimension.name: dimension for dimension in dimensions}
 
 
