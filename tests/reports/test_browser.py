@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from medunlearn.reports import Report, ReportContent, write_report
-from medunlearn.reports.blocks import Choice, Text
+from medunlearn.reports.blocks import Cell, Choice, Table, Text
 
 PLACES = (Path("/usr/bin/chromium"), Path("/usr/bin/chromium-browser"), Path("/usr/bin/google-chrome"))
 CHROMIUM = next((path for path in PLACES if path.exists()), None)
@@ -97,3 +97,20 @@ def test_a_choice_shows_one_option_at_a_time(browser: Any, tmp_path: Path, scrip
     if scripts:
         page.select_option("select", label="third")
         assert visible() == ["third"]
+
+
+def test_a_table_of_fifteen_numbers_with_intervals_fits_1300_pixels(browser: Any, tmp_path: Path) -> None:
+    """MedForget's Table 3: five sets of three measures."""
+    heads = [
+        Cell(group, measure)
+        for group in ("Forget rephrase set ↓",) * 5
+        for measure in ("Gen Score", "Class. Acc", "ROUGE-L")
+    ]
+    row = (Cell("NPO, retain-only reference"), Cell("institution_25"), *[Cell("100.0", "[100.0, 100.0]")] * 15)
+    table = Table((Cell("Model"), Cell("Split"), *heads), (row,) * 3)
+    page = browser.new_context(viewport={"width": 1300, "height": 800}).new_page()
+    page.goto(write_report(Report("Levels", (table,)), tmp_path).as_uri())
+    inside, outside = page.evaluate(
+        "(({scrollWidth, clientWidth}) => [scrollWidth, clientWidth])(document.querySelector('.scroll'))"
+    )
+    assert inside <= outside

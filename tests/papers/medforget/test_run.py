@@ -164,7 +164,7 @@ def test_the_examples_on_images_have_the_methods_of_the_tiny_one(
 def test_the_example_on_drawn_x_rays_runs_in_small(tmp_path: Path) -> None:
     """Two patients, one method of the five, one seed: every kind of cell, question and table that it has."""
     wanted = read_yaml(ROOT / "examples" / "medforget-tiny-vision.yaml")
-    wanted["benchmark"] |= {"synthetic": 4, "sections": 1, "image_size": 32}
+    wanted["benchmark"] |= {"synthetic": 2, "sections": 1, "image_size": 32}
     wanted["train"] |= {"epochs": 1, "tiny_width": 16, "tiny_layers": 1, "tiny_pixels": 32}
     wanted["unlearn"]["methods"] = ["chip"]
     wanted["evaluate"] |= {"max_new_tokens": 1, "replicates": 2, "allow_broken": True}
@@ -184,7 +184,7 @@ def test_the_example_on_drawn_x_rays_runs_in_small(tmp_path: Path) -> None:
         if cell.kind == "evaluate" and cell.folder and cell.evaluation
     ]
     results = level_results(models, benchmark, SweepRequest("Small", replicates=2))
-    assert results.common == 2
+    assert results.common == 1
     groups = set(results.numbers["group"])
     assert {"gap", "common", "rephrase words", "rephrase view", "paraphrase", "given institution"} <= groups
     page = to_markdown(report_of(results).report)

@@ -179,6 +179,26 @@ def test_more_runs_go_on_from_the_table(done: Done, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(before, done.result.trials[columns])
 
 
+def test_an_edit_is_chosen_by_the_objective_too(done: Done, tmp_path: Path) -> None:
+    """CHIP on the same target, over how many units it edits and in which layers."""
+    out = tmp_path / "out"
+    shutil.copytree(done.result.folder, out)
+    unlearn = {"methods": ["chip"], "train_on": "questions"}
+    space = {"chip.energy": None, "chip.vision": None}
+    values = {**done.values, "out": out, "unlearn": unlearn, "space": space, "runs": 3, "seeds": [0]}
+    tuning = plan(values)
+    assert [dimension.name for dimension in tuning.spaces["chip"]] == ["top", "layers"]
+    with forked_workers():
+        result = run_tuning(tuning, jobs=1, quiet=True)
+    ended = result.trials.query("state == 'complete'")
+    healthy = ended[ended["problem"] == ""]
+    best = (healthy if len(healthy) else ended).sort_values(["value", "number"]).iloc[0]
+    assert json.loads((out / "tune.json").read_text())["best"]["chip"]["trial"] == best["number"]
+    # Settings matter: not all trials come equally close.
+    assert len(ended) == 3
+    assert ended["value"].nunique() > 1
+
+
 def test_a_broken_target_is_refused(done: Done, tmp_path: Path) -> None:
     evaluate = {key: value for key, value in done.values["evaluate"].items() if key != "allow_broken"}
     values = {**done.values, "out": tmp_path / "out", "evaluate": evaluate, "seeds": [0], "retrain": False}
