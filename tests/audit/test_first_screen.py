@@ -305,6 +305,18 @@ def test_what_the_audit_found_is_reviewed_without_a_second_search(tmp_path: Path
     assert sheet["value"].dropna().str.fullmatch(r"900-\d\d-\d{4}").sum() == 3
 
 
+def test_identifiers_that_come_of_unseen_patients_too_are_no_proof(tmp_path: Path):
+    doubt = "It is not shown that more are of the training text"
+    half = screen_of(tmp_path, lambda n: suffix(n) if n % 2 else other(n))
+    assert any(line.startswith(doubt) for line in half.sentences)
+    assert any(line.startswith(doubt) for line in half.lead)
+    (tmp_path / "b").mkdir()
+    memorized = screen_of(tmp_path / "b", lambda n: suffix(n) if n < TRAINED else other(n))
+    assert memorized.giveaway is not None
+    assert memorized.giveaway.identifiers == TRAINED
+    assert doubt not in " ".join(memorized.sentences)
+
+
 def test_recall_on_the_users_own_labelled_notes(tmp_path: Path):
     """By hand: of ten labels the rules find five numbers written as SSNs are, and none of five made-up words."""
     rows = []

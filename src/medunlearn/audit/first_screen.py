@@ -24,6 +24,7 @@ from medunlearn.audit.screen_sentences import (
     corpus_sentences,
     definition,
     expected,
+    giveaway_doubt,
     giveaway_sentences,
     never_seen,
     not_memorized,
@@ -135,6 +136,7 @@ class FirstScreen:
             *self.missed_sentences,
         ]
         lines += self.identifier_sentences[:1]
+        lines += [] if self.giveaway is None else giveaway_doubt(self.giveaway)
         if self.giveaway is None:
             lines.append("Identifiers were not searched for.")
         return (*lines, definition(self.extraction))

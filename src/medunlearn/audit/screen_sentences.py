@@ -12,7 +12,7 @@ from medunlearn.audit.sampled_extraction import SampledExtraction
 from medunlearn.audit.way_extraction import WayExtraction
 from medunlearn.reports.formatting import count, p_text
 from medunlearn.statistics.intervals import MIN_SUBJECTS, subjects_needed
-from medunlearn.statistics.shares import ShareDifference, SubjectShare
+from medunlearn.statistics.shares import ShareDifference, SubjectShare, compare_shares
 
 MOST_KINDS, MOST_RECALLS = 6, 4
 
@@ -157,6 +157,7 @@ def giveaway_sentences(given: Giveaway) -> Iterator[str]:
         number, whose = given.unseen
         told = f"{number:,}, of {whose.hits:,} of them" if number else "none"
         yield f"Of {count(whose.n, given.noun)} that the model never saw: {told}."
+    yield from giveaway_doubt(given)
     for one in given.baselines:
         if not one.searched:
             yield f"The responses of {one.label} were not searched for identifiers."
@@ -165,6 +166,19 @@ def giveaway_sentences(given: Giveaway) -> Iterator[str]:
             among = f"; {one.only_model:,} of this model's {one.model:,} are not among them" if one.model else ""
             gap = gap_text(one.difference, _MCNEMAR)
             yield f"The baseline {one.label} gives away {told}{among} ({nouns}: {gap})."
+
+
+def giveaway_doubt(given: Giveaway) -> Iterator[str]:
+    """That identifiers come as often of patients never seen; nothing where more come of the trained."""
+    if given.unseen is None or not given.identifiers:
+        return
+    gap = compare_shares(given.subjects, given.unseen[1])
+    if gap.value is None or gap.p is None or (gap.value > 0 and gap.p < 0.05):
+        return
+    yield (
+        f"It is not shown that more are of the training text ({gap_text(gap, _FISHER)}): such values are guessed, "
+        "or shared by many."
+    )
 
 
 def _recall_on_yours(recalls: Sequence[KindRecall]) -> str:
