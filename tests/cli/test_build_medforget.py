@@ -58,6 +58,22 @@ def test_every_record_has_an_image_that_is_there(invented: Path) -> None:
     assert set(table.loc[table["view"] == "turned", "angle"]) <= {-30, -15, 15, 30}
 
 
+def test_all_folds_have_one_resolution_and_no_image_more_pixels(
+    medunlearn: Medunlearn, mimic: Path, tmp_path: Path
+) -> None:
+    build = ("build", "medforget", "--mimic-cxr", mimic, *SIZE, "--out")
+    medunlearn(*build, tmp_path / "small", "--max-pixels", 1100)
+    bench = Benchmark.load(tmp_path / "small")
+    shapes = {r.fold: set[tuple[int, ...]]() for r in bench.records}
+    for record in bench.records:
+        shapes[record.fold].add(read_image(tmp_path / "small" / str(record.image)).shape)
+    assert shapes == {"train": {(33, 33)}, "rephrase": {(33, 33)}}
+    # Images that have fewer stay where they are.
+    medunlearn(*build, tmp_path / "large", "--max-pixels", 48 * 48)
+    own = {r.image for r in Benchmark.load(tmp_path / "large").records if r.fold == "train"}
+    assert all(str(image).startswith("..") for image in own)
+
+
 def test_the_same_again_is_left_as_it_is_and_another_is_refused(medunlearn: Medunlearn, invented: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in invented.rglob("*") if path.is_file()}
     medunlearn("build", "medforget", "--synthetic", 4, *TINY, "--out", invented)

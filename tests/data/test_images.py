@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medunlearn.data.images import augmented, png, read_image
+from medunlearn.data.images import augmented, png, read_image, within
 from medunlearn.errors import SourceError
 
 
@@ -92,3 +92,11 @@ def test_the_same_image_gives_the_same_file(grey: np.ndarray) -> None:
     image = (grey // 13).astype(np.uint8)
     assert png(image) == png(image.copy())
     assert png(image)[:4] == b"\x89PNG"
+
+
+def test_within_keeps_the_proportions() -> None:
+    film = np.zeros((3056, 2544), dtype=np.uint8)
+    small = within(film, 1_003_520)
+    assert small.size <= 1_003_520 < 1.01 * small.size
+    assert small.shape[0] / small.shape[1] == pytest.approx(3056 / 2544, rel=2e-3)
+    assert within(small, small.size) is small

@@ -12,7 +12,7 @@ import torch
 from medunlearn.build import medforget
 from medunlearn.config import AdoptSettings, EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.errors import InputError, ModelError
+from medunlearn.errors import InputError, MedunlearnError, ModelError
 from medunlearn.methods import make_method
 from medunlearn.models.batches import collate
 from medunlearn.models.forward_outputs import ForwardOutputs
@@ -85,6 +85,28 @@ def test_methods_forget_by_the_files_of_text(
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved
     assert all("language_model" in name or name == "lm_head.weight" for name in moved)
+
+
+def test_a_reference_that_never_saw_the_forget_set_reads_the_target_s_images(
+    xrays: Benchmark, seen_target: Run, tmp_path: Path
+) -> None:
+    retrained = train(xrays, train_settings({**SMALL, "without": SPLIT}), tmp_path / "retrained", quiet=True)
+    settings = forgetting(seen_target, "npo", arguments={"beta": 0.9, "reference": str(retrained.folder)})
+    run = unlearn(seen_target, xrays, settings, tmp_path / "npo", quiet=True)
+    assert run.info["results"]["reference_model"] == str(retrained.folder)
+    models = [load_model(one.model, device="cpu", images=xrays.folder) for one in (seen_target, retrained)]
+    pictures, others = (model.pictures for model in models)
+    assert pictures is not None
+    assert others is not None
+    rendering = seen_target.rendering(max_length=512)
+    forget = training_sides(xrays, settings, models[0], rendering)["forget"]
+    with pytest.raises(MedunlearnError, match="picture tokens that it did not make"):
+        score_answers(models[1], forget)
+    others.read_tokens_of(pictures)
+    assert len(score_answers(models[1], forget)) == len(forget)
+    others.processor.do_normalize = not others.processor.do_normalize
+    with pytest.raises(InputError, match="prepare images differently"):
+        others.read_tokens_of(pictures)
 
 
 @pytest.mark.parametrize("method", ["graddiff", "kl_min", "npo"])

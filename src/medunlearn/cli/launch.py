@@ -8,7 +8,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 from medunlearn.errors import InputError
 
-TOGETHER = ("train", "unlearn", "run", "demo")
+TOGETHER = ("train", "unlearn", "evaluate", "attack", "run", "demo")
 
 
 def several() -> bool:

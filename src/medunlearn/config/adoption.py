@@ -21,6 +21,10 @@ class AdoptSettings(Settings):
     base: str | None = Field(
         None, description="base of a LoRA adapter: folder, run or hub id; none: the one that it names"
     )
+    tokenizer: str | None = Field(
+        None,
+        description="folder or hub id of the tokenizer, for a model saved without one; none: the model's own",
+    )
     revision: str | None = Field(None, description="branch, tag or commit of a hub id; none: its main branch")
     copy_weights: bool = Field(
         False, description="copy the model into the run; else the run names its folder and the hash of each file"

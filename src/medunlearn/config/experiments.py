@@ -9,6 +9,17 @@ from pydantic import Field, field_validator
 
 from medunlearn.config.settings import Context, Numbers, Settings, listed
 
+_JUDGE = (
+    "language models that judge, after everything else: llm, and settings of `judge` by task (label, question, "
+    "document: of the benchmark; factuality: of every model's responses); none: nobody judges"
+)
+_PYTHON = (
+    "Python of another environment that finds the keywords of evaluate.extractor before anything trains; none: "
+    "this one's"
+)
+_SCALE = "one of the file's scales, whose values replace the file's; a folder of its own unless out is given"
+_SCALES = "sizes of the experiment by name, as settings by section or dotted key (docs/scale.md)"
+
 
 def _names(value: Any) -> Any:
     """One name, or several with commas; the commas of a request (``patient=a,b``) separate its nodes."""
@@ -34,6 +45,15 @@ class ExperimentSettings(Settings):
     utility: dict[str, Any] = Field(
         default_factory=dict, description="settings of `utility`, on every model; none: it is not measured"
     )
+    adopt: dict[str, Any] | None = Field(
+        None,
+        description="settings of `adopt`, with model: a target that others trained takes the place of training "
+        "one; none: it is trained",
+    )
+    judge: dict[str, Any] = Field(default_factory=dict, description=_JUDGE)
+    extractor_python: str | None = Field(None, description=_PYTHON)
+    scale: str | None = Field(None, description=_SCALE)
+    scales: dict[str, dict[str, Any]] = Field(default_factory=dict, description=_SCALES)
     show_text: bool = Field(False, description="show records' text in the report")
     seed: int = Field(0, description="seed of every stage that has none of its own")
 
@@ -77,6 +97,10 @@ class SweepSettings(Settings):
     attack: dict[str, Any] = Field(
         default_factory=dict, description="settings of `attack`, on every model; none: no model is attacked"
     )
+    judge: dict[str, Any] = Field(default_factory=dict, description=_JUDGE)
+    extractor_python: str | None = Field(None, description=_PYTHON)
+    scale: str | None = Field(None, description=_SCALE)
+    scales: dict[str, dict[str, Any]] = Field(default_factory=dict, description=_SCALES)
     seeds: Annotated[tuple[int, ...], Numbers] = Field(
         (), min_length=1, description="each trains models of its own and unlearns with it; none: 0"
     )

@@ -74,6 +74,13 @@ class MedforgetSettings(Settings):
         (-30, -15, 15, 30), description="degrees of turned views; the paper's"
     )
     image_size: int = Field(128, ge=32, le=1024, description="pixels a side of drawn and augmented images")
+    max_pixels: int | None = Field(
+        None,
+        ge=1024,
+        le=2**26,
+        description="scale images that have more pixels down to this many, as copies, so that all folds have one "
+        "resolution; none: as they are",
+    )
     copy_images: bool = Field(False, description="copy images as PNG into the folder instead of pointing to them")
     data_use: Literal["open", "credentialed"] | None = Field(
         None,

@@ -109,8 +109,26 @@ def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, 
 
 
 def merged(values: Path | str | dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings or their YAML file, with overrides (:func:`merge`)."""
-    return merge(values if isinstance(values, dict) else read_yaml(Path(values)), overrides)
+    """Settings or their YAML file, at the scale that they or the overrides name, with overrides (:func:`merge`)."""
+    content = values if isinstance(values, dict) else read_yaml(Path(values))
+    return merge(scaled(content, overrides.get("scale", content.get("scale"))), overrides)
+
+
+def scaled(values: Mapping[str, Any], scale: str | None) -> dict[str, Any]:
+    """The values at one of their ``scales``; its results go to a folder of their own, ``OUT-SCALE``.
+
+    Raises:
+        ConfigError: no such scale.
+    """
+    if scale is None:
+        return dict(values)
+    scales = values.get("scales")
+    sizes = scales.get(scale) if isinstance(scales, Mapping) else None
+    if not isinstance(sizes, Mapping):
+        known = list(scales) if isinstance(scales, Mapping) else []
+        raise ConfigError([unknown_name("scale of this file", str(scale), known)])
+    folder = {"out": f"{values['out']}-{scale}"} if "out" in values else {}
+    return merge(values, {**folder, **sizes, "scale": scale})
 
 
 def flat(values: Mapping[str, Any], *owners: str) -> dict[str, Any]:

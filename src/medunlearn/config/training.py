@@ -55,6 +55,16 @@ class LoopFields(Settings):
     sharding: Literal["none", "fsdp2"] = Field(
         "none", description="fsdp2: divide the decoder layers among the processes of torchrun"
     )
+    merge_adapter: bool = Field(
+        False,
+        description="save a LoRA model as whole weights; else its adapter is saved, and its base stays where it is",
+    )
+    tracker: Literal["none", "tensorboard", "trackio", "wandb", "mlflow"] = Field(
+        "none", description="tracker that is told losses and measures while the run goes on; each is an extra"
+    )
+    allow_tracking: bool = Field(
+        False, description="permit a tracker for credentialed data, and for data that nobody recorded"
+    )
     gradient_checkpointing: bool = Field(
         False,
         description="compute activations again in the backward pass; changes memory, and numbers only by dropout",

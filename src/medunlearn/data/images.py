@@ -53,6 +53,16 @@ def read_image(path: Path, size: int | None = None) -> Grey:
     return np.asarray(image, dtype=np.uint8)
 
 
+def within(grey: Grey, pixels: int) -> Grey:
+    """An image with at most so many pixels in all, in the same proportions; a smaller one as it is."""
+    height, width = grey.shape
+    if height * width <= pixels:
+        return grey
+    scale = (pixels / (height * width)) ** 0.5
+    size = max(1, int(width * scale)), max(1, int(height * scale))
+    return np.asarray(Image.fromarray(grey).resize(size), dtype=np.uint8)
+
+
 def png(grey: Grey) -> bytes:
     """An image as the content of a PNG file; the same image gives the same bytes."""
     buffer = io.BytesIO()

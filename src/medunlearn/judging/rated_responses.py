@@ -71,7 +71,12 @@ def evaluated_responses(run: Run, benchmark: Benchmark, settings: JudgeSettings)
     Raises:
         InputError: no evaluation, the benchmark is not the one that was evaluated, or has no such question.
     """
-    evaluated = Evaluated.find(run, settings.split)
+    return responses_of(Evaluated.find(run, settings.split), benchmark, settings)
+
+
+def responses_of(evaluated: Evaluated, benchmark: Benchmark, settings: JudgeSettings) -> JudgedResponses:
+    """:func:`evaluated_responses` of one evaluation."""
+    run = evaluated.run
     if evaluated.record.info["results"]["benchmark"]["fingerprint"] != benchmark.fingerprint:
         raise InputError(f"{run.folder} was evaluated on another benchmark than the one named.")
     refuse_broken({run.label: evaluated.record.info.problems}, allowed=settings.allow_broken)
@@ -214,10 +219,7 @@ def job(
             raise InputError("Judging responses needs the reference answers: --benchmark FOLDER.")
         loaded = benchmark if isinstance(benchmark, Benchmark) else Benchmark.load(benchmark)
         read = load(RUNS["attack" if source.info["verb"] == "attack" else "evaluation"])
-        responses: JudgedResponses = read(source, loaded, settings)
-        inputs = {**responses.inputs, **{one.name: one.identity for one in judges}}
-        folder = Path(responses.prefix + Recording.key_of("judge", settings, inputs)[:8])
-        return JudgingJob(responses.material, judges, folder, responses)
+        return responses_job(read(source, loaded, settings), judges, settings)
     if benchmark is not None or settings.split is not None:
         raise InputError("--benchmark and split go with a run whose responses are judged, not with this.")
     if task is None or out is None:
@@ -225,6 +227,13 @@ def job(
             "Judging a benchmark or a table needs --task (label, question, document, factuality) and --out."
         )
     return JudgingJob(material(source, task, settings), judges, Path(out))
+
+
+def responses_job(responses: JudgedResponses, judges: Sequence[Judge], settings: JudgeSettings) -> JudgingJob:
+    """Responses of a run to judge, into a folder of the run."""
+    inputs = {**responses.inputs, **{one.name: one.identity for one in judges}}
+    folder = Path(responses.prefix + Recording.key_of("judge", settings, inputs)[:8])
+    return JudgingJob(responses.material, judges, folder, responses)
 
 
 def _opened(where: Path) -> Run | Benchmark | Path:

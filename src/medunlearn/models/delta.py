@@ -7,7 +7,6 @@ not changed; where it is narrower, every tensor that was rounded has.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,11 +25,15 @@ from medunlearn.models.folders import (
     FileFacts,
     Manifest,
     Weights,
+    base_pointer,
+    chain,
     fingerprint,
+    is_delta,
     read_manifest,
     stored_weights,
     where,
 )
+from medunlearn.models.low_rank import LowRank, read_low_rank
 
 LARGEST_SHARE = 0.5  # of the model's bytes; from there on a full folder is saved
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -44,7 +47,8 @@ def changed_tensors(model: Any, base: Path) -> dict[str, Tensor] | None:
         None if the base has no tensor of that name and shape for some tensor of the model (transformers stores some
         architectures in other pieces than it loads them): such a model has no delta.
     """
-    files, stored = where(base), _stored_names(model)
+    before, stored = StoredTensors(base), _stored_names(model)
+    files = before.files
     changed: dict[str, Tensor] = {}
     for names, tensor in _groups(model):
         # Deltas hold a model's own names, full folders of some architectures other ones.
@@ -53,13 +57,38 @@ def changed_tensors(model: Any, base: Path) -> dict[str, Tensor] | None:
         if not known:
             return None
         for name in known:
-            with safe_open(files[stored_name[name]], framework="pt") as opened:
-                before = opened.get_tensor(stored_name[name])
-            if before.shape != tensor.shape:
+            value = before.read(stored_name[name], name)
+            if value.shape != tensor.shape:
                 return None
-            if not _same(before, tensor.detach().cpu()):
+            if not _same(value, tensor.detach().cpu()):
                 changed[known[0]] = tensor.detach()
     return changed
+
+
+class StoredTensors:
+    """Tensors of a model's folder as its chain of deltas makes them, read one at a time.
+
+    Attributes:
+        files: tensor name -> the file with its value, without what adapters add to it.
+        adapters: tensor name -> adapters that are added to that value, in order.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.files, self.adapters = where(folder), dict[str, list[LowRank]]()
+        for part in filter(is_delta, chain(folder, check=False)):
+            for name in read_manifest(part).changed:
+                self.adapters.pop(name, None)
+            if (low_rank := read_low_rank(part)) is not None:
+                for name in low_rank.factors:
+                    self.adapters.setdefault(name, []).append(low_rank)
+
+    def read(self, stored: str, name: str) -> Tensor:
+        """The tensor that a file calls ``stored`` and the model ``name``."""
+        with safe_open(self.files[stored], framework="pt") as opened:
+            value: Tensor = opened.get_tensor(stored)
+        for low_rank in self.adapters.get(name, ()):
+            value = low_rank.add_to(name, value)
+        return value
 
 
 def _stored_names(model: Any) -> dict[str, str]:
@@ -115,7 +144,7 @@ def save_delta(model: Any, base: Path, folder: Path, *, largest_share: float = 1
         return None
     kinds = {tensor.dtype for _, tensor in _groups(model) if tensor.is_floating_point()}
     weights = _NARROW.get(next(iter(kinds)), "fp32") if len(kinds) == 1 else "fp32"
-    manifest = Manifest(_pointer(base, folder), fingerprint(base), weights, sorted(changed))
+    manifest = Manifest(base_pointer(base, folder), fingerprint(base), weights, sorted(changed))
     tensors = {name: tensor.cpu().contiguous() for name, tensor in changed.items()}
     write_together(
         {
@@ -148,33 +177,42 @@ def save_reference(base: Path, folder: Path, files: FileFacts, *, at: Path | Non
     return manifest
 
 
-def _pointer(base: Path, folder: Path) -> str:
-    """Relative where both lie in one tree, so that the tree can be moved; absolute otherwise."""
-    base, folder = base.resolve(), folder.resolve()
-    try:
-        common = os.path.commonpath([base, folder])
-    except ValueError:  # two drives
-        return str(base)
-    return str(base) if common == os.path.dirname(common) else os.path.relpath(base, folder)
+def apply_delta(model: Any, folder: Path, keep: dict[str, Tensor] | None = None) -> None:
+    """Overwrite the tensors of a model, loaded from the delta's base, with the delta's; add its adapter to them.
 
-
-def apply_delta(model: Any, folder: Path) -> None:
-    """Overwrite the tensors of a model, loaded from the delta's base, with the delta's.
+    Args:
+        keep: is given what was overwritten and is not in it yet, by name, on the CPU.
 
     Raises:
         ModelError: the delta is broken, or its tensors are not this model's.
     """
     names, state = read_manifest(folder).changed, model.state_dict()
     again = "Copy it again, or repeat the run that made it."
+    low_rank = read_low_rank(folder)
+    adapted = [] if low_rank is None else sorted(low_rank.factors)
+
+    def put(name: str, tensor: Tensor) -> None:
+        if name not in state or state[name].shape != tensor.shape:
+            raise ModelError(f"{folder}: tensor {name} has no place in its base's model. {again}")
+        if keep is not None:
+            keep.setdefault(name, state[name].detach().to("cpu", copy=True))
+        with torch.no_grad():
+            state[name].copy_(tensor)
+
     try:
         with safe_open(folder / TENSORS, framework="pt") as opened:
-            if sorted(opened.keys()) != sorted(names):
+            expected = [*names, *(low_rank.tensors if low_rank else ())]
+            if sorted(opened.keys()) != sorted(expected):
                 raise ModelError(f"{folder / TENSORS} does not hold the tensors that {MANIFEST} lists. {again}")
             for name in names:
-                tensor = opened.get_tensor(name)
-                if name not in state or state[name].shape != tensor.shape:
-                    raise ModelError(f"{folder}: tensor {name} has no place in its base's model. {again}")
-                with torch.no_grad():
-                    state[name].copy_(tensor)
+                put(name, opened.get_tensor(name))
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{folder / TENSORS} is broken ({error}). {again}") from error
+    for name in adapted:
+        if low_rank is None or name not in state:
+            raise ModelError(f"{folder}: tensor {name} has no place in its base's model. {again}")
+        try:
+            merged = low_rank.add_to(name, state[name])
+        except RuntimeError as error:
+            raise ModelError(f"{folder}: the adapter of {name} does not fit its base's model. {again}") from error
+        put(name, merged)

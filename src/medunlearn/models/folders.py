@@ -6,15 +6,16 @@ read too, never written: LoRA's matrices as PEFT saves them, and the name of the
 
 | file of a delta | content |
 |---|---|
-| ``delta.safetensors`` | the changed tensors, under the names that the model gives them |
+| ``delta.safetensors`` | the changed tensors, under the names that the model gives them; or a LoRA adapter (:mod:`medunlearn.models.low_rank`) |
 | ``delta.json`` | format, base, base_fingerprint, weights (type of the saved model), changed (names) |
 
 A *reference* is a delta without tensors: it stands for a model that lies elsewhere. Its ``delta.json`` has
 ``base_files`` as well, so that a file of the base that changed is named, and one that did not is not read again.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,6 +32,9 @@ MANIFEST = "delta.json"
 TENSORS = "delta.safetensors"
 ADAPTER, ADAPTER_TENSORS = "adapter_config.json", "adapter_model.safetensors"
 FORMAT = 1
+LOW_RANK = "::"
+"""In the name of a tensor in a delta: a matrix of an adapter, which is no tensor of the model."""
+DTYPES: Mapping[Weights, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 RECORD, MODEL = "run.json", "model"
 """A run's record, and its model's folder beside it."""
 BASE, COPY = "base", "weights"
@@ -216,14 +220,26 @@ def refuse_irregular(folder: Path) -> None:
 def where(folder: Path) -> dict[str, Path]:
     """Tensor name -> the safetensors file that holds it for this model, through all its deltas.
 
+    What an adapter adds to a tensor is not in that file (:class:`medunlearn.models.delta.StoredTensors`).
+
     Raises:
         ModelError: a file cannot be read, or a base is missing.
     """
     files: dict[str, Path] = {}
     for part in chain(folder, check=False):
         for file in sorted([part / TENSORS] if is_delta(part) else part.glob("*.safetensors")):
-            files |= dict.fromkeys(_types(file), file)
+            files |= dict.fromkeys((name for name in _types(file) if LOW_RANK not in name), file)
     return files
+
+
+def base_pointer(base: Path, folder: Path) -> str:
+    """A delta's base as it is written: relative where both lie in one tree, which can be moved; else absolute."""
+    base, folder = base.resolve(), folder.resolve()
+    try:
+        common = os.path.commonpath([base, folder])
+    except ValueError:  # two drives
+        return str(base)
+    return str(base) if common == os.path.dirname(common) else os.path.relpath(base, folder)
 
 
 def _types(file: Path) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ from medunlearn.models.folders import (
     refuse_irregular,
 )
 from medunlearn.models.health import refuse_broken, refuse_small_embedding, weight_problems
+from medunlearn.models.low_rank import read_low_rank
+from medunlearn.models.shared_base import active_base
 from medunlearn.models.vision import family_of
 from medunlearn.models.vision.family import Family
 from medunlearn.models.vision.pictures import Pictures
@@ -151,6 +153,41 @@ def _plain(
         raise ModelError(f"There is no model folder {source}. Give a folder, a hub id (org/name), or tiny.")
     else:
         go_offline_if_unreachable()
+    # An adapter is added to weights of the type in which it was trained.
+    kinds = {low_rank.weights for low_rank in map(read_low_rank, deltas) if low_rank is not None}
+    wide: Weights = "fp32" if "fp32" in kinds else weights
+    where = pick_device(device)
+
+    def base(kind: Weights) -> LanguageModel:
+        return _base(source, root, kind, trust_remote_code, images)
+
+    shared = active_base() if wide == weights and folder.is_dir() else None
+    if shared is not None:
+        key = (Path(root).resolve(), weights, str(where), images)
+        loaded: LanguageModel = shared.with_deltas(key, lambda: _moved(base(weights), where), deltas)
+        loaded = replace(loaded, source=str(source))
+    else:
+        loaded = base(wide)
+        for delta in deltas:
+            apply_delta(loaded.model, delta)
+        if wide != weights:
+            for parameter in loaded.model.parameters():  # its buffers stay, as where it is loaded so
+                parameter.data = parameter.data.to(_DTYPES[weights])
+        _moved(loaded, where)
+    if deltas:
+        loaded.model.name_or_path = str(deltas[-1])  # what PEFT notes as an adapter's base
+    return loaded
+
+
+def _moved(loaded: LanguageModel, device: torch.device) -> LanguageModel:
+    loaded.model = loaded.model.to(device)
+    return loaded
+
+
+def _base(
+    source: str | Path, root: str | Path, weights: Weights, trust_remote_code: bool, images: Path | None
+) -> LanguageModel:
+    """The full model in a folder or of a hub id, which is the root of ``source``."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=trust_remote_code)
         family = family_of(AutoConfig.from_pretrained(root, trust_remote_code=trust_remote_code))
@@ -166,16 +203,13 @@ def _plain(
         reason = OTHER_SHAPES if "ignore_mismatched_sizes" in str(error) else first_line(error)
         raise ModelError(f"Model {source} cannot be loaded: {reason}") from error
     refuse_missing(root, info["missing_keys"])
-    for delta in deltas:
-        apply_delta(model, delta)
-        model.name_or_path = str(delta)  # what PEFT notes as an adapter's base
     if tokenizer.eos_token_id is None:
         raise ModelError(f"The tokenizer of {source} has no EOS token; answers could not be ended.")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     refuse_small_embedding(model, tokenizer, str(source))
     pictures = None if family is None else _pictures(family, root, model, tokenizer, images)
-    return LanguageModel(model.to(pick_device(device)), tokenizer, str(source), pictures)
+    return LanguageModel(model, tokenizer, str(source), pictures)
 
 
 def _pictures(family: Family, root: str | Path, model: Any, tokenizer: Any, images: Path | None) -> Pictures:

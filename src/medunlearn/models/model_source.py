@@ -5,12 +5,13 @@ Everything is checked here that can be told without loading weights.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medunlearn.data.storage import read_json
+from medunlearn.data.storage import as_storage_error, make_folder, read_json, sha256_of_json
 from medunlearn.errors import HubError, InputError, ModelError, first_line
 from medunlearn.hub_offline import go_offline_if_unreachable
 from medunlearn.models.folders import (
@@ -31,6 +32,15 @@ WHOLE = "model.safetensors"
 BENCHMARK = "benchmark.yaml"
 FETCHED = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
 """Files of a hub's repository that a model may need; weights that are pickled are not fetched."""
+VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json")
+TOKENIZER_FILES = (
+    *VOCABULARIES,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "merges.txt",
+    "chat_template.jinja",
+)
 SHOWN = 3
 
 
@@ -93,6 +103,36 @@ def find_model(source: str | Path, *, base: str | Path | None = None, revision: 
     return ModelSource(str(source), folder, _base(str(base), source), commit)
 
 
+def with_tokenizer(source: str | Path, tokenizer: str, where: Path, *, revision: str | None = None) -> ModelSource:
+    """A full model with a tokenizer from elsewhere, in a folder below ``where`` that links to the files of both.
+
+    Raises:
+        InputError, ModelError, HubError: as :func:`find_model`; the second is no tokenizer.
+    """
+    folder, commit = _located(source, revision)
+    words, _ = _located(tokenizer, None)
+    _refuse_ours(folder)
+    _refuse_several(folder)
+    refuse_irregular(folder)
+    if is_adapter(folder):
+        raise InputError(f"--tokenizer is for a full model, and {source} is an adapter. Give it to the base.")
+    if not any((words / name).exists() for name in VOCABULARIES):
+        raise ModelError(f"{tokenizer} has no tokenizer ({', '.join(VOCABULARIES)}).")
+    own = {path.name: path for path in folder.iterdir() if path.is_file() and path.name not in TOKENIZER_FILES}
+    files = own | {name: words / name for name in TOKENIZER_FILES if (words / name).exists()}
+    plain = re.sub(r"[^\w.-]+", "_", str(source if commit else folder.resolve().name))
+    whole = where / f"{plain}-{sha256_of_json([str(folder.resolve()), str(words.resolve())])[:8]}"
+    make_folder(whole)
+    for name, path in files.items():
+        try:
+            (whole / name).unlink(missing_ok=True)
+            (whole / name).symlink_to(path.resolve())
+        except OSError as error:
+            raise as_storage_error(error, whole) or error from error
+    _check_full(whole)
+    return ModelSource(f"{source} with the tokenizer of {tokenizer}", whole, commit=commit)
+
+
 def _base(named: str, adapter: str | Path) -> ModelSource:
     """The base of an adapter; a run of ours stands for its model."""
     inside = Path(named) / MODEL
@@ -127,6 +167,15 @@ def _located(source: str | Path, revision: str | None) -> tuple[Path, str | None
         raise ModelError(f"There is no model folder {source}. Give a folder, or a hub id (org/name).")
     fetched = _fetch(str(source), revision)
     return fetched, fetched.name
+
+
+def base_folder(model: str) -> Path:
+    """The folder of a model that was given as a folder or a hub id; what is in the cache is not fetched again.
+
+    Raises:
+        ModelError, HubError: there is no such model.
+    """
+    return _located(model, None)[0]
 
 
 def _fetch(name: str, revision: str | None) -> Path:

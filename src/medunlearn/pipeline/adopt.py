@@ -36,7 +36,7 @@ from medunlearn.models.folders import (
     telling_files,
 )
 from medunlearn.models.load import LanguageModel, load_model
-from medunlearn.models.model_source import FETCHED, ModelSource, find_model, is_model_folder
+from medunlearn.models.model_source import FETCHED, ModelSource, find_model, is_model_folder, with_tokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.pipeline.sample_loss import (
     SampleLoss,
@@ -84,7 +84,8 @@ def adopt(
     """
 
     def main() -> Run:
-        adoption = Adoption.of(source, benchmark, settings, quiet=quiet)
+        where = beside if out is None else out.parent
+        adoption = Adoption.of(source, benchmark, settings, where=where, quiet=quiet)
         return adoption.run(out or beside / adoption.folder_name, device=device, quiet=quiet)
 
     return join().on_main(main)
@@ -140,11 +141,25 @@ class Adoption:
     base_files: FileFacts | None
 
     @staticmethod
-    def of(source: str | Path, benchmark: Benchmark, settings: AdoptSettings, *, quiet: bool = False) -> Adoption:
-        """Find a model and hash its files."""
+    def of(
+        source: str | Path,
+        benchmark: Benchmark,
+        settings: AdoptSettings,
+        *,
+        where: Path = Path("runs"),
+        quiet: bool = False,
+    ) -> Adoption:
+        """Find a model and hash its files.
+
+        Args:
+            where: folder in which a model and a tokenizer from two places are put together.
+        """
         if settings.without is not None:
             benchmark.split(settings.without)
-        found = find_model(source, base=settings.base, revision=settings.revision)
+        if settings.tokenizer is None:
+            found = find_model(source, base=settings.base, revision=settings.revision)
+        else:
+            found = with_tokenizer(source, settings.tokenizer, where, revision=settings.revision)
         folders = [found.folder, *([found.base.folder] if found.base else [])]
         size = sum(path.stat().st_size for folder in folders for path in telling_files(folder))
         with progress("hash the model's files", size, quiet=quiet) as advance:

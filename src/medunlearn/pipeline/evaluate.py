@@ -18,14 +18,19 @@ from medunlearn.metrics.measure import question_items, record_items
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.models.load import LanguageModel
+from medunlearn.models.shared_base import shared_base
 from medunlearn.pipeline.questioning import Questioning, questions_to_ask
 from medunlearn.pipeline.rank_plan import rank_plan
 from medunlearn.pipeline.score import metric_names, score_items, score_records, write_tables
+from medunlearn.registry import load
 from medunlearn.results.evaluated import FOLDER, Evaluated, Evaluation, distinct, joined
 from medunlearn.results.fact_table import FILE as FACTS
 from medunlearn.results.fact_table import fact_table
 from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.results.scores import question_labels, record_labels
+from medunlearn.training.processes import join
+
+TOGETHER = "medunlearn.pipeline.shares:evaluate_together"
 
 __all__ = ["evaluate", "evaluate_one", "evaluation_folder", "metric_names"]
 
@@ -41,14 +46,18 @@ def evaluate(
 ) -> Evaluation:
     """Score a run's model on a split, and the runs that it is compared with.
 
-    Responses are kept in each run's folder and asked for once; scores and summary likewise.
+    Responses are kept in each run's folder and asked for once; scores and summary likewise. Several processes
+    (torchrun) share the questions, each with the model on its device.
 
     Raises:
         InputError: an unknown split, metric or model.
         ModelError: a broken model, unless ``allow_broken``; what it answered and its scores are kept.
     """
     runs = [Run.of(model) for model in (run, *against)]
-    models = [evaluate_one(model, benchmark, settings, device=device, quiet=quiet) for model in runs]
+    processes = join()
+    together, place = load(TOGETHER), processes.device(device)
+    with shared_base():
+        models = [together(model, benchmark, settings, processes, device=place, quiet=quiet) for model in runs]
     evaluation = Evaluation(tuple(distinct(models)), settings.replicates, settings.seed)
     refuse_broken(evaluation.problems, allowed=settings.allow_broken)
     return evaluation

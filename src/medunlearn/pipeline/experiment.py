@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from medunlearn.config import (
     TINIES,
+    AdoptSettings,
     AttackSettings,
     EvaluateSettings,
     ExperimentSettings,
@@ -28,6 +29,8 @@ from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError, ModelError, NonFiniteLossError
 from medunlearn.models.folders import model_identity
+from medunlearn.models.shared_base import shared_base
+from medunlearn.pipeline.adopt import adopt
 from medunlearn.pipeline.benchmark_builds import from_section
 from medunlearn.pipeline.epochs.epoch_settings import (
     attack_section,
@@ -36,6 +39,8 @@ from medunlearn.pipeline.epochs.epoch_settings import (
     epoch_settings,
     utility_section,
 )
+from medunlearn.pipeline.judge_stage import JudgeStage, judge_all, judge_section, judged_runs
+from medunlearn.pipeline.keyword_stage import find_keywords
 from medunlearn.pipeline.part_check import Shape, check_unlearning, shape_with
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.train import train
@@ -58,6 +63,8 @@ class Experiment:
     evaluate: EvaluateSettings
     attack: AttackSettings | None = None
     utility: UtilitySettings | None = None
+    adopt: tuple[str, AdoptSettings] | None = None
+    judges: JudgeStage | None = None
 
 
 class Finished(NamedTuple):
@@ -94,12 +101,44 @@ def plan(values: dict[str, Any]) -> Experiment:
     evaluation = collect(problems, "evaluate", lambda: check(EvaluateSettings, {**on, **settings.evaluate}))
     attack = collect(problems, "attack", lambda: attack_section(settings.attack, on))
     utility = collect(problems, "utility", lambda: utility_section(settings.utility, shared))
+    adopted = collect(problems, "adopt", lambda: _adoption(settings))
+    judges = collect(problems, "judge", lambda: judge_section(settings.judge, shared))
     if problems or target is None or evaluation is None:
         raise ConfigError(list(dict.fromkeys(problems)))
     retrained = target.model_copy(update={"without": settings.split}) if settings.retrain else None
     if retrained is None and any(m and m.arguments.get("reference") == RETRAINED for m in methods):
         raise ConfigError(["a method's reference=retrained needs the retrained model: leave out retrain: false"])
-    return Experiment(settings, target, retrained, tuple(m for m in methods if m), evaluation, attack, utility)
+    done = tuple(m for m in methods if m)
+    return Experiment(settings, target, retrained, done, evaluation, attack, utility, adopted, judges)
+
+
+def _adoption(settings: ExperimentSettings) -> tuple[str, AdoptSettings] | None:
+    """The model that takes the place of a trained target, and how it is adopted; None where one is trained.
+
+    Raises:
+        ConfigError: every mistake; documents kept from training, which the model was not kept from.
+    """
+    if settings.adopt is None:
+        return None
+    values, problems = {"seed": settings.seed, **settings.adopt}, list[str]()
+    model = values.pop("model", None)
+    if not isinstance(model, str) or not model.strip():
+        problems.append("model is missing: the folder or hub id (org/name) of the target model")
+    for key in ("role", "without"):
+        if values.pop(key, None) is not None:
+            problems.append(f"{key}: the target is adopted; leave it out. The retrained model is trained (retrain)")
+    if settings.benchmark.get("nonmember_documents"):
+        problems.append(
+            "benchmark.nonmember_documents keeps documents from training, and the adopted model was trained on "
+            "all of them: leave it out (nonmembers names a file with others), or train the target (adopt: null)"
+        )
+    try:
+        checked = check(AdoptSettings, values)
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return str(model), checked
 
 
 def _method(
@@ -158,10 +197,17 @@ def _run_stages(
     benchmark.split(settings.split)
     keywords.inputs(benchmark, experiment.evaluate, metric_names(benchmark, experiment.evaluate))
     check_watched(benchmark, experiment.attack, experiment.utility)
+    if experiment.judges and (refused := experiment.judges.why_not(benchmark)):
+        raise ConfigError(refused)
     say(f"benchmark: {benchmark.name}, {len(benchmark.records)} records, {len(benchmark.questions)} questions")
+    processes.on_main(lambda: find_keywords(benchmark, experiment.evaluate, settings.extractor_python, say=say))
     runs: list[Run] = []
+    if experiment.adopt is not None:
+        model, how = experiment.adopt
+        say(f"target model: adopts {model}")
+        runs.append(adopt(model, benchmark, how, beside=settings.out, device=device, quiet=quiet))
     for name, line, training in (
-        ("target", "target model: trains on everything", experiment.target),
+        ("target", "target model: trains on everything", None if runs else experiment.target),
         ("retrained", "retrained model: never sees the forget set", experiment.retrained),
     ):
         if training is not None:
@@ -184,40 +230,64 @@ def _run_stages(
         say(f"attacking every model: {', '.join(experiment.attack.attacks)}")
     if experiment.utility is not None:
         say(f"measuring every model's utility: {', '.join(experiment.utility.tasks)}")
-    finished = processes.on_main(lambda: _evaluated(experiment, benchmark, runs, processes.device(device), quiet))
-    finished = finished._replace(failed=(*failed, *finished.failed))
-    for name, reason in finished.failed[len(failed) :]:
+    place = processes.device(device)
+    models, broken = _evaluated(experiment, benchmark, runs, processes, place, quiet)
+    finished = processes.on_main(lambda: _reported(experiment, benchmark, models, quiet, say))
+    finished = finished._replace(failed=(*failed, *broken, *finished.failed))
+    for name, reason in broken:
         say(f"{name}: failed: {reason}")
     say(f"report: {finished.report}")
     return finished
 
 
-def _evaluated(experiment: Experiment, benchmark: Benchmark, runs: list[Run], device: str, quiet: bool) -> Finished:
+def _evaluated(
+    experiment: Experiment, benchmark: Benchmark, runs: list[Run], processes: Processes, device: str, quiet: bool
+) -> tuple[list[Evaluated], list[tuple[str, str]]]:
+    """Ask, attack and measure every model, in all processes; with name and reason of broken models."""
     from medunlearn.pipeline.attacking.attack_run import attack_each
-    from medunlearn.pipeline.evaluate import evaluate_one
-    from medunlearn.pipeline.report.gather import gather
+    from medunlearn.pipeline.shares import evaluate_together
     from medunlearn.pipeline.utility.harness_run import utility_one
+
+    models, failed = list[Evaluated](), list[tuple[str, str]]()
+    with shared_base():
+        for run in runs:
+            try:
+                how = (benchmark, experiment.evaluate, processes)
+                models.append(evaluate_together(run, *how, device=device, quiet=quiet))
+            except ModelError as error:
+                if run.role != "unlearned":
+                    raise
+                failed.append((run.label, str(error)))
+    if experiment.attack is not None:
+        attack_each([model.run for model in models], benchmark, experiment.attack, device=device, quiet=quiet)
+    if experiment.utility is not None:
+        for model in models:
+            utility_one(model.run, experiment.utility, device=device, quiet=quiet, processes=processes)
+    return models, failed
+
+
+def _reported(
+    experiment: Experiment,
+    benchmark: Benchmark,
+    models: list[Evaluated],
+    quiet: bool,
+    say: Callable[[str], None],
+) -> Finished:
+    """Have judges judge, and write the report."""
+    from medunlearn.attacks.attacked import FOLDER as ATTACKS
+    from medunlearn.pipeline.report.gather import gather
     from medunlearn.reports.write import write_report
 
-    settings = experiment.settings
-    models, failed = list[Evaluated](), list[tuple[str, str]]()
-    for run in runs:
-        try:
-            models.append(evaluate_one(run, benchmark, experiment.evaluate, device=device, quiet=quiet))
-        except ModelError as error:
-            if run.role != "unlearned":
-                raise
-            failed.append((run.label, str(error)))
-    runs = [model.run for model in models]
-    if experiment.attack is not None:
-        attack_each(runs, benchmark, experiment.attack, device=device, quiet=quiet)
-    if experiment.utility is not None:
-        for run in runs:
-            utility_one(run, experiment.utility, device=device, quiet=quiet)
+    settings, failed = experiment.settings, list[tuple[str, str]]()
+    if experiment.judges is not None:
+        attacks = [attack for model in models for attack in model.run.complete_below(ATTACKS)]
+        failed = judge_all(experiment.judges, benchmark, settings.out, models, attacks, quiet=quiet, say=say)
+        models = [Evaluated(model.run, Run.open(model.record.folder)) for model in models]
     content = gather(
         settings.name,
         models,
         benchmark,
+        judged=judged_runs(settings.out) if experiment.judges else (),
         show_text=settings.show_text,
         replicates=experiment.evaluate.replicates,
         seed=experiment.evaluate.seed,

@@ -187,7 +187,7 @@ class Questioning:
         return rated, {"option_batches": describe_layouts(self.language_model.model, before)}
 
     def rank(
-        self, plan: RankPlan, among: Collection[str] | None = None
+        self, plan: RankPlan, among: Collection[str] | None = None, records_among: Collection[str] | None = None
     ) -> tuple[dict[str, list[FactRank]], dict[str, list[FactRank]], dict[str, str]]:
         """Ranks of facts by question, ranks of facts and notes by record, and a line for the run's record.
 
@@ -195,9 +195,10 @@ class Questioning:
 
         Args:
             among: ids of the questions to rank, where it is not all of the plan.
+            records_among: ids of the records whose facts are ranked in place, likewise.
         """
         questions = {key: own for key, own in plan.questions.items() if among is None or key in among}
-        records = plan.records
+        records = {key: own for key, own in plan.records.items() if records_among is None or key in records_among}
         if not questions and not records:
             return {}, {}, {}
         settings, context, store = self.settings, self.rendering.context, self.rank_store

@@ -13,6 +13,7 @@ from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import model_folder, model_identity
 from medunlearn.models.four_bit import refuse_without_bitsandbytes, round_to_four_bits
 from medunlearn.models.load import LanguageModel, load_model, pick_device
+from medunlearn.models.model_source import base_folder
 from medunlearn.models.tiny import build_tiny, common_words
 from medunlearn.models.vision.tiny_vision import build_tiny_vision
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs, has_measures
@@ -27,6 +28,7 @@ from medunlearn.training.objectives import NextToken
 from medunlearn.training.processes import join
 from medunlearn.training.recording import open_recording
 from medunlearn.training.sharding import check_sharding, shard
+from medunlearn.training.trackers import check_tracker
 from medunlearn.training.trainable import choose_trainable
 
 WATCH = "medunlearn.papers.memorization.diagnosis.measures:check_watch"
@@ -59,6 +61,7 @@ def train(
     processes, rendering = join(), rendering_for(settings)
     check_sharding(settings.sharding, processes)
     use = tightest([benchmark.data_use, model_use(settings.model)])
+    check_tracker(settings.tracker, use, permitted=settings.allow_tracking)
     recording = open_recording(processes, out, "train", label, settings, inputs, data_use=use)
     if recording.done:
         return Run.open(out)
@@ -68,6 +71,8 @@ def train(
         return _model(benchmark, settings, processes.device(device))
 
     trainer = Trainer(recording, benchmark, settings, processes, rendering, build, quiet=quiet)
+    if settings.trainable.startswith("lora") and settings.model not in TINIES:
+        trainer.base = processes.on_main(lambda: base_folder(model_folder(settings.model)))
     with recording.running(), explain_out_of_memory(settings, device):
         phases = trainer.load(lambda live: phase_plans(benchmark, settings, live))
         vocabulary = processes.on_main(lambda: _vocabulary_facts(benchmark, settings, trainer.live, quiet=quiet))

@@ -8,15 +8,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import pandas as pd
-
 from medunlearn.config import EpochFields, LoopFields
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.storage import write_atomically
 from medunlearn.errors import InputError, OutOfMemoryError
 from medunlearn.models.batching import is_out_of_memory
 from medunlearn.models.folders import file_facts
-from medunlearn.models.health import refuse_non_finite
 from medunlearn.models.layouts import describe_layouts
 from medunlearn.models.load import LanguageModel, pick_device
 from medunlearn.models.precision import settled
@@ -24,14 +20,16 @@ from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering
 from medunlearn.models.vision.seeing import images_described
 from medunlearn.pipeline.material import loop_settings
+from medunlearn.pipeline.saving import save
 from medunlearn.progress import progress, remark
-from medunlearn.results.runs import CHECKPOINTS, FILE, HISTORY, Recording, Run, RunRecord
+from medunlearn.results.runs import CHECKPOINTS, FILE, Recording, Run, RunRecord
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import History, train_loop
 from medunlearn.training.objectives import Objective
 from medunlearn.training.processes import Processes
 from medunlearn.training.sharding import make_whole
-from medunlearn.training.trainable import merge, trained
+from medunlearn.training.trackers import Tracking
+from medunlearn.training.trainable import trained
 
 if TYPE_CHECKING:
     from medunlearn.pipeline.epochs.epoch_evaluation import EpochEvaluation, Measure
@@ -47,6 +45,7 @@ class Trainer:
         rendering: of questions, as training shows them.
         build: builds or loads the model on this process's device.
         target: run whose model this one starts from; None for one that is trained from a base model.
+        base: folder of the model that this one starts from, which an adapter may stand on; None of one in memory.
         live: the model in training, after :meth:`load`; the same object throughout.
         epochs: evaluates the run while it trains; None without.
     """
@@ -59,12 +58,16 @@ class Trainer:
     build: Callable[[], LanguageModel]
     target: Run | None = None
     quiet: bool = False
+    base: Path | None = None
     live: LanguageModel = field(init=False)
     epochs: EpochEvaluation | None = None
 
     def __post_init__(self) -> None:
         self.silent = self.quiet or not self.processes.main
         self.loop = loop_settings(self.settings, getattr(self.settings, "seed", 0))
+        folder, key = self.recording.folder, self.recording.key[:8]
+        name = self.settings.tracker if self.processes.main else "none"
+        self.tracking = Tracking(name, folder, f"{folder.name}-{key}", quiet=self.quiet)
 
     @property
     def checkpoints(self) -> Path:
@@ -94,7 +97,14 @@ class Trainer:
         """Train for one phase; the epochs of the last one are evaluated."""
         if last and self.epochs:
             self.epochs.check_earlier(self.checkpoints / phase)
+        report: Callable[..., None]
+
+        def on_step(row: dict[str, Any]) -> None:
+            report(row)
+            self.tracking.step(phase, row)
+
         with self.recording.stage(phase), progress(title, plan.steps, quiet=self.silent) as advance:
+            report = _report_steps(advance, self.loop.micro_batch_size, self.quiet)
             return train_loop(
                 self.live.model,
                 self.live.tokenizer.pad_token_id,
@@ -105,20 +115,22 @@ class Trainer:
                 keep_final=not last,
                 reference=reference,
                 processes=self.processes,
-                on_step=_report_steps(advance, self.loop.micro_batch_size, self.quiet),
+                on_step=on_step,
                 on_epoch=self.epochs if last else None,
             )
 
     def finish(self, history: History, stage: str, facts: dict[str, Any]) -> None:
         """Record what came out of the last phase, ``stage``, and save the model of the chosen epoch."""
         info, live = self.recording.info, self.live
+        self.tracking.close()
         info.results = {**_summary(history, live, self), **facts}
         if self.epochs and stage in info.stages:
             self.epochs.finish(stage)
         if self.settings.sharding != "none":
             make_whole(live.model)
-        out, base = self.recording.folder, self.target.model if self.target else None
-        info.results["saved"] = self.processes.on_main(lambda: save(live, history, out, base=base))
+        out, stand = self.recording.folder, None if self.settings.merge_adapter else self.base
+        base = self.target.model if self.target else None
+        info.results["saved"] = self.processes.on_main(lambda: save(live, history, out, base=base, stand=stand))
         info.model_files = self.processes.on_main(lambda: file_facts(out / "model"))
 
 
@@ -157,37 +169,6 @@ def _summary(history: History, live: LanguageModel, trainer: Trainer) -> dict[st
         "parameters": sum(tensor.numel() for tensor in live.model.parameters()),
         "trained_parameters": sum(tensor.numel() for tensor in trained(live.model).values()),
     }
-
-
-def save(language_model: LanguageModel, history: History, out: Path, *, base: Path | None = None) -> dict[str, Any]:
-    """Save model and history. A LoRA adapter is merged into the weights.
-
-    The adapter is not what is saved: every reader of the run would merge it into weights of a type of its own.
-
-    Args:
-        base: folder that the model was loaded from; given one, a model that changed little is saved as a delta.
-
-    Returns:
-        Facts for ``run.json``: form, bytes, of a delta ``changed_tensors``, and where an adapter was merged
-        ``merge_rounding``, the share of what it learned that rounding changed
-        (:func:`medunlearn.training.trainable.merge`).
-
-    Raises:
-        FrozenParametersError: rounding took away all that an adapter learned.
-        NonFiniteLossError: a weight is NaN or infinite.
-    """
-    rounding: dict[str, float] = {}
-    if hasattr(language_model.model, "merge_and_unload"):
-        language_model.model, rounding["merge_rounding"] = merge(language_model.model)
-    refuse_non_finite(language_model.model, "This model is not saved")
-    folder = out / "model"
-    if base is None:
-        language_model.save(folder)
-        saved = {"form": "full", "bytes": sum(file.stat().st_size for file in folder.glob("*.safetensors"))}
-    else:
-        saved = language_model.save_smaller(base, folder)
-    write_atomically(out / HISTORY, lambda path: pd.DataFrame(history).to_parquet(path))
-    return {**saved, **rounding}
 
 
 def folder_of(benchmark: Benchmark) -> str | None:

@@ -38,6 +38,7 @@ from medunlearn.training.precompute import CachePlan
 from medunlearn.training.processes import join
 from medunlearn.training.recording import open_recording
 from medunlearn.training.sharding import ShardedReference, check_sharding, shard
+from medunlearn.training.trackers import check_tracker
 from medunlearn.training.views import LOG_PROBS
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def unlearn(
     check_sharding(settings.sharding, processes)
     label = str(getattr(method, "label", None) or getattr(method, "title", settings.method))
     use = tightest([benchmark.data_use, *(model_use(run.folder) for run in (target, other) if run is not None)])
+    check_tracker(settings.tracker, use, permitted=settings.allow_tracking)
     recording = open_recording(processes, out, "unlearn", label, settings, inputs, data_use=use)
     if recording.done:
         return Run.open(out)
@@ -111,7 +113,9 @@ def unlearn(
                 return model
 
             with explain_out_of_memory(settings, device):
-                trainer = Trainer(recording, benchmark, settings, processes, rendering, build, target, quiet)
+                trainer = Trainer(
+                    recording, benchmark, settings, processes, rendering, build, target, quiet, target.model
+                )
                 _forget(trainer, target, settings, Unlearning(method), trainable, other, stop)
     return processes.on_main(lambda: Run(out, recording.info))
 
@@ -164,6 +168,8 @@ def _read_reference(cache_plan: CachePlan, other: Run, trainer: Trainer, setting
     )
     if model.tokenizer.get_vocab() != live.tokenizer.get_vocab():
         raise InputError(f"{settings.method}.reference: {other.folder} has another tokenizer than the target.")
+    if model.pictures is not None and live.pictures is not None:
+        model.pictures.read_tokens_of(live.pictures)
     cache_plan.read_from(model.model)
 
 

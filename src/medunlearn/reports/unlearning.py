@@ -122,7 +122,7 @@ def unlearning_report(content: ReportContent) -> Report:
             details("Comparisons with models other than the retrained one", other_comparisons(content, results)),
             name="metrics",
         ),
-        _judged_section(content.judged),
+        judged_section(content.judged),
         _training_section(content.models),
         section("Examples, before and after", _examples(content), name="examples"),
         _runs_section(content),
@@ -150,7 +150,8 @@ def _breakdown_section(results: Results, key: Legend) -> Section | None:
     return section("By fold and kind", Text(BREAKDOWN), key, grid, numbers, name="breakdown")
 
 
-def _judged_section(judged: Sequence[JudgementTables]) -> Section | None:
+def judged_section(judged: Sequence[JudgementTables]) -> Section | None:
+    """Tables of judge panels; None without any."""
     parts = [
         section(
             panel.title,

@@ -35,7 +35,7 @@ __all__ = ["EPOCHS", "FILE", "HISTORY", "SCHEMA", "Recording", "Role", "Run", "R
 
 Role = Literal["target", "retrained", "unlearned"]
 HISTORY = "history.parquet"
-_NOT_COUNTED = ("checkpoint_seconds", "allow_broken")
+_NOT_COUNTED = ("checkpoint_seconds", "allow_broken", "merge_adapter", "tracker", "allow_tracking")
 EPOCHS = "epochs"
 CHECKPOINTS = "checkpoints"
 

@@ -194,6 +194,14 @@ def of_records(records: Sequence[tuple[Record, Sequence[Question]]], extractor: 
     return by_question
 
 
+def missing(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[str]) -> bool:
+    """Whether an evaluation has yet to find keywords, and a benchmark in a folder to keep them in."""
+    if not _needed(metrics) or settings.keywords is not None or benchmark.folder is None:
+        return False
+    path = _in_folder(benchmark.folder, settings.extractor)
+    return LEVEL in benchmark.hierarchy.groups() and _cached(path, _origin(benchmark, settings.extractor)) is None
+
+
 def _needed(metrics: Iterable[str]) -> bool:
     return any("keywords" in get_metric(name).needs for name in metrics)
 

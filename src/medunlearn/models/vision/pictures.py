@@ -78,6 +78,18 @@ class Pictures:
             self._bytes += prepared.nbytes
         return prepared
 
+    def read_tokens_of(self, other: Pictures) -> None:
+        """Take the images behind another model's picture tokens, to run its sequences with this model.
+
+        Raises:
+            InputError: the two prepare images differently.
+        """
+        if self.family is not other.family or self.processor.to_dict() != other.processor.to_dict():
+            raise InputError(
+                "The two models prepare images differently, so neither can read the other's sequences."
+            )
+        self._files, self._grids = other._files, other._grids
+
     def grid(self, number: int) -> tuple[int, int] | None:
         """Rows and columns of an image's tokens, where its family has such positions."""
         return self._grids[number]

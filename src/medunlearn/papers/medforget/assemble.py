@@ -130,4 +130,5 @@ def _key(settings: MedforgetSettings) -> str:
     reports = settings.openi / REPORTS if settings.openi is not None and settings.openi.is_dir() else settings.openi
     # Folders were built when this was the default.
     counted = settings.model_copy(update={"data_use": settings.data_use or "credentialed"})
-    return build_key(counted, [settings.folder, reports, settings.general])
+    unset = [] if settings.max_pixels is not None else ["max_pixels"]
+    return build_key(counted, [settings.folder, reports, settings.general], besides=unset)

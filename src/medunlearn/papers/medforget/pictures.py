@@ -9,7 +9,7 @@ from pathlib import Path
 
 from medunlearn.config import MedforgetSettings
 from medunlearn.data.image_files import ImageFile
-from medunlearn.data.images import Grey, augmented, png, read_image
+from medunlearn.data.images import Grey, augmented, png, read_image, within
 from medunlearn.data.storage import sha256_of, write_atomically, writer
 from medunlearn.papers.medforget.build import Illustrated
 from medunlearn.papers.medforget.selection import ChosenStudy, Selection, stream
@@ -19,7 +19,7 @@ from medunlearn.synthetic.phantom import radiograph
 
 FOLDER = "images"
 LARGEST = 1024
-"""Pixels of an augmented image's longer side at most."""
+"""Pixels of an augmented image's longer side at most, where ``max_pixels`` says nothing."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,17 @@ class Gallery:
         if trained:
             rng = stream(self.settings, "view", study.node, str(trained))
         grey = read_image(path)
-        if max(grey.shape) > LARGEST:
+        if self.settings.max_pixels is not None:
+            grey = within(grey, self.settings.max_pixels)
+        elif max(grey.shape) > LARGEST:
             grey = read_image(path, LARGEST)
         return self._write(name, study.node, "augmented", None, augmented(grey, rng))
 
     def _file(self, path: Path, node: str) -> str:
         """A user's own file: read to the end, then copied or pointed to."""
         grey = read_image(path)
+        if (most := self.settings.max_pixels) is not None and grey.size > most:
+            return self._write(node, node, "original", None, within(grey, most))
         if self.settings.copy_images:
             return self._write(node, node, "original", None, grey)
         relative = Path(os.path.relpath(path.resolve(), self.out.resolve())).as_posix()

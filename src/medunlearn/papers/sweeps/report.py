@@ -15,6 +15,8 @@ from medunlearn.errors import InputError
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.results import SweepRequest, SweepResults
 from medunlearn.papers.sweeps.tables import search_table
+from medunlearn.pipeline.judge_stage import judged_runs
+from medunlearn.pipeline.report.gather import panel_part
 from medunlearn.registry import names, resolve
 from medunlearn.reports.blocks import Notice, Parts, Prose, Report, Table, Text, blocks, details, section
 from medunlearn.reports.claims import (
@@ -29,6 +31,7 @@ from medunlearn.reports.claims import (
     without_broken,
 )
 from medunlearn.reports.json import plain
+from medunlearn.reports.unlearning import judged_section
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.statistics.bootstrap import REPLICATES
@@ -140,6 +143,7 @@ def sweep_page(
         section("Findings", Text(text["findings_about"]), statements(findings)),
         section("How to read this", Prose(tuple(how_to_read))),
         sections,
+        judged_section(request.judged),
         section(
             "What the paper published",
             *(Text(to_compare), published),
@@ -243,6 +247,7 @@ def folder_report(
         show_text=show_text,
         replicates=replicates or int(evaluated.get("replicates", REPLICATES)),
         seed=seed,
+        judged=[panel_part(run) for run in judged_runs(folder)],
     )
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from medunlearn.data.data_use import UNKNOWN
 from medunlearn.papers.sweeps.models import REFERENCES, SweepModels, Who, unlearned
 from medunlearn.reports.claims import Case, Evidence, Verdict, decide
+from medunlearn.reports.content import JudgementTables
 from medunlearn.reports.readings import Reading, number, rows_of
 from medunlearn.statistics.bootstrap import REPLICATES
 
@@ -57,6 +58,7 @@ class SweepRequest:
         show_text: show text of real records, where the report has a place for it; an invented benchmark's is
             always shown.
         replicates, seed: of the bootstrap.
+        judged: panels that judged the benchmark's labels and questions.
     """
 
     title: str = "Sweep"
@@ -65,6 +67,7 @@ class SweepRequest:
     show_text: bool = False
     replicates: int = REPLICATES
     seed: int = 0
+    judged: Sequence[JudgementTables] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,7 @@ from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.attacking.recovery_run import ModelHolder, attack_recovery
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.runs import FILE, Recording, Run
-from medunlearn.training.processes import Processes
+from medunlearn.training.processes import Processes, join
 from medunlearn.training.recording import open_recording
 
 
@@ -66,7 +66,8 @@ def attack_each(
 ) -> Attacks:
     """Attack the models of runs on a split; one whose answers are all alike is noted in its record.
 
-    Results are kept in each run's folder; a complete attack is not run again.
+    Results are kept in each run's folder; a complete attack is not run again. Several processes (torchrun) share
+    the documents of membership attacks; the other attacks are the main process's.
 
     Raises:
         InputError: an unknown split, attack or model; a benchmark without non-members, or another one than a model
@@ -82,7 +83,9 @@ def attack_each(
     def likelihoods(length: int | None) -> Sequence[float]:
         return reference_likelihoods(str(settings.reference), who, length, settings, device, quiet)
 
-    attacked = [attack_one(one, benchmark, who, settings, likelihoods, device=device, quiet=quiet) for one in runs]
+    processes = join()
+    how: dict[str, Any] = {"device": processes.device(device), "quiet": quiet, "processes": processes}
+    attacked = [attack_one(one, benchmark, who, settings, likelihoods, **how) for one in runs]
     relabelled = tuple(replace(model, run=one) for model, one in zip(attacked, named, strict=True))
     return Attacks(relabelled, settings.replicates, settings.seed)
 

@@ -36,6 +36,7 @@ from medunlearn.models.folders import file_facts
 from medunlearn.models.four_bit import is_four_bit
 from medunlearn.models.health import refuse_non_finite
 from medunlearn.models.load import LanguageModel
+from medunlearn.models.low_rank import low_rank_of
 from medunlearn.pipeline.epochs.epoch_selection import (
     TABLE,
     VALIDATION_RULE,
@@ -47,7 +48,9 @@ from medunlearn.pipeline.epochs.epoch_selection import (
 )
 from medunlearn.pipeline.epochs.epoch_settings import epoch_sections, epoch_settings
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
-from medunlearn.pipeline.questioning import Questioning, questions_to_ask
+from medunlearn.pipeline.questioning import Questioning
+from medunlearn.pipeline.saving import save_adapter
+from medunlearn.pipeline.shares import ask_a_share
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import EPOCHS, FILE, Run, RunRecord
 from medunlearn.training.checkpoint import load_weights, problem_of_weights, save_weights
@@ -229,14 +232,11 @@ class EpochEvaluation:
 
     def _ask_a_share(self, run: Run, live: LanguageModel, check: Check) -> None:
         """Generate this rank's share of the responses, for :func:`evaluate_one` to find."""
-        settings, benchmark, processes = self.settings, self.benchmark, self.processes
+        settings = self.settings
         assert settings is not None
-        questions = questions_to_ask(benchmark, benchmark.split(settings.split), settings)
-        # Questions on one record are in one share.
-        records = {record: place for place, record in enumerate(dict.fromkeys(q.record_id for q in questions))}
-        part = [q for q in questions if records[q.record_id] % processes.world == processes.rank]
         rendering, device = run.rendering(settings.template, settings.context), str(live.device)
-        Questioning(run, benchmark, settings, rendering, device, self.trainer.silent, live).ask(part, check)
+        how = (settings, rendering, device, self.trainer.silent, live)
+        ask_a_share(Questioning(run, self.benchmark, *how), self.processes, check)
 
     def _watch(
         self, run: Run, live: LanguageModel, processes: Processes | None, check: Check
@@ -300,6 +300,7 @@ class EpochEvaluation:
             assert live is not None  # Rank 0 has the whole model, also of a sharded one.
             tables.append(measure(run, live))
         table = pd.concat([_in_order(table, epoch) for table in tables], ignore_index=True)
+        self.trainer.tracking.epoch(_tracked(table), epoch)
         path = self.out / TABLE
         if path.exists():
             before = read_frame(path)
@@ -315,11 +316,16 @@ class EpochEvaluation:
         return "; ".join(RunRecord.read(folder).problems) if (folder / FILE).exists() else ""
 
     def _save_model(self, run: Run, live: LanguageModel) -> None:
+        base, adapter = self.trainer.base, None
         if hasattr(live.model, "merge_and_unload"):
+            adapter = low_rank_of(live.model, base) if base and not self.options.merge_adapter else None
+        if adapter is None and hasattr(live.model, "merge_and_unload"):
             whole = copy.deepcopy(live.model)
             four_bit = any(map(is_four_bit, whole.modules()))
             live = replace(live, model=merge(whole)[0] if four_bit else whole.merge_and_unload())
-        if self.trainer.target is None:
+        if adapter is not None and base is not None:
+            save_adapter(adapter, base, run.model)
+        elif self.trainer.target is None:
             live.save(run.model)
         else:
             live.save_smaller(self.trainer.target.model, run.model)
@@ -375,6 +381,16 @@ def membership_rows(attacked: Any, benchmark: Benchmark) -> list[dict[str, Any]]
         for row in attacked.summary.to_dict("records")
         if row["measure"] == AUC
     ]
+
+
+def _tracked(table: pd.DataFrame) -> dict[str, float]:
+    """Numbers of the whole split for a tracker: ``forget/train/factual/rouge_l``."""
+    whole = table[(table["level"] == "") & table["value"].notna()]
+    labels = [name for name in ("side", "fold", "kind", "metric") if name in whole.columns]
+    return {
+        "/".join(str(row[name]) for name in labels if row[name]): float(row["value"])
+        for row in whole.to_dict("records")
+    }
 
 
 def _watched_table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:

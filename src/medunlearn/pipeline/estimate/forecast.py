@@ -121,7 +121,11 @@ def forecast(experiment: Experiment, *, device: str = "auto") -> Forecast:
     is_built = "folder" in section or (folder / MANIFEST).exists()
     stages = [Stage("benchmark", "done") if is_built else Stage("benchmark", "to do", disk=_text_bytes(benchmark))]
     folders = dict[str, Path | None]()
-    for name, train in (("target", target), ("retrained", experiment.retrained)):
+    if experiment.adopt is not None:
+        stages.append(Stage("target", "to do", f"{experiment.adopt[0]} is adopted; nothing is trained"))
+        folders["target"] = None
+    own = None if experiment.adopt is not None else target
+    for name, train in (("target", own), ("retrained", experiment.retrained)):
         if train is not None:
             folders[name] = trained_in = run_folder(benchmark, train, name, train.model, settings.out)
             stages.append(_estimated(name, lambda: planner.training(name, train, trained_in)))  # noqa: B023

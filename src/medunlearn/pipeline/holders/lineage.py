@@ -9,15 +9,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import torch
+
 from medunlearn.config import TINIES
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError, MedunlearnError
-from medunlearn.models.folders import where
+from medunlearn.models.delta import StoredTensors
 from medunlearn.pipeline.holders.traces import SubjectTraces, words_of
 from medunlearn.results.record import FILE, RunRecord
 
 RECORDS = "records.parquet"
+_KINDS = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
 _BLOCK = 1 << 24
 
 
@@ -160,8 +163,16 @@ def _digest(folder: Path) -> str | None:
     """SHA-256 over names, types, shapes and bytes of a model's tensors, a delta's with its base's; None of none."""
     digest = hashlib.sha256()
     try:
-        tensors = where(folder) if folder.is_dir() else {}
+        if not folder.is_dir():
+            return None
+        stored = StoredTensors(folder)
+        tensors = stored.files
         for name, path in sorted(tensors.items()):
+            if name in stored.adapters:
+                value = stored.read(name, name)
+                digest.update(json.dumps([name, _KINDS[value.dtype], list(value.shape)]).encode())
+                digest.update(value.contiguous().view(torch.uint8).numpy().tobytes())
+                continue
             with path.open("rb") as file:
                 size = int.from_bytes(file.read(8), "little")
                 facts = json.loads(file.read(size))[name]

@@ -153,16 +153,18 @@ def _check_comparable(models: Sequence[Evaluated]) -> None:
             )
 
 
+def panel_part(panel: JudgingRun, whose: str = "") -> JudgementTables:
+    """A panel's tables for a report."""
+    return JudgementTables(f"{whose}{panel_title(panel.panel)}", panel_about(panel.panel), tuple(panel.sections()))
+
+
 def _judged(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[JudgementTables, ...]:
     """The benchmark's panels, then those of each model's responses."""
     runs = [("", panel) for panel in panels]
     for model in models:
         if where := model.record.info.results.get("judged"):
             runs.append((f"{model.run.label}. ", JudgingRun.open(model.run.folder / where)))
-    return tuple(
-        JudgementTables(f"{whose}{panel_title(run.panel)}", panel_about(run.panel), tuple(run.sections()))
-        for whose, run in runs
-    )
+    return tuple(panel_part(run, whose) for whose, run in runs)
 
 
 def _epochs(models: Sequence[Evaluated]) -> pd.DataFrame:

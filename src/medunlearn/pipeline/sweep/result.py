@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +14,14 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
 from medunlearn.data.storage import write_json
 from medunlearn.models.ancestry import model_use
+from medunlearn.pipeline.judge_stage import judge_all, judged_runs
+from medunlearn.pipeline.report.gather import panel_part
 from medunlearn.pipeline.sweep.rate_search import RULE, Trial
 from medunlearn.pipeline.sweep.sweep_plan import Sweep
 from medunlearn.registry import load
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.machine import code, hardware, packages
+from medunlearn.results.runs import Run
 
 FILE = "sweep.json"
 SWEEP_REPORT = "medunlearn.papers.sweeps.report:sweep_report"
@@ -64,6 +67,7 @@ class Swept:
             reason.
         search: one row a method and rate: method, lr, utility, forgetting, score, chosen, ...; empty without one.
         evaluated: name of an ``evaluate`` cell -> its model and scores.
+        unjudged: name and reason of what the judges did not get through.
         report: its path; None where no model was evaluated, as ``content`` is.
     """
 
@@ -71,6 +75,7 @@ class Swept:
     cells: pd.DataFrame
     search: pd.DataFrame
     evaluated: Mapping[str, Evaluated]
+    unjudged: tuple[tuple[str, str], ...] = ()
     report: Path | None = None
     content: Any = None
 
@@ -81,9 +86,10 @@ class Swept:
 
     @property
     def failed(self) -> list[tuple[str, str]]:
-        """Name and reason of every cell that failed, and of every one that did not run because of it."""
+        """Name and reason of every cell that failed or did not run because of it, and of failed judging."""
         lost = self.cells[self.cells["status"].isin(["failed", "not run"])]
-        return [(str(name), str(reason)) for name, reason in zip(lost["name"], lost["reason"], strict=True)]
+        cells = [(str(name), str(reason)) for name, reason in zip(lost["name"], lost["reason"], strict=True)]
+        return [*cells, *self.unjudged]
 
     def failures(self, most: int = 5) -> str:
         """The number of cells without a result, the first of them with their reasons, and what to do."""
@@ -106,6 +112,20 @@ class Swept:
             tables.append(model.summary.assign(**labels)[[*labels, *model.summary.columns]])
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
+    def judged(self, sweep: Sweep, benchmark: Benchmark, *, quiet: bool, say: Callable[[str], None]) -> Swept:
+        """The same after the sweep's judges, where it has some; their ratings are in the scores."""
+        if sweep.judges is None:
+            return self
+        attacks = [
+            Run.open(str(folder))
+            for folder in self.cells.loc[self.cells["kind"] == "attack", "evaluation"]
+            if isinstance(folder, str)
+        ]
+        how: dict[str, Any] = {"quiet": quiet, "say": say}
+        unjudged = judge_all(sweep.judges, benchmark, self.folder, self.models, attacks, **how)
+        fresh = {n: Evaluated(one.run, Run.open(one.record.folder)) for n, one in self.evaluated.items()}
+        return replace(self, evaluated=fresh, unjudged=tuple(unjudged))
+
     def with_report(self, sweep: Sweep, benchmark: Benchmark) -> Swept:
         """The same with the report of its evaluated models, which lists what is missing; none without any."""
         if not self.evaluated:
@@ -121,5 +141,6 @@ class Swept:
             search=self.search if sweep.search else None,
             replicates=settings.replicates,
             seed=settings.seed,
+            judged=[panel_part(run) for run in judged_runs(self.folder)],
         )
         return replace(self, report=write_report(content.report, self.folder / "report"), content=content)

@@ -25,6 +25,8 @@ from medunlearn.pipeline.benchmark_builds import from_section, needs_folder, ope
 from medunlearn.pipeline.epochs.epoch_settings import attack_section, check_watched, collect
 from medunlearn.pipeline.evaluate import metric_names
 from medunlearn.pipeline.experiment import benchmark_folder
+from medunlearn.pipeline.judge_stage import JudgeStage, judge_section
+from medunlearn.pipeline.keyword_stage import interpreter_problem
 from medunlearn.pipeline.part_check import Shape, check_unlearning, shape_with
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.sweep.cells import SweepCell, make_cells
@@ -51,6 +53,7 @@ class Sweep:
         cells: each behind those that it waits for.
         notes: what a reader of the results should know.
         opened: the benchmark, where looking at it costs no language model.
+        judges: what language models judge in the end; None: nothing.
     """
 
     settings: SweepSettings
@@ -59,6 +62,7 @@ class Sweep:
     cells: tuple[SweepCell, ...]
     notes: tuple[str, ...]
     opened: Benchmark | None
+    judges: JudgeStage | None = None
 
     @cached_property
     def cell(self) -> Mapping[str, SweepCell]:
@@ -95,6 +99,11 @@ class Sweep:
             context = next(iter(self.settings.contexts), None)
         return check(EvaluateSettings, values if context is None else {**values, "context": context})
 
+    @property
+    def evaluation(self) -> EvaluateSettings:
+        """Settings that every evaluation has."""
+        return check(EvaluateSettings, {**self.settings.evaluate, "split": self.settings.splits[0]})
+
     def attacking(self, cell: SweepCell) -> AttackSettings:
         """Of an ``attack`` cell; every seed's models are attacked alike."""
         settings = attack_section(self.settings.attack, {"seed": self.seeds[0], "split": cell.split})
@@ -108,9 +117,13 @@ class Sweep:
         if self.opened is not None:
             return self.opened if "folder" in section else save_new(self.opened, folder)
         benchmark = from_section(section, folder)
-        if problems := _against(benchmark, self.settings, self.search):
+        if problems := [*_against(benchmark, self.settings, self.search), *self.unjudgeable(benchmark)]:
             raise ConfigError(problems)
         return benchmark
+
+    def unjudgeable(self, benchmark: Benchmark) -> list[str]:
+        """Why its judges may not get the benchmark's data."""
+        return self.judges.why_not(benchmark) if self.judges else []
 
 
 def plan_from(sweep: Path | str | dict[str, Any], jobs: int | None, overrides: Mapping[str, Any]) -> Sweep:
@@ -142,12 +155,14 @@ def plan(values: Mapping[str, Any]) -> Sweep:
     methods = _methods(problems, unlearn, tiny=TINIES.get(str(train.get("model"))), shape=shape)
     collect(problems, "evaluate", lambda: check(EvaluateSettings, {**evaluate, "split": "any"}))
     collect(problems, "attack", lambda: attack_section(attack, {"split": "any"}))
-    opened = None
+    opened, judges = None, None
     if settings is not None:
+        judges = collect(problems, "judge", lambda: judge_section(settings.judge, {"seed": _seeds(settings)[0]}))
         problems += _list_problems(settings)
         opened = _opened(problems, settings)
         if opened is not None:
             problems += _against(opened, settings, search)
+            problems += judges.why_not(opened) if judges else []
     if several():
         problems.append("a sweep starts its own processes (--jobs); start it without torchrun")
     reads = [name for name, own in methods.items() if own.arguments.get("reference") == RETRAINED]
@@ -164,9 +179,9 @@ def plan(values: Mapping[str, Any]) -> Sweep:
             problems.append(f"unlearn.{reads[0]}.reference=retrained: retrain lacks {', '.join(missing)}")
     if problems or settings is None:
         raise ConfigError(list(dict.fromkeys(problems)))
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = tuple(filter(None, [interpreter_problem(settings.extractor_python)]))
     if search and search.split in settings.splits:
-        notes = (
+        notes += (
             f"The learning rates were searched on {search.split}, which is also reported: its numbers favour "
             "every method. Search on a split that is not among the reported ones.",
         )
@@ -182,7 +197,7 @@ def plan(values: Mapping[str, Any]) -> Sweep:
         reads_retrained=reads,
         sequence=settings.sequence,
     )
-    return Sweep(settings, tuple(methods), search, tuple(cells), notes, opened)
+    return Sweep(settings, tuple(methods), search, tuple(cells), notes, opened, judges)
 
 
 def _seeds(settings: SweepSettings) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from medunlearn.errors import InputError, MedunlearnError, StorageError
 from medunlearn.metrics.workers import usable_cores
 from medunlearn.models.load import pick_device
 from medunlearn.pipeline.experiment import benchmark_folder
+from medunlearn.pipeline.keyword_stage import find_keywords
 from medunlearn.pipeline.sweep.cells import Board, SweepCell
 from medunlearn.pipeline.sweep.jobs import job_of, perform
 from medunlearn.pipeline.sweep.pool import Call, Pool, Slot
@@ -60,6 +61,7 @@ def run_sweep(
     with lock_folder(sweep.settings.out, "sweep"):
         remove_leftovers(sweep.settings.out)
         benchmark = sweep.benchmark()
+        find_keywords(benchmark, sweep.evaluation, sweep.settings.extractor_python, say=say)
         survey(sweep, benchmark)
         for cell in sweep.cells:
             if cell.done and cell.folder:
@@ -81,7 +83,7 @@ def run_sweep(
             with suppress(StorageError):
                 work.write("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
             raise
-        swept = work.result()
+        swept = work.result().judged(sweep, benchmark, quiet=quiet, say=say)
         work.write("failed" if swept.failed else "complete")
         say("report: tables, figures and findings")
         return swept.with_report(sweep, benchmark)

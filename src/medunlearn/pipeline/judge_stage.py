@@ -1,0 +1,208 @@
+"""Judges as a stage of a sweep or an experiment: the benchmark's labels and questions, and every model's responses.
+
+The section ``judge`` names the servers (``llm``) and the tasks, each with settings of `judge`::
+
+    judge:
+      llm: http://127.0.0.1:8000/v1
+      llm.model: qwen3-32b
+      question: {limit: 500}     # of the benchmark
+      factuality: {}             # of every evaluation, and of every reconstruction attack
+
+``base_url: rehearsal`` starts :mod:`medunlearn.judging.rehearsal` for the time of the stage: its verdicts are drawn
+and say nothing; it is for trying things out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from medunlearn.attacks.reconstruction.judged_answers import attacked_responses
+from medunlearn.config import JudgeSettings, check
+from medunlearn.config.reading import without_prefix
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import ConfigError, MedunlearnError, unknown_name
+from medunlearn.judging.judges import Judge, judges_of
+from medunlearn.judging.panel_run import JudgingRun
+from medunlearn.judging.rated_responses import TASK, job, responses_job, responses_of
+from medunlearn.judging.rehearsal import serve
+from medunlearn.llm.guard import decide
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.runs import FILE, Run
+
+TASKS = ("label", "question", "document", TASK)
+REHEARSAL = "rehearsal"
+FOLDER = "judged"
+"""Below the folder of a sweep or an experiment: verdicts on its benchmark, by task."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class JudgeStage:
+    """The judges and, by task, their settings; ``permitted``: data that should stay may go to a remote server."""
+
+    judges: tuple[Judge, ...]
+    tasks: Mapping[str, JudgeSettings]
+    permitted: bool = False
+
+    def why_not(self, benchmark: Benchmark) -> list[str]:
+        """Why judges may not get a benchmark's data; told before anything trains."""
+        data: dict[str, Any] = {"data_use": benchmark.data_use, "records": benchmark.records}
+        servers = {judge.settings.base_url for judge in self.judges if judge.settings.base_url != REHEARSAL_URL}
+        decisions = (decide(url, permitted=self.permitted, **data) for url in sorted(servers))
+        return [
+            f"judge: {decision.reason} In a file the permission is allow_remote_llm: true in the section judge."
+            for decision in decisions
+            if not decision.allowed
+        ]
+
+
+REHEARSAL_URL = "http://127.0.0.1:1/rehearsal"
+"""Stands for the address of a rehearsal server, which is known when it has started."""
+
+
+def judge_section(section: Mapping[str, Any], defaults: Mapping[str, Any]) -> JudgeStage | None:
+    """The section's judges and tasks; None of an empty section.
+
+    Args:
+        defaults: settings of every task, such as the seed.
+
+    Raises:
+        ConfigError: every mistake.
+    """
+    if not section:
+        return None
+    values = dict(section)
+    server = without_prefix("llm.", values)
+    permitted, llm = values.pop("allow_remote_llm", False), values.pop("llm", None)
+    own = {name: dict(values.pop(name) or {}) for name in TASKS if isinstance(values.get(name, ""), Mapping | None)}
+    for name in TASKS:
+        if below := without_prefix(f"{name}.", values):
+            own[name] = {**own.get(name, {}), **below}
+    problems = [unknown_name("setting of judge", key, ("llm", "allow_remote_llm", *TASKS)) for key in values]
+    if not isinstance(permitted, bool):
+        problems.append(f"judge.allow_remote_llm={permitted!r}: must be true or false")
+    if not own and not values:
+        problems.append(f"judge names no task: {', '.join(TASKS)}, each with settings, such as {TASK}: {{}}")
+    judges: list[Judge] = []
+    if llm is None:
+        problems.append(
+            "judge.llm is missing: a server's address (and llm.model), a YAML file, or a list of judges"
+        )
+    else:
+        try:
+            judges = judges_of(_with_rehearsal(llm), server.pop("model", None), _with_rehearsal(server))
+        except ConfigError as error:
+            problems += [f"judge: {problem}" for problem in error.problems]
+        except MedunlearnError as error:
+            problems.append(f"judge: {error}")
+    tasks: dict[str, JudgeSettings] = {}
+    for name, settings in own.items():
+        try:
+            tasks[name] = check(JudgeSettings, {**defaults, **settings})
+        except ConfigError as error:
+            problems += [f"judge.{name}: {problem}" for problem in error.problems]
+    if problems:
+        raise ConfigError(problems)
+    return JudgeStage(tuple(judges), tasks, permitted)
+
+
+def _with_rehearsal(llm: Any) -> Any:
+    """The same with the rehearsal's stand-in for its address."""
+    if llm == REHEARSAL:
+        return [{"base_url": REHEARSAL_URL, "model": REHEARSAL}]
+    if isinstance(llm, Mapping):
+        return {
+            key: REHEARSAL_URL if (key, value) == ("base_url", REHEARSAL) else value for key, value in llm.items()
+        }
+    return [_with_rehearsal(entry) for entry in llm] if isinstance(llm, list) else llm
+
+
+def judge_all(
+    stage: JudgeStage,
+    benchmark: Benchmark,
+    out: Path,
+    evaluated: Sequence[Evaluated],
+    attacks: Sequence[Run] = (),
+    *,
+    quiet: bool = False,
+    say: Say = lambda line: None,
+) -> list[tuple[str, str]]:
+    """Judge what the stage names and is not judged yet; name and reason of what failed.
+
+    Ratings of responses go into the scores of their evaluations and attacks, verdicts on the benchmark to
+    ``out/judged/TASK``. A server that fails costs no other judgement: the same call goes on from there.
+
+    Args:
+        attacks: records of attacks; those without responses are left out.
+    """
+    failed: list[tuple[str, str]] = []
+    with _started(stage) as judges:
+        for name, work in _jobs(stage, judges, benchmark, out, evaluated, attacks):
+            say(f"judging: {name}")
+            try:
+                work().run(permitted=stage.permitted, quiet=quiet)
+            except MedunlearnError as error:
+                failed.append((f"judge {name}", str(error)))
+                say(f"judge {name}: failed: {error}")
+    return failed
+
+
+def _jobs(
+    stage: JudgeStage,
+    judges: Sequence[Judge],
+    benchmark: Benchmark,
+    out: Path,
+    evaluated: Sequence[Evaluated],
+    attacks: Sequence[Run],
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    for task, settings in stage.tasks.items():
+        if task != TASK:
+            yield (
+                f"{task}s of the benchmark",
+                lambda: job(benchmark, judges, settings, task, out=out / FOLDER / task),  # noqa: B023
+            )
+            continue
+        for model in evaluated:
+            of_split = settings.model_copy(update={"split": model.record.info.split})
+            yield (
+                f"responses of {model.run.folder.name} on {model.record.folder.name}",
+                lambda: responses_job(responses_of(model, benchmark, of_split), judges, of_split),  # noqa: B023
+            )
+        for attack in attacks:
+            if "reconstruction" in attack.info.results:
+                yield (
+                    f"answers to the attack {attack.folder.name}",
+                    lambda: responses_job(attacked_responses(attack, benchmark, settings), judges, settings),  # noqa: B023
+                )
+
+
+@contextmanager
+def _started(stage: JudgeStage) -> Iterator[tuple[Judge, ...]]:
+    """The judges, with a rehearsal server for those that asked for one."""
+    if all(judge.settings.base_url != REHEARSAL_URL for judge in stage.judges):
+        yield stage.judges
+        return
+    server = serve()
+    address = f"http://127.0.0.1:{server.server_port}/v1"
+    try:
+        yield tuple(
+            replace(judge, settings=judge.settings.model_copy(update={"base_url": address}))
+            if judge.settings.base_url == REHEARSAL_URL
+            else judge
+            for judge in stage.judges
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def judged_runs(folder: Path) -> list[JudgingRun]:
+    """Complete verdicts on the benchmark in the folder of a sweep or an experiment."""
+    paths = sorted((folder / FOLDER).glob(f"*/{FILE}"))
+    runs = [Run.open(path.parent) for path in paths]
+    return [JudgingRun(run) for run in runs]

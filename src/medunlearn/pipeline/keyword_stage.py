@@ -1,0 +1,54 @@
+"""Keywords of LS found by the Python of another environment, as a stage of a sweep or an experiment.
+
+scispaCy needs an older numpy than everything else here. Its environment has medunlearn and scispaCy, and needs no
+GPU; the keywords that it finds lie beside the benchmark, where evaluations look for them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from medunlearn.config import EvaluateSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import MedunlearnError
+from medunlearn.metrics.leakage import keywords
+from medunlearn.pipeline.score import metric_names
+
+LAST_LINES = 5
+
+
+def interpreter_problem(python: str | None) -> str:
+    """Why the Python that a file names cannot be started; empty where it can, or none is named."""
+    if python is None or shutil.which(python):
+        return ""
+    return (
+        f"extractor_python={python}: there is no such program. Make the environment (docs/amnesia.md), or name its "
+        "python."
+    )
+
+
+def find_keywords(
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    python: str | None,
+    *,
+    say: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Have the benchmark's keywords found by ``python -m medunlearn build keywords``, if they are not there yet.
+
+    Raises:
+        MedunlearnError: there is no such Python, or it failed; says what it printed last.
+    """
+    if python is None or not keywords.missing(benchmark, settings, metric_names(benchmark, settings)):
+        return
+    if problem := interpreter_problem(python):
+        raise MedunlearnError(problem)
+    say(f"keywords: {settings.extractor}, by {python}")
+    command = [python, "-m", "medunlearn", "build", "keywords", str(Path(str(benchmark.folder)).resolve())]
+    done = subprocess.run([*command, "--extractor", settings.extractor, "--quiet"], capture_output=True, text=True)
+    if done.returncode:
+        last = " ".join((done.stderr or done.stdout).strip().splitlines()[-LAST_LINES:])
+        raise MedunlearnError(f"{' '.join(command)} failed: {last or f'exit code {done.returncode}'}")

@@ -1,0 +1,171 @@
+"""Trackers: TensorBoard, trackio, Weights & Biases or MLflow are told a run's numbers while it trains.
+
+None is on by default. A tracker is told losses, rates and measures by step and epoch, under the name of the run's
+folder and its key: no setting, path, split or text. Some send what they are told to another machine, so none hears
+of credentialed data, or of data that nobody recorded, without ``--allow-tracking``.
+
+A new tracker is a function from a folder and a name to a :class:`Tracker`, in :data:`TRACKERS`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from medunlearn.data.data_use import DataUse
+from medunlearn.errors import InputError, first_line
+from medunlearn.progress import remark
+
+FOLDER = "tracking"
+PROJECT = "medunlearn"
+FLAG = "--allow-tracking"
+
+
+class Tracker(Protocol):
+    """Where numbers go; both calls may fail, and a failure does not end the run."""
+
+    def log(self, numbers: Mapping[str, float], step: int) -> None:
+        """Numbers of an optimizer step, or of an epoch."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Tool(NamedTuple):
+    """A tracker's package, as Python imports it; how to start it (folder of the run, its name); its extra.
+
+    Trackio has no extra: it asks for an older Pillow than the rest is locked with.
+    """
+
+    package: str
+    start: Callable[[Path, str], Tracker]
+    extra: str = ""
+
+
+@dataclass
+class _Calls:
+    """A tracker from two functions."""
+
+    logs: Callable[[dict[str, float], int], Any]
+    closes: Callable[[], Any]
+
+    def log(self, numbers: Mapping[str, float], step: int) -> None:
+        self.logs(dict(numbers), step)
+
+    def close(self) -> None:
+        self.closes()
+
+
+def _tensorboard(folder: Path, name: str) -> Tracker:
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer: Any = SummaryWriter(log_dir=str(folder / FOLDER / name))  # type: ignore[no-untyped-call]
+
+    def log(numbers: dict[str, float], step: int) -> None:
+        for key, value in numbers.items():
+            writer.add_scalar(key, value, step)
+
+    return _Calls(log, writer.close)
+
+
+def _trackio(folder: Path, name: str) -> Tracker:
+    run: Any = import_module("trackio").init(project=PROJECT, name=name, embed=False)
+    return _Calls(lambda numbers, step: run.log(numbers, step=step), run.finish)
+
+
+def _wandb(folder: Path, name: str) -> Tracker:
+    import wandb
+
+    run: Any = wandb.init(project=PROJECT, name=name, dir=str(folder), save_code=False)
+    return _Calls(lambda numbers, step: run.log(numbers, step=step), run.finish)
+
+
+def _mlflow(folder: Path, name: str) -> Tracker:
+    import mlflow
+
+    mlflow.set_experiment(PROJECT)
+    mlflow.start_run(run_name=name)
+    return _Calls(lambda numbers, step: mlflow.log_metrics(numbers, step=step), mlflow.end_run)
+
+
+TRACKERS: Mapping[str, Tool] = {
+    "tensorboard": Tool("tensorboard", _tensorboard, "'medunlearn[tensorboard]'"),
+    "trackio": Tool("trackio", _trackio, "trackio"),
+    "wandb": Tool("wandb", _wandb, "'medunlearn[wandb]'"),
+    "mlflow": Tool("mlflow", _mlflow, "'medunlearn[mlflow]'"),
+}
+
+
+def check_tracker(name: str, data_use: DataUse | None, *, permitted: bool) -> None:
+    """Refuse a tracker that is not installed, or that may not be told of these data, before anything is loaded.
+
+    Args:
+        name: of :data:`TRACKERS`, or ``none``.
+
+    Raises:
+        InputError: names the extra, or the flag.
+    """
+    if name == "none":
+        return
+    if data_use != "open" and not permitted:
+        why = "the data is credentialed" if data_use == "credentialed" else "nobody says that the data is open"
+        raise InputError(
+            f"--tracker {name}: {why}, so no tracker is told how the run goes. Leave it out, or pass {FLAG} if you "
+            "are permitted to send losses and measures there."
+        )
+    if find_spec(TRACKERS[name].package) is None:
+        raise InputError(f"--tracker {name} is not installed: pip install {TRACKERS[name].extra}")
+
+
+class Tracking:
+    """A run's numbers on their way to its tracker, if it has one.
+
+    Args:
+        name: of :data:`TRACKERS`, or ``none``.
+        title: what the tracker calls the run.
+    """
+
+    def __init__(self, name: str, folder: Path, title: str, *, quiet: bool = False) -> None:
+        self._name, self._folder, self._title, self._quiet = name, folder, title, quiet
+        self._tracker: Tracker | None = None
+        self._failed = name == "none"
+
+    def step(self, phase: str, row: Mapping[str, Any]) -> None:
+        """A row of the history of training."""
+        numbers = {f"{phase}/{key}": value for key, value in row.items() if key != "step"}
+        self._tell(numbers, int(row["step"]))
+
+    def epoch(self, numbers: Mapping[str, Any], epoch: int) -> None:
+        """Measures after an epoch."""
+        self._tell({f"epoch/{key}": value for key, value in numbers.items()}, epoch)
+
+    def close(self) -> None:
+        """Let the tracker write what it still holds."""
+        tracker, self._tracker = self._tracker, None
+        if tracker is not None:
+            self._try(tracker.close)
+
+    def _tell(self, numbers: Mapping[str, Any], step: int) -> None:
+        def tell() -> None:
+            if self._tracker is None:
+                self._tracker = TRACKERS[self._name].start(self._folder, self._title)
+            self._tracker.log({k: float(v) for k, v in numbers.items() if _is_number(v)}, step)
+
+        if not self._failed:
+            self._try(tell)
+
+    def _try(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # a tracker's client raises errors of many libraries
+            self._failed = True
+            remark(f"{self._name} failed, and is told nothing more: {first_line(error)}", quiet=self._quiet)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
