@@ -30,7 +30,7 @@ from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.results.scores import question_labels, record_labels
 from medunlearn.training.processes import join
 
-TOGETHER = "medunlearn.pipeline.shares:evaluate_together"
+TOGETHER = "medunlearn.pipeline.shared_evaluation:evaluate_together"
 
 __all__ = ["evaluate", "evaluate_one", "evaluation_folder", "metric_names"]
 

@@ -245,7 +245,7 @@ def _evaluated(
 ) -> tuple[list[Evaluated], list[tuple[str, str]]]:
     """Ask, attack and measure every model, in all processes; with name and reason of broken models."""
     from medunlearn.pipeline.attacking.attack_run import attack_each
-    from medunlearn.pipeline.shares import evaluate_together
+    from medunlearn.pipeline.shared_evaluation import evaluate_together
     from medunlearn.pipeline.utility.harness_run import utility_one
 
     models, failed = list[Evaluated](), list[tuple[str, str]]()

@@ -50,7 +50,7 @@ from medunlearn.pipeline.epochs.epoch_settings import epoch_sections, epoch_sett
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
 from medunlearn.pipeline.questioning import Questioning
 from medunlearn.pipeline.saving import save_adapter
-from medunlearn.pipeline.shares import ask_a_share
+from medunlearn.pipeline.shared_evaluation import ask_a_share
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import EPOCHS, FILE, Run, RunRecord
 from medunlearn.training.checkpoint import load_weights, problem_of_weights, save_weights
