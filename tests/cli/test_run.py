@@ -151,6 +151,7 @@ TESTED_IN = {
     "lume-small.yaml": "papers/lume/test_experiment.py",
     "amnesia-llama3-8b.yaml": "docs/test_amnesia.py",
     "lume.yaml": "docs/test_unlearn_epochs.py",
+    "lume-olmo.yaml": "papers/test_scales.py",
     "lume-new.yaml": "docs/test_lume_tofu_muse.py",
     "sweep-small.yaml": "cli/test_sweep.py",
     "sweep-amnesia-400.yaml": "pipeline/sweep/test_plan.py",

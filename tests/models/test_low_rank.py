@@ -67,6 +67,10 @@ def test_it_is_the_merged_model(base: Path, half: Path, trained: Any, tmp_path: 
     assert sizes[0] < sizes[1] / 2
 
 
+def test_equal_adapters_are_equal_files(base: Path, tmp_path: Path) -> None:
+    assert len({fingerprint(save_both(base, tmp_path / str(time))[0]) for time in range(4)}) == 1
+
+
 def test_the_base_s_type_is_lost_where_it_is_wider(base: Path) -> None:
     assert low_rank_of(learned(base, "bf16").model, base) is None
 

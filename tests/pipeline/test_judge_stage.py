@@ -12,6 +12,7 @@ from fake_server import FakeServer
 import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, MedunlearnError
+from medunlearn.metrics.leakage.keywords import keywords
 from medunlearn.pipeline import keyword_stage
 from medunlearn.pipeline.experiment import plan
 from medunlearn.pipeline.judge_stage import REHEARSAL_URL, judge_all, judge_section, judged_runs
@@ -66,15 +67,15 @@ def test_all_mistakes_of_the_section_at_once() -> None:
     assert all(
         part in words
         for part in (
-            "setting of judge 'factualty'. Did you mean 'factuality'",
-            "judge.label: limit=0",
-            "judge.allow_remote_llm='yes'",
-            "judge.llm is missing",
+            "setting 'factualty'. Did you mean 'factuality'",
+            "label: limit=0",
+            "allow_remote_llm='yes'",
+            "llm is missing",
         )
     )
-    with pytest.raises(ConfigError, match="judge names no task"):
+    with pytest.raises(ConfigError, match="it names no task"):
         judge_section({"llm": "rehearsal"}, {})
-    with pytest.raises(ConfigError, match=r"judge: --llm.model is missing"):
+    with pytest.raises(ConfigError, match=r"--llm\.model is missing"):
         judge_section({"llm": "http://127.0.0.1:1/v1", "label": {}}, {})
     assert judge_section({}, {}) is None
 
@@ -123,7 +124,7 @@ def test_keywords_by_another_python(hospital: Benchmark, tmp_path: Path, monkeyp
 
     def run(command: list[str], **how: Any) -> Any:
         commands.append(command)
-        mu.build.keywords(command[5], extractor="offline", quiet=True)
+        keywords(Benchmark.load(command[5]), quiet=True)
         return type("Done", (), {"returncode": 0})
 
     monkeypatch.setattr(keyword_stage.subprocess, "run", run)

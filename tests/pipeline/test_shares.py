@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from forking import together
 
 import medunlearn as mu
+from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
-from medunlearn.results.runs import Run
+from medunlearn.papers.amnesia.build import build
 from medunlearn.training.processes import join, leave
 
 HOW = {
@@ -64,20 +66,26 @@ def in_both(run: Path, benchmark: Benchmark, out: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def shared(hospital: Benchmark, target: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ward() -> Benchmark:
+    """Twenty patients, and six that no model is trained on."""
+    return build(AmnesiaSettings(synthetic=20, nonmember_patients=6))
+
+
+@pytest.fixture(scope="module")
+def shared(ward: Benchmark, small: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("shares")
-    for name in ("one", "two"):
-        shutil.copytree(target.folder, out / name)
-    both = together(lambda: in_both(out / "two", hospital, out))
+    mu.train(ward, **{**small, "epochs": 1}, out=out / "one", quiet=True)
+    shutil.copytree(out / "one", out / "two")
+    both = together(lambda: in_both(out / "two", ward, out))
     streams = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [0, 0], streams
     return out
 
 
-def test_each_process_asks_a_share_and_the_scores_are_those_of_one(hospital: Benchmark, shared: Path) -> None:
+def test_each_process_asks_a_share_and_the_scores_are_those_of_one(ward: Benchmark, shared: Path) -> None:
     shares = [int((shared / f"asked-{rank}").read_text()) for rank in (0, 1)]
     assert min(shares) > 0
-    alone, both = (evaluated(shared / name, hospital).models[0] for name in ("one", "two"))
+    alone, both = (evaluated(shared / name, ward).models[0] for name in ("one", "two"))
     told = {name: response.response for name, response in alone.responses.items()}
     assert {name: response.response for name, response in both.responses.items()} == told
     assert len(told) == len(alone.questions)
@@ -85,7 +93,7 @@ def test_each_process_asks_a_share_and_the_scores_are_those_of_one(hospital: Ben
     assert alone.table["measure"].nunique() == len(METRICS)
 
 
-def test_so_are_those_of_an_attack(hospital: Benchmark, shared: Path) -> None:
+def test_so_are_those_of_an_attack(ward: Benchmark, shared: Path) -> None:
     how = {
         "split": "random_10",
         "attacks": "loss",
@@ -94,7 +102,7 @@ def test_so_are_those_of_an_attack(hospital: Benchmark, shared: Path) -> None:
         "device": "cpu",
         "quiet": True,
     }
-    alone, both = (mu.attack(shared / name, hospital, **how).models[0] for name in ("one", "two"))
+    alone, both = (mu.attack(shared / name, ward, **how).models[0] for name in ("one", "two"))
     columns = ["measure", "group", "value"]
     pd.testing.assert_frame_equal(alone.summary[columns], both.summary[columns], rtol=1e-4)
 

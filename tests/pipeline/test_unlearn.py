@@ -159,7 +159,9 @@ def test_the_seed_of_a_run_is_its_adapter_s(tiny: Callable[[], Any]) -> None:
         assert torch.equal(tensor, starts[0][name]) == ("lora_B" in name), name
 
 
-def test_lora_is_merged(hospital: Benchmark, target: Run, tmp_path: Path) -> None:
+def test_a_lora_run_keeps_its_adapter_and_is_the_merged_model(
+    hospital: Benchmark, target: Run, tmp_path: Path
+) -> None:
     wanted = settings(method="npo", trainable="lora:2", lr=1e-2)
     run = unlearn(target, hospital, wanted, tmp_path / "r", quiet=True)
     assert (run.info["results"]["reference"], run.info["results"]["reference_bytes"]) == ("adapter off", 0)
@@ -169,8 +171,15 @@ def test_lora_is_merged(hospital: Benchmark, target: Run, tmp_path: Path) -> Non
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert list(before) == list(after)
     assert moved == {name for name in before if name.endswith("_proj.weight")}
-    assert run.info["results"]["saved"]["form"] == "delta"
-    assert 0 < run.info["results"]["saved"]["merge_rounding"] < 1e-3
+    saved = run.info["results"]["saved"]
+    assert (saved["form"], saved["adapted_tensors"]) == ("adapter", len(moved))
+    assert 0 < saved["merge_rounding"] < 1e-3
+    # Asked for, the merged weights are what is saved: the same model, in more bytes.
+    whole = unlearn(target, hospital, wanted.model_copy(update={"merge_adapter": True}), tmp_path / "w", quiet=True)
+    merged = load_model(whole.model, device="cpu").model.state_dict()
+    assert all(torch.equal(after[name], merged[name]) for name in merged)
+    assert (whole.info["results"]["saved"]["form"], whole.info["key"]) == ("delta", run.info["key"])
+    assert whole.info["results"]["saved"]["bytes"] > 2 * saved["bytes"]
     assert fingerprint(run.model) != fingerprint(target.model)
 
 

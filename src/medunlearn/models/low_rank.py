@@ -82,7 +82,8 @@ class LowRank:
         """
         manifest = Manifest(base_pointer(base, folder), fingerprint(base), self.weights, [])
         tensors = {name: tensor.cpu().contiguous() for name, tensor in self.tensors.items()}
-        head = {"format": "pt", _HEAD: json.dumps({"weights": self.weights, "factors": dict(self.factors)})}
+        # One entry alone: safetensors writes several in any order, and equal adapters are to be equal files.
+        head = {_HEAD: json.dumps({"weights": self.weights, "factors": dict(sorted(self.factors.items()))})}
         write_together(
             {
                 folder / TENSORS: lambda path: save_file(tensors, path, metadata=head),

@@ -31,7 +31,7 @@ from medunlearn.judging.rated_responses import TASK, job, responses_job, respons
 from medunlearn.judging.rehearsal import serve
 from medunlearn.llm.guard import decide
 from medunlearn.results.evaluated import Evaluated
-from medunlearn.results.runs import FILE, Run
+from medunlearn.results.runs import FILE, Run, RunRecord
 
 TASKS = ("label", "question", "document", TASK)
 REHEARSAL = "rehearsal"
@@ -83,29 +83,27 @@ def judge_section(section: Mapping[str, Any], defaults: Mapping[str, Any]) -> Ju
     for name in TASKS:
         if below := without_prefix(f"{name}.", values):
             own[name] = {**own.get(name, {}), **below}
-    problems = [unknown_name("setting of judge", key, ("llm", "allow_remote_llm", *TASKS)) for key in values]
+    problems = [unknown_name("setting", key, ("llm", "allow_remote_llm", *TASKS)) for key in values]
     if not isinstance(permitted, bool):
-        problems.append(f"judge.allow_remote_llm={permitted!r}: must be true or false")
+        problems.append(f"allow_remote_llm={permitted!r}: must be true or false")
     if not own and not values:
-        problems.append(f"judge names no task: {', '.join(TASKS)}, each with settings, such as {TASK}: {{}}")
+        problems.append(f"it names no task: {', '.join(TASKS)}, each with settings, such as {TASK}: {{}}")
     judges: list[Judge] = []
     if llm is None:
-        problems.append(
-            "judge.llm is missing: a server's address (and llm.model), a YAML file, or a list of judges"
-        )
+        problems.append("llm is missing: a server's address (and llm.model), a YAML file, or a list of judges")
     else:
         try:
             judges = judges_of(_with_rehearsal(llm), server.pop("model", None), _with_rehearsal(server))
         except ConfigError as error:
-            problems += [f"judge: {problem}" for problem in error.problems]
+            problems += error.problems
         except MedunlearnError as error:
-            problems.append(f"judge: {error}")
+            problems.append(str(error))
     tasks: dict[str, JudgeSettings] = {}
     for name, settings in own.items():
         try:
             tasks[name] = check(JudgeSettings, {**defaults, **settings})
         except ConfigError as error:
-            problems += [f"judge.{name}: {problem}" for problem in error.problems]
+            problems += [f"{name}: {problem}" for problem in error.problems]
     if problems:
         raise ConfigError(problems)
     return JudgeStage(tuple(judges), tasks, permitted)
@@ -203,6 +201,5 @@ def _started(stage: JudgeStage) -> Iterator[tuple[Judge, ...]]:
 
 def judged_runs(folder: Path) -> list[JudgingRun]:
     """Complete verdicts on the benchmark in the folder of a sweep or an experiment."""
-    paths = sorted((folder / FOLDER).glob(f"*/{FILE}"))
-    runs = [Run.open(path.parent) for path in paths]
-    return [JudgingRun(run) for run in runs]
+    folders = sorted(path.parent for path in (folder / FOLDER).glob(f"*/{FILE}"))
+    return [JudgingRun(Run.open(one)) for one in folders if RunRecord.read(one).complete]

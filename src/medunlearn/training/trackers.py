@@ -64,7 +64,7 @@ class _Calls:
 def _tensorboard(folder: Path, name: str) -> Tracker:
     from torch.utils.tensorboard import SummaryWriter
 
-    writer: Any = SummaryWriter(log_dir=str(folder / FOLDER / name))  # type: ignore[no-untyped-call]
+    writer: Any = SummaryWriter(log_dir=str(folder / FOLDER / name))
 
     def log(numbers: dict[str, float], step: int) -> None:
         for key, value in numbers.items():
