@@ -18,21 +18,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from medunlearn.attacks.reconstruction.judged_answers import attacked_responses
 from medunlearn.config import JudgeSettings, check
 from medunlearn.config.reading import without_prefix
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, MedunlearnError, unknown_name
-from medunlearn.judging.judges import Judge, judges_of
-from medunlearn.judging.panel_run import JudgingRun
-from medunlearn.judging.rated_responses import TASK, job, responses_job, responses_of
-from medunlearn.judging.rehearsal import serve
-from medunlearn.llm.guard import decide
-from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import FILE, Run, RunRecord
 
+if TYPE_CHECKING:
+    # Judges, servers and attacks are loaded where a file has the section; a training needs none of them.
+    from medunlearn.judging.judges import Judge
+    from medunlearn.judging.panel_run import JudgingRun
+    from medunlearn.results.evaluated import Evaluated
+
+TASK = "factuality"
 TASKS = ("label", "question", "document", TASK)
 REHEARSAL = "rehearsal"
 FOLDER = "judged"
@@ -51,6 +51,8 @@ class JudgeStage:
 
     def why_not(self, benchmark: Benchmark) -> list[str]:
         """Why judges may not get a benchmark's data; told before anything trains."""
+        from medunlearn.llm.guard import decide
+
         data: dict[str, Any] = {"data_use": benchmark.data_use, "records": benchmark.records}
         servers = {judge.settings.base_url for judge in self.judges if judge.settings.base_url != REHEARSAL_URL}
         decisions = (decide(url, permitted=self.permitted, **data) for url in sorted(servers))
@@ -76,6 +78,8 @@ def judge_section(section: Mapping[str, Any], defaults: Mapping[str, Any]) -> Ju
     """
     if not section:
         return None
+    from medunlearn.judging.judges import judges_of
+
     values = dict(section)
     server = without_prefix("llm.", values)
     permitted, llm = values.pop("allow_remote_llm", False), values.pop("llm", None)
@@ -158,6 +162,9 @@ def _jobs(
     evaluated: Sequence[Evaluated],
     attacks: Sequence[Run],
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
+    from medunlearn.attacks.reconstruction.judged_answers import attacked_responses
+    from medunlearn.judging.rated_responses import job, responses_job, responses_of
+
     for task, settings in stage.tasks.items():
         if task != TASK:
             yield (
@@ -185,6 +192,8 @@ def _started(stage: JudgeStage) -> Iterator[tuple[Judge, ...]]:
     if all(judge.settings.base_url != REHEARSAL_URL for judge in stage.judges):
         yield stage.judges
         return
+    from medunlearn.judging.rehearsal import serve
+
     server = serve()
     address = f"http://127.0.0.1:{server.server_port}/v1"
     try:
@@ -201,5 +210,7 @@ def _started(stage: JudgeStage) -> Iterator[tuple[Judge, ...]]:
 
 def judged_runs(folder: Path) -> list[JudgingRun]:
     """Complete verdicts on the benchmark in the folder of a sweep or an experiment."""
+    from medunlearn.judging.panel_run import JudgingRun
+
     folders = sorted(path.parent for path in (folder / FOLDER).glob(f"*/{FILE}"))
     return [JudgingRun(Run.open(one)) for one in folders if RunRecord.read(one).complete]
