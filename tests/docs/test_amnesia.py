@@ -62,7 +62,8 @@ def test_every_preset_and_setting_that_the_page_names_is_one() -> None:
 def one_split(sweep: dict[str, Any]) -> dict[str, Any]:
     """The sweep's file as an experiment on its first split, which torchrun can start as it is."""
     known = {key: value for key, value in sweep.items() if key in ExperimentSettings.model_fields}
-    return {**known, "split": sweep["splits"][0], "seed": 0, "retrain": True, "judge": {}}
+    sharded = {key: {k: v for k, v in known[key].items() if k != "sharding"} for key in ("train", "unlearn")}
+    return {**known, **sharded, "split": sweep["splits"][0], "seed": 0, "retrain": True, "judge": {}}
 
 
 def test_the_papers_experiment_is_one(tmp_path: Path) -> None:
