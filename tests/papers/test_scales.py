@@ -41,6 +41,7 @@ STAND_INS = {
     "": {"adopt", "utility", "extractor_python", "judges"},
 }
 
+
 def differences(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
     return {key for key in {*one, *other} if one.get(key) != other.get(key)}
 
