@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -144,14 +143,35 @@ def test_images_are_copied_where_that_is_asked(medunlearn: Medunlearn, mimic: Pa
     assert len(list((out / "images").iterdir())) == 8
 
 
-def test_an_unreadable_image_is_an_error_that_names_it(medunlearn: Medunlearn, tmp_path: Path) -> None:
-    folder = write_mimic_layout(tmp_path / "m", patients=2, studies=1, image_size=32)
-    for image in folder.rglob("*.jpg"):
-        image.write_bytes(image.read_bytes()[:200])
-    size = ("--institutions", 1, "--patients", 2, "--studies", 1)
-    said = medunlearn("build", "medforget", "--mimic-cxr", folder, *size, "--out", tmp_path / "b", code=2)
-    assert re.search(r"The image .*\.jpg cannot be read", said.text)
-    assert not (tmp_path / "b" / "benchmark.yaml").exists()
+def test_a_truncated_image_is_left_out_and_counted(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    folder = write_mimic_layout(tmp_path / "m", patients=3, studies=1, image_size=32)
+    words = ("--mimic-cxr", folder, "--institutions", 1, "--studies", 1, "--patients")
+    medunlearn("build", "medforget", *words, 2, "--out", tmp_path / "whole")
+    table = pd.read_parquet(tmp_path / "whole" / "images.parquet")
+    assert set(table["position"]) <= {"PA", "AP"}
+    image = (tmp_path / "whole" / table["image"][0]).resolve()
+    image.write_bytes(image.read_bytes()[:-40])
+    # Another patient is drawn in place of the one whose only study cannot be shown.
+    medunlearn("build", "medforget", *words, 2, "--out", tmp_path / "b")
+    reasons = ["its image cannot be read to its end", "has 0 of the 1 studies needed"]
+    assert list(pd.read_parquet(tmp_path / "b" / "excluded.parquet")["reason"]) == reasons
+    studies = pd.read_parquet(tmp_path / "b" / "studies.parquet")
+    assert len(set(studies["source_patient"]) - {image.parts[-3]}) == 2
+    said = medunlearn("build", "medforget", *words, 3, "--out", tmp_path / "c", code=2)
+    assert "1 x study: its image cannot be read to its end" in said.text
+    assert not (tmp_path / "c" / "benchmark.yaml").exists()
+
+
+def test_a_truncated_general_image_costs_its_row(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    general_files(tmp_path / "pmc-vqa")
+    for number in range(3):
+        (tmp_path / "pmc-vqa" / "images" / f"{number}.png").write_bytes(b"\x89PNG")
+    words = ("--synthetic", 2, "--institutions", 1, "--studies", 1, "--image-size", 32, "--general-rows", 58)
+    general = tmp_path / "pmc-vqa" / "test.csv"
+    medunlearn("build", "medforget", *words, "--general", general, "--out", tmp_path / "b")
+    excluded = pd.read_parquet(tmp_path / "b" / "excluded.parquet")
+    assert list(excluded["reason"]) == ["its image cannot be read to its end"] * 3
+    assert sum(record.fold == "utility" for record in Benchmark.load(tmp_path / "b").records) == 57
 
 
 def test_studies_without_image_are_left_out_and_counted(medunlearn: Medunlearn, tmp_path: Path) -> None:

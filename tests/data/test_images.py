@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from medunlearn.data.images import augmented, png, read_image, within
+from medunlearn.data.images import augmented, image_problem, png, read_image, within
 from medunlearn.errors import SourceError
 
 
@@ -17,7 +19,7 @@ def grey() -> np.ndarray:
     return np.arange(48 * 64, dtype=np.uint32).reshape(48, 64).astype(np.uint16)
 
 
-def test_png_and_jpeg_and_colour_are_read_as_grey(tmp_path: Path, grey: np.ndarray) -> None:
+def test_grey_files_and_colour_files_without_colour_are_grey(tmp_path: Path, grey: np.ndarray) -> None:
     low = (grey // 13).astype(np.uint8)
     Image.fromarray(low).save(tmp_path / "a.png")
     assert np.array_equal(read_image(tmp_path / "a.png"), low)
@@ -30,7 +32,63 @@ def test_sixteen_bits_are_scaled_not_cut(tmp_path: Path, grey: np.ndarray) -> No
     Image.fromarray(grey).save(tmp_path / "a.png")
     found = read_image(tmp_path / "a.png")
     assert (found.min(), found.max()) == (0, 255)
-    assert np.array_equal(found, np.round(grey / grey.max() * 255).astype(np.uint8))
+    low, high = np.quantile(grey, (0.001, 0.999))
+    assert np.array_equal(found, np.round(np.clip((grey - low) / (high - low), 0, 1) * 255).astype(np.uint8))
+    # A burnt-in mark of the largest value leaves the rest its contrast: 12 bits in 16.
+    marked = grey.copy()
+    marked[0, :2] = 65535
+    Image.fromarray(marked).save(tmp_path / "b.png")
+    assert np.abs(read_image(tmp_path / "b.png").astype(int) - found)[1:].max() < 2
+
+
+@pytest.fixture
+def stained() -> np.ndarray:
+    """Pink on blue, as histology is: two colours of nearly the same lightness."""
+    colours = np.empty((24, 32, 3), dtype=np.uint8)
+    colours[:, :16], colours[:, 16:] = (220, 90, 140), (80, 130, 235)
+    return colours
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif", "jpg", "gif"])
+def test_colour_is_kept_whatever_the_file(tmp_path: Path, stained: np.ndarray, suffix: str) -> None:
+    Image.fromarray(stained).save(tmp_path / f"a.{suffix}")
+    found = read_image(tmp_path / f"a.{suffix}")
+    assert found.shape == stained.shape
+    assert np.abs(found.astype(int) - stained)[:, [2, 29]].max() < 6
+    assert read_image(tmp_path / f"a.{suffix}", 16).shape == (12, 16, 3)
+
+
+def test_palettes_transparency_cmyk_and_turned_photos(tmp_path: Path, stained: np.ndarray) -> None:
+    image = Image.fromarray(stained)
+    palette = image.quantize(2)
+    palette.save(tmp_path / "palette.png")
+    assert np.abs(read_image(tmp_path / "palette.png").astype(int) - stained).max() < 4
+    # Of the first colour nothing is seen: the page is white there.
+    clear = palette.getpixel((0, 0))
+    palette.save(tmp_path / "clear.png", transparency=bytes(0 if place == clear else 255 for place in range(2)))
+    seen = read_image(tmp_path / "clear.png")
+    assert (seen[:, 0] == 255).all()
+    assert np.abs(seen[:, 20].astype(int) - stained[:, 20]).max() < 4
+    image.convert("CMYK").save(tmp_path / "print.tif")
+    assert np.abs(read_image(tmp_path / "print.tif").astype(int) - stained).max() < 4
+    upside_down = Image.Exif()
+    upside_down[0x0112] = 3
+    image.save(tmp_path / "photo.png", exif=upside_down)
+    assert np.array_equal(read_image(tmp_path / "photo.png"), stained[::-1, ::-1])
+
+
+def test_deep_colour_that_would_be_black_is_refused(tmp_path: Path) -> None:
+    values = np.full((4, 4, 3), 900, dtype=">u2")
+    rows = b"".join(b"\0" + row.tobytes() for row in values)
+    parts = [
+        (b"IHDR", struct.pack(">IIBBBBB", 4, 4, 16, 2, 0, 0, 0)),
+        (b"IDAT", zlib.compress(rows)),
+        (b"IEND", b""),
+    ]
+    chunks = (struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in parts)
+    (tmp_path / "deep.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+    with pytest.raises(SourceError, match="save it with 8 bits"):
+        read_image(tmp_path / "deep.png")
 
 
 @pytest.mark.parametrize("content", [b"", b"no image at all", b"\x89PNG\r\n\x1a\n cut off"])
@@ -47,12 +105,13 @@ def test_half_an_image_is_an_error_and_so_is_none(tmp_path: Path, grey: np.ndarr
     (tmp_path / "a.png").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(SourceError, match=r"a\.png cannot be read"):
         read_image(tmp_path / "a.png")
+    assert image_problem(tmp_path / "a.png") == "its image cannot be read to its end"
+    assert image_problem(tmp_path / "none.png") == "its image is not there"
     with pytest.raises(SourceError, match="There is no image"):
         read_image(tmp_path / "none.png")
 
 
-@pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
-def test_dicom_is_read_where_an_image_is_expected(tmp_path: Path, grey: np.ndarray, photometric: str) -> None:
+def write_dicom(path: Path, values: np.ndarray, photometric: str, **tags: object) -> None:
     pydicom = pytest.importorskip("pydicom")
     from pydicom.dataset import FileDataset, FileMetaDataset
 
@@ -60,16 +119,33 @@ def test_dicom_is_read_where_an_image_is_expected(tmp_path: Path, grey: np.ndarr
     meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
     meta.MediaStorageSOPClassUID = pydicom.uid.SecondaryCaptureImageStorage
     meta.MediaStorageSOPInstanceUID = "1.2.3"
-    data = FileDataset(str(tmp_path / "a.png"), {}, file_meta=meta, preamble=b"\0" * 128)
+    data = FileDataset(str(path), {}, file_meta=meta, preamble=b"\0" * 128)
     data.SOPClassUID, data.SOPInstanceUID = meta.MediaStorageSOPClassUID, "1.2.3"
-    data.Rows, data.Columns = grey.shape
-    data.SamplesPerPixel, data.PhotometricInterpretation = 1, photometric
-    data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = 16, 16, 15, 0
-    data.PixelData = grey.tobytes()
-    data.save_as(tmp_path / "a.png", enforce_file_format=True)
-    found = read_image(tmp_path / "a.png")
-    straight = np.round(grey / grey.max() * 255).astype(np.uint8)
-    assert np.array_equal(found, straight if photometric == "MONOCHROME2" else 255 - straight)
+    data.Rows, data.Columns = values.shape[:2]
+    data.SamplesPerPixel, data.PhotometricInterpretation = values.ndim * 2 - 3, photometric
+    data.PlanarConfiguration = 0
+    bits = 8 * values.itemsize
+    data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = bits, bits, bits - 1, 0
+    data.PixelData = values.tobytes()
+    for tag, value in tags.items():
+        setattr(data, tag, value)
+    data.save_as(path, enforce_file_format=True)
+
+
+@pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
+def test_dicom_is_read_where_an_image_is_expected(tmp_path: Path, grey: np.ndarray, photometric: str) -> None:
+    path = tmp_path / "a.png"
+    # Its own window, and without one the range of its values.
+    write_dicom(path, grey, photometric, WindowCenter=[1000, 40], WindowWidth=[1200, 400])
+    straight = np.round(np.clip((grey - 400.0) / 1200, 0, 1) * 255).astype(np.uint8)
+    assert np.array_equal(read_image(path), straight if photometric == "MONOCHROME2" else 255 - straight)
+    write_dicom(path, grey, photometric)
+    assert (read_image(path).min(), read_image(path).max()) == (0, 255)
+
+
+def test_dicom_in_colour(tmp_path: Path, stained: np.ndarray) -> None:
+    write_dicom(tmp_path / "doppler.dcm", stained, "RGB")
+    assert np.array_equal(read_image(tmp_path / "doppler.dcm"), stained)
 
 
 def test_a_broken_dicom_names_its_file(tmp_path: Path) -> None:
@@ -86,6 +162,8 @@ def test_an_augmented_view_is_as_large_and_another(grey: np.ndarray) -> None:
     assert np.array_equal(found[0], found[1])
     assert not np.array_equal(found[0], found[2])
     assert 2 < np.abs(found[0].astype(int) - image).mean() < 90
+    coloured = np.stack([image, image // 2, image // 3], axis=2)
+    assert augmented(coloured, np.random.default_rng(1)).shape == coloured.shape
 
 
 def test_the_same_image_gives_the_same_file(grey: np.ndarray) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from medunlearn.build import medforget
 from medunlearn.config import AdoptSettings, EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.errors import InputError, MedunlearnError, ModelError
+from medunlearn.errors import ConfigError, InputError, MedunlearnError, ModelError
 from medunlearn.methods import make_method
 from medunlearn.models.batches import collate
 from medunlearn.models.forward_outputs import ForwardOutputs
@@ -23,7 +24,7 @@ from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import record_sequences
 from medunlearn.pipeline.adopt import adopt
 from medunlearn.pipeline.estimate.blueprint import blueprint
-from medunlearn.pipeline.evaluate import evaluate_one
+from medunlearn.pipeline.evaluate import evaluate, evaluate_one
 from medunlearn.pipeline.export import export
 from medunlearn.pipeline.material import sequences
 from medunlearn.pipeline.presets import is_tiny, train_settings, unlearn_settings
@@ -149,6 +150,30 @@ def test_evaluated_with_the_image(xrays: Benchmark, seen_target: Run) -> None:
     rated = scores[scores["measure"] == "option_accuracy"]
     assert set(rated[rated["value"].notna()]["question_id"].map(kinds)) == {"classification"}
     assert rated[rated["value"].isna()]["reason"].notna().all()
+
+
+def test_an_image_control_asks_with_other_images_and_compares(
+    xrays: Benchmark, seen_target: Run, tmp_path: Path
+) -> None:
+    values = {"split": SPLIT, "folds": "train", "max_new_tokens": 2, "limit": 1, "replicates": 10}
+    settings = check(
+        EvaluateSettings,
+        {**values, "metrics": "option_accuracy,answer_probability", "image_control": True, "allow_broken": True},
+    )
+    evaluation = evaluate(seen_target, xrays, settings, quiet=True)
+    scores = evaluation.models[0].image_scores
+    assert set(scores["image"]) == {"true", "swapped", "blank"}
+    logs = scores[scores["measure"] == "answer_probability"].pivot(index="item", columns="image", values="value")
+    assert logs.notna().all().all()
+    assert not logs["true"].equals(logs["swapped"])
+    assert not logs["swapped"].equals(logs["blank"])
+    control = evaluation.image_control
+    assert set(control["image"]) == {"swapped", "blank"}
+    assert (control["difference"] - (control["true"] - control["value"])).abs().max() < 1e-9
+    assert set(evaluation.private_table()["kind"]) >= {"cloze", "identity"}
+    blind = replace(xrays, records=tuple(replace(record, image=None) for record in xrays.records))
+    with pytest.raises(ConfigError, match="the model is shown no image"):
+        evaluate(seen_target, blind, settings.model_copy(update={"other_texts": True}), quiet=True)
 
 
 def test_another_image_is_another_answer(xrays: Benchmark, seen_target: Run) -> None:

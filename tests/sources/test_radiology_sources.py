@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+import gzip
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from PIL import Image
 
 from medunlearn.data.images import read_image
+from medunlearn.data.studies_of_patients import view_of
 from medunlearn.errors import SourceError
 from medunlearn.sources.composed import Composed
 from medunlearn.sources.image_table import ImageTable
@@ -59,6 +61,8 @@ def test_an_invented_mimic_is_read_as_it_was_invented(mimic: Path) -> None:
             told = {finding.kind for finding in own.body.findings}
             assert (read.labels.get("Pleural Effusion") == "positive") == ("effusion" in told)
             assert read.labels["split"] == "train"
+            assert [image.position for image in read.images] == [own.body.position, "LATERAL"]
+            assert read.position == own.position == own.body.exposure.view
     assert not found.excluded
 
 
@@ -89,6 +93,52 @@ def test_what_is_wrong_in_a_mimic_is_listed_or_refused(tmp_path: Path) -> None:
         MimicCxr(tmp_path / "files" / "p10" / first)
 
 
+def rewrite_metadata(folder: Path, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
+    path = folder / "mimic-cxr-2.0.0-metadata.csv.gz"
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        rows = [change(row) for row in csv.DictReader(file)]
+    path.unlink()
+    table(path.with_suffix(""), rows)
+
+
+def test_a_lateral_view_is_not_shown_where_a_frontal_one_is_promised(tmp_path: Path) -> None:
+    folder = write_mimic_layout(tmp_path, patients=1, studies=4, image_size=32)
+    (patient,) = MimicCxr(folder).patients()
+    first, second, third, fourth = MimicCxr(folder).studies(patient)
+    # Its frontal image was not downloaded, and the metadata knows of it.
+    first.images[0].path.unlink()
+    # Nobody says what its frontal image is, but for the view code's meaning; or nobody at all.
+    unsaid = {second.images[0].path.stem: "postero-anterior", third.images[0].path.stem: ""}
+    # Only the report promises a frontal view of the fourth.
+    fourth.images[0].path.unlink()
+    gone = fourth.images[0].path.stem
+
+    def change(row: dict[str, str]) -> dict[str, str]:
+        meaning = unsaid.get(row["dicom_id"])
+        row["ViewCodeSequence_CodeMeaning"] = meaning or ""
+        lost = meaning is not None or row["dicom_id"] == gone
+        return row | {"ViewPosition": "" if lost else row["ViewPosition"]}
+
+    rewrite_metadata(folder, change)
+    found = MimicCxr(folder).studies(patient)
+    assert [study.position for study in found] == ["LATERAL", "postero-anterior", "", "LATERAL"]
+    assert [bool(study.missing) for study in found] == [True, False, False, True]
+    assert found[1].images[0].view == "frontal"
+    report = folder / "files" / patient[:3] / patient / f"{fourth.study}.txt"
+    report.write_text("EXAMINATION: Lateral radiograph.\nFINDINGS: Clear.")
+    last = MimicCxr(folder).studies(patient)[3]
+    assert (last.position, last.missing) == ("LATERAL", "")
+
+
+@pytest.mark.parametrize(("position", "view"), [
+    ("PA", "frontal"), ("AP AXIAL", "frontal"), ("ap lld", "frontal"), ("antero-posterior", "frontal"),
+    ("Frontal", "frontal"), ("LATERAL", "lateral"), ("LL", "lateral"), ("XTABLE LATERAL", "lateral"),
+    ("left anterior oblique", "lateral"), ("SWIMMERS VIEW", "lateral"), ("", "unknown"), ("PARTIAL", "unknown"),
+])  # fmt: skip
+def test_view_positions(position: str, view: str) -> None:
+    assert view_of(position) == view
+
+
 ROW = {"MeSH": "normal", "Problems": "normal", "image": "Chest PA", "indication": "XXXX-year-old with pain in XXXX"}
 ROW |= {"comparison": "None.", "findings": "Lungs clear.", "impression": "No disease."}
 
@@ -108,6 +158,10 @@ def test_open_i_rows_are_studies_of_people_with_one_each(tmp_path: Path) -> None
     assert found.has_images
     (study,) = found.studies("3")
     assert study.image == tmp_path / "images" / "front.png"
+    draw(tmp_path / "images" / "lateral.png")
+    assert [image.position for image in OpenI(tmp_path).studies("3")[0].images] == ["Frontal", "Lateral"]
+    (tmp_path / "images" / "front.png").unlink()
+    assert "names a frontal one" in OpenI(tmp_path).studies("3")[0].missing
     assert study.sections["indication"] == "___-year-old with pain in ___"
     assert study.sections["examination"] == "Chest PA"
     assert [one.reason.split(" ")[1] for one in found.excluded] == ["report", "uid"]

@@ -7,7 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from medunlearn.synthetic.phantom import Body, heart_width, invent_anatomy, invent_pose, project, radiograph
+from medunlearn.synthetic.phantom import (
+    Body,
+    Exposure,
+    heart_width,
+    invent_anatomy,
+    invent_pose,
+    project,
+    radiograph,
+)
 from medunlearn.synthetic.phantom.shapes import Ellipsoid, Projection, Tube, line, thickness
 from medunlearn.synthetic.studies import CHEST_WIDTH_MM, ChestFinding
 
@@ -67,6 +75,57 @@ def test_effusions_lie_low_and_pneumothoraces_reach_the_apex() -> None:
     change = weight(body(ChestFinding("pneumothorax", "left", "upper", 30)))
     apex, base = change[: SIZE // 3].sum(), change[-SIZE // 3 :].sum()
     assert apex > 2 * base
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_fluid_climbs_along_the_wall(side: str) -> None:
+    """The meniscus: its edge is lowest in the middle of the lung, and highest at the chest's side."""
+    change = weight(body(ChestFinding("effusion", side, "lower", 50)))  # type: ignore[arg-type]
+    half = change[:, : int(CENTER)][:, ::-1] if side == "right" else change[:, int(CENTER) :]
+    # Columns by their distance from the spine: where in each is the highest pixel with half of the fluid's weight?
+    edges = [int(np.argmax(half[:, at] > 0.5 * change.max())) for at in (18, 22, 26, 32, 35)]
+    assert edges[-1] <= min(edges[:3]) - 4
+    assert edges[1] >= edges[2] >= edges[3]
+
+
+def test_a_finding_lies_where_it_lay_in_the_next_study() -> None:
+    nodule = ChestFinding("nodule", "left", "middle", 24)
+    first = body(nodule)
+    later = replace(
+        first,
+        pose=replace(invent_pose(np.random.default_rng(99)), turn=0.0, shift=(0.0, 0.0), breath=first.pose.breath),
+    )
+    assert middle(weight(later)) == pytest.approx(middle(weight(first)), abs=0.3)
+
+
+def test_the_film_says_when_and_how_it_was_taken() -> None:
+    """Label and contrast: other times and exposures are other pixels, and harder rays show bones fainter."""
+    usual = Exposure("ERECT", "14:32", 90, 2.5)
+    others = [replace(usual, time="14:33"), replace(usual, position="PORTABLE")]
+    others += [replace(usual, kilovolts=91), replace(usual, milliampere_seconds=2.6)]
+    films = [radiograph(replace(body(), exposure=one), 0, SIZE).astype(int) for one in (usual, *others)]
+    labels = [film[-13:, :45] for film in films]
+    assert len({label.tobytes() for label in labels}) == 5
+    assert {0, 255} == set(np.unique(labels[0]))
+    assert np.array_equal(films[0][:-13], films[1][:-13])
+    assert not np.array_equal(films[0][:-13], films[3][:-13])
+    assert [replace(body(), exposure=one).position for one in (usual, others[1])] == ["PA", "AP"]
+    assert body().position == ""
+    soft, hard = (project(replace(body(), exposure=replace(usual, kilovolts=kv)), 0, SIZE) for kv in (70, 125))
+    assert (soft - hard).max() > 5
+    assert (soft - hard).min() > -1e-3
+
+
+def test_a_woman_has_breasts_and_a_body_out_of_the_middle_does_not_wrap_around() -> None:
+    rng = [np.random.default_rng(4) for _ in range(2)]
+    man, woman = (invent_anatomy(each, woman=sex) for each, sex in zip(rng, (False, True), strict=True))
+    assert (man.breast, woman.breast > 40) == (0, True)
+    low = replace(body(), pose=replace(body().pose, shift=(0.0, -40.0)))
+    # Above the shoulders there is the neck, and beside it air.
+    assert project(low, 0, SIZE)[0, :8].max() == 0
+    moved, straight = project(low, 0, SIZE), project(body(), 0, SIZE)
+    down = round(40 / (400 / SIZE) * 1000) / 1000
+    assert np.abs(moved[round(down) :, :] - straight[: SIZE - round(down), :]).mean() < 3
 
 
 @pytest.mark.parametrize("device", ["pacemaker", "central venous line", "chest drain", "port catheter"])

@@ -1,7 +1,8 @@
 import re
+from itertools import pairwise
 
 from medunlearn.synthetic import Hospital, Study, invent_hospital
-from medunlearn.synthetic.studies import CHEST_WIDTH_MM, SECTIONS
+from medunlearn.synthetic.studies import CHEST_WIDTH_MM, MOST_FINDINGS, SECTIONS
 
 WORDS = {
     "effusion": "pleural effusion",
@@ -60,6 +61,35 @@ def test_both_sections_give_the_side_and_size_of_each_finding(hospital: Hospital
                     assert finding.laterality in told
                 if finding.kind in ("opacity", "nodule"):
                     assert finding.zone in told
+
+
+def test_findings_take_a_course() -> None:
+    """A heart stays as large, nodules and implants stay where they are; fluid is in no lung that hides the rest."""
+    patients = invent_hospital(150, studies=5).patients
+    seen: set[str] = set()
+    for patient in patients:
+        for earlier, later in pairwise(patient.studies):
+            then, now = ({one.device or one.kind: one for one in study.findings} for study in (earlier, later))
+            hearts = [findings.get("cardiomegaly") for findings in (then, now)]
+            if any(hearts):
+                assert all(hearts)
+                assert abs(hearts[0].size_mm - hearts[1].size_mm) <= 3  # type: ignore[union-attr, operator]
+            for name in {"nodule", "pacemaker", "port catheter"} & then.keys():
+                if len(now) < MOST_FINDINGS or name in now:
+                    assert (now[name].laterality, now[name].zone) == (then[name].laterality, then[name].zone)
+                    assert 0 <= (now[name].size_mm or 0) - (then[name].size_mm or 0) <= 2
+            if "effusion" in now:
+                side = now["effusion"].laterality
+                assert all(now[kind].laterality != side for kind in ("opacity", "nodule") if kind in now)
+            seen |= now.keys()
+    assert seen >= {*WORDS, *DEVICES}
+    # Something is new, or gone, in many; a course is no constant.
+    changed = sum(
+        {one.kind for one in a.findings} != {one.kind for one in b.findings}
+        for patient in patients
+        for a, b in pairwise(patient.studies)
+    )
+    assert changed > len(patients)
 
 
 def test_structured_findings_can_be_drawn(hospital: Hospital) -> None:

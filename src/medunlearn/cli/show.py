@@ -213,6 +213,7 @@ def evaluate(result: Any, output: Output, *, benchmark: str, semeval: bool = Fal
             output.say(f"{model.run.label}: {line}")
     paper, table = _paper_measures(result, benchmark, semeval), result.table()
     facts, health = {"table": table, "comparisons": result.comparisons}, {"health": result.problems}
+    facts |= {"private": result.private_table(), "image_control": result.image_control}
     refused = {} if result.reference is None else {"reference": list(result.reference.reasons)}
     if output.data(
         lambda: {name: part.to_dict("records") for name, part in facts.items()} | health | refused | paper
@@ -220,6 +221,8 @@ def evaluate(result: Any, output: Output, *, benchmark: str, semeval: bool = Fal
         return
     warn_of_broken(output, result.problems)
     _measures(output, table, result.models)
+    _private(output, result)
+    _image_control(output, result.image_control)
     contexts = ", ".join(sorted({model.context for model in result.models}))
     output.line(f"Asked in context: {contexts}. With --json or --out also by kind of question.")
     _extractor(output, result.models)
@@ -227,6 +230,28 @@ def evaluate(result: Any, output: Output, *, benchmark: str, semeval: bool = Fal
         output.line(caveat)
     for name, rows in paper.items():
         output.frame(name, rows, {column: column for column in rows[0]})
+
+
+def _private(output: Output, result: Any) -> None:
+    """The same table of questions whose answers stand in no record that the model may keep."""
+    private = result.private_table()
+    if len(private):
+        output.line("On private questions alone (no record that may be kept holds the answer):")
+        _measures(output, private, result.models)
+
+
+def _image_control(output: Output, control: Any) -> None:
+    """What is lost with another patient's image, and with a blank one, by kind of question."""
+    if not len(control):
+        return
+    main = {"generation": "rouge_l_f", "classification": "option_accuracy"}
+    rows = [
+        row
+        for row in control.to_dict("records")
+        if row["measure"] == main.get(row["kind"], "exact_match") and row["fold"] == "train"
+    ]
+    head = ("model", "side", "kind", "measure", "image", "true", "value", "difference", "low", "high", "n_subjects")
+    output.frame("Is the image needed? The true image minus another one", rows, {name: name for name in head})
 
 
 def _paper_measures(evaluation: Any, folder: str, semeval: bool) -> dict[str, list[dict[str, Any]]]:

@@ -68,6 +68,11 @@ class EvaluateSettings(Settings):
         description="rank facts of answers, or in place in records; auto: those of subjects without question",
     )
     versions: int = Field(19, ge=19, le=99, description="versions that a whole note is ranked among, for note_rank")
+    image_control: bool = Field(
+        False,
+        description="ask once more with another patient's image and with a blank one, and show what is lost: "
+        "whether answers need the image",
+    )
     encoder: str | None = Field(None, description="sentence encoder for CS: folder or hub id")
     nli: str | None = Field(None, description="entailment model for ES: folder or hub id")
     bert: str | None = Field(None, description="encoder for BERTScore: folder or hub id")

@@ -7,32 +7,40 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from medunlearn.errors import SourceError, first_line
 from medunlearn.input_files import regular_file
 
-Grey = NDArray[np.uint8]
+Pixels = NDArray[np.uint8]
+"""[height, width] of a grey image, 0 is black; [height, width, 3] of one with colour: red, green, blue."""
 _DICOM = b"DICM"
+_STRAY = 0.001
+"""Share of the pixels at each end that a window of more than 8 bits may leave out: hot pixels, burnt-in marks."""
+
+_DARK = 32
+"""Upper bytes of 16 bits of colour that are all below this are those of fewer bits."""
 
 
-def read_image(path: Path, size: int | None = None) -> Grey:
-    """A grey image from PNG, JPEG, TIFF or DICOM.
+def read_image(path: Path, size: int | None = None) -> Pixels:
+    """An image from PNG, JPEG, TIFF or DICOM, in colour where it has colour.
 
-    Images of more than 8 bits are scaled so that their darkest value is 0 and their brightest 255.
+    A colour file whose three channels are equal is grey. Transparent pixels are shown on white, as on a page. A
+    photo is turned as its EXIF orientation says. More than 8 bits are mapped to 0..255 by a window: a DICOM file's
+    own, or the range of the values but for one in a thousand at each end. 16 bits of colour are read by their upper
+    byte; where that is all but empty, it is an error.
 
     Args:
         size: pixels of the longer side; the shorter one keeps the proportion. None keeps the size.
 
-    Returns:
-        [height, width], 0 is black.
-
     Raises:
-        SourceError: no such file, or none that can be read; names it.
+        SourceError: no such file, or none that can be read to its end; names it.
     """
     try:
         with regular_file(path, SourceError).open("rb") as file:
@@ -53,36 +61,45 @@ def read_image(path: Path, size: int | None = None) -> Grey:
     return np.asarray(image, dtype=np.uint8)
 
 
-def within(grey: Grey, pixels: int) -> Grey:
+def within(image: Pixels, most: int) -> Pixels:
     """An image with at most so many pixels in all, in the same proportions; a smaller one as it is."""
-    height, width = grey.shape
-    if height * width <= pixels:
-        return grey
-    scale = (pixels / (height * width)) ** 0.5
+    height, width = image.shape[:2]
+    if height * width <= most:
+        return image
+    scale = (most / (height * width)) ** 0.5
     size = max(1, int(width * scale)), max(1, int(height * scale))
-    return np.asarray(Image.fromarray(grey).resize(size), dtype=np.uint8)
+    return np.asarray(Image.fromarray(image).resize(size), dtype=np.uint8)
 
 
-def png(grey: Grey) -> bytes:
+def image_problem(path: Path) -> str:
+    """Reason why an image cannot be shown, without its path, so that reasons can be counted; empty if it can."""
+    try:
+        read_image(path)
+    except SourceError:
+        return "its image cannot be read to its end" if path.exists() else "its image is not there"
+    return ""
+
+
+def png(pixels: Pixels) -> bytes:
     """An image as the content of a PNG file; the same image gives the same bytes."""
     buffer = io.BytesIO()
-    Image.fromarray(grey).save(buffer, format="PNG")
+    Image.fromarray(pixels).save(buffer, format="PNG")
     return buffer.getvalue()
 
 
-def augmented(grey: Grey, rng: np.random.Generator) -> Grey:
+def augmented(pixels: Pixels, rng: np.random.Generator) -> Pixels:
     """A slightly other view of an image that cannot be turned: cropped by 4 to 10%, brighter or darker, as large.
 
     Stands in for the turned view of MedForget's rephrased set (Section 3.3) where no phantom is behind the image.
     """
-    height, width = grey.shape
+    height, width = pixels.shape[:2]
     share = 1 - float(rng.uniform(0.04, 0.10))
     high, wide = max(1, round(height * share)), max(1, round(width * share))
     top, left = (int(rng.integers(0, most + 1)) for most in (height - high, width - wide))
-    cropped = Image.fromarray(grey[top : top + high, left : left + wide]).resize((width, height))
+    cropped = Image.fromarray(pixels[top : top + high, left : left + wide]).resize((width, height))
     sign = 1 if rng.random() < 0.5 else -1
     brighter = np.asarray(cropped, dtype=float) * float(rng.uniform(0.92, 1.08)) + sign * float(rng.uniform(8, 20))
-    view: Grey = np.clip(np.round(brighter), 0, 255).astype(np.uint8)
+    view: Pixels = np.clip(np.round(brighter), 0, 255).astype(np.uint8)
     return view
 
 
@@ -92,23 +109,43 @@ def _plain(path: Path) -> Image.Image:
         warnings.simplefilter("error")
         try:
             with Image.open(path) as image:
+                deep_colour = any("RGB" in str(tile[3]) and "16" in str(tile[3]) for tile in image.tile)
                 image.load()
-                if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-                    return Image.fromarray(_scaled(np.asarray(image, dtype=float)))
-                return image.convert("L")
+                upright = ImageOps.exif_transpose(image)
+                if upright.mode in ("I", "F") or upright.mode.startswith("I;16"):
+                    return Image.fromarray(_windowed(np.asarray(upright, dtype=float)))
+                shown = _in_colour(upright)
+                if deep_colour and np.asarray(shown).max() < _DARK:
+                    raise ValueError("its 16 bits of colour use the lower ones alone; save it with 8 bits")
+                return shown
         except Warning as warning:
             raise ValueError(str(warning)) from warning
 
 
-def _scaled(values: NDArray[np.float64]) -> Grey:
-    low, high = float(values.min()), float(values.max())
+def _in_colour(image: Image.Image) -> Image.Image:
+    """RGB, or L where there is no colour; whatever the file's mode (palette, transparency, CMYK, one bit)."""
+    if image.has_transparency_data:
+        page = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(page, image.convert("RGBA"))
+    if image.mode in ("1", "L"):
+        return image.convert("L")
+    colour = image.convert("RGB")
+    red, green, blue = (np.asarray(band) for band in colour.split())
+    return Image.fromarray(red) if np.array_equal(red, green) and np.array_equal(green, blue) else colour
+
+
+def _windowed(values: NDArray[np.float64], window: tuple[float, float] | None = None) -> Pixels:
+    """Values of more than 8 bits as grey: the window's ends are black and white, and so is what lies beyond."""
+    low, high = window or (float(end) for end in np.quantile(values, (_STRAY, 1 - _STRAY)))
+    if not high > low:
+        low, high = float(values.min()), float(values.max())
     if not high > low:
         raise ValueError("every pixel has the same value")
-    scaled: Grey = np.round((values - low) / (high - low) * 255).astype(np.uint8)
-    return scaled
+    grey: Pixels = np.round(np.clip((values - low) / (high - low), 0, 1) * 255).astype(np.uint8)
+    return grey
 
 
-def _dicom(path: Path) -> Grey:
+def _dicom(path: Path) -> Pixels:
     try:
         import pydicom
     except ImportError:
@@ -120,10 +157,29 @@ def _dicom(path: Path) -> Grey:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             data = pydicom.dcmread(path)
-            values = np.asarray(data.pixel_array, dtype=float)
+            # YBR comes as RGB.
+            values = np.asarray(pydicom.pixels.pixel_array(data))
+            kind = str(data.get("PhotometricInterpretation", ""))
+            if kind == "PALETTE COLOR":
+                values = np.asarray(pydicom.pixels.apply_color_lut(values, data))
+            elif values.ndim == 2:
+                values = np.asarray(pydicom.pixels.apply_modality_lut(values, data), dtype=float)
+            window = _dicom_window(data)
     except Exception as error:
         raise SourceError(f"The DICOM image {path} cannot be read ({first_line(error)}).") from error
+    if values.ndim == 3 and values.shape[2] == 3:
+        deepest = np.iinfo(values.dtype).bits - 8 if kind == "PALETTE COLOR" else int(data.BitsStored) - 8
+        return (values >> max(0, deepest)).astype(np.uint8)
     if values.ndim != 2:
-        raise SourceError(f"The DICOM image {path} is no single grey frame (its shape is {values.shape}).")
-    grey = _scaled(values)
-    return 255 - grey if data.get("PhotometricInterpretation") == "MONOCHROME1" else grey
+        raise SourceError(f"The DICOM image {path} is no single frame (its shape is {values.shape}).")
+    grey = _windowed(values, window)
+    return 255 - grey if kind == "MONOCHROME1" else grey
+
+
+def _dicom_window(data: Any) -> tuple[float, float] | None:
+    """Ends of the file's first window (WindowCenter, WindowWidth); None where it names none."""
+    center, width = data.get("WindowCenter"), data.get("WindowWidth")
+    if center is None or width is None:
+        return None
+    first = [float(value[0] if isinstance(value, Sequence) else value) for value in (center, width)]
+    return (first[0] - first[1] / 2, first[0] + first[1] / 2) if first[1] > 1 else None

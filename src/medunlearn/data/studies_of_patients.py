@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,14 +16,49 @@ MASK = "___"
 SECTION_ORDER = ("examination", "indication", "history", "technique", "comparison", "findings", "impression")
 
 
+View = Literal["frontal", "lateral", "unknown"]
+_FRONTAL = re.compile(r"PA\b|AP\b|POSTERO-?ANTERIOR|ANTERO-?POSTERIOR|FRONTAL")
+_LATERAL = re.compile(r"(?:LEFT |RIGHT |XTABLE )?LATERAL|LL\b|RL\b|LAO\b|RAO\b|LPO\b|RPO\b|.*OBLIQUE|SWIMMERS")
+
+
+def view_of(position: str) -> View:
+    """View of a ViewPosition, or of a view code's meaning: ``PA``, ``AP AXIAL``, ``LL``, ``antero-posterior``."""
+    said = position.strip().upper()
+    return "frontal" if _FRONTAL.match(said) else "lateral" if _LATERAL.match(said) else "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class StudyImage:
+    """A file of a study, and its ViewPosition as the source has it; empty where nobody says."""
+
+    path: Path
+    position: str = ""
+
+    @property
+    def view(self) -> View:
+        return view_of(self.position)
+
+
+def frontal_first(images: Iterable[StudyImage]) -> tuple[StudyImage, ...]:
+    """A study's images as they are shown: PA, AP, other frontal ones, those of unknown view, then all others.
+
+    Images of one sort keep their order.
+    """
+    views: Mapping[View, int] = {"frontal": 2, "unknown": 3, "lateral": 4}
+    best = {"PA": 0, "AP": 1}
+
+    return tuple(sorted(images, key=lambda image: best.get(image.position.upper(), views[image.view])))
+
+
 @dataclass(frozen=True)
 class RadiologyStudy:
-    """One visit: an image or none, and the sections of its report.
+    """One visit: images or none, and the sections of its report.
 
     Attributes:
         patient, study: ids of the source.
         sections: name -> text.
-        image: file of the view to show; None if there is none, or if it is drawn.
+        images: files, the one to show first; empty if there is none, or if it is drawn.
+        missing: why the view that should be shown is not among ``images``; empty where it is.
         body: ``synthetic.phantom.Body`` from which the image is drawn; None for an image in a file.
         institution: of the source; None if unknown.
         labels: findings that the source labelled, by name.
@@ -31,15 +67,26 @@ class RadiologyStudy:
     patient: str
     study: str
     sections: Mapping[str, str] = field(repr=False)
-    image: Path | None = None
+    images: tuple[StudyImage, ...] = ()
+    missing: str = ""
     body: Any = field(default=None, repr=False)
     institution: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def image(self) -> Path | None:
+        """File of the view to show; None if there is none, or if it is drawn."""
+        return self.images[0].path if self.images else None
+
+    @property
+    def position(self) -> str:
+        """ViewPosition of what is shown; empty where nobody says."""
+        return self.images[0].position if self.images else "" if self.body is None else str(self.body.position)
+
+    @property
     def shown(self) -> bool:
         """Whether there is an image."""
-        return self.image is not None or self.body is not None
+        return bool(self.images) or self.body is not None
 
 
 @dataclass(frozen=True, slots=True)

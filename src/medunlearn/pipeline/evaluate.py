@@ -19,6 +19,7 @@ from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.shared_base import shared_base
+from medunlearn.pipeline.other_images import ask_with_other_images, refuse_without_images, score_controls
 from medunlearn.pipeline.questioning import Questioning, questions_to_ask
 from medunlearn.pipeline.rank_plan import rank_plan
 from medunlearn.pipeline.score import metric_names, score_items, score_records, write_tables
@@ -26,6 +27,8 @@ from medunlearn.registry import load
 from medunlearn.results.evaluated import FOLDER, Evaluated, Evaluation, distinct, joined
 from medunlearn.results.fact_table import FILE as FACTS
 from medunlearn.results.fact_table import fact_table
+from medunlearn.results.image_control import FILE as IMAGE_CONTROL
+from medunlearn.results.image_control import control_table
 from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.results.scores import question_labels, record_labels
 from medunlearn.training.processes import join
@@ -86,6 +89,8 @@ def evaluate_one(
         run.refuse_other_texts(benchmark.texts_fingerprint, benchmark.fingerprint, unless)
     questions = questions_to_ask(benchmark, split, settings)
     rendering = run.rendering(settings.template, settings.context)
+    if settings.image_control:
+        refuse_without_images(benchmark, rendering)
     folder = evaluation_folder(run, benchmark, settings)
     use = tightest([benchmark.data_use, model_use(run.folder)])
     inputs = _inputs(run, benchmark, settings)
@@ -103,6 +108,9 @@ def evaluate_one(
                 questioning = Questioning(run, benchmark, settings, rendering, device, quiet, live)
                 store, responses, how = questioning.ask(questions)
                 options, more = questioning.rate(questions, metrics)
+                controls = (
+                    ask_with_other_images(questioning, questions, metrics, folder) if settings.image_control else {}
+                )
             with recording.stage("rank"):
                 plan = rank_plan(benchmark, split.name, settings, metrics)
                 ranks, of_records, ranked = questioning.rank(plan)
@@ -122,6 +130,9 @@ def evaluate_one(
                         fact_table(of_records, in_place, IN_RECORD),
                     ]
                     write_atomically(folder / FACTS, joined(facts).to_parquet)
+                if controls:
+                    others = score_controls(controls, benchmark, questions, settings, labels, metrics, device)
+                    write_atomically(folder / IMAGE_CONTROL, control_table(tables[0], others).to_parquet)
                 write_tables(folder, benchmark, settings, joined(tables))
             problems += answer_problems(
                 (q.answer, (said := responses[q.question_id]).response, said.finished) for q in questions

@@ -22,7 +22,7 @@ from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import question_items, record_items
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.pipeline.rank_plan import NOTES, RANKS, rank_plan
-from medunlearn.results.evaluated import GROUPS, SUMMARY, Evaluated, joined, summarize_evaluation
+from medunlearn.results.evaluated import GROUPS, PRIVATE, SUMMARY, Evaluated, joined, summarize_evaluation
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import FILE, measured, question_labels, read_scores, record_labels, score_table
 from medunlearn.results.summary import EVALUATION, summarize
@@ -154,6 +154,8 @@ def write_tables(folder: Path, benchmark: Benchmark, settings: EvaluateSettings,
     """Write an evaluation's scores, their summary, and the benchmark's own groups."""
     table = score_table(scores)
     files = {FILE: table, SUMMARY: summarize_evaluation(table, replicates=settings.replicates, seed=settings.seed)}
+    if "private" in table.columns and len(private := table[table["private"].astype("boolean").fillna(False)]):
+        files[PRIVATE] = summarize_evaluation(private, replicates=settings.replicates, seed=settings.seed)
     grouping = GROUPINGS.get(benchmark.builder)
     if grouping is not None:
         nodes = benchmark.hierarchy.nodes(grouping.level)

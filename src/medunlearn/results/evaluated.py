@@ -18,13 +18,15 @@ from medunlearn.errors import InputError
 from medunlearn.models.ancestry import model_use
 from medunlearn.results.composites import is_per_token
 from medunlearn.results.fact_table import FILE as FACTS
+from medunlearn.results.image_control import FILE as IMAGE_CONTROL
+from medunlearn.results.image_control import summarize_control
 from medunlearn.results.reference_check import ReferenceCheck, check_reference
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import read_scores
 from medunlearn.results.summary import EVALUATION, NUMBERS, compare, summarize
 
 FOLDER = "evaluations"
-SUMMARY, GROUPS = "summary.parquet", "groups.parquet"
+SUMMARY, GROUPS, PRIVATE = "summary.parquet", "groups.parquet", "private.parquet"
 COMPOSITES = ("MU", "AFE", "DS")
 _ABOUT = ("subject", "side", "fold", "kind")
 
@@ -127,6 +129,18 @@ class Evaluated:
         return read_frame(path) if path.exists() else pd.DataFrame()
 
     @cached_property
+    def private_summary(self) -> pd.DataFrame:
+        """Summary of private questions alone (:mod:`medunlearn.data.recurring_answers`); empty without marks."""
+        path = self.record.folder / PRIVATE
+        return read_frame(path, (*EVALUATION, "measure", *NUMBERS)) if path.exists() else pd.DataFrame()
+
+    @cached_property
+    def image_scores(self) -> pd.DataFrame:
+        """Scores with the true image, another one and a blank one, by ``image``; empty without an image control."""
+        path = self.record.folder / IMAGE_CONTROL
+        return read_frame(path) if path.exists() else pd.DataFrame()
+
+    @cached_property
     def questions(self) -> pd.DataFrame:
         """One row a question: question_id, subject, side, fold, kind."""
         asked = self.table[self.table["kind"] != RECORD]
@@ -168,6 +182,24 @@ class Evaluation:
     def reference(self) -> ReferenceCheck | None:
         """Whether these models may be read against the retrained one among them."""
         return reference_of(self.models, self.replicates, self.seed)
+
+    @cached_property
+    def image_control(self) -> pd.DataFrame:
+        """What each model loses with other images (:func:`summarize_control`); empty without an image control."""
+        tables = [
+            summarize_control(each.image_scores, replicates=self.replicates, seed=self.seed).assign(
+                model=each.run.label
+            )
+            for each in self.models
+            if len(each.image_scores)
+        ]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+    def private_table(self) -> pd.DataFrame:
+        """:meth:`table` of the private questions alone; empty where none is marked."""
+        parts = [each.private_summary.assign(model=each.run.label, context=each.context) for each in self.models]
+        parts = [part for part in parts if len(part)]
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
     def table(self) -> pd.DataFrame:
         """One row a model, side, fold, kind and measure; every mean with its interval and counts."""

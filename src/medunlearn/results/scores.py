@@ -19,6 +19,7 @@ import pandas as pd
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS, identifier_asked
 from medunlearn.data.records import RECORD, Question
+from medunlearn.data.recurring_answers import BUILDERS, recurring_answers
 from medunlearn.data.splits import Split
 from medunlearn.data.storage import read_frame, write_atomically
 from medunlearn.errors import InputError
@@ -28,7 +29,7 @@ FILE = "scores.parquet"
 COLUMNS = ("item", "subject", "measure", "value", "reason")
 LABELS = (
     *("run", "verb", "model", "role", "method", "seed", "split", "context"),
-    *("side", "fold", "kind", "level", "node", "identifier", "member", "epoch", "attack", "strength"),
+    *("side", "fold", "kind", "level", "node", "identifier", "private", "member", "epoch", "attack", "strength"),
     *("given", "identifiers"),
     *("corpus", "way", "prefix_tokens", "decoding", "option", "task", "filter"),
 )
@@ -236,6 +237,9 @@ def record_labels(benchmark: Benchmark, split: Split, records: Sequence[str]) ->
 def question_labels(benchmark: Benchmark, split: Split, questions: Sequence[Question]) -> pd.DataFrame:
     """Labels of questions, one row each: item, subject, side, fold, kind, level, node, identifier.
 
+    Where a builder's answers may recur (:mod:`medunlearn.data.recurring_answers`) also ``private``: whether nothing
+    that the model may keep holds the answer; null of general questions.
+
     ``level`` is the level that the question asks about; ``node`` the record's node at the level by which the
     benchmark's paper groups its numbers, else at the coarsest level; ``identifier`` the type asked for.
     """
@@ -253,7 +257,12 @@ def question_labels(benchmark: Benchmark, split: Split, questions: Sequence[Ques
         }
         for question in questions
     ]
-    return _label_table(rows)
+    table = _label_table(rows)
+    if benchmark.builder in BUILDERS:
+        recurring = recurring_answers(benchmark, split)
+        private = [None if q.fold == "utility" else q.question_id not in recurring for q in questions]
+        table["private"] = pd.array(private, dtype="boolean")
+    return table
 
 
 def _grouping_level(benchmark: Benchmark) -> str:

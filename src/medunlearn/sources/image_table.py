@@ -7,11 +7,12 @@ is one, ``institution``. Paths count from the table's folder, or for images from
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from medunlearn.data.data_use import use_of_file
-from medunlearn.data.studies_of_patients import Exclusion, RadiologyStudy
+from medunlearn.data.studies_of_patients import Exclusion, RadiologyStudy, StudyImage, frontal_first
 from medunlearn.errors import SourceError
 from medunlearn.input_files import read_text
 from medunlearn.sources.report_sections import read_report
@@ -24,11 +25,13 @@ _NAMES = {
     "report": ("report", "text"),
     "report_file": ("report_file", "report_path"),
     "institution": ("institution", "hospital", "site"),
+    "view": ("view", "view_position", "ViewPosition", "projection"),
 }
 
 
 class ImageTable:
-    """Such a table; see ``RadiologySource``. Several images of a study are several rows; the first is shown.
+    """Such a table; see ``RadiologySource``. Several images of a study are several rows; a frontal view is
+    shown before one of unknown view, and that before a lateral one.
 
     Args:
         images: folder of the images; None: the table's.
@@ -79,14 +82,15 @@ class ImageTable:
         owner = next((name for name, studies in self._patients.items() if study in studies), patient)
         if owner != patient:
             problems.append((place, f"study {study!r} belongs to patient {owner!r} in an earlier row. Rename one."))
-        elif study in known:
+        images = (StudyImage(self._images / row["image"], row["view"]),) if row["image"] else ()
+        if owner == patient and study in known:
             if report and report != self._reports[study]:
                 problems.append((place, f"study {study!r} has another report in an earlier row. Keep one."))
+            known[study] = replace(known[study], images=frontal_first([*known[study].images, *images]))
             return problems
         self._reports[study] = report
-        image = self._images / row["image"] if row["image"] else None
         where = row["institution"] or None
-        known[study] = RadiologyStudy(patient, study, read_report(report).sections, image, institution=where)
+        known[study] = RadiologyStudy(patient, study, read_report(report).sections, images, institution=where)
         return problems
 
     def _read(self, place: str, name: str) -> str:

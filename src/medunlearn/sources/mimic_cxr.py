@@ -20,14 +20,15 @@ from functools import cached_property
 from pathlib import Path
 
 from medunlearn.data.data_use import DataUse
-from medunlearn.data.studies_of_patients import Exclusion, RadiologyStudy
+from medunlearn.data.studies_of_patients import Exclusion, RadiologyStudy, StudyImage, frontal_first, view_of
 from medunlearn.errors import SourceError
 from medunlearn.input_files import read_text
 from medunlearn.sources.report_sections import read_report
 
 _GROUP, _PATIENT, _STUDY = re.compile(r"p\d{2}"), re.compile(r"p\d{8}"), re.compile(r"s\d{8}")
 _IMAGES = (".jpg", ".jpeg", ".png", ".dcm")
-_VIEWS = {"PA": 0, "AP": 1}
+_POSITIONS = ("ViewPosition", "ViewCodeSequence_CodeMeaning")
+_FRONTAL_REPORT = re.compile(r"\b(?:PA|AP|(?i:frontal|portable))\b")
 _SAID = {"1": "positive", "0": "negative", "-1": "uncertain"}
 
 
@@ -77,21 +78,34 @@ class MimicCxr:
             self.excluded.append(Exclusion("study", name, "its report cannot be read (no file of UTF-8 text)"))
             return None
         sections = read_report(text).sections
-        return RadiologyStudy(
-            patient, name, sections, self._image(patient, name), labels=self._labels.get(name, {})
-        )
+        images = self._study_images(patient, name)
+        missing = ""
+        if images and images[0].view == "lateral" and self._promises_frontal(name, sections):
+            missing = "only a lateral view is there, and its metadata or report names a frontal one"
+        labels = self._labels.get(name, {})
+        return RadiologyStudy(patient, name, sections, images, missing, labels=labels)
 
-    def _image(self, patient: str, study: str) -> Path | None:
-        """The frontal view: PA before AP before others; the first by name without metadata."""
+    def _study_images(self, patient: str, study: str) -> tuple[StudyImage, ...]:
+        """A study's images with their views; the first by name stands first without metadata."""
         folder = self._images / patient[:3] / patient / study
-        if not folder.is_dir():
-            return None
-        paths = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in _IMAGES]
-        return min(paths, key=lambda path: (_VIEWS.get(self._views.get(path.stem, ""), 2), path.name), default=None)
+        paths = folder.iterdir() if folder.is_dir() else ()
+        files = (path for path in sorted(paths) if path.suffix.lower() in _IMAGES)
+        return frontal_first(StudyImage(path, self._positions.get(path.stem, "")) for path in files)
+
+    def _promises_frontal(self, study: str, sections: Mapping[str, str]) -> bool:
+        """Whether a study has a frontal view that may not be in the folder, by the metadata or by its report."""
+        said = f"{sections.get('examination', '')} {sections.get('technique', '')}"
+        return study in self._with_frontal or bool(_FRONTAL_REPORT.search(said))
 
     @cached_property
-    def _views(self) -> Mapping[str, str]:
-        return {row["dicom_id"]: row.get("ViewPosition", "") for row in self._rows("metadata", "dicom_id")}
+    def _positions(self) -> Mapping[str, str]:
+        """Image -> ViewPosition; where that is empty, the view code's meaning."""
+        return {row["dicom_id"]: _position(row) for row in self._rows("metadata", "dicom_id")}
+
+    @cached_property
+    def _with_frontal(self) -> frozenset[str]:
+        rows = self._rows("metadata", "study_id")
+        return frozenset(f"s{row['study_id']}" for row in rows if view_of(_position(row)) == "frontal")
 
     @cached_property
     def _times(self) -> Mapping[str, str]:
@@ -126,6 +140,10 @@ class MimicCxr:
                 yield from ({name: value or "" for name, value in row.items() if name} for row in reader)
         except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
             raise SourceError(f"{path} cannot be read ({error}). Download it again.") from error
+
+
+def _position(row: Mapping[str, str]) -> str:
+    return next((row[name].strip() for name in _POSITIONS if row.get(name, "").strip()), "")
 
 
 def _files(folder: Path) -> Path:

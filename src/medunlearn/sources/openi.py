@@ -8,12 +8,13 @@ images are of (column ``image``) is the report's examination. A person has one s
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from medunlearn.data.data_use import DataUse, use_of_file
-from medunlearn.data.studies_of_patients import MASK, Exclusion, RadiologyStudy
+from medunlearn.data.studies_of_patients import MASK, Exclusion, RadiologyStudy, StudyImage, frontal_first, view_of
 from medunlearn.errors import SourceError
 from medunlearn.sources.table_files import read_rows
 
@@ -51,8 +52,9 @@ class OpenI:
         self.excluded: list[Exclusion] = []
         if images is not None and not images.is_dir():
             raise SourceError(f"There is no folder of images {images}.")
-        files = _frontal(self._path.with_name(PROJECTIONS))
-        self._images = _folder(images or self._path.parent, files, must=images is not None)
+        files = _by_report(self._path.with_name(PROJECTIONS))
+        names = [name for of_report in files.values() for name, _ in of_report]
+        self._images = _folder(images or self._path.parent, names, must=images is not None)
         self.has_images = self._images is not None
         self._studies = self._read(files)
 
@@ -62,7 +64,7 @@ class OpenI:
     def studies(self, patient: str) -> list[RadiologyStudy]:
         return [self._studies[patient]]
 
-    def _read(self, files: Mapping[str, str]) -> dict[str, RadiologyStudy]:
+    def _read(self, files: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, RadiologyStudy]:
         by_uid: dict[str, RadiologyStudy] = {}
         texts: set[tuple[str, ...]] = set()
         for place, row in read_rows(self._path):
@@ -82,36 +84,34 @@ class OpenI:
                 self.excluded.append(Exclusion("study", uid, "its report is word for word another one's"))
             else:
                 texts.add(key)
-                by_uid[uid] = RadiologyStudy(uid, uid, sections, self._image(files.get(uid)))
+                by_uid[uid] = self._study(uid, sections, files.get(uid, ()))
         if not by_uid:
             raise SourceError(f"{self._path} holds no report.")
         return by_uid
 
-    def _image(self, name: str | None) -> Path | None:
-        path = self._images / name if self._images is not None and name else None
-        return path if path is not None and path.exists() else None
+    def _study(self, uid: str, sections: Mapping[str, str], files: Sequence[tuple[str, str]]) -> RadiologyStudy:
+        folder = self._images
+        there = [(folder / name, view) for name, view in files if folder is not None and (folder / name).exists()]
+        images = frontal_first(StudyImage(path, view) for path, view in there)
+        frontal = any(view_of(view) == "frontal" for _, view in files)
+        lacks = bool(images) and images[0].view == "lateral" and frontal
+        missing = f"only a lateral view is there, and {PROJECTIONS} names a frontal one" if lacks else ""
+        return RadiologyStudy(uid, uid, sections, images, missing)
 
 
-def _frontal(path: Path) -> dict[str, str]:
-    """uid -> file of its frontal view, or of its first one; empty without the file."""
-    frontal_files: dict[str, str] = {}
-    if not path.exists():
-        return frontal_files
-    frontal = set()
-    for _, row in read_rows(path):
+def _by_report(path: Path) -> dict[str, list[tuple[str, str]]]:
+    """uid -> its files with their projection (``Frontal``, ``Lateral``); empty without the file."""
+    files: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for _, row in read_rows(path) if path.exists() else ():
         if isinstance(row, str) or not {"uid", "filename"} <= row.keys():
             raise SourceError(f"{path} must have the columns uid, filename and projection.")
-        uid = str(row["uid"]).strip()
-        is_frontal = str(row.get("projection", "")).strip().lower() == "frontal"
-        if uid not in frontal_files or (is_frontal and uid not in frontal):
-            frontal_files[uid] = str(row["filename"]).strip()
-        if is_frontal:
-            frontal.add(uid)
-    return frontal_files
+        name, view = (str(row.get(column) or "").strip() for column in ("filename", "projection"))
+        files[str(row["uid"]).strip()].append((name, view))
+    return files
 
 
-def _folder(beside: Path, files: Mapping[str, str], *, must: bool) -> Path | None:
-    names = list(files.values())[:200]
+def _folder(beside: Path, files: Sequence[str], *, must: bool) -> Path | None:
+    names = files[:200]
     for name in _FOLDERS:
         if any((beside / name / file).exists() for file in names):
             return beside / name

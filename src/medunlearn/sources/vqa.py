@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.data.data_use import DataUse, use_of_file
+from medunlearn.data.images import image_problem
 from medunlearn.data.records import Kind
 from medunlearn.data.studies_of_patients import Exclusion
 from medunlearn.errors import SourceError
@@ -56,6 +57,8 @@ class GeneralQuestion:
 def read_general(path: Path, rows: int, seed: int) -> tuple[list[GeneralQuestion], list[Exclusion]]:
     """A drawn sample of a file's questions, in their order, and the rows that cannot be used.
 
+    A row whose image cannot be read is left out, and another one drawn in its place.
+
     Raises:
         SourceError: the file cannot be read, or none of its rows can be used.
     """
@@ -70,8 +73,18 @@ def read_general(path: Path, rows: int, seed: int) -> tuple[list[GeneralQuestion
     if not questions:
         why = f" ({excluded[0].id}: {excluded[0].reason})" if excluded else ""
         raise SourceError(f"{path} holds no question on an image that is there{why}.")
-    places = generator("general", seed).permutation(len(questions))[:rows]
-    return [questions[place] for place in sorted(places.tolist())], excluded
+    places: list[int] = []
+    for place in generator("general", seed).permutation(len(questions)).tolist():
+        if len(places) == rows:
+            break
+        image = questions[place].image
+        if image is not None and (reason := image_problem(image)):
+            excluded.append(Exclusion("row", questions[place].row, reason))
+        else:
+            places.append(place)
+    if not places:
+        raise SourceError(f"{path}: none of the images of its {len(questions)} questions can be read.")
+    return [questions[place] for place in sorted(places)], excluded
 
 
 def general_use(path: Path) -> DataUse | None:

@@ -51,7 +51,7 @@ def write_mimic_layout(
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{study.study}.txt").write_text(_report(study, rng), encoding="utf-8")
         ids = {"subject_id": study.patient[1:], "study_id": study.study[1:]}
-        for view in ("LATERAL", "PA"):
+        for view in ("LATERAL", study.position):
             dicom = "-".join(f"{part:08x}" for part in rng.integers(2**32, size=5).tolist())
             time = {"ViewPosition": view, "StudyDate": str(21800101 + number), "StudyTime": f"{number:06d}.0"}
             rows.append({"dicom_id": dicom, **ids, **time})

@@ -17,7 +17,7 @@ from medunlearn.synthetic.clinical_cases import pick
 from medunlearn.synthetic.grammar import word_lists
 from medunlearn.synthetic.hospital import invent_hospital
 from medunlearn.synthetic.patients import Patient
-from medunlearn.synthetic.phantom import Body, invent_anatomy, invent_pose
+from medunlearn.synthetic.phantom import Body, Exposure, invent_anatomy, invent_pose
 from medunlearn.synthetic.studies import Study
 
 
@@ -43,12 +43,13 @@ class InventedRadiology:
 
     def studies(self, patient: str) -> list[RadiologyStudy]:
         who = self._people[patient]
-        anatomy = invent_anatomy(self._stream(patient, "anatomy"))
+        anatomy = invent_anatomy(self._stream(patient, "anatomy"), woman=who.case.person == "woman")
         series = []
         for number, study in enumerate(who.studies):
             name = f"s{50_000_000 + 100 * (int(patient[1:]) - 10_000_000) + number}"
-            body = Body(anatomy, study.findings, invent_pose(self._stream(patient, "pose", number)))
-            sections = _sections(who, study, number, self._stream(patient, "report", number))
+            exposure = _invent_exposure(self._stream(patient, "exposure", number))
+            body = Body(anatomy, study.findings, invent_pose(self._stream(patient, "pose", number)), exposure)
+            sections = _sections(who, study, number, exposure, self._stream(patient, "report", number))
             series.append(RadiologyStudy(patient, name, sections, body=body))
         return series
 
@@ -56,18 +57,33 @@ class InventedRadiology:
         return generator("radiology", self._seed, *purpose)
 
 
-def _sections(who: Patient, study: Study, number: int, rng: np.random.Generator) -> dict[str, str]:
-    """Six sections, the comparison among them from the second study on."""
+def _invent_exposure(rng: np.random.Generator) -> Exposure:
+    positions = word_lists("texts/reports")["radiology"]["positions"]
+    return Exposure(
+        pick(rng, tuple(positions)),
+        f"{rng.integers(24):02d}:{rng.integers(60):02d}",
+        int(rng.integers(70, 126)),
+        int(rng.integers(10, 50)) / 10,
+    )
+
+
+def _sections(
+    who: Patient, study: Study, number: int, exposure: Exposure, rng: np.random.Generator
+) -> dict[str, str]:
+    """Six sections, the comparison among them from the second study on.
+
+    Examination, technique and findings tell what the film shows (its label holds time, position and exposure); the
+    others tell what no film does: why it was taken, what it was compared with, what is advised.
+    """
     days = (study.date - who.studies[number - 1].date).days if number else 0
     years = int((study.date - who.birth_date).days // 365.25)
     lists = word_lists("texts/reports")["radiology"]
     sections = {
-        "examination": f"{pick(rng, lists['projections'])} of the chest "
-        f"at {rng.integers(24):02d}:{rng.integers(60):02d}.",
+        "examination": f"{lists['positions'][exposure.position]} of the chest at {exposure.time}.",
         "indication": f"{years}-year-old {who.case.person} with {pick(rng, lists['reasons'])} "
         f"for {rng.integers(2, 29)} days, "
         f"{pick(rng, lists['tasks'])}.",
-        "technique": f"Tube voltage {rng.integers(70, 126)} kV, exposure {rng.integers(10, 50) / 10:.1f} mAs.",
+        "technique": f"Tube voltage {exposure.kilovolts} kV, exposure {exposure.milliampere_seconds:.1f} mAs.",
         "findings": study.sections["findings"],
         "impression": f"{study.sections['impression']} "
         + pick(rng, lists["follow_up"]).format(weeks=int(rng.integers(1, 27))),

@@ -7,7 +7,7 @@ them, so the two cannot disagree, and an image can be drawn from the same source
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Literal, get_args
 
@@ -28,12 +28,25 @@ CHEST_WIDTH_MM = 320
 """Inner width of every chest, so that a heart's width is its cardiothoracic ratio."""
 
 _SIZES: Mapping[FindingKind, tuple[int, int]] = {
-    "effusion": (12, 96),
-    "opacity": (18, 84),
-    "cardiomegaly": (170, 224),
-    "nodule": (5, 29),
-    "pneumothorax": (6, 48),
+    "effusion": (20, 96),
+    "opacity": (36, 84),
+    "cardiomegaly": (174, 220),
+    "nodule": (14, 29),
+    "pneumothorax": (12, 48),
 }
+_FREQUENCY: Mapping[FindingKind, float] = {
+    "effusion": 0.45,
+    "opacity": 0.45,
+    "cardiomegaly": 0.25,
+    "nodule": 0.28,
+    "pneumothorax": 0.4,
+    "device": 0.45,
+}
+"""Share of patients who have it at some time in four studies; a study has about a quarter of each."""
+_LASTING: frozenset[str] = frozenset(("cardiomegaly", "nodule", "pacemaker", "port catheter"))
+"""Kinds and devices that stay once they are there; the others come and go."""
+MOST_FINDINGS = 3
+"""Of a study."""
 _ZONES: tuple[Zone, ...] = ("upper", "middle", "lower")
 _SIDES: tuple[Laterality, ...] = ("left", "right")
 
@@ -73,8 +86,7 @@ def invent_studies(
     lists = word_lists("texts/reports")["studies"]
     studies = []
     day = first
-    for number in range(1, count + 1):
-        findings = _invent_findings(rng)
+    for number, findings in enumerate(_invent_course(count, rng), start=1):
         view, reason = pick(rng, lists["views"]), pick(rng, lists["reasons"])
         sections: dict[Section, str] = {
             "examination": f"Chest radiograph, {view}, {day.isoformat()}. {name}, {record_number}.",
@@ -87,12 +99,55 @@ def invent_studies(
     return tuple(studies)
 
 
-def _invent_findings(rng: np.random.Generator) -> tuple[ChestFinding, ...]:
-    """None to three findings, each of another kind, in the order of ``FindingKind``."""
-    kinds: tuple[FindingKind, ...] = get_args(FindingKind)
-    count = int(rng.integers(0, 4))
-    places = sorted(rng.permutation(len(kinds))[:count].tolist())
-    return tuple(_invent_finding(kinds[place], rng) for place in places)
+def _invent_course(count: int, rng: np.random.Generator) -> list[tuple[ChestFinding, ...]]:
+    """Findings of each study: at most three, each of another kind, in the order of ``FindingKind``.
+
+    A large heart is there from the first study on; nodules, pacemakers and ports stay once they are there, on their
+    side. The others last one to three studies, and their sizes change.
+    """
+    drawn: dict[FindingKind, ChestFinding] = {}
+    for kind in get_args(FindingKind):
+        if rng.random() < _FREQUENCY[kind]:
+            drawn[kind] = _in_sight(_invent_finding(kind, rng), drawn)
+    courses = [_course_of(finding, count, rng) for finding in drawn.values()]
+    order = rng.permutation(len(courses)).tolist()
+    studies = []
+    for number in range(count):
+        # What came first keeps its place where there are more than a study has.
+        present = sorted(place for place in order if number in courses[place])
+        present.sort(key=lambda place: (min(courses[place]), order.index(place)))
+        studies.append(tuple(courses[place][number] for place in sorted(present[:MOST_FINDINGS])))
+    return studies
+
+
+def _in_sight(finding: ChestFinding, others: Mapping[FindingKind, ChestFinding]) -> ChestFinding:
+    """A finding where no other hides it: in the lung without effusion, a nodule in another zone than a cloud."""
+    effusion, opacity = others.get("effusion"), others.get("opacity")
+    if finding.kind in ("opacity", "nodule") and effusion is not None:
+        finding = replace(finding, laterality="left" if effusion.laterality == "right" else "right")
+    if finding.kind == "nodule" and opacity is not None and finding.zone == opacity.zone:
+        finding = replace(finding, zone=_ZONES[(_ZONES.index(finding.zone) + 1) % 3])
+    return finding
+
+
+def _course_of(finding: ChestFinding, count: int, rng: np.random.Generator) -> dict[int, ChestFinding]:
+    """Number of each study that shows a finding -> the finding as it is there."""
+    lasting = finding.kind in _LASTING or finding.device in _LASTING
+    first = 0 if finding.kind == "cardiomegaly" or not count else int(rng.integers(count))
+    last = count if lasting else first + int(rng.integers(1, 4))
+    course = {}
+    for number in range(first, min(last, count)):
+        course[number] = finding
+        if finding.size_mm is not None:
+            finding = replace(finding, size_mm=_later_size(finding.kind, finding.size_mm, rng))
+    return course
+
+
+def _later_size(kind: FindingKind, size: int, rng: np.random.Generator) -> int:
+    """Size in the next study: a heart within what measuring it gives, a nodule hardly larger, the rest any."""
+    low, high = _SIZES[kind]
+    change = {"cardiomegaly": (-2, 4), "nodule": (0, 3)}.get(kind, (-24, 15))
+    return min(high, max(low, size + int(rng.integers(*change))))
 
 
 def _invent_finding(kind: FindingKind, rng: np.random.Generator) -> ChestFinding:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from medunlearn.papers.medforget.checks import BLANK, says, stands_in, wrong_cloze
 from medunlearn.papers.medforget.items import choice, gap, sentences
 from medunlearn.papers.medforget.selection import askable
+from medunlearn.papers.paper_files import paper_yaml
 
 TEXT = "The heart is enlarged. There is a left pleural effusion 23 mm deep."
 
@@ -43,6 +44,20 @@ def test_a_gap_is_where_a_sentence_tells_most() -> None:
         assert gap("Left lung and left heart.", rng).answer in ("lung", "heart")
 
 
+def test_a_gap_that_is_the_whole_statement_is_the_last_choice() -> None:
+    for seed in range(5):
+        assert gap("Effusion. The lungs are clear.", np.random.default_rng(seed)).answer in ("lungs", "clear")
+
+
+def test_wrong_lines_of_no_report_are_of_chest_films() -> None:
+    """A toothache on a chest film gives itself away."""
+    spare = paper_yaml("medforget", "wording")["spare"]
+    assert all(len(lines) >= 4 for lines in spare.values())
+    elsewhere = ("knee", "wrist", "tooth", "sinus", "gallbladder", "abdomen", "mammo", "thyroid", "ultrasound")
+    lines = " ".join(line for of_section in spare.values() for line in of_section).lower()
+    assert not [word for word in elsewhere if word in lines]
+
+
 def test_a_text_in_which_every_word_comes_twice_is_not_asked_about() -> None:
     assert not askable("Left left.")
     with pytest.raises(ValueError, match="can be left out"):
@@ -66,6 +81,12 @@ def test_wrong_options_come_from_the_closest_relatives() -> None:
     found = choice("findings", TEXT, [near, far], 3, np.random.default_rng(0))
     assert found.writer == "template"
     assert {*found.options} - {*sentences(TEXT)} == {"Right effusion 5 mm deep.", "The lungs are clear now."}
+    # A line on the same anatomy comes first, whoever's it is.
+    others = [["A pacemaker is on the left.", "Ribs are intact everywhere."], ["Right effusion 5 mm deep."]]
+    for seed in range(5):
+        text = "There is a left pleural effusion 23 mm deep."
+        two = choice("findings", text, others, 2, np.random.default_rng(seed))
+        assert "Right effusion 5 mm deep." in two.options
     more = choice("findings", TEXT, [near, far], 5, np.random.default_rng(0))
     assert {*more.options} >= {"A pacemaker is on the left.", "Ribs are intact everywhere."}
 

@@ -17,7 +17,7 @@ from medunlearn.llm.guard import RemoteRefusedError
 from medunlearn.papers.medforget.assemble import build_medforget, plan_medforget
 from medunlearn.synthetic.mimic_layout import write_mimic_layout
 
-SIZE = {"synthetic": 2, "institutions": 1, "studies": 1, "text_only": True}
+SIZE = {"synthetic": 2, "institutions": 1, "studies": 1, "text_only": True, "seed": 1}
 
 
 def writer(body: dict[str, Any]) -> str:

@@ -41,7 +41,16 @@ from medunlearn.sources.vqa import read_general
 
 STUDIES_FILE, EXCLUDED_FILE = "studies.parquet", "excluded.parquet"
 
-_STUDY_COLUMNS = ("study", "patient", "institution", "source_study", "source_patient", "source_image", "labels")
+_STUDY_COLUMNS = (
+    "study",
+    "patient",
+    "institution",
+    "source_study",
+    "source_patient",
+    "source_image",
+    "position",
+    "labels",
+)
 _STUDIES, _EXCLUDED = (
     pa.schema([(name, pa.string()) for name in names]) for names in (_STUDY_COLUMNS, ("what", "id", "reason"))
 )
@@ -122,7 +131,7 @@ def _study_row(drawn: ChosenStudy) -> dict[str, str]:
     study = drawn.study
     image = study.image.name if study.image is not None else ""
     labels = json.dumps(dict(study.labels), sort_keys=True)
-    row = (drawn.node, drawn.patient, drawn.institution, study.study, study.patient, image, labels)
+    row = (drawn.node, drawn.patient, drawn.institution, study.study, study.patient, image, study.position, labels)
     return dict(zip(_STUDY_COLUMNS, row, strict=True))
 
 

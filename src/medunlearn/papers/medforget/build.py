@@ -255,6 +255,9 @@ def _notes(
         "sections": dict(sections.most_common()),
         "images": len(images.shown),
     }
+    if images.shown:
+        views = Counter(study.study.position or "unknown" for study in selection.studies)
+        notes["view positions"] = dict(views.most_common())
     if source.composed:
         notes["patients"] = "composed: each is put together from the studies of several people"
     if left_out:

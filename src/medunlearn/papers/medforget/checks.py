@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
+from medunlearn.data.answer_texts import BLANK, GRAMMAR, normalised, stands_in
 
-BLANK = "[blank]"
+__all__ = ["BLANK", "meaning", "normalised", "says", "stands_in", "wrong_cloze"]
+
 LONGEST_CLOZE = 5
 """Words of a gap's answer at most."""
-
-_WORDS = re.compile(r"[^\W_]+(?:[.,]\d+)*")
-_GRAMMAR_WORDS = "a an and are as at be by for from has have in is it of on or that the there this to was with"
-_GRAMMAR = frozenset(_GRAMMAR_WORDS.split())
-
-
-@lru_cache(maxsize=16384)
-def normalised(text: str) -> str:
-    """Words and numbers alone, in lower case: what two options must not have in common."""
-    return " ".join(_WORDS.findall(text.casefold()))
-
-
-def stands_in(phrase: str, text: str) -> bool:
-    """Whether a phrase stands in a text as whole words; case, punctuation and white space aside."""
-    wanted = normalised(phrase)
-    return bool(wanted) and f" {wanted} " in f" {normalised(text)} "
 
 
 def meaning(text: str) -> frozenset[str]:
     """Words and numbers of a text that carry meaning."""
-    return frozenset(normalised(text).split()) - _GRAMMAR
+    return frozenset(normalised(text).split()) - GRAMMAR
 
 
 def wrong_cloze(statement: str, answer: str, text: str) -> str:

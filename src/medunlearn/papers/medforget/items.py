@@ -63,6 +63,17 @@ class SectionItem:
 
 
 @lru_cache(maxsize=8192)
+def topics(sentence: str) -> frozenset[str]:
+    """Anatomy and devices that a sentence of a chest report is about, by the words of ``wording.yaml``."""
+    words = normalised(sentence).split()
+    return frozenset(
+        topic
+        for topic, stems in paper_yaml("medforget", "wording")["topics"].items()
+        if any(word.startswith(stem) for word in words for stem in stems)
+    )
+
+
+@lru_cache(maxsize=8192)
 def sentences(text: str) -> tuple[str, ...]:
     """Sentences of a section without the numbers of a list, each in one line."""
     parts = (text[start:end] for start, end in pairwise([*sentence_starts(text), len(text)]))
@@ -91,14 +102,18 @@ def has_gap(text: str) -> bool:
 
 
 def _gaps(text: str) -> Iterator[tuple[int, str, str]]:
-    """Information of a gap, its statement and its answer: 4 measures, 3 terms, 2 long words, 1 short, 0 grammar."""
+    """Information of a gap, its statement and its answer.
+
+    4 measures, 3 terms, 2 long words, 1 short ones, 0 grammar; -1 where the gap is the whole statement.
+    """
     for sentence in sentences(text):
         words = [match for match in _WORD.finditer(sentence) if any(map(str.isalpha, match.group()))]
         measures = [(4, match) for match in _MEASURE.finditer(sentence)]
         for rank, match in (*measures, *((_rank(match.group()), match) for match in words)):
             statement, answer = sentence[: match.start()] + BLANK + sentence[match.end() :], match.group()
             if not wrong_cloze(statement, answer, text):
-                yield rank, statement, answer
+                # Where nothing but the gap is told, the answer is a guess: only if there is no other gap.
+                yield rank if meaning(statement.replace(BLANK, " ")) else -1, statement, answer
 
 
 def _rank(word: str) -> int:
@@ -114,7 +129,7 @@ def choice(
 
     Args:
         others: texts to take wrong options from, the closest relatives first: the patient's other studies, the
-            institution's, all.
+            institution's, all. Sentences on the same anatomy go before others, whoever's they are.
         count: options in all.
     """
     lines = [_shortened(sentence) for sentence in sentences(text)]
@@ -122,14 +137,13 @@ def choice(
     longest = max(min(len(meaning(sentence)), 4) for sentence in whole)
     best = [sentence for sentence in whole if min(len(meaning(sentence)), 4) == longest]
     options = [best[int(rng.integers(len(best)))]]
-    for texts in others:
-        _fill(options, texts, text, count, rng)
-        if len(options) == count:
-            break
+    for like in (True, False):
+        for texts in others:
+            _fill(options, texts, text, count, rng, like=like)
     real = len(options)
     spare = paper_yaml("medforget", "wording")["spare"]
     for lines in (spare.get(section, spare["other"]), spare["other"]):
-        _fill(options, [f"{line}." for line in lines], text, count, rng)
+        _fill(options, [f"{line}." for line in lines], text, count, rng, like=False)
     order = rng.permutation(len(options)).tolist()
     return SectionItem(
         "classification",
@@ -140,9 +154,20 @@ def choice(
     )
 
 
-def _fill(options: list[str], texts: Sequence[str], text: str, count: int, rng: np.random.Generator) -> None:
-    """Add sentences that are not true of the section and unlike all others, until there are ``count`` options."""
+def _fill(
+    options: list[str], texts: Sequence[str], text: str, count: int, rng: np.random.Generator, *, like: bool
+) -> None:
+    """Add sentences that are not true of the section and unlike all others, until there are ``count`` options.
+
+    Args:
+        like: only those on the anatomy of the right one: a wrong line about the heart is no trap beside fluid.
+    """
+    if len(options) >= count:
+        return
     lines = sorted({_shortened(sentence) for other in texts for sentence in sentences(other)})
+    if like:
+        wanted = topics(options[0])
+        lines = [line for line in lines if wanted & topics(line)]
     for place in rng.permutation(len(lines)).tolist() if lines else ():
         if len(options) >= count:
             return

@@ -1,4 +1,7 @@
-"""Images of a selection: phantoms are drawn, files are read once to see that they can be, and views are made."""
+"""Images of a selection: phantoms are drawn, files are pointed to or copied, and views are made.
+
+That files can be read was seen when studies were chosen.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 
 from medunlearn.config import MedforgetSettings
 from medunlearn.data.image_files import ImageFile
-from medunlearn.data.images import Grey, augmented, png, read_image, within
+from medunlearn.data.images import Pixels, augmented, png, read_image, within
 from medunlearn.data.storage import sha256_of, write_atomically, writer
 from medunlearn.papers.medforget.build import Illustrated
 from medunlearn.papers.medforget.selection import ChosenStudy, Selection, stream
@@ -59,9 +62,10 @@ class Gallery:
     def _original(self, study: ChosenStudy) -> str:
         body, path = study.study.body, study.study.image
         if body is not None:
-            return self._write(study.node, study.node, "drawn", 0, radiograph(body, 0, self.settings.image_size))
+            pixels = radiograph(body, 0, self.settings.image_size)
+            return self._write(study.node, study.node, "drawn", 0, pixels, study.study.position)
         assert path is not None
-        return self._file(path, study.node)
+        return self._file(path, study.node, study.study.position)
 
     def _other_view(self, study: ChosenStudy, trained: int = 0) -> str:
         """The view of rephrased questions, or the so-many-th that is ``trained`` on, which is another."""
@@ -75,31 +79,33 @@ class Gallery:
             if trained >= len(angles):
                 return self.images.shown[study.node]
             angle = angles[(place + trained) % len(angles)]
-            return self._write(name, study.node, "turned", angle, radiograph(body, angle, self.settings.image_size))
+            pixels = radiograph(body, angle, self.settings.image_size)
+            return self._write(name, study.node, "turned", angle, pixels, "")
         assert path is not None
         if trained:
             rng = stream(self.settings, "view", study.node, str(trained))
-        grey = read_image(path)
+        pixels = read_image(path)
         if self.settings.max_pixels is not None:
-            grey = within(grey, self.settings.max_pixels)
-        elif max(grey.shape) > LARGEST:
-            grey = read_image(path, LARGEST)
-        return self._write(name, study.node, "augmented", None, augmented(grey, rng))
+            pixels = within(pixels, self.settings.max_pixels)
+        elif max(pixels.shape) > LARGEST:
+            pixels = read_image(path, LARGEST)
+        return self._write(name, study.node, "augmented", None, augmented(pixels, rng), study.study.position)
 
-    def _file(self, path: Path, node: str) -> str:
-        """A user's own file: read to the end, then copied or pointed to."""
-        grey = read_image(path)
-        if (most := self.settings.max_pixels) is not None and grey.size > most:
-            return self._write(node, node, "original", None, within(grey, most))
+    def _file(self, path: Path, node: str, position: str = "") -> str:
+        """A user's own file: copied, made smaller, or pointed to."""
+        if (most := self.settings.max_pixels) is not None:
+            pixels = read_image(path)
+            if pixels.shape[0] * pixels.shape[1] > most:
+                return self._write(node, node, "original", None, within(pixels, most), position)
         if self.settings.copy_images:
-            return self._write(node, node, "original", None, grey)
+            return self._write(node, node, "original", None, read_image(path), position)
         relative = Path(os.path.relpath(path.resolve(), self.out.resolve())).as_posix()
-        self.images.files.append(ImageFile(relative, node, "original", None, sha256_of(path)))
+        self.images.files.append(ImageFile(relative, node, "original", position, None, sha256_of(path)))
         return relative
 
-    def _write(self, name: str, node: str, view: str, angle: int | None, grey: Grey) -> str:
+    def _write(self, name: str, node: str, view: str, angle: int | None, pixels: Pixels, position: str) -> str:
         relative = f"{FOLDER}/{name}.png"
         path = self.out / relative
-        write_atomically(path, writer(png(grey)))
-        self.images.files.append(ImageFile(relative, node, view, angle, sha256_of(path)))
+        write_atomically(path, writer(png(pixels)))
+        self.images.files.append(ImageFile(relative, node, view, position, angle, sha256_of(path)))
         return relative

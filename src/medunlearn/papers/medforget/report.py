@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
+
+import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.image_files import FILE
@@ -12,6 +15,7 @@ from medunlearn.data.storage import read_frame, sha256_of_json
 from medunlearn.papers.medforget import tables
 from medunlearn.papers.medforget.claims import findings
 from medunlearn.papers.medforget.contrasts import contrasts
+from medunlearn.papers.medforget.controls import control_sections, image_controls, private_results
 from medunlearn.papers.medforget.examples import level_examples
 from medunlearn.papers.medforget.figures import Panels, figure_5, figure_6
 from medunlearn.papers.medforget.measures import GAP, MEASURES, SETS
@@ -34,7 +38,11 @@ CAPTIONS = paper_yaml("medforget", "report")["captions"]
 
 def sweep_report(models: Sequence[Evaluated], benchmark: Benchmark, request: SweepRequest) -> SweepReport:
     """MedForget's report of a sweep's evaluated models."""
-    return report_of(level_results(models, benchmark, request))
+    return report_of(
+        level_results(models, benchmark, request),
+        private_results(models, benchmark, request),
+        image_controls(models, benchmark, request),
+    )
 
 
 def level_results(models: Sequence[Evaluated], benchmark: Benchmark, request: SweepRequest) -> LevelResults:
@@ -101,8 +109,16 @@ def _general_set(benchmark: Benchmark) -> str:
     return f"{len(questions):,} questions, {len(set(pictures) - {''}):,} pictures, {sha256_of_json(content)[:12]}"
 
 
-def report_of(results: LevelResults) -> SweepReport:
-    """The report as blocks."""
+def report_of(
+    results: LevelResults, private: LevelResults | None = None, controls: pd.DataFrame | None = None
+) -> SweepReport:
+    """The report as blocks.
+
+    Args:
+        private: the same numbers of private questions alone.
+        controls: what is lost with other images (:func:`~.controls.image_controls`).
+    """
+    controls = pd.DataFrame() if controls is None else controls
     judged = results.tasks[0].name == "gen_score"
     measures = f"{CAPTIONS['gen_score' if judged else 'no_gen_score']} {CAPTIONS['measures']}"
     published = paper_yaml("medforget", "published")
@@ -114,6 +130,8 @@ def report_of(results: LevelResults) -> SweepReport:
         "attacked": results.attacked,
         "contrasts": results.contrasts,
         "sequence": results.sequence,
+        "private": pd.DataFrame() if private is None else private.numbers,
+        "image_control": controls,
         "examples": [
             {key: value for key, value in example.items() if key != "thumbnail"} for example in results.examples
         ],
@@ -135,7 +153,7 @@ def report_of(results: LevelResults) -> SweepReport:
         "medforget",
         results,
         findings(results),
-        _sections(results),
+        chain(_sections(results), control_sections(results, private, controls)),
         data,
         how_to_read=(*paper_yaml("medforget", "report")["how_to_read"], measures, CAPTIONS["no_text"]),
         published=_published(),

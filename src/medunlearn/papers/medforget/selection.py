@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from medunlearn.config import MedforgetSettings
+from medunlearn.data.images import image_problem
 from medunlearn.data.studies_of_patients import MASK, Exclusion, RadiologySource, RadiologyStudy, in_order
 from medunlearn.errors import InputError
 from medunlearn.papers.medforget.checks import meaning
@@ -116,12 +117,19 @@ def _studies(
             excluded.append(Exclusion("study", study.study, reason))
         else:
             fitting.append(study)
-    if len(fitting) < settings.studies:
-        reason = f"has {len(fitting)} of the {settings.studies} studies needed"
-        excluded.append(Exclusion("patient", patient, reason))
-        return []
-    places = stream(settings, "studies", patient).permutation(len(fitting))[: settings.studies]
-    return [fitting[place] for place in sorted(places.tolist())]
+    places: list[int] = []
+    for place in stream(settings, "studies", patient).permutation(len(fitting)).tolist():
+        # Files are opened last, and no more of them than are needed.
+        image = fitting[place].image
+        if image is not None and not settings.text_only and (reason := image_problem(image)):
+            excluded.append(Exclusion("study", fitting[place].study, reason))
+        else:
+            places.append(place)
+        if len(places) == settings.studies:
+            return [fitting[place] for place in sorted(places)]
+    reason = f"has {len(places)} of the {settings.studies} studies needed"
+    excluded.append(Exclusion("patient", patient, reason))
+    return []
 
 
 def unfit(source: RadiologySource, study: RadiologyStudy, settings: MedforgetSettings) -> str:
@@ -133,7 +141,7 @@ def unfit(source: RadiologySource, study: RadiologyStudy, settings: MedforgetSet
         return f"its report has fewer than {settings.sections} sections"
     if source.has_images and not study.shown and not settings.text_only:
         return "it has no image"
-    return ""
+    return study.missing if not settings.text_only else ""
 
 
 def _candidates(study: RadiologyStudy, settings: MedforgetSettings) -> list[str]:

@@ -305,6 +305,8 @@ def kind_of(path: Path) -> str:
         "scores.parquet": "scores",
         "summary.parquet": "scores",
         "groups.parquet": "scores",
+        "private.parquet": "scores",
+        "image_control.parquet": "scores",
         TOKENIZER: "tokenizer",
         "vocab.json": "tokenizer",
         "merges.txt": "tokenizer",

@@ -5,12 +5,13 @@ voxels is needed; a radiograph takes a few milliseconds. Findings are those that
 """
 
 from medunlearn.synthetic.phantom.anatomy import Anatomy, invent_anatomy
-from medunlearn.synthetic.phantom.body import Body, Pose, invent_pose
+from medunlearn.synthetic.phantom.body import Body, Exposure, Pose, invent_pose
 from medunlearn.synthetic.phantom.radiograph import heart_width, project, radiograph
 
 __all__ = [
     "Anatomy",
     "Body",
+    "Exposure",
     "Pose",
     "heart_width",
     "invent_anatomy",

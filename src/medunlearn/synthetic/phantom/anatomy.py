@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from medunlearn.synthetic.phantom.shapes import Points, Tube, line
+from medunlearn.synthetic.phantom.shapes import Ellipsoid, Points, Tube, line
 from medunlearn.synthetic.studies import CHEST_WIDTH_MM
 
 _RIBS = 9
@@ -28,6 +28,8 @@ class Anatomy:
         spine_curve: how far the spine leans to a side.
         rib_distance: between neighbouring ribs.
         rib_slope: how far a rib descends from back to front.
+        breast: radius of a woman's breasts; 0 for a man.
+        seed: of where in its zone a finding of this patient lies, in all studies.
         vessels: branches of lung vessels, each a line of points [n, 3].
     """
 
@@ -38,6 +40,8 @@ class Anatomy:
     spine_curve: float
     rib_distance: float
     rib_slope: float
+    breast: float
+    seed: int
     vessels: tuple[Points, ...]
 
     @cached_property
@@ -55,6 +59,26 @@ class Anatomy:
         """Vessels of the lungs."""
         return tuple(Tube(points, 1.6, 0.8) for points in self.vessels)
 
+    @cached_property
+    def mediastinum(self) -> tuple[Ellipsoid, ...]:
+        """What lies between the lungs beside the heart: vessels above it, the arch of the aorta, both hila."""
+        hila = (Ellipsoid((side * 36, 0, 2 - 6 * side), (15, 14, 26)) for side in (-1, 1))
+        return (
+            Ellipsoid((0, 0, 30), (31, 46, 128)),
+            Ellipsoid((24, 2, 62), (21, 26, 24)),
+            *hila,
+        )
+
+    @cached_property
+    def soft_tissue(self) -> tuple[Ellipsoid, ...]:
+        """Shoulders, neck and breasts: what sticks out of the torso."""
+        shoulders = (Ellipsoid((side * 150, -8, 152), (78, 52, 62)) for side in (-1, 1))
+        size = self.breast
+        breasts = (
+            Ellipsoid((side * 82, 0.8 * self.depth, -62), (size, 0.3 * size, 0.85 * size)) for side in (-1, 1)
+        )
+        return (Ellipsoid((0, -4, 212), (62, 60, 92)), *shoulders, *(breasts if size else ()))
+
     def _rib(self, number: int, side: int) -> Tube:
         turn = np.linspace(0.2, 2.3, 70)
         height = 120 - number * self.rib_distance
@@ -65,7 +89,7 @@ class Anatomy:
         return Tube(np.stack([x, y, z], axis=1), 4.0, BONE)
 
 
-def invent_anatomy(rng: np.random.Generator) -> Anatomy:
+def invent_anatomy(rng: np.random.Generator, *, woman: bool = False) -> Anatomy:
     """A chest that another patient's will hardly equal."""
     return Anatomy(
         heart=float(rng.uniform(118, 146)),
@@ -75,6 +99,8 @@ def invent_anatomy(rng: np.random.Generator) -> Anatomy:
         spine_curve=float(rng.uniform(-9, 9)),
         rib_distance=float(rng.uniform(24, 29)),
         rib_slope=float(rng.uniform(34, 62)),
+        breast=float(rng.uniform(48, 72)) if woman else 0.0,
+        seed=int(rng.integers(2**62)),
         vessels=tuple(_vessel(rng) for _ in range(_VESSELS)),
     )
 

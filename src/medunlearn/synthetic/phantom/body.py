@@ -26,7 +26,7 @@ class Pose:
         breath: height of the lungs over their usual height.
         turn: degrees that they stood turned although they should not.
         shift: (u, z) by which they stood off the middle, mm.
-        seed: of quantum noise, and of where in its zone a finding lies.
+        seed: of quantum noise.
     """
 
     breath: float
@@ -40,18 +40,51 @@ def invent_pose(rng: np.random.Generator) -> Pose:
     return Pose(
         breath=float(rng.uniform(0.96, 1.04)),
         turn=float(rng.uniform(-1.5, 1.5)),
-        shift=(float(rng.uniform(-6, 6)), float(rng.uniform(-6, 6))),
+        shift=(float(rng.uniform(-6, 6)), float(rng.uniform(16, 28))),
         seed=int(rng.integers(2**62)),
     )
 
 
 @dataclass(frozen=True)
+class Exposure:
+    """How a radiograph was taken; its film shows it in words and numbers.
+
+    Attributes:
+        position: ``ERECT``, ``SUPINE`` or ``PORTABLE``; the first is a PA view, the others are AP.
+        time: of day, ``14:32``.
+        kilovolts: the higher, the fainter are bones and metal.
+        milliampere_seconds: the fewer, the stronger is the noise.
+    """
+
+    position: str
+    time: str
+    kilovolts: int
+    milliampere_seconds: float
+
+    @property
+    def view(self) -> str:
+        """ViewPosition."""
+        return "PA" if self.position == "ERECT" else "AP"
+
+    @property
+    def lines(self) -> tuple[str, str]:
+        """Text of the film's label."""
+        return f"{self.time} {self.position}", f"{self.kilovolts}KV {self.milliampere_seconds:.1f}MAS"
+
+
+@dataclass(frozen=True)
 class Body:
-    """Everything between source and detector."""
+    """Everything between source and detector; without an exposure it is taken at 100 kV, on an unlabelled film."""
 
     anatomy: Anatomy
     findings: tuple[ChestFinding, ...]
     pose: Pose
+    exposure: Exposure | None = None
+
+    @property
+    def position(self) -> str:
+        """ViewPosition of its image at 0 degrees; empty without an exposure."""
+        return "" if self.exposure is None else self.exposure.view
 
     def finding(self, kind: FindingKind, side: Laterality) -> ChestFinding | None:
         """The finding of that kind on that side."""
@@ -85,8 +118,13 @@ class Body:
     def dome(self, side: Side) -> Ellipsoid:
         """The half of the diaphragm below a lung, and what is under it."""
         cavity = self.cavity(side)
-        top = -84.0 if side == "right" else -94.0
-        return Ellipsoid((cavity.center[0] * 0.92, 6, top - 70), (60, 66, 70))
+        top = -80.0 if side == "right" else -90.0
+        return Ellipsoid((cavity.center[0] * 0.94, 2, top - 62), (73, 0.92 * cavity.radii[1], 62))
+
+    @cached_property
+    def stomach(self) -> Ellipsoid:
+        """The air below the left half of the diaphragm."""
+        return Ellipsoid((62, 14, -122), (25, 26, 13))
 
     def collapsed(self, side: Side) -> Ellipsoid | None:
         """A lung that has come off the chest wall at its apex and side; None where it has not."""

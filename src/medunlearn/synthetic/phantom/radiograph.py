@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from medunlearn.synthetic.phantom import lesions as drawn
 from medunlearn.synthetic.phantom.body import BASE, SIDES, Body, Side
+from medunlearn.synthetic.phantom.film_label import with_label
 from medunlearn.synthetic.phantom.shapes import Extent, Image, Projection, Tube, thickness
 from medunlearn.synthetic.studies import ChestFinding
 
@@ -18,6 +19,7 @@ TRACHEA_AIR, SPINE = 0.9, 0.6
 """Densities, below and above that of water, in densities of water."""
 QUANTA = 4e5
 """Photons a pixel that would arrive without a patient."""
+USUAL_KV, USUAL_MAS = 100, 2.5
 DARKEST, BRIGHTEST = 40.0, 280.0
 """mm of water shown as black and as white."""
 
@@ -33,18 +35,27 @@ def project(body: Body, angle: float = 0.0, size: int = 128) -> Image:
         mm of water along each ray [size, size]; a row is a height, the highest first; at 0 degrees the patient's
         right is on the left.
     """
-    view = Projection(angle + body.pose.turn, size)
-    heart = body.heart.span(view)
-    water = body.torso.span(view).length()
+    view = Projection(angle + body.pose.turn, size, body.pose.shift)
+    torso = body.torso.span(view)
+    water = torso.length()
+    for part in body.anatomy.soft_tissue:
+        way = part.span(view)
+        water += way.length() - way.common(torso)
+    core = body.heart.span(view)
+    for part in body.anatomy.mediastinum:
+        core = core.hull(part.span(view))
     for part in body.vertebrae:
         part.add_to(water, view, SPINE)
     body.trachea.add_to(water, view, -TRACHEA_AIR)
+    body.stomach.add_to(water, view, -TRACHEA_AIR)
     for side in SIDES:
-        water -= _lung(body, side, heart, view)
-    tubes = [*body.anatomy.bones, *body.anatomy.markings]
-    water += thickness([*tubes, *_devices(body)], view)
-    moved: Image = np.roll(water, tuple(_pixels(body.pose.shift, view)), axis=(0, 1)).astype(np.float32)
-    return moved
+        water -= _lung(body, side, core, view)
+    hard = thickness([*body.anatomy.bones, *_devices(body)], view)
+    if body.exposure is not None:
+        # What attenuates by its calcium or metal does so the less, the harder the rays are.
+        hard *= np.float32(USUAL_KV / body.exposure.kilovolts)
+    water += thickness(body.anatomy.markings, view) + hard
+    return water
 
 
 def radiograph(body: Body, angle: float = 0.0, size: int = 128) -> NDArray[np.uint8]:
@@ -53,13 +64,15 @@ def radiograph(body: Body, angle: float = 0.0, size: int = 128) -> NDArray[np.ui
     The same body, angle and size give the same bytes.
     """
     water = project(body, angle, size)
-    photons = QUANTA * np.exp(-WATER * water)
+    mas = USUAL_MAS if body.exposure is None else body.exposure.milliampere_seconds
+    quanta = QUANTA * mas / USUAL_MAS
+    photons = quanta * np.exp(-WATER * water)
     # Of what arrives, the root is chance; the seed knows the angle, since each view is an exposure of its own.
     rng = np.random.default_rng([body.pose.seed, round(angle * 1000) % 2**32, size])
     counts = np.maximum(photons + np.sqrt(photons) * rng.standard_normal(photons.shape), 1.0)
-    shown = (-np.log(counts / QUANTA) / WATER - DARKEST) / (BRIGHTEST - DARKEST)
+    shown = (-np.log(counts / quanta) / WATER - DARKEST) / (BRIGHTEST - DARKEST)
     grey: NDArray[np.uint8] = np.round(np.clip(shown, 0, 1) * 255).astype(np.uint8)
-    return grey
+    return grey if body.exposure is None else with_label(grey, body.exposure.lines)
 
 
 def heart_width(body: Body, angle: float = 0.0) -> float:
@@ -69,10 +82,10 @@ def heart_width(body: Body, angle: float = 0.0) -> float:
     return 2 * float(np.hypot(x * np.cos(turn), y * np.sin(turn)))
 
 
-def _lung(body: Body, side: Side, heart: Extent, view: Projection) -> Image:
+def _lung(body: Body, side: Side, core: Extent, view: Projection) -> Image:
     """mm of water that are missing because of a lung's air, findings in it considered."""
     cavity, dome = body.cavity(side).span(view), body.dome(side).span(view)
-    way = np.maximum(cavity.length() - cavity.common(heart) - cavity.common(dome), 0)
+    way = np.maximum(cavity.length() - cavity.common(core) - cavity.common(dome), 0)
     collapsed = body.collapsed(side)
     air = LUNG_AIR * way
     if collapsed is not None:
@@ -92,7 +105,7 @@ def _without(air: Image, body: Body, finding: ChestFinding, side: Side, cavity: 
             return air * (1 - _fluid(body, finding, side, view))
         case "opacity":
             filled = sum(
-                (0.45 if place == 0 else 0.25) * cavity.common(part.span(view))
+                (0.5 if place == 0 else 0.35) * cavity.common(part.span(view))
                 for place, part in enumerate(drawn.opacity(body, finding, side))
             )
             return air - np.minimum(filled, air)
@@ -103,20 +116,25 @@ def _without(air: Image, body: Body, finding: ChestFinding, side: Side, cavity: 
 
 
 def _fluid(body: Body, finding: ChestFinding, side: Side, view: Projection) -> Image:
-    """Share of a ray's air that fluid has taken, in [0, 1]: all below a level that climbs at the chest's wall."""
-    lung = body.cavity(side)
+    """Share of a ray's air that fluid has taken, in [0, 1].
+
+    Fluid stands as deep as reported at the lung's middle and climbs along the chest's wall (the meniscus): high and
+    steep at the side, a little at the heart. Above its edge a veil thins out: fluid before and behind the lung.
+    """
+    lung, outward = body.cavity(side), -1.0 if side == "right" else 1.0
+    turn = np.deg2rad(view.angle)
+    half = float(np.hypot(lung.radii[0] * np.cos(turn), lung.radii[1] * np.sin(turn)))
     middle = lung.center[0] * view.along[0] + lung.center[1] * view.along[1]
-    aside = np.abs(view.columns - middle) / lung.radii[0]
-    level = BASE + float(finding.size_mm or 0) + 10 * np.minimum(aside, 1.2) ** 2
-    share = 1 / (1 + np.exp(np.clip((view.rows[:, None] - level[None, :]) / 2.0, -30, 30)))
-    shares: Image = share.astype(np.float32)
+    aside = outward * np.sign(np.cos(turn)) * (view.columns - middle) / half
+    depth = float(finding.size_mm or 0)
+    climb = (24 + 0.35 * depth) * np.exp((np.minimum(aside, 1) - 1) / 0.28)
+    inner = (5 + 0.1 * depth) * np.exp((-np.maximum(aside, -1) - 1) / 0.18)
+    level = (BASE + depth + climb + inner)[None, :]
+    above = view.rows[:, None] - level
+    solid, veil = (1 / (1 + np.exp(np.clip(over / soft, -30, 30))) for over, soft in ((above, 2), (above - 12, 6)))
+    shares: Image = (0.8 * solid + 0.2 * veil).astype(np.float32)
     return shares
 
 
 def _devices(body: Body) -> list[Tube]:
     return [tube for finding in body.findings if finding.kind == "device" for tube in drawn.device(finding)]
-
-
-def _pixels(shift: tuple[float, float], view: Projection) -> tuple[int, int]:
-    """Rows down and columns right for a shift in (u, z)."""
-    return (-round(shift[1] / view.pixel), round(shift[0] / view.pixel))

@@ -26,10 +26,14 @@ class Projection:
 
     Only rows ``first`` to ``last`` are looked at; all of them, unless said otherwise. At 0 degrees it is a frontal
     view: the patient's left is on the right of the image.
+
+    Attributes:
+        shift: (u, z) in mm by which the patient stands off the detector's middle.
     """
 
     angle: float
     size: int
+    shift: tuple[float, float] = (0.0, 0.0)
     first: int = 0
     last: int | None = None
 
@@ -52,13 +56,14 @@ class Projection:
 
     @cached_property
     def columns(self) -> Image:
-        """u of each column in mm [size]."""
-        return ((np.arange(self.size) + 0.5) * self.pixel - FIELD_MM / 2).astype(np.float32)
+        """u of each column in the patient's frame, mm [size]."""
+        return ((np.arange(self.size) + 0.5) * self.pixel - FIELD_MM / 2 - self.shift[0]).astype(np.float32)
 
     @cached_property
     def rows(self) -> Image:
         """z of each row that is looked at in mm; the first row is the highest."""
-        return -self.columns[self.first : self.last]
+        down = (np.arange(self.size) + 0.5) * self.pixel - FIELD_MM / 2 + self.shift[1]
+        return -down[self.first : self.last].astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,10 @@ class Extent:
         """Way through the shape, mm."""
         way: Image = np.maximum(self.end - self.start, 0)
         return way
+
+    def hull(self, other: Extent) -> Extent:
+        """From the first entry to the last exit: the way through two shapes that overlap, or through either."""
+        return Extent(np.minimum(self.start, other.start), np.maximum(self.end, other.end))
 
     def common(self, other: Extent) -> Image:
         """Way through both shapes at once, mm."""
@@ -146,6 +155,16 @@ def line(corners: Sequence[Sequence[float]], step: float = 2.0) -> Points:
     return np.concatenate(points)
 
 
+def curve(corners: Sequence[Sequence[float]], step: float = 2.0) -> Points:
+    """Points about ``step`` mm apart on a smooth curve through corners (Catmull-Rom)."""
+    through = np.array([corners[0], *corners, corners[-1]], dtype=float)
+    points = []
+    for a, b, c, d in zip(through, through[1:], through[2:], through[3:], strict=False):
+        t = np.linspace(0, 1, max(2, int(np.linalg.norm(c - b) / step)), endpoint=False)[:, None]
+        points.append(b + t / 2 * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a))))
+    return np.concatenate([*points, through[-1:]])
+
+
 def thickness(tubes: Sequence[Tube], view: Projection) -> Image:
     """Extra way through all tubes, in mm of water [size, size]; no mass is lost, whatever the angle.
 
@@ -162,8 +181,8 @@ def thickness(tubes: Sequence[Tube], view: Projection) -> Image:
 
 
 def _scatter(points: Points, mass: Points, view: Projection) -> Points:
-    column = (points @ view.along + FIELD_MM / 2) / view.pixel - 0.5
-    row = (FIELD_MM / 2 - points[:, 2]) / view.pixel - 0.5
+    column = (points @ view.along + view.shift[0] + FIELD_MM / 2) / view.pixel - 0.5
+    row = (FIELD_MM / 2 - view.shift[1] - points[:, 2]) / view.pixel - 0.5
     left, top = np.floor(column).astype(int), np.floor(row).astype(int)
     image = np.zeros(view.size * view.size)
     for down in (0, 1):

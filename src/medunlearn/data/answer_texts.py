@@ -1,0 +1,25 @@
+"""Answers as words: what two of them have in common, whatever their case and punctuation."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+BLANK = "[blank]"
+"""Stands in a cloze question where its answer belongs."""
+
+_WORDS = re.compile(r"[^\W_]+(?:[.,]\d+)*")
+_GRAMMAR_WORDS = "a an and are as at be by for from has have in is it of on or that the there this to was with"
+GRAMMAR = frozenset(_GRAMMAR_WORDS.split())
+
+
+@lru_cache(maxsize=16384)
+def normalised(text: str) -> str:
+    """Words and numbers alone, in lower case: what two options must not have in common."""
+    return " ".join(_WORDS.findall(text.casefold()))
+
+
+def stands_in(phrase: str, text: str) -> bool:
+    """Whether a phrase stands in a text as whole words; case, punctuation and white space aside."""
+    wanted = normalised(phrase)
+    return bool(wanted) and f" {wanted} " in f" {normalised(text)} "

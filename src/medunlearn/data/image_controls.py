@@ -1,0 +1,73 @@
+"""A benchmark with other images: whether answers need the image is seen where the image is not the right one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.images import png, read_image
+from medunlearn.data.records import Fold
+from medunlearn.data.storage import make_folder, write_atomically, writer
+from medunlearn.errors import InputError
+from medunlearn.seeds import generator
+
+ImageControl = Literal["swapped", "blank"]
+CONTROLS: tuple[ImageControl, ...] = ("swapped", "blank")
+_GREY = 128
+
+
+def with_swapped_images(benchmark: Benchmark, seed: int) -> Benchmark:
+    """Every record shows an image of another subject, of the same fold; records of one image keep one.
+
+    Raises:
+        InputError: more than half of a fold's images are one subject's, so that others are too few.
+    """
+    owners: dict[Fold, dict[str, str]] = defaultdict(dict)
+    for record in benchmark.records:
+        if record.image is not None:
+            owners[record.fold].setdefault(record.image, benchmark.subject(record.record_id))
+    swaps = {fold: _swapped(images, generator("swapped images", seed, fold)) for fold, images in owners.items()}
+    records = [
+        record if record.image is None else replace(record, image=swaps[record.fold][record.image])
+        for record in benchmark.records
+    ]
+    return replace(benchmark, records=tuple(records))
+
+
+def with_blank_images(benchmark: Benchmark, folder: Path) -> Benchmark:
+    """Every record shows an even grey as large as its image; the files are written into a folder."""
+    blanks: dict[str, str] = {}
+    written: dict[tuple[int, int], Path] = {}
+    make_folder(folder)
+    for record in benchmark.records:
+        if record.image is None or record.image in blanks:
+            continue
+        height, width = read_image((benchmark.folder or Path()) / record.image).shape[:2]
+        path = folder.resolve() / f"blank-{width}x{height}.png"
+        if written.setdefault((height, width), path) == path and not path.exists():
+            write_atomically(path, writer(png(np.full((height, width), _GREY, dtype=np.uint8))))
+        blanks[record.image] = str(path)
+    records = [replace(r, image=None if r.image is None else blanks[r.image]) for r in benchmark.records]
+    return replace(benchmark, records=tuple(records))
+
+
+def _swapped(owners: Mapping[str, str], rng: np.random.Generator) -> dict[str, str]:
+    """Image -> another subject's: subjects stand in a drawn order, and all images move on by the largest group."""
+    of_subject: dict[str, list[str]] = defaultdict(list)
+    for image, subject in sorted(owners.items()):
+        of_subject[subject].append(image)
+    groups: Sequence[list[str]] = [of_subject[name] for name in sorted(of_subject)]
+    order = [image for place in rng.permutation(len(groups)).tolist() for image in groups[place]]
+    step = max(map(len, groups))
+    if 2 * step > len(order):
+        raise InputError(
+            f"An image control swaps images between patients, and {step} of {len(order)} images are one patient's. "
+            "Build the benchmark with more patients."
+        )
+    return {image: order[(place + step) % len(order)] for place, image in enumerate(order)}

@@ -1,0 +1,92 @@
+"""Answers that a model can have from elsewhere: which questions ask about what only their own record holds.
+
+A question on a section is *private* if neither its answer nor, of a gap, the sentence around it stands in a record
+that the model may keep. That a model still answers the others says nothing about what it remembers of a patient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+from medunlearn.data.answer_texts import BLANK, GRAMMAR, normalised, stands_in
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Question
+from medunlearn.data.splits import Split
+
+BUILDERS = frozenset(("medforget",))
+"""Benchmarks whose questions are on short texts that recur; of others nothing is marked."""
+RECURS, SAME_STATEMENT, ALL_GAP = (
+    "its answer stands in another record",
+    "another record holds the same statement",
+    "the gap is the whole statement",
+)
+
+
+def recurring_answers(benchmark: Benchmark, split: Split) -> dict[str, str]:
+    """Questions that are not private, with the reason.
+
+    Of a question to forget the records of the retain side count; of a retained one, those of other subjects.
+    General questions (fold ``utility``) are never listed. The rephrased twin of a question is marked as it is.
+
+    Returns:
+        question id -> :data:`RECURS`, :data:`SAME_STATEMENT` or :data:`ALL_GAP`; empty for a builder that is not in
+        :data:`BUILDERS`.
+    """
+    if benchmark.builder not in BUILDERS:
+        return {}
+    sides = benchmark.sides(split)
+    texts = {r.record_id: f" {normalised(r.text)} " for r in benchmark.records if r.fold == "train"}
+    subject = {name: benchmark.subject(name) for name in texts}
+
+    @cache
+    def holders(phrase: str) -> tuple[str, ...]:
+        return tuple(name for name, text in texts.items() if f" {phrase} " in text) if phrase else ()
+
+    def elsewhere(phrase: str, record_id: str) -> bool:
+        if sides[record_id] == "forget":
+            return any(sides[name] == "retain" for name in holders(phrase))
+        own = benchmark.subject(record_id)
+        return any(subject[name] != own for name in holders(phrase))
+
+    reasons = {}
+    for question in benchmark.questions:
+        if question.fold != "utility" and (reason := _reason(question, benchmark, elsewhere)):
+            reasons[question.question_id] = reason
+    return reasons
+
+
+def private_share(benchmark: Benchmark, split: Split) -> Mapping[str, tuple[int, int]]:
+    """Kind of question -> how many of the forget set are private, of how many; of the fold train."""
+    recurring = recurring_answers(benchmark, split)
+    shares: dict[str, tuple[int, int]] = {}
+    for question in benchmark.questions_of(split, "forget", ("train",)):
+        private, total = shares.get(question.kind, (0, 0))
+        shares[question.kind] = private + (question.question_id not in recurring), total + 1
+    return shares
+
+
+def _reason(question: Question, benchmark: Benchmark, elsewhere: Callable[[str, str], bool]) -> str:
+    record = question.record_id
+    if question.kind != "cloze":
+        return RECURS if elsewhere(normalised(question.answer), record) else ""
+    statement = filled_statement(question, benchmark.record[record].text)
+    given = [word for word in statement.split() if word not in GRAMMAR]
+    if len(given) <= len([word for word in normalised(question.answer).split() if word not in GRAMMAR]):
+        return ALL_GAP
+    return SAME_STATEMENT if elsewhere(statement, record) else ""
+
+
+def filled_statement(question: Question, text: str) -> str:
+    """The statement of a cloze with its answer in the gap, as :func:`normalised` words that stand in the record."""
+    before, _, after = question.question.partition(BLANK)
+    filled = normalised(question.answer)
+    for word in reversed(normalised(before).split()):
+        if not stands_in(f"{word} {filled}", text):
+            break
+        filled = f"{word} {filled}"
+    for word in normalised(after).split():
+        if not stands_in(f"{filled} {word}", text):
+            break
+        filled = f"{filled} {word}"
+    return filled
