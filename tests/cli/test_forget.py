@@ -19,7 +19,7 @@ from medunlearn.synthetic.note_table import write_note_table
 
 Medunlearn = Callable[..., Any]
 SMALL = (
-    *("--others=3", "--facts=2", "--battery=quantization", "--budget=1", "--build.clozes=1", "--seed=1"),
+    *("--others=3", "--facts=2", "--budget=1", "--build.clozes=1", "--build.prefixes=16", "--seed=1"),
     *("--unlearn.epochs=1", "--unlearn.precision=fp32", "--evaluate.max_new_tokens=2"),
 )
 PATIENT = "100003"
@@ -61,7 +61,8 @@ def ids(notes: Path) -> set[str]:
 
 
 def test_a_request_and_the_next(medunlearn: Medunlearn, here: Path) -> None:
-    said = medunlearn(*request("--holdout=unseen.csv", "--anyway", *SMALL))
+    words = "--holdout=unseen.csv", "--anyway", "--battery=none", *SMALL
+    said = medunlearn(*request(*words))
     assert "try 1: counterfactual" in said.text
     shown = " ".join(said.stdout.split())
     assert any(title in shown for title in TITLES.values())
@@ -70,7 +71,7 @@ def test_a_request_and_the_next(medunlearn: Medunlearn, here: Path) -> None:
     assert "case-work: holds notes" in shown
     assert "model: still knows the patient" in shown
     # Given again, it is done: the same case, as data.
-    facts = json.loads(medunlearn(*request("--holdout=unseen.csv", "--anyway", *SMALL, "--json")).stdout)
+    facts = json.loads(medunlearn(*request(*words, "--json")).stdout)
     assert (facts["method"], len(facts["trials"])) == ("counterfactual", 1)
     assert facts["decision"]["verdict"] in TITLES
     assert facts == {**facts, **json.loads((here / "case" / "evidence.json").read_text())}
@@ -84,7 +85,7 @@ def test_a_request_and_the_next(medunlearn: Medunlearn, here: Path) -> None:
 
 
 def test_the_plan_is_what_happens(medunlearn: Medunlearn, here: Path) -> None:
-    words = request("--holdout=unseen.csv", "--anyway", *SMALL, "--budget=2")
+    words = request("--holdout=unseen.csv", "--anyway", "--battery=quantization", *SMALL, "--budget=2")
     there = {*here.rglob("*")}
     plan = json.loads(medunlearn(*words, "--plan", "--json").stdout)
     assert {*here.rglob("*")} == there
@@ -122,7 +123,7 @@ def test_a_plan_refuses_what_a_request_refuses(medunlearn: Medunlearn, here: Pat
 
 
 def test_nothing_to_forget(medunlearn: Medunlearn, here: Path) -> None:
-    said = medunlearn(*request("--holdout=unseen.csv", *SMALL))
+    said = medunlearn(*request("--holdout=unseen.csv", "--battery=none", *SMALL))
     assert "nothing to forget: no way of asking finds the patient in the model; nothing is trained" in said.text
     assert json.loads((here / "case" / "evidence.json").read_text())["method"] == "none"
     assert not (here / "case-work" / "trials").exists()
@@ -140,6 +141,9 @@ def test_nothing_to_forget(medunlearn: Medunlearn, here: Path) -> None:
         (("--margin=0",), ("margin=0",)),
         (("--budget=0", "--others=2"), ("budget=0", "others=2")),
         (("--battery=rumours",), ("rumours", "relearning")),
+        (("--battery=",), ("battery is empty", "none: no attack")),
+        (("--method=exact",), ("model is no run of `medunlearn train`", "Leave --method out")),
+        (("--method=exact", "--plan"), ("model is no run of `medunlearn train`",)),
         (("--build.holdout=x.csv",), ("build.holdout: `forget` sets it itself",)),
         (("--unlearn.method=npo",), ("unlearn.method: `forget` sets it itself",)),
         (("--received=yesterday",), ("received",)),
@@ -164,7 +168,7 @@ def test_what_must_be_given(medunlearn: Medunlearn, here: Path) -> None:
 
 
 def test_a_patient_who_is_not_there(medunlearn: Medunlearn, here: Path, hospital: Path) -> None:
-    for patient in ("100013", "1000", "100003,999"):
+    for patient in ("100013", "1000", "100003,999", "007", "1_000", "1e5", "yes", "null", "2026-03-01", "Ünal 7"):
         said = medunlearn(*request("--patient", patient, "--holdout=unseen.csv"), code=2).text
         others = (ids(hospital / "notes.csv") | ids(hospital / "unseen.csv")) - set(patient.split(","))
         assert patient.rpartition(",")[2] in said

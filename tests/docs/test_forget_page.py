@@ -25,7 +25,7 @@ PAGE = Page.read("forget.md")
 SMALL = {
     "train": ("--epochs=1", "--tiny-width=32", "--tiny-layers=2", "--precision=fp32"),
     "forget": (
-        *("--others=3", "--facts=2", "--battery=quantization", "--budget=1", "--build.clozes=1"),
+        *("--others=3", "--facts=2", "--battery=none", "--budget=1", "--build.clozes=1", "--build.prefixes=16"),
         *("--unlearn.epochs=1", "--unlearn.precision=fp32", "--evaluate.max_new_tokens=2"),
     ),
 }

@@ -7,18 +7,15 @@ from pathlib import Path
 import pytest
 from forgetting_world import Hospital, open_hospital, other_model
 
-from medunlearn.cases import case_folder
 from medunlearn.forgetting.forget_run import Forgotten
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _once() -> None:
-    """One thread; reading every installed package takes a second, and they are the same in all tests."""
+    """One thread."""
     import torch
 
     torch.set_num_threads(1)
-    bill = case_folder.sbom()
-    case_folder.sbom = lambda: bill
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from pages import Page
 
 from medunlearn import api
 from medunlearn.cli.main import app
+from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.forgetting import battery_rerun
 from medunlearn.forgetting.forget_run import Forgotten
 from medunlearn.pipeline.verify import Check, Verification
 
@@ -75,7 +78,9 @@ def test_a_broken_model_has_no_verdict(forgotten: Forgotten, tmp_path: Path) -> 
         assert "The model is broken" in found.note or "No check can tell" in found.note
 
 
-def test_the_work_of_another_case_is_refused(hospital: Hospital, forgotten: Forgotten, tmp_path: Path) -> None:
+def test_the_work_of_another_case_is_refused(
+    hospital: Hospital, forgotten: Forgotten, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case, model, work = request_copy(forgotten, tmp_path)
     known = read_json(work / "request.json")
     with pytest.raises(InputError, match=r"holds no request\.json"):
@@ -89,6 +94,20 @@ def test_the_work_of_another_case_is_refused(hospital: Hospital, forgotten: Forg
         with pytest.raises(InputError, match=words):
             verify(model, forgotten, work)
     write_json(work / "request.json", known)
+    with monkeypatch.context() as newer:
+        newer.setattr(battery_rerun, "VERSION", "2")
+        with pytest.raises(InputError, match="version 1; this medunlearn has forget, version 2"):
+            verify(model, forgotten, work)
+    bench = Benchmark.load(work / "bench")
+    changed = replace(bench.records[0], text="Another note.")
+    shutil.rmtree(work / "bench")
+    replace(bench, records=(changed, *bench.records[1:]), folder=None).save(work / "bench")
+    with pytest.raises(InputError, match="are not those of") as told:
+        verify(model, forgotten, work)
+    # Nor does the request go on with them.
+    with pytest.raises(InputError, match="holds another benchmark") as refused:
+        hospital.forget(case, hospital.patients[0])
+    assert not any(name in f"{told.value} {refused.value}" for name in hospital.patients)
     for folders, words in (([case], "on a model"), ([hospital.run.folder], "none of these folders")):
         with pytest.raises(ConfigError, match=words):
             api.verify(folders, work=forgotten.work)

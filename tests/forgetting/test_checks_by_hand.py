@@ -81,6 +81,15 @@ def test_without_others_there_is_no_baseline() -> None:
     assert [one.name for one in given.untested()] == ["ranks baseline", "said baseline"]
 
 
+def test_who_could_not_be_asked_in_some_way_is_counted() -> None:
+    after = stands(FORGOT)
+    given = replace(material(after), patients=(*material(after).patients, "silent"))
+    said = {one.name: one.title for one in given.untested()}
+    assert {*said} == {"ranks of all", "said of all"}
+    assert said["ranks of all"].endswith(f": 1 of {len(given.patients)} patients")
+    assert [*material(after).untested()] == []
+
+
 def test_beside_a_retrained_model_the_difference_counts() -> None:
     """A value that everybody guesses is no residual: the retrained model ranks it as high."""
     after, guessed = stands({"ranks": 0.8, "said": 0.5}, seed=1), stands({"ranks": 0.79, "said": 0.5}, seed=1)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import errno
-import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from forgetting_world import Hospital
-from forking import Forked
+from forking import killed_after
 
 from medunlearn import api
 from medunlearn.cases import case_folder
 from medunlearn.errors import StorageError
-from medunlearn.forgetting import forget_run, measuring_models
+from medunlearn.forgetting import forget_run, measuring_models, trial_search
 from medunlearn.forgetting.forget_run import Forgotten
 from medunlearn.training import loop
 
@@ -26,7 +23,7 @@ STAGES: tuple[tuple[Any, str, int], ...] = (
     (forget_run, "adopt", 1),
     (measuring_models, "evaluate_one", 1),
     (loop, "_step", 3),
-    (forget_run, "unlearn", 1),
+    (trial_search, "unlearn", 1),
     (measuring_models, "evaluate_one", 2),
     (forget_run, "export", 1),
     (case_folder, "_write", 3),
@@ -36,22 +33,6 @@ STAGES: tuple[tuple[Any, str, int], ...] = (
     (forget_run, "write_report", 1),
 )
 """Module, function and the call of it after which the process is killed."""
-
-
-def killed_after(module: Any, name: str, calls: int, work: Callable[[], object]) -> int:
-    """Exit code of a process in which the call number ``calls`` of a function is the last thing done."""
-    real, count = getattr(module, name), 0
-
-    def call(*given: Any, **more: Any) -> Any:
-        nonlocal count
-        count += 1
-        result = real(*given, **more)
-        if count == calls:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-
-    with mock.patch.object(module, name, call):
-        return Forked(work).wait()
 
 
 def test_killed_in_every_stage_it_goes_on(

@@ -18,6 +18,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 from unittest import mock
 
 PATIENCE = 90.0
@@ -95,6 +96,22 @@ class Forked:
     def __del__(self) -> None:
         for stream in self._streams:
             os.close(stream)
+
+
+def killed_after(module: Any, name: str, calls: int, work: Callable[[], object]) -> int:
+    """Exit code of a process in which the call number ``calls`` of a function is the last thing done."""
+    real, count = getattr(module, name), 0
+
+    def call(*given: Any, **more: Any) -> Any:
+        nonlocal count
+        count += 1
+        result = real(*given, **more)
+        if count == calls:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    with mock.patch.object(module, name, call):
+        return Forked(work).wait()
 
 
 def command(*words: object) -> Callable[[], None]:

@@ -22,6 +22,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -151,13 +152,19 @@ def case_files(
         EVIDENCE: content,
         SCHEMA.name: SCHEMA.read_bytes(),
         SETTINGS: _json(evidence.settings),
-        SBOM: _json(sbom()),
+        SBOM: _installed(),
         PUBLIC_KEY: public_pem(public),
         PAGE: officer_page(evidence, hashlib.sha256(content).hexdigest(), key_id(public)).encode(),
         **attachments,
     }
     digests = {name: hashlib.sha256(one).hexdigest() for name, one in files.items()}
     return {**files, STATEMENT: sign(IN_TOTO, _json(statement(evidence, digests)), key)}
+
+
+@cache
+def _installed() -> bytes:
+    """The software that is installed; a second's work, read once a process."""
+    return _json(sbom())
 
 
 def _json(value: object) -> bytes:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -183,7 +183,8 @@ def read_ledger_file(path: Path) -> RequestLedger:
 def append_request(source: Path, target: Path, entry: LedgerEntry) -> RequestLedger:
     """Write the ledger of the model that came out: the rows of the one that went in, and one more.
 
-    Given again with the same case, nothing changes, so that a killed command is repeated safely.
+    Given again with the same case, nothing changes, so that a killed command is repeated safely. Where the case was
+    deleted and the request is carried out again on the same model, the new case's row takes the place of the old.
 
     Args:
         source, target: run or model folder of the model that went in, and of the one that came out.
@@ -200,11 +201,18 @@ def append_request(source: Path, target: Path, entry: LedgerEntry) -> RequestLed
             return there
         ledger = read_ledger(source, fingerprint=entry.model_in)
         refuse_other_secret(ledger, entry.secret)
-        if there.rows and there != ledger:
+        if there.rows and there != ledger and not _is_repeated(there, ledger, entry):
             raise _other_requests(path)
         extended = ledger.extended(entry)
         _write(path, extended)
     return extended
+
+
+def _is_repeated(there: RequestLedger, before: RequestLedger, entry: LedgerEntry) -> bool:
+    """Whether a ledger ends with the same request on the same models, of a case that is gone."""
+    last = there.rows[-1].entry
+    same = replace(last, closed=entry.closed, verdict=entry.verdict, case_sha256=entry.case_sha256)
+    return there.rows[:-1] == before.rows and same == entry
 
 
 def carry_ledger(source: Path, target: Path, *, secret: OwnerSecret | None = None, on: date) -> RequestLedger:

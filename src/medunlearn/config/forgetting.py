@@ -6,13 +6,18 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from medunlearn.config.clinical_notes import ColumnPrompts, PatientIds
 from medunlearn.config.settings import Listed, Settings, Template, Words
 
 BatteryAttack = Literal["relearning", "quantization", "sampling"]
 BATTERY: tuple[BatteryAttack, ...] = ("relearning", "quantization", "sampling")
+
+
+def _without_none(value: Any) -> Any:
+    """The word for no attack."""
+    return () if value == "none" else value
 
 
 class ForgetSettings(Settings):
@@ -64,8 +69,8 @@ class ForgetSettings(Settings):
         description="excess over patients whom the model never saw that counts as none, on scales from 0 to 1; of "
         "ranks, a model that knows everything has about 0.5",
     )
-    battery: Annotated[tuple[BatteryAttack, ...], Listed] = Field(
-        BATTERY, description="attacks that verify besides questions and ranks"
+    battery: Annotated[tuple[BatteryAttack, ...], Listed, BeforeValidator(_without_none)] = Field(
+        BATTERY, description="attacks that verify besides questions and ranks; none: no attack"
     )
     others: int = Field(
         12, ge=3, description="patients at most who are asked about besides, retained and never seen (seeded)"

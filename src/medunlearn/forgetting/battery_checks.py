@@ -22,6 +22,7 @@ from medunlearn.cases.evidence import (
 from medunlearn.data.records import RECORD
 from medunlearn.forgetting.standings import GAP, AskingWay, Standings
 from medunlearn.pipeline.utility.numbers import Utility
+from medunlearn.reports.formatting import count
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.statistics.others import LEAST_OTHERS, OthersGap, chance_of_surprise, compare_with_others
 
@@ -129,8 +130,15 @@ class BatteryMaterial:
         return {who: value - beside[who] for who, value in values.items() if who in beside}
 
     def untested(self) -> Iterator[Untested]:
-        """Ways of asking without a baseline."""
+        """Ways of asking without a baseline, and those in which not every patient could be asked."""
         for check in self.checks():
+            number = len(self.after.of(check.name, self.patients))
+            if number < len(self.patients):
+                yield Untested(
+                    name=f"{check.name} of all",
+                    title=f"{check.title}: {len(self.patients) - number} of {count(len(self.patients), 'patient')}",
+                    reason="no probe of this kind could be made of their notes",
+                )
             if check.comparison is None:
                 yield Untested(
                     name=f"{check.name} baseline",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,6 +42,80 @@ AGAIN = "-again"
 VALIDATION = "medunlearn.papers.memorization.diagnosis.measures:held_out"
 
 
+@dataclass(frozen=True)
+class ExactPlan:
+    """Exact deletion of a split's forget set, before anything is computed.
+
+    Attributes:
+        benchmark: that the model was trained on.
+        lineage: how it is known that the base never saw the patients.
+        making: settings of the training without them; or the base as a run, where an adapter is dropped.
+    """
+
+    benchmark: Benchmark
+    lineage: BaseLineage
+    making: TrainSettings | Adoption
+
+    @property
+    def road(self) -> Road:
+        return "adapter dropped" if isinstance(self.making, Adoption) else "retrained without her"
+
+    def carry_out(self, out: Path, *, device: str = "auto", quiet: bool = False) -> tuple[Run, ExactDeletion]:
+        """Make the model without them, twice.
+
+        Resumes; a complete deletion is returned as it is. The second run stands beside ``out`` meanwhile, and stays
+        there if its model is another one.
+
+        Args:
+            out: folder of the run that comes out.
+
+        Raises:
+            Errors: as of :func:`medunlearn.pipeline.train.train`.
+        """
+        how: dict[str, Any] = {"device": device, "quiet": quiet}
+
+        def make(folder: Path) -> Run:
+            making = self.making
+            if isinstance(making, Adoption):
+                return join().on_main(lambda: making.run(folder, **how))
+            return train(self.benchmark, making, folder, **how)
+
+        return _twice(make, out, self.road, self.lineage, quiet=quiet)
+
+
+def plan_exactly(
+    run: Run, benchmark: Benchmark, split: str, *, base_unseen: bool = False, quiet: bool = False
+) -> ExactPlan:
+    """Plan to make the model of a training run again without a split's forget set.
+
+    Args:
+        run: of verb ``train``.
+        benchmark: that it was trained on (:func:`training_benchmark`).
+        split: of the benchmark, or ``level=node,node``.
+        base_unseen: the model's owner states that the base never saw the patients; for a base of which nobody
+            recorded it.
+
+    Raises:
+        InputError: the model is no training run; it was trained on other texts, or never saw the patients; its base
+            saw them, has changed or is missing; its tokenizer is fitted on their texts.
+    """
+    settings = _training_of(run)
+    run.refuse_other_texts(benchmark.texts_fingerprint, benchmark.fingerprint)
+    forget = frozenset(record.record_id for record in benchmark.records_of(benchmark.split(split), "forget"))
+    left_out = left_out_of(run, benchmark)
+    trained = _trained_on(benchmark, settings)
+    if not trained & forget:
+        raise InputError(f"The model in {run.folder} was never trained on the patients of this request.")
+    lineage = _base_lineage(run, settings, benchmark, forget, stated=base_unseen)
+    if trained <= forget:
+        return ExactPlan(benchmark, lineage, _adoption_of_base(run, settings, benchmark, split, quiet=quiet))
+    if settings.model in TINIES:
+        refuse_fitted_tokenizer(run)
+    _refuse_selection(settings, benchmark, forget)
+    again = _without_them(run, settings, united(benchmark, split, forget | left_out, settings.without))
+    return ExactPlan(benchmark, lineage, again)
+
+
 def delete_exactly(
     run: Run,
     benchmark: Benchmark,
@@ -51,50 +126,9 @@ def delete_exactly(
     device: str = "auto",
     quiet: bool = False,
 ) -> tuple[Run, ExactDeletion]:
-    """Make the model of a training run again without a split's forget set, twice.
-
-    Resumes; a complete deletion is returned as it is. The second run stands beside ``out`` meanwhile, and stays
-    there if its model is another one.
-
-    Args:
-        run: of verb ``train``.
-        benchmark: that it was trained on (:func:`training_benchmark`).
-        split: of the benchmark, or ``level=node,node``.
-        out: folder of the run that comes out.
-        base_unseen: the model's owner states that the base never saw the patients; for a base of which nobody
-            recorded it.
-
-    Raises:
-        InputError: the model is no training run; it was trained on other texts, or never saw the patients; its base
-            saw them, has changed or is missing; its tokenizer is fitted on their texts.
-        Other errors: as of :func:`medunlearn.pipeline.train.train`.
-    """
-    settings = _training_of(run)
-    run.refuse_other_texts(benchmark.texts_fingerprint, benchmark.fingerprint)
-    forget = frozenset(record.record_id for record in benchmark.records_of(benchmark.split(split), "forget"))
-    left_out = left_out_of(run, benchmark)
-    trained = _trained_on(benchmark, settings)
-    if not trained & forget:
-        raise InputError(f"The model in {run.folder} was never trained on the patients of this request.")
-    lineage = _base_lineage(run, settings, benchmark, forget, stated=base_unseen)
-    make: Callable[[Path], Run]
-    if trained <= forget:
-        road: Road = "adapter dropped"
-        adoption = _adoption_of_base(run, settings, benchmark, split, quiet=quiet)
-
-        def make(folder: Path) -> Run:
-            return join().on_main(lambda: adoption.run(folder, device=device, quiet=quiet))
-    else:
-        road = "retrained without her"
-        if settings.model in TINIES:
-            refuse_fitted_tokenizer(run)
-        _refuse_selection(settings, benchmark, forget)
-        again = _without_them(run, settings, united(benchmark, split, forget | left_out, settings.without))
-
-        def make(folder: Path) -> Run:
-            return train(benchmark, again, folder, device=device, quiet=quiet)
-
-    return _twice(make, out, road, lineage, quiet=quiet)
+    """Plan (:func:`plan_exactly`) and carry out (:meth:`ExactPlan.carry_out`) an exact deletion. Resumes."""
+    plan = plan_exactly(run, benchmark, split, base_unseen=base_unseen, quiet=quiet)
+    return plan.carry_out(out, device=device, quiet=quiet)
 
 
 def training_benchmark(run: Run) -> Benchmark:

@@ -16,7 +16,7 @@ from medunlearn.attacks.attacked import FOLDER
 from medunlearn.attacks.recovery.recovery_attacks import Quantization, Relearning, RepeatedSampling
 from medunlearn.cases.case_folder import is_case
 from medunlearn.cases.pseudonyms import OwnerSecret
-from medunlearn.config import ForgetSettings, UnlearnSettings
+from medunlearn.config import ForgetSettings, TrainSettings, UnlearnSettings
 from medunlearn.config.forgetting import BatteryAttack
 from medunlearn.data.deletion_requests import REQUEST
 from medunlearn.data.records import Question
@@ -27,11 +27,12 @@ from medunlearn.forgetting.measuring_models import VERIFYING, ModelMeter
 from medunlearn.forgetting.request_battery import AUTOMATIC
 from medunlearn.forgetting.request_benchmarks import RequestBenchmarks, make_benchmarks
 from medunlearn.forgetting.standings import GAP, UNSEEN
+from medunlearn.forgetting.trial_search import trial_folder
 from medunlearn.models.sequences import Rendering
 from medunlearn.pipeline.estimate.blueprint import blueprint_of
 from medunlearn.pipeline.estimate.capacity import capacity_of
 from medunlearn.pipeline.estimate.forecast import Forecast
-from medunlearn.pipeline.estimate.stage_cost import Planner, Stage
+from medunlearn.pipeline.estimate.stage_cost import Planner, Stage, train_stage
 from medunlearn.pipeline.estimate.work import Work
 from medunlearn.pipeline.questioning import questions_to_ask
 from medunlearn.pipeline.rank_plan import rank_plan
@@ -144,7 +145,7 @@ class _RequestForecast:
             "Deletion request",
             stages,
             capacity_of(self.request.device, self.request.work),
-            tuple(filter(None, (doubt, self._not_counted()))),
+            (doubt,) if doubt else (),
             bool(doubt),
         )
         tries = len(self.request.candidates) if self.meter.chosen else 0
@@ -167,15 +168,10 @@ class _RequestForecast:
         tries, last = [*self._tries()], list[Stage]()
         if self.settings.retrained is not None:
             last += self._verified("the retrained model", self.request.work / RETRAINED)
-        last += [*self._verified("the model after", None), *self._earlier()]
+        last += [*self._verified("the model after", None), *self._earlier(), *self._general()]
         last.append(Stage("write model and case", "to do", disk=BYTES_A_WEIGHT * self.parameters))
         later = sum(stage.work.flops for own in tries[1:] for stage in own)
         return (*first, *(stage for own in tries for stage in own), *last), later
-
-    def _not_counted(self) -> str:
-        if self.settings.method == EXACT:
-            return "Training again without the patients is not counted: twice what the model's training took."
-        return ""
 
     def _patients(self) -> dict[str, int]:
         benchmark, made = self.made.benchmark, self.made
@@ -201,11 +197,12 @@ class _RequestForecast:
         return sum(len(facts) for facts in (*plan.questions.values(), *plan.records.values()))
 
     def _tries(self) -> Iterator[list[Stage]]:
-        """Each try, and what the choice asks of it."""
+        """Each try, and what the choice asks of it; an exact deletion is one."""
         if self.settings.method == EXACT:
+            yield [*self._exact()]
             return
         for place, candidate in enumerate(self.request.candidates):
-            folder = self.request.trial_folder(place, candidate)
+            folder = trial_folder(self.request.work, place, candidate)
             settings = candidate.settings(
                 self.made.benchmark,
                 self.settings.unlearn,
@@ -222,6 +219,22 @@ class _RequestForecast:
                 asked = self.planner.evaluating(f"ask try {place + 1}", self.meter.choosing_settings, folder)
                 stages.append(asked)
             yield stages
+
+    def _exact(self) -> Iterator[Stage]:
+        """Training without the patients, twice; dropping an adapter takes no work that counts."""
+        plan, done = self.request.exact_plan, is_complete(self.request.model_out)
+        for name in ("make the model without the patients", "make it a second time, to compare"):
+            stage = None
+            if isinstance(plan.making, TrainSettings) and not done:
+                stage = train_stage(plan.benchmark, plan.making, self.request.device)
+            yield replace(stage or Stage(name, "done" if done else "to do"), name=name)
+
+    def _general(self) -> Iterator[Stage]:
+        """General tasks of each model that is verified."""
+        models = ["before", *(["retrained"] if self.settings.retrained else []), "after"]
+        for model in models if self.settings.utility_tasks else ():
+            name = "general tasks of the " + (f"model {model}" if model != "retrained" else "retrained model")
+            yield Stage(name, "to do", "cost not estimated")
 
     def _unlearning(self, candidate: ForgetCandidate, settings: UnlearnSettings, folder: Path) -> Stage:
         """A try; one that has not begun takes per epoch what an earlier one of the same method takes."""
@@ -241,7 +254,7 @@ class _RequestForecast:
             more = self.planner.evaluating(f"ask {name} to choose by", self.meter.choosing_settings, folder)
             stages.append(more)
         done = set() if folder is None else _attacks_done(folder)
-        for kind in self.settings.battery:
+        for kind in self.settings.battery if self.meter.attacking_settings else ():
             title = f"{kind} of {name}"
             stages.append(Stage(title, "done") if kind in done else Stage(title, "to do", work=self._attack(kind)))
         return stages

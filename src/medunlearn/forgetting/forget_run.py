@@ -11,7 +11,6 @@ Every stage is kept in ``case-work/`` and found again, so that the command goes 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -37,38 +36,26 @@ from medunlearn.cases.pseudonyms import OwnerSecret
 from medunlearn.cases.signing_keys import read_private_key
 from medunlearn.cases.verdicts import decide
 from medunlearn.config import AdoptSettings, ForgetSettings, check
-from medunlearn.data.deletion_requests import REQUEST
+from medunlearn.data.deletion_requests import REQUEST, read_subjects
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import holds_nothing
 from medunlearn.data.storage import make_folder, read_json, write_json
 from medunlearn.errors import InputError
 from medunlearn.forgetting.battery_rerun import BEFORE, REQUEST_FILE, RETRAINED, record_request
-from medunlearn.forgetting.candidates import AUTO, ForgetCandidate, TrialReading, rate_of_size
-from medunlearn.forgetting.exact_deletion import delete_exactly, training_benchmark
+from medunlearn.forgetting.candidates import AUTO, ForgetCandidate
+from medunlearn.forgetting.exact_deletion import ExactPlan, plan_exactly, training_benchmark
 from medunlearn.forgetting.request_battery import AUTOMATIC, RequestBattery, Say
 from medunlearn.forgetting.request_benchmarks import RequestBenchmarks, build_benchmarks
-from medunlearn.forgetting.standings import Standings
+from medunlearn.forgetting.trial_search import ForgetTrial, TrialSearch
 from medunlearn.pipeline.adopt import Adoption, adopt
 from medunlearn.pipeline.export import export
 from medunlearn.pipeline.holders.traces import subject_traces
 from medunlearn.pipeline.part_check import unlearning_method
 from medunlearn.pipeline.report.gather import gather
-from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.reports.write import free_folder, write_report
-from medunlearn.results.evaluated import Evaluated
-from medunlearn.results.runs import FILE, Run, RunRecord
+from medunlearn.results.runs import FILE, Run
 
 EXACT = "exact"
-
-
-@dataclass(frozen=True)
-class ForgetTrial:
-    """A model that was tried, and what the choice saw of it."""
-
-    candidate: ForgetCandidate
-    run: Run
-    settings: Mapping[str, Any]
-    reading: TrialReading | None
 
 
 @dataclass(frozen=True)
@@ -125,10 +112,7 @@ def forget(
     with lock_folder(work, "forget"):
         say(f"request of {request.received.isoformat()}")
         run, evidence, trials, chosen = request.carried_out()
-        traces = subject_traces(
-            request.benchmarks.benchmark,
-            f"{request.benchmarks.benchmark.subject_level}={','.join(request.benchmarks.patients)}",
-        )
+        traces = subject_traces(request.benchmarks.benchmark, request.benchmarks.patients)
         case = write_case(out, evidence, key, traces=traces)
         record_request(work, case, settings)
         request.write_ledger(case)
@@ -226,6 +210,8 @@ class ForgetRequest:
 
     def carried_out(self) -> tuple[Run, CaseEvidence, tuple[str, ...], int | None]:
         """Measure, make it forget, verify: the model, the evidence, words on each trial, and the chosen one."""
+        if self.settings.method == EXACT:
+            self.exact_plan  # noqa: B018  # its refusals come before an hour of measuring
         found = self.battery.finds_patients
         self.say("measured: the model before")
         trials, chosen = self._trials(found=found)
@@ -251,9 +237,8 @@ class ForgetRequest:
             made, _ = self.deleted
             after = self.adopted(made, "after", role="retrained", without=REQUEST, allow_broken=True)
             return [ForgetTrial(ForgetCandidate(EXACT, 0), after, made.info.config, None)], 0
-        if settings.method != AUTOMATIC:
-            return [self._trial(0, self.candidates[0], None)], 0
-        return self._searched()
+        search = TrialSearch(self.battery, self.candidates, self.work)
+        return search.best() if settings.method == AUTOMATIC else ([search.only()], 0)
 
     @property
     def candidates(self) -> Sequence[ForgetCandidate]:
@@ -267,72 +252,44 @@ class ForgetRequest:
         Raises:
             ConfigError: every mistake.
             UnknownNameError: no such method.
+            InputError: an exact deletion of what is no run of ours.
         """
+        if self.settings.method == EXACT:
+            self._trained_run  # noqa: B018
         for candidate in self.candidates if self.settings.method != EXACT else ():
             unlearning_method(candidate.usual_settings(self.settings.unlearn, self.settings.seed))
-
-    def trial_folder(self, place: int, candidate: ForgetCandidate) -> Path:
-        """Folder of a try's run."""
-        return self.work / "trials" / f"{place + 1:02d}-{candidate.method.replace(':', '-')}"
-
-    def _searched(self) -> tuple[list[ForgetTrial], int]:
-        """The list of :mod:`~medunlearn.forgetting.candidates`, until one is good enough."""
-        settings, trials = self.settings, list[ForgetTrial]()
-        before = self.battery.meter.choosing(self.target)
-        for place, candidate in enumerate(self.candidates):
-            trial = self._trial(place, candidate, before)
-            trials.append(trial)
-            assert trial.reading is not None
-            self.say(f"try {place + 1}: {candidate.words}: {trial.reading.words}")
-            best = self._best(trials)
-            for other in {*range(len(trials))} - {best}:
-                drop_weights(trials[other].run)  # each is as large as the target
-            if trial.reading.good_enough(settings.margin, settings.utility_floor):
-                break
-        return trials, self._best(trials)
-
-    def _best(self, trials: list[ForgetTrial]) -> int:
-        distances = [trial.reading.distance(self.settings.utility_floor) for trial in trials if trial.reading]
-        return distances.index(min(distances))
-
-    def _trial(
-        self, place: int, candidate: ForgetCandidate, before: tuple[Evaluated, Standings] | None
-    ) -> ForgetTrial:
-        given = dict(self.settings.unlearn)
-        chosen = candidate.settings(
-            self.benchmarks.benchmark,
-            given,
-            rate=rate_of_size(self.target.info.results["parameters"]),
-            seed=self.settings.seed,
-        )
-        folder = self.trial_folder(place, candidate)
-        how: dict[str, Any] = {"device": self.device, "quiet": self.quiet}
-        run = unlearn(self.target, self.benchmarks.benchmark, chosen, folder, **how)
-        reading = None
-        if before is not None:
-            meter = self.battery.meter
-            if not meter.has_chosen(run) and not run.model.is_dir():
-                # It was dropped, and now something else is asked of it.
-                shutil.rmtree(folder)
-                run = unlearn(self.target, self.benchmarks.benchmark, chosen, folder, **how)
-            evaluated, standing = meter.choosing(run)
-            lost = self.battery.lost(before[0], evaluated, None)
-            reading = TrialReading.of(self.battery.material(before[1], standing), lost)
-        return ForgetTrial(candidate, run, chosen.model_dump(mode="json"), reading)
 
     @cached_property
     def deleted(self) -> tuple[Run, ExactDeletion]:
         """The model that is made again without the patients: a run, so that the next request can be exact, too."""
+        return self.exact_plan.carry_out(self.model_out, device=self.device, quiet=self.quiet)
+
+    @cached_property
+    def exact_plan(self) -> ExactPlan:
+        """The deletion by training again, before anything is computed.
+
+        Raises:
+            InputError: it cannot be done; as of :func:`plan_exactly`.
+        """
+        patients = list(read_subjects(self.settings.patient))
+        run = self._trained_run
+        benchmark = training_benchmark(run)
+        if any("," in patient for patient in patients):
+            raise InputError(
+                "--method exact takes no patient id with a comma: the training's record would not tell it from "
+                "several. Change the id in the notes, or leave --method out."
+            )
+        split = f"{benchmark.subject_level}={','.join(patients)}"
+        return plan_exactly(run, benchmark, split, base_unseen=self.settings.base_unseen, quiet=self.quiet)
+
+    @property
+    def _trained_run(self) -> Run:
         if not (Path(self.model) / FILE).exists():
             raise InputError(
-                f"--method exact trains again, and {self.model} is no run of `medunlearn train`. Leave it out."
+                f"--method exact trains again, and {self.model} is no run of `medunlearn train`. Leave --method "
+                "out."
             )
-        run = Run.of(self.model)
-        benchmark = training_benchmark(run)
-        split = f"{benchmark.subject_level}={','.join(self.benchmarks.patients)}"
-        stated = self.settings.base_unseen
-        how: dict[str, Any] = {"device": self.device, "quiet": self.quiet}
-        return delete_exactly(run, benchmark, split, self.model_out, base_unseen=stated, **how)
+        return Run.of(self.model)
 
     def _chosen(self, trials: list[ForgetTrial], chosen: int | None) -> tuple[Run, str, Mapping[str, Any]]:
         if chosen is None:
@@ -398,12 +355,3 @@ class ForgetRequest:
         )
         append_request(self._given, self.model_out, entry)
         describe_requests(self.model_out)
-
-
-def drop_weights(run: Run) -> None:
-    """Delete a model that was not chosen; its record and what was measured of it stay."""
-    if run.model.is_dir():
-        record = RunRecord.read(run.folder)
-        record.results["fingerprint"] = run.fingerprint
-        record.write(run.folder)
-        shutil.rmtree(run.model, ignore_errors=True)

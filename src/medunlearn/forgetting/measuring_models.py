@@ -16,9 +16,10 @@ from medunlearn.forgetting.request_benchmarks import EARLIER
 from medunlearn.forgetting.standings import GAP, UNSEEN, Standings, standings
 from medunlearn.pipeline.attacking.attack_run import attack_each, attack_settings
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
+from medunlearn.pipeline.trainer import is_complete
 from medunlearn.pipeline.utility.numbers import Utility
 from medunlearn.results.evaluated import Evaluated
-from medunlearn.results.runs import FILE, Run
+from medunlearn.results.runs import Run
 
 CHOOSING: tuple[Fold, ...] = ("train",)
 VERIFYING: tuple[Fold, ...] = ("holdout", "rephrase")
@@ -43,8 +44,7 @@ class ModelMeter:
     def has_chosen(self, run: Run) -> bool:
         """Whether what a choice sees of a run is known already, without its weights."""
         settings = self.choosing_settings
-        known = run.info.results.get("fingerprint") or run.model.is_dir()
-        return bool(known) and (evaluation_folder(run, self.benchmark, settings) / FILE).exists()
+        return is_complete(evaluation_folder(run, self.benchmark, settings))
 
     def choosing(self, run: Run) -> tuple[Evaluated, Standings]:
         """What a choice of settings may see: probes as in training, one half of the values."""
@@ -124,11 +124,11 @@ class ModelMeter:
 
     @property
     def attacking_settings(self) -> AttackSettings | None:
-        """Settings of the attacks that verify; None where there are none."""
+        """Settings of the attacks that verify; None where there are none, or no prompt for them."""
         names = self.settings.battery
-        if not names:
-            return None
         asked = self.benchmark.questions_of(self.benchmark.split(REQUEST), "forget", VERIFYING[:1])
+        if not names or not asked:
+            return None
         how: dict[str, Any] = {
             "fold": VERIFYING[0],
             # Texts that are continued tell more than gaps.

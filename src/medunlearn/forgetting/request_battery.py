@@ -81,6 +81,11 @@ class RequestBattery:
         untested += [
             Untested(name=name, title=name.capitalize(), reason="it was left out (--battery)") for name in left_out
         ]
+        if self.settings.battery and self.meter.attacking_settings is None:
+            untested += [
+                Untested(name=name, title=name.capitalize(), reason="no prompt for it could be made of the notes")
+                for name in self.settings.battery
+            ]
         untested += [Untested(name=name, title=title, reason=reason) for name, title, reason in UNTESTED]
         return Battery(
             name=NAME,

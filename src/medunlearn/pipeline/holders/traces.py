@@ -89,12 +89,12 @@ class SubjectTraces:
 
 
 def subject_traces(
-    benchmark: Benchmark | None, subject: str | None = None, identifiers: Iterable[str] = ()
+    benchmark: Benchmark | None, subject: str | Collection[str] | None = None, identifiers: Iterable[str] = ()
 ) -> SubjectTraces:
     """Traces of a subject.
 
     Args:
-        subject: ``level=node,node`` of the benchmark; without a benchmark an id.
+        subject: ``level=node,node`` of the benchmark, or ids of subjects; without a benchmark an id.
         identifiers: further names and numbers of the subject; they are looked for in any case.
 
     Raises:
@@ -104,7 +104,7 @@ def subject_traces(
     given = {tuple(words): "identifier" for value in identifiers if (words := words_of(value))}
     phrases: dict[Phrase, Trace] = dict.fromkeys(given, "identifier")
     if benchmark is None:
-        if subject is not None:
+        if isinstance(subject, str):
             if "=" in subject:
                 raise InputError(
                     f"{subject.partition('=')[0]}=... names a node of a benchmark: name its folder too."
@@ -146,10 +146,12 @@ def subject_traces(
     )
 
 
-def _records(benchmark: Benchmark, subject: str | None) -> frozenset[str]:
-    level, is_request, nodes = (subject or "").partition("=")
+def _records(benchmark: Benchmark, subject: str | Collection[str] | None) -> frozenset[str]:
     if subject is None:
         return frozenset()
+    if not isinstance(subject, str):
+        return benchmark.hierarchy.closure(benchmark.subject_level, subject)
+    level, is_request, nodes = subject.partition("=")
     if not is_request:
         level, nodes = benchmark.subject_level, subject
     return benchmark.hierarchy.closure(level.strip(), [node.strip() for node in nodes.split(",") if node.strip()])

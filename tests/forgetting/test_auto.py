@@ -1,0 +1,89 @@
+"""`--method auto`: one try keeps its weights, nothing is trained twice, and what was dropped is trained again."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forgetting_world import Hospital
+from forking import killed_after
+
+from medunlearn import api
+from medunlearn.cases.ledger import read_ledger
+from medunlearn.forgetting import forget_run, measuring_models, trial_search
+from medunlearn.forgetting.candidates import ForgetCandidate
+from medunlearn.forgetting.forget_run import Forgotten
+from medunlearn.training import loop
+
+TRIES = (ForgetCandidate("npo", 4), ForgetCandidate("counterfactual", 8))
+SEARCH: dict[str, Any] = {
+    "method": "auto", "budget": 2, "utility_floor": 1.0, "margin": 0.01, "unlearn": {"precision": "fp32"},
+    "facts": 8, "others": 6, "evaluate": {"max_new_tokens": 4}, "build": {"prefixes": "16,32", "clozes": 0},
+    "anyway": True,
+}  # fmt: skip
+"""Of a search in which no try is good enough."""
+KILLS: tuple[tuple[Any, str, int], ...] = (
+    (loop, "_step", 2),
+    (measuring_models, "evaluate_one", 3),
+    (trial_search, "unlearn", 2),
+    (trial_search, "drop_weights", 1),
+)
+"""Module, function and the call of it after which the search is killed."""
+
+
+@pytest.fixture(autouse=True)
+def _short_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forget_run, "AUTO", TRIES)
+
+
+def histories(done: Forgotten) -> dict[str, int]:
+    """Try -> when its training was written."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in done.work.glob("trials/*/history.parquet")}
+
+
+def assert_one_is_kept(done: Forgotten) -> str:
+    """Only the chosen try has a model; its folder's name."""
+    assert done.chosen is not None
+    names = [f"{place + 1:02d}-{one.method}" for place, one in enumerate(TRIES)]
+    assert [path.parent.name for path in done.work.glob("trials/*/model")] == [names[done.chosen]]
+    assert not [*done.work.glob("trials/.*.part")]
+    assert done.case.evidence.method == TRIES[done.chosen].method
+    return names[done.chosen]
+
+
+def test_a_search_keeps_one_model_and_trains_nothing_twice(
+    hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, patient = tmp_path / "case", hospital.patients[0]
+    for module, name, calls in KILLS:
+        killed = killed_after(module, name, calls, lambda: hospital.forget(out, patient, **SEARCH))
+        assert killed == -signal.SIGKILL, name
+        assert not out.exists()
+    done = hospital.forget(out, patient, **SEARCH)
+    evidence, trained = done.case.evidence, histories(done)
+    assert (len(trained), len(done.trials)) == (2, 2)
+    kept = assert_one_is_kept(done)
+    shutil.rmtree(out)
+    again = hospital.forget(out, patient, **SEARCH)
+    assert again.case.evidence == evidence.model_copy(update={"created": again.case.evidence.created})
+    assert (histories(again), again.trials) == (trained, done.trials)
+    (row,) = read_ledger(again.model).requests
+    assert row.entry.case_sha256 == again.case.sha256
+    assert api.verify([again.model, out], work=again.work, quiet=True).wrong == []
+    # Something else is asked of the tries: the one that was dropped is trained again, the other is not.
+    shutil.rmtree(out)
+    shutil.rmtree(again.model)
+    more = hospital.forget(out, patient, **{**SEARCH, "facts": 9})
+    retrained = {name for name, time in histories(more).items() if trained[name] != time}
+    assert retrained == {*trained} - {kept}
+    kept = assert_one_is_kept(more)
+    # Another one is nearest now, whose weights are gone.
+    shutil.rmtree(out)
+    shutil.rmtree(more.model)
+    (other,) = {*trained} - {kept}
+    first = sorted(trained).index(other)
+    monkeypatch.setattr(trial_search.TrialSearch, "_best", lambda self, trials: min(first, len(trials) - 1))
+    assert assert_one_is_kept(hospital.forget(out, patient, **{**SEARCH, "facts": 9})) == other
