@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from broken import poison, scramble
 from click.testing import CliRunner
+from foreign_models import save_adapter
 from forgetting_world import Hospital, request_copy
 from pages import Page
 
@@ -21,6 +22,8 @@ from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.forgetting import battery_rerun
 from medunlearn.forgetting.forget_run import Forgotten
+from medunlearn.models.load import load_model
+from medunlearn.models.quantization import round_weights
 from medunlearn.pipeline.verify import Check, Verification
 
 
@@ -66,6 +69,18 @@ def test_a_model_in_which_the_patient_came_back_is_found_by_the_pages_command(
     assert found["note"].startswith(f"residual found now, {verdict} in the case")
     assert (found["state"] == "ok") == (verdict == "residual found")
     assert "model" in {check["what"] for check in checks if check["state"] == "differs"}
+
+
+def test_an_adapter_over_a_base_and_a_rounded_copy_are_measured(
+    hospital: Hospital, forgotten: Forgotten, tmp_path: Path
+) -> None:
+    adapter = save_adapter(hospital.model, tmp_path / "adapter")
+    rounded = load_model(hospital.model, device="cpu")
+    round_weights(rounded.model, "int8")
+    for model in (adapter, rounded.save(tmp_path / "int8")):
+        checks = verify(model, forgotten)
+        assert battery(checks).note.startswith("residual found now"), model
+        assert "model file" in {check.what for check in checks.wrong}
 
 
 def test_a_broken_model_has_no_verdict(forgotten: Forgotten, tmp_path: Path) -> None:
