@@ -257,7 +257,8 @@ def test_memory_that_runs_out(unlearn: Unlearn, tmp_path: Path, monkeypatch: pyt
         patch.setenv("FULL_AFTER", "6")  # the engine's look, two tries, and the first step's two passes among them
         text = unlearn(*words, code=2).text
     assert "error: Memory runs out at step 1, with one sequence or row a side in a pass" in text
-    assert "--gradient-checkpointing; or --optimizer adamw_8bit; or " in text
+    assert "goes on from what is kept where more is free, or with --gradient-checkpointing. Or begin " in text
+    assert "another experiment, with another --out and --optimizer adamw_8bit; or " in text
     assert "--trainable lora or --trainable layers:7" in text
     assert "micro-batch-size" not in text
     assert info(out)["status"] == "failed"

@@ -11,6 +11,7 @@ import medunlearn
 from medunlearn.config import TrainSettings, check
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError, StorageError
+from medunlearn.results.keys import DRAWS, keyed_folder
 from medunlearn.results.runs import FILE, HISTORY, Recording, Run
 
 INPUTS = {"benchmark": "abc", "model": "tiny"}
@@ -158,20 +159,63 @@ def test_a_broken_run_file_is_refused(tmp_path: Path, text: str, message: str) -
 
 def test_the_key_is_the_hash_of_what_the_result_depends_on(tmp_path: Path) -> None:
     config = settings().model_dump(mode="json")
-    assert "checkpoint_seconds" in config
-    del config["checkpoint_seconds"]
+    for name in ("checkpoint_seconds", "offload", "sharding", *DRAWS):
+        del config[name]
     wanted = sha256_of_json(["train", config, INPUTS, medunlearn.__version__])
     assert recording(tmp_path).key == wanted == Recording.key_of("train", settings(), INPUTS)
 
 
-def test_how_often_checkpoints_are_written_is_not_in_the_key(tmp_path: Path) -> None:
+def test_the_way_of_computing_is_recorded_outside_the_key(tmp_path: Path) -> None:
     complete(tmp_path)
-    assert recording(tmp_path, checkpoint_seconds=0).done
-    keys = {
-        Recording.key_of("train", settings(**changes), INPUTS)
-        for changes in ({}, {"seed": 1}, {"batch_size": 65}, {"checkpoint_seconds": 5})
-    }
-    assert len(keys) == 3
+    ways = {"micro_batch_size": 1, "gradient_checkpointing": True, "offload": "optimizer", "sharding": "fsdp2"}
+    assert recording(tmp_path, checkpoint_seconds=0, **ways).done
+    assert written(tmp_path)["config"]["micro_batch_size"] == 8
+    other = (
+        {},
+        {"seed": 1},
+        {"batch_size": 65},
+        {"lora_dropout": 0.1},
+        {"lora_dropout": 0.1, "micro_batch_size": 1},
+    )
+    assert len({Recording.key_of("train", settings(**changes), INPUTS) for changes in other}) == len(other)
+    # A pass of an evaluation is no step of a training.
+    plain, in_epochs = settings(evaluate={"limit": 2}), settings(evaluate={"limit": 2, "batch_size": 1})
+    assert Recording.key_of("train", plain, INPUTS) == Recording.key_of("train", in_epochs, INPUTS)
+
+
+def earlier(folder: Path, **changes: Any) -> None:
+    """A complete run as 0.2.0's development left it: every setting but two in its key."""
+    complete(folder)
+    record = written(folder)
+    record["config"] |= changes
+    config = {name: value for name, value in record["config"].items() if name != "checkpoint_seconds"}
+    record["key"] = sha256_of_json(["train", config, INPUTS, medunlearn.__version__])
+    (folder / FILE).write_text(json.dumps(record))
+
+
+def test_a_run_under_an_earlier_key_is_found(tmp_path: Path) -> None:
+    key = recording(tmp_path / "new").key
+    earlier(tmp_path / "target-12345678", micro_batch_size=2)
+    assert written(tmp_path / "target-12345678")["key"] != key
+    assert recording(tmp_path / "target-12345678").done
+    assert keyed_folder(tmp_path, "target", key) == tmp_path / "target-12345678"
+    assert keyed_folder(tmp_path, "target", "0" * 64) == tmp_path / "target-00000000"
+    # What somebody changed by hand is not taken for it.
+    record = written(tmp_path / "target-12345678")
+    record["config"]["lr"] = 1.0
+    (tmp_path / "target-12345678" / FILE).write_text(json.dumps(record))
+    assert keyed_folder(tmp_path, "target", key) == tmp_path / f"target-{key[:8]}"
+    with pytest.raises(InputError, match=r"differs in lr: 1.0 there"):
+        recording(tmp_path / "target-12345678")
+
+
+def test_a_run_made_by_hand_is_found_by_its_key(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), recording(tmp_path / "half", micro_batch_size=1).running():
+        raise KeyboardInterrupt
+    record = recording(tmp_path / "half")
+    assert keyed_folder(tmp_path, "target", record.key) == tmp_path / "half"
+    complete(tmp_path / "by hand")
+    assert keyed_folder(tmp_path, "target", record.key) == tmp_path / "by hand"
 
 
 def test_a_history_is_a_table_or_empty(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,33 @@ def test_what_never_fits_is_an_error_and_the_run_goes_on_from_the_last_step(
     resumed, history = run(tiny, NextToken(), plan, checkpoints=tmp_path)
     assert all(torch.equal(resumed[key], tensor) for key, tensor in whole.items())
     assert [row["micro_batch_size"] for row in history] == [row["micro_batch_size"] for row in wanted]
+
+
+@pytest.mark.parametrize(("before", "after"), [(5, 2), (2, 5)])
+def test_a_run_goes_on_with_the_size_that_is_asked_for(
+    exact_tiny: Make, plan: Plan, tmp_path: Path, before: int, after: int
+) -> None:
+    whole, wanted = run(exact_tiny, NextToken(), plan, replace(SETTINGS, micro_batch_size=before))
+
+    def stop(row: dict[str, Any]) -> None:
+        if row["step"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(
+            exact_tiny,
+            NextToken(),
+            plan,
+            replace(SETTINGS, micro_batch_size=before),
+            checkpoints=tmp_path,
+            on_step=stop,
+        )
+    other = replace(SETTINGS, micro_batch_size=after, gradient_checkpointing=True)
+    resumed, history = run(exact_tiny, NextToken(), plan, other, checkpoints=tmp_path)
+    assert [row["micro_batch_size"] for row in history] == [before] * 2 + [after] * 4
+    for row, usual in zip(history, wanted, strict=True):
+        assert row["loss"] == pytest.approx(usual["loss"], rel=movement_bound(), abs=movement_bound())
+    assert_same_movement(resumed, whole, dict(exact_tiny().model.named_parameters()))
 
 
 def _full_after(objective: Room, row: dict[str, Any], step: int) -> None:

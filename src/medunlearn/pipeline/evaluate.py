@@ -29,6 +29,7 @@ from medunlearn.results.fact_table import FILE as FACTS
 from medunlearn.results.fact_table import fact_table
 from medunlearn.results.image_control import FILE as IMAGE_CONTROL
 from medunlearn.results.image_control import control_table
+from medunlearn.results.keys import keyed_folder
 from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.results.scores import question_labels, record_labels
 from medunlearn.training.processes import join
@@ -164,7 +165,7 @@ def evaluation_folder(run: Run, benchmark: Benchmark, settings: EvaluateSettings
     """Each set of settings has a folder of its own: a second evaluation never meets the first one's files."""
     name = "".join(letter if letter.isalnum() else "_" for letter in settings.split)[:40]
     key = Recording.key_of("evaluate", settings, _inputs(run, benchmark, settings))
-    return run.folder / FOLDER / f"{name}-{key[:8]}"
+    return keyed_folder(run.folder / FOLDER, name, key)
 
 
 def _inputs(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> dict[str, Any]:

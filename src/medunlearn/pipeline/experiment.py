@@ -46,7 +46,8 @@ from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.train import train
 from medunlearn.pipeline.unlearn import RETRAINED, unlearn, with_retrained
 from medunlearn.results.evaluated import Evaluated
-from medunlearn.results.runs import Recording, Run
+from medunlearn.results.keys import keyed_folder
+from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.training.processes import Processes, join
 
 DEMO_METHODS = ("ga", "graddiff", "kl_min", "npo", "simnpo", "rmu")
@@ -311,14 +312,19 @@ def run_folder(
 ) -> Path:
     """The run of a training or of an unlearning method; its name depends on what the model has become.
 
+    One that was made in ``out`` by hand, under another name, is taken too.
+
     Args:
         model: that it starts from.
         known: from a model to its identity; one that remembers reads a model once for many folders.
     """
     inputs = {"benchmark": benchmark.fingerprint, "model": known(str(model))}
     verb = "train" if isinstance(settings, TrainSettings) else "unlearn"
+    reference = settings.arguments.get("reference") if isinstance(settings, UnlearnSettings) else None
+    if isinstance(reference, str) and (Path(reference) / FILE).exists():
+        inputs["reference"] = known(reference)
     plain = "".join(letter if letter.isalnum() else "_" for letter in name)
-    return out / f"{plain}-{Recording.key_of(verb, settings, inputs)[:8]}"
+    return keyed_folder(out, plain, Recording.key_of(verb, settings, inputs))
 
 
 def demo_experiment(out: Path, *, seed: int = 0, patients: int = 60) -> Experiment:

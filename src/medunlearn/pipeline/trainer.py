@@ -200,24 +200,29 @@ def explain_out_of_memory(settings: LoopFields, device: str) -> Iterator[None]:
         if not explained and not is_out_of_memory(error):
             raise
         on_gpu = pick_device(device).type == "cuda"
+        keeps, changes = _savings(settings, on_gpu)
+        same = f", or with {keeps}" if keeps else ""
         raise OutOfMemoryError(
-            f"{error if explained else 'Memory runs out.'} Where more is free, the same command goes on from what "
-            f"is kept. Or begin anew, with another --out and {_savings(settings, on_gpu)}; or a smaller model."
+            f"{error if explained else 'Memory runs out.'} The same command goes on from what is kept where more is "
+            f"free{same}. Or begin another experiment, with another --out and {changes}; or a smaller model."
         ) from error
 
 
-def _savings(settings: LoopFields, on_gpu: bool) -> str:
-    """Settings that save memory and are not used yet, the cheapest first."""
+def _savings(settings: LoopFields, on_gpu: bool) -> tuple[str, str]:
+    """Settings that save memory and are not used yet, the cheapest first: those that change no number, and others."""
     context = getattr(settings, "context", None)
-    ways = [
+    same = [
         # Without sharding it has been tried.
         ("--micro-batch-size 1", settings.sharding != "none" and settings.micro_batch_size > 1),
         ("--gradient-checkpointing", not settings.gradient_checkpointing),
         ("--offload optimizer", on_gpu and settings.optimizer == "adamw" and settings.offload == "none"),
+    ]
+    others = [
         ("--optimizer adamw_8bit", settings.optimizer == "adamw"),
         ("--context closed_book", context == "note"),
         ("--weights bf16", settings.weights == "fp32"),
         ("--trainable lora or --trainable layers:7", getattr(settings, "trainable", "") in ("all", "default")),
         ("a smaller --max-length", True),
     ]
-    return "; or ".join(way for way, helps in ways if helps)
+    keeps, changes = ("; or ".join(way for way, helps in ways if helps) for ways in (same, others))
+    return keeps, changes

@@ -19,15 +19,15 @@ from typing import Any, Literal
 
 import pandas as pd
 
-import medunlearn
 from medunlearn.config import Context, LongNotes, PromptFile, Settings, Template
 from medunlearn.data.data_use import DataUse, tighter_record, write_lineage
 from medunlearn.data.folder_lock import lock_folder, wait_for_writer
 from medunlearn.data.leftovers import LOCK, holds_nothing, is_leftover, remove_stray_parts, set_aside
-from medunlearn.data.storage import read_frame, sha256_of_json
+from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
 from medunlearn.models.folders import fingerprint, vocabulary_fingerprint
 from medunlearn.models.sequences import Rendering
+from medunlearn.results.keys import differences, is_same_run, run_key
 from medunlearn.results.machine import PeakMemory, code, hardware, packages
 from medunlearn.results.record import FILE, SCHEMA, RunRecord
 
@@ -35,7 +35,6 @@ __all__ = ["EPOCHS", "FILE", "HISTORY", "SCHEMA", "Recording", "Role", "Run", "R
 
 Role = Literal["target", "retrained", "unlearned"]
 HISTORY = "history.parquet"
-_NOT_COUNTED = ("checkpoint_seconds", "allow_broken", "merge_adapter", "tracker", "allow_tracking")
 EPOCHS = "epochs"
 CHECKPOINTS = "checkpoints"
 
@@ -245,10 +244,10 @@ class Recording:
                 raise
             set_aside(self.folder / FILE, error)
             return False
-        if there.key != self.key:
+        if not is_same_run(there, self.key):
             if self._made_nothing(there):
                 return False
-            differs = "; ".join(dict.fromkeys(_differences(there, self.info))) or "the version of medunlearn"
+            differs = "; ".join(dict.fromkeys(differences(there, self.info))) or "the version of medunlearn"
             raise InputError(
                 f"{self.folder} holds another run (differs in {differs}). Choose another --out, or remove it."
             )
@@ -337,24 +336,3 @@ class Recording:
 def drop_checkpoints(folder: Path) -> None:
     """Remove the checkpoints of a complete run."""
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
-
-
-def run_key(verb: str, config: Mapping[str, Any], inputs: Mapping[str, Any]) -> str:
-    """SHA-256 over what a run's result depends on; settings of :data:`_NOT_COUNTED` change nothing in it."""
-    counted = {name: value for name, value in config.items() if name not in _NOT_COUNTED}
-    return sha256_of_json([verb, counted, dict(inputs), medunlearn.__version__])
-
-
-def _differences(there: RunRecord, here: RunRecord) -> Iterator[str]:
-    if there.verb != here.verb:
-        yield f"verb: {there.verb or None} there, {here.verb} here"
-        return
-    for before, now in ((there.config, here.config), (there.inputs, here.inputs)):
-        for name in sorted(set(before) | set(now)):
-            if name not in _NOT_COUNTED and before.get(name) != now.get(name):
-                yield f"{name}: {_short(before.get(name))} there, {_short(now.get(name))} here"
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 40 else text[:37] + "..."

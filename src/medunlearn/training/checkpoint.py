@@ -28,11 +28,18 @@ _DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF
 
 @dataclass(frozen=True)
 class Resumed:
-    """Resumed state of a run: steps done, one row a step, and into how many shares its tensors were divided."""
+    """Resumed state of a run.
+
+    Attributes:
+        step: steps done; ``history`` has a row for each.
+        shards: shares that its tensors were divided into.
+        micro_batch_size: what the settings asked for; 0 where an earlier version wrote it.
+    """
 
     step: int
     history: list[dict[str, Any]]
     shards: int = 1
+    micro_batch_size: int = 0
 
 
 def save_checkpoint(
@@ -168,7 +175,8 @@ def _problem(path: Path, model: Any, optimizer: torch.optim.Optimizer, shards: i
     if state.shards != shards:
         raise InputError(
             f"{path} was written by a model divided into {state.shards}, and this one is divided into "
-            f"{shards}. Give the command with as many processes as before, or another --out."
+            f"{shards}. Give the command with as many processes and the --sharding of before; or remove "
+            f"{path.parent}, to train anew."
         )
     return _problem_of_weights(path, model, share) or _problem_of_moments(path, optimizer, share)
 

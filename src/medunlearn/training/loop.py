@@ -124,9 +124,12 @@ class _Run:
         state = load_checkpoint(folder, training.model, training.optimizer, training.processes) if folder else None
         if state:
             self.step, self.history = state.step, state.history
-        if self.history:
-            size = self.history[-1].get("micro_batch_size", training.micro_batch.size)
-            training.micro_batch.size = size
+        if state and state.history:
+            size = training.micro_batch.size
+            used = state.history[-1].get("micro_batch_size", size)
+            # What memory left room for is taken again, unless the settings ask for another size than they did.
+            same = state.micro_batch_size in (0, size)
+            training.micro_batch.size = min(used, size) if same else size
         self._saved_step = self.step
 
     def train(self, interruption: Interruption) -> None:
@@ -158,7 +161,8 @@ class _Run:
         """Write a checkpoint, unless the newest one is of this step."""
         if self.checkpoints and self.step > self._saved_step:
             training = self.training
-            state = Resumed(self.step, self.history, training.processes.world if training.sharded else 1)
+            shards = training.processes.world if training.sharded else 1
+            state = Resumed(self.step, self.history, shards, training.settings.micro_batch_size)
             save_checkpoint(self.checkpoints, training.model, training.optimizer, state, training.processes)
         self._saved_at, self._saved_step = time.monotonic(), self.step
 

@@ -32,6 +32,7 @@ from medunlearn.models.health import refuse_broken
 from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.attacking.recovery_run import ModelHolder, attack_recovery
 from medunlearn.results.evaluated import distinct_runs
+from medunlearn.results.keys import keyed_folder
 from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.training.processes import Processes, join
 from medunlearn.training.recording import open_recording
@@ -197,7 +198,7 @@ def attack_folder(run: Run, benchmark: Benchmark, settings: AttackSettings) -> P
     """Folder of one set of settings."""
     name = "".join(letter if letter.isalnum() else "_" for letter in settings.split)[:40]
     key = Recording.key_of("attack", settings, _inputs(run, benchmark, settings))
-    return run.folder / FOLDER / f"{name}-{key[:8]}"
+    return keyed_folder(run.folder / FOLDER, name, key)
 
 
 def _inputs(run: Run, benchmark: Benchmark, settings: AttackSettings) -> dict[str, Any]:

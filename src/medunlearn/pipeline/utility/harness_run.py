@@ -16,6 +16,7 @@ from medunlearn.pipeline.utility.harness import fingerprint, run_tasks, task_man
 from medunlearn.pipeline.utility.numbers import FOLDER, SUMMARY, Utilities, Utility, item_scores, summary_table
 from medunlearn.progress import progress
 from medunlearn.results.evaluated import distinct_runs
+from medunlearn.results.keys import keyed_folder
 from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.results.scores import write_scores
 from medunlearn.training.processes import Processes
@@ -100,7 +101,7 @@ def utility_folder(run: Run, settings: UtilitySettings) -> Path:
     """Each set of settings has a folder of its own."""
     name = "".join(letter if letter.isalnum() else "_" for letter in settings.tasks[0])[:40]
     key = Recording.key_of("utility", settings, _inputs(run, settings))
-    return run.folder / FOLDER / f"{name}-{key[:8]}"
+    return keyed_folder(run.folder / FOLDER, name, key)
 
 
 def _inputs(run: Run, settings: UtilitySettings) -> dict[str, str]:
