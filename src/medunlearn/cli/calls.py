@@ -127,11 +127,11 @@ def keywords(
 
 
 def plan_sweep(sweep: Path | str, *, jobs: int | None = None, device: str = "auto", **settings: Any) -> Any:
-    """Pending cells of a sweep; ``jobs`` and ``device`` change nothing in them."""
+    """Pending cells of a sweep and their cost; ``jobs`` changes nothing in them."""
     from medunlearn.pipeline.sweep.survey import foresee
     from medunlearn.pipeline.sweep.sweep_plan import plan_from
 
-    return foresee(plan_from(sweep, jobs, settings))
+    return foresee(plan_from(sweep, jobs, settings), device=device)
 
 
 def plan_tuning(tuning: Path | str, *, jobs: int | None = None, device: str = "auto", **settings: Any) -> Any:

@@ -82,6 +82,7 @@ def sweep(plan: Any, output: Output) -> None:
     ]
     output.table(plan.name, ("Cell", "State", "Seconds"), rows)
     output.table("Cells", ("Kind", "Done", "To do"), plan.counts())
+    _costs(plan.cost, output)
     seconds, unknown = plan.seconds_left()
     if plan.left:
         output.line(f"Left: {plan.left} cells." + (f" About {seconds:.0f} s for one process." if seconds else ""))
@@ -90,8 +91,26 @@ def sweep(plan: Any, output: Output) -> None:
             output.line(f"Seconds {which} are not known: no cell of their kind is done.")
     else:
         output.line("Everything is done.")
-    for note in plan.notes:
-        output.line(note)
+    for line in (*plan.cost.lines(), *plan.notes):
+        output.line(line)
+
+
+def _costs(cost: Any, output: Output) -> None:
+    """Cost of the cells that are left, by kind."""
+    from medunlearn.pipeline.estimate.capacity import shown_bytes
+
+    if not cost.kinds:
+        return
+    rows = []
+    for kind in cost.kinds:
+        memory = shown_bytes(kind.work.memory.total) if kind.work.memory else ""
+        time = "" if kind.hours is None else f"{kind.hours:.2g}"
+        flops = _short(kind.work.flops) if kind.work.flops else ""
+        rows.append((kind.label, kind.cells, flops, time, memory, shown_bytes(kind.disk) if kind.disk else ""))
+    output.table("Left", ("Kind", "Cells", "FLOPs", "GPU-hours", "Memory", "Disk"), rows)
+    for kind in cost.kinds:
+        if kind.note:
+            output.line(f"{kind.label}: {kind.note}")
 
 
 def tune(plan: Any, output: Output) -> None:

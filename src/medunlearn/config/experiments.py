@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -96,6 +96,22 @@ class SweepSettings(Settings):
     )
     attack: dict[str, Any] = Field(
         default_factory=dict, description="settings of `attack`, on every model; none: no model is attacked"
+    )
+    on: Literal["local", "torchrun", "slurm", "ray"] = Field(
+        "local",
+        description="what runs the cells: local processes of one GPU each; torchrun, several GPUs a cell; slurm "
+        "jobs (medunlearn[slurm]); ray tasks (medunlearn[ray])",
+    )
+    processes: int = Field(
+        1, ge=1, le=1024, description="processes that share a training, one a GPU (not with local)"
+    )
+    slurm: dict[str, Any] = Field(
+        default_factory=dict,
+        description="of a job, as sbatch calls it: --slurm.partition gpu --slurm.timeout_min 600; its end is told "
+        "signal_delay_s before",
+    )
+    device_name: str | None = Field(
+        None, description="device that --plan counts with: H100, A100, ... (docs/scale.md); none: this machine"
     )
     judge: dict[str, Any] = Field(default_factory=dict, description=_JUDGE)
     extractor_python: str | None = Field(None, description=_PYTHON)

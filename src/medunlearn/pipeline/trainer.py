@@ -203,13 +203,13 @@ def explain_out_of_memory(settings: LoopFields, device: str) -> Iterator[None]:
         keeps, changes = _savings(settings, on_gpu)
         same = f", or with {keeps}" if keeps else ""
         raise OutOfMemoryError(
-            f"{error if explained else 'Memory runs out.'} The same command goes on from what is kept where more is "
-            f"free{same}. Or begin another experiment, with another --out and {changes}; or a smaller model."
+            f"{error if explained else 'Memory runs out.'} The same command goes on from what is kept where more "
+            f"is free{same}. Or begin another experiment, with another --out and {changes}; or a smaller model."
         ) from error
 
 
 def _savings(settings: LoopFields, on_gpu: bool) -> tuple[str, str]:
-    """Settings that save memory and are not used yet, the cheapest first: those that change no number, and others."""
+    """Settings that save memory and are not used yet, cheapest first: those that change no number, and others."""
     context = getattr(settings, "context", None)
     same = [
         # Without sharding it has been tried.

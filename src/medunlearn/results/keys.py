@@ -1,9 +1,9 @@
 """Keys of runs: the hash of what changes their numbers, and nothing else.
 
-How a number is computed changes it only by the rounding of sums; it is recorded in ``run.json`` and not in the key, so
-that a run cut off for lack of memory goes on in smaller passes. Dropout is the exception: a LoRA adapter's draws depend
-on the pass, so with ``lora_dropout`` the settings of :data:`DRAWS` count. A model's own dropout is not known from the
-settings; its runs go on, with other draws.
+How a number is computed changes it only by the rounding of sums; it is recorded in ``run.json`` and not in the
+key, so that a run cut off for lack of memory goes on in smaller passes. Dropout is the exception: a LoRA
+adapter's draws depend on the pass, so with ``lora_dropout`` the settings of :data:`DRAWS` count. A model's own
+dropout is not known from the settings; its runs go on, with other draws.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def counted(verb: str, config: Mapping[str, Any]) -> dict[str, Any]:
 def is_same_run(record: RunRecord, key: str) -> bool:
     """Whether a record is of the run with this key, by its own key or by the one that 0.2.0's development gave it.
 
-    Until then every setting but :data:`ALWAYS_OUTSIDE` was in the key. A record whose settings do not hash to its key
-    was changed by hand, or another version wrote it: it is not taken for the run.
+    Until then every setting but :data:`ALWAYS_OUTSIDE` was in the key. A record whose settings do not hash to its
+    key was changed by hand, or another version wrote it: it is not taken for the run.
     """
     if record.key == key:
         return True

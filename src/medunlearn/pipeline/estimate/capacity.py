@@ -82,12 +82,24 @@ def advice(memory: Memory | None, disk: int, capacity: Capacity, stage: str = "T
 def _savings(memory: Memory, on_gpu: bool) -> str:
     """Settings that save memory, the largest saving first."""
     trained = memory.gradients + memory.moments + memory.reference
-    smaller = "--micro-batch-size 1 or --gradient-checkpointing or --context closed_book (a smaller pass)"
-    ways = [
+    same = [
+        (
+            memory.activations,
+            "--micro-batch-size 1 or --gradient-checkpointing (a smaller pass)" if trained else "",
+        ),
+        (memory.moments, "--offload optimizer (moments on the host)" if on_gpu else ""),
+        (memory.weights if trained else 0, "--sharding fsdp2 (several GPUs)" if on_gpu else ""),
+        (memory.cache, "--evaluate.batch-size (fewer answers at a time)"),
+    ]
+    others = [
         (trained, "--trainable lora or --trainable layers:7 (less is trained)"),
-        (memory.moments, f"--optimizer adamw_8bit{' or --offload optimizer' * on_gpu} (smaller moments)"),
-        (memory.activations, smaller if trained else ""),
-        (memory.cache, "--evaluate.batch-size or --evaluate.max-new-tokens (fewer answers at a time)"),
+        (memory.moments, "--optimizer adamw_8bit (smaller moments)"),
+        (memory.activations if trained else 0, "--context closed_book (shorter passes)"),
+        (memory.cache, "--evaluate.max-new-tokens (shorter answers)"),
         (memory.weights, "--weights bf16 or the model, for a smaller one"),
     ]
-    return "; or ".join(way for size, way in sorted(ways, key=lambda pair: -pair[0]) if size and way)
+    ways = [
+        "; or ".join(way for size, way in sorted(part, key=lambda pair: -pair[0]) if size and way)
+        for part in (same, others)
+    ]
+    return ", or, which makes it another experiment: ".join(filter(None, ways))

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
 import torch
 
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.folder_lock import patient
+from medunlearn.methods import is_edit
 from medunlearn.models.folders import model_identity
 from medunlearn.pipeline.attacking.attack_run import attack_each, attack_folder
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
 from medunlearn.pipeline.experiment import run_folder
 from medunlearn.pipeline.sweep.cells import SweepCell
+from medunlearn.pipeline.sweep.launch import Launch
 from medunlearn.pipeline.sweep.pool import Slot
 from medunlearn.pipeline.sweep.sweep_plan import Sweep
 from medunlearn.pipeline.train import train
 from medunlearn.pipeline.trainer import is_complete
 from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.results.runs import Run
+from medunlearn.training.processes import join, several
 
 ORPHAN_SECONDS = 60.0
 
@@ -56,6 +59,12 @@ class Job:
     model: Path | None = None
     settings: TrainSettings | UnlearnSettings | None = None
     measure: EvaluateSettings | AttackSettings | None = None
+
+    @property
+    def trains(self) -> bool:
+        """Whether several processes can share it: a training, or an unlearning that is no edit of the weights."""
+        settings = self.settings
+        return settings is not None and not (isinstance(settings, UnlearnSettings) and is_edit(settings.method))
 
     def folder(self, benchmark: Benchmark, known: Callable[[str], str] = model_identity) -> Path:
         """Folder of the run that the job makes or asks."""
@@ -103,10 +112,36 @@ def job_of(cell: SweepCell, sweep: Sweep, benchmark: Path) -> Job:
 
 
 def perform(job: Job, slot: Slot) -> JobOutput:
-    """Do a job in a worker. Raises MedunlearnError: as the commands do."""
+    """Do a job in a worker, or in the slot's processes. Raises MedunlearnError: as the commands do."""
+    if slot.processes > 1 and not several():
+        return perform_apart(job, slot)
     # A worker of a sweep that was killed may still be writing its last checkpoint.
     with freed(slot), patient(ORPHAN_SECONDS):
         return _perform(job, slot.device)
+
+
+def perform_apart(job: Job, slot: Slot) -> JobOutput:
+    """Do a job in processes of its own."""
+    return output_of(launch(job, slot).wait())
+
+
+def launch(job: Job, slot: Slot, log: IO[str] | None = None) -> Launch:
+    """Start a job's processes: as many as the slot has where it trains, else one."""
+    if not job.trains:
+        slot = replace(slot, processes=1, gpus=slot.gpus[:1])
+    return Launch(perform_here, job, slot, log)
+
+
+def output_of(value: Sequence[Any]) -> JobOutput:
+    """A job's output, from what its processes wrote."""
+    folder, evaluation, seconds = value
+    return JobOutput(Path(folder), None if evaluation is None else Path(evaluation), seconds)
+
+
+def perform_here(job: Job, slot: Slot) -> tuple[str, str | None, float | None]:
+    """A job in this process or its share of one, as values for JSON."""
+    output = perform(job, replace(slot, device="cuda" if slot.gpus else slot.device))
+    return str(output.folder), output.evaluation and str(output.evaluation), output.seconds
 
 
 @contextmanager
@@ -117,8 +152,15 @@ def freed(slot: Slot) -> Iterator[None]:
         yield
     finally:
         gc.collect()
+        keep_loaded()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+
+@cache
+def keep_loaded() -> None:
+    """Once, after the first job: what it has loaded stays, and is not looked through after each of the others."""
+    gc.freeze()
 
 
 def _perform(job: Job, device: str) -> JobOutput:
@@ -129,13 +171,18 @@ def _perform(job: Job, device: str) -> JobOutput:
         train(benchmark, job.settings, folder, device=device, quiet=True)
     elif job.settings is not None and job.model is not None:
         unlearn(Run.open(job.model), benchmark, job.settings, folder, device=device, quiet=True)
-    if isinstance(job.measure, EvaluateSettings):
-        evaluated = evaluate_one(Run.open(folder), benchmark, job.measure, device=device, quiet=True)
-        evaluation = evaluated.record.folder
-    elif job.measure is not None:
-        attacked = attack_each([Run.open(folder)], benchmark, job.measure, device=device, quiet=True)
-        evaluation = attacked.models[0].record.folder
+    if job.measure is not None:
+        processes = join()
+        evaluation = processes.on_main(lambda: _measure(job, benchmark, folder, processes.device(device)))
     return JobOutput(folder, evaluation, round(time.perf_counter() - started, 2))
+
+
+def _measure(job: Job, benchmark: Benchmark, folder: Path, device: str) -> Path:
+    if isinstance(job.measure, EvaluateSettings):
+        return evaluate_one(Run.open(folder), benchmark, job.measure, device=device, quiet=True).record.folder
+    assert job.measure is not None
+    attacked = attack_each([Run.open(folder)], benchmark, job.measure, device=device, quiet=True)
+    return attacked.models[0].record.folder
 
 
 @lru_cache(maxsize=1)

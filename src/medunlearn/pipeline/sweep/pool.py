@@ -34,10 +34,19 @@ _at_work = threading.Lock()
 
 @dataclass(frozen=True)
 class Slot:
-    """A worker's device and number of processor cores."""
+    """A worker's device and processor cores.
+
+    Attributes:
+        device: of a cell in one process.
+        threads: of each process.
+        processes: that a training is shared among.
+        gpus: numbers of the GPUs that they have, of those that this process sees; none on a CPU.
+    """
 
     device: str = "cpu"
     threads: int = 1
+    processes: int = 1
+    gpus: tuple[int, ...] = ()
 
 
 class Call(NamedTuple):
@@ -144,7 +153,7 @@ class _Worker:
         if error is None:
             return future.result()
         if not isinstance(error, BrokenProcessPool):
-            return None, _reason(error)
+            return None, failure_reason(error)
         process = self._process
         self.kill()
         code = process.exitcode if process is not None else None
@@ -197,7 +206,7 @@ def _answer(call: Call, slot: Slot) -> tuple[Any, str]:
             _note(log, "interrupted; it goes on from its last checkpoint")
             raise
         except Exception as error:
-            failure = _reason(error)
+            failure = failure_reason(error)
             _note(log, f"failed: {failure}")
             if not isinstance(error, MedunlearnError):
                 # The lines of code without the values in them, which may be a patient's.
@@ -221,7 +230,8 @@ def _note(log: IO[str], line: str) -> None:
     log.flush()
 
 
-def _reason(error: BaseException) -> str:
+def failure_reason(error: BaseException) -> str:
+    """Why a call failed, in a line; of an error that is not ours without what follows its first line."""
     text = str(error).strip()
     if isinstance(error, MedunlearnError):
         return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from statistics import median
 from typing import Any
@@ -21,6 +21,7 @@ from medunlearn.pipeline.questioning import questions_to_ask
 from medunlearn.pipeline.sweep.cells import KINDS, SweepCell
 from medunlearn.pipeline.sweep.jobs import job_of
 from medunlearn.pipeline.sweep.rate_search import Trial, best_rate, trial_of
+from medunlearn.pipeline.sweep.sweep_cost import SweepCost, sweep_cost
 from medunlearn.pipeline.sweep.sweep_plan import Sweep
 from medunlearn.results.evaluated import SUMMARY
 from medunlearn.results.runs import RunRecord
@@ -111,6 +112,7 @@ class SweepPlan:
     cells: tuple[SweepCell, ...]
     seconds: Mapping[str, float]
     notes: tuple[str, ...]
+    cost: SweepCost = field(default_factory=SweepCost)
 
     def counts(self) -> list[tuple[str, int, int]]:
         """Kind, cells done, cells left."""
@@ -146,6 +148,7 @@ class SweepPlan:
             "seconds_left": seconds,
             "cells_of_unknown_seconds": unknown,
             "notes": list(self.notes),
+            "cost": self.cost.facts(),
         }
 
     def _rows(self) -> list[dict[str, Any]]:
@@ -162,8 +165,8 @@ class SweepPlan:
         ]
 
 
-def foresee(sweep: Sweep) -> SweepPlan:
-    """Done and pending cells of a sweep. Runs and writes nothing.
+def foresee(sweep: Sweep, *, device: str = "auto") -> SweepPlan:
+    """Done and pending cells of a sweep, and what is left costs. Runs and writes nothing.
 
     Of a benchmark that a language model has yet to build, nothing is known but the cells.
     """
@@ -175,4 +178,7 @@ def foresee(sweep: Sweep) -> SweepPlan:
         expected = costs(sweep, benchmark)
         pending = [cell.name for cell in sweep.cells if not cell.done and cell.kind in timed]
         seconds |= {name: round(expected[name], 1) for name in pending}
-    return SweepPlan(sweep.settings.name, sweep.cells, seconds, sweep.notes)
+    cost = SweepCost()
+    if benchmark is not None:
+        cost = sweep_cost(sweep, benchmark, _sizes(sweep, benchmark), device=device)
+    return SweepPlan(sweep.settings.name, sweep.cells, seconds, sweep.notes, cost)

@@ -31,9 +31,9 @@ from medunlearn.pipeline.part_check import Shape, check_unlearning, shape_with
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.sweep.cells import SweepCell, make_cells
 from medunlearn.pipeline.sweep.rate_search import FOLD, FORGETTING, UTILITY
+from medunlearn.pipeline.sweep.slots import check_cell_sharding, check_engine
 from medunlearn.pipeline.unlearn import RETRAINED, with_retrained
-from medunlearn.training.processes import ALONE, several
-from medunlearn.training.sharding import check_sharding
+from medunlearn.training.processes import several
 
 # What a section may not set, and the key of the sweep that does.
 _SET_ABOVE = {
@@ -141,10 +141,11 @@ def plan(values: Mapping[str, Any]) -> Sweep:
     problems = [unknown_name("setting", key, fields) for key in values if key not in fields]
     values = {key: value for key, value in values.items() if key in fields}
     settings = collect(problems, "sweep", lambda: check(SweepSettings, values))
+    processes = 1 if settings is None else settings.processes
     train, unlearn, evaluate, attack = (_section(problems, values, name) for name in _SET_ABOVE)
     target = collect(problems, "train", lambda: train_settings(train))
     if target is not None:
-        collect(problems, "train", lambda: check_sharding(target.sharding, ALONE))
+        collect(problems, "train", lambda: check_cell_sharding(target, processes))
         if target.tiny_tokenizer == "own":
             problems.append(
                 "train: tiny_tokenizer=own: a sweep compares measures counted in tokens, for which all models must "
@@ -152,19 +153,24 @@ def plan(values: Mapping[str, Any]) -> Sweep:
             )
     search = _search(problems, unlearn)
     shape = shape_with(problems, target)
-    methods = _methods(problems, unlearn, tiny=TINIES.get(str(train.get("model"))), shape=shape)
+    methods = _methods(
+        problems, unlearn, tiny=TINIES.get(str(train.get("model"))), shape=shape, processes=processes
+    )
     collect(problems, "evaluate", lambda: check(EvaluateSettings, {**evaluate, "split": "any"}))
     collect(problems, "attack", lambda: attack_section(attack, {"split": "any"}))
     opened, judges = None, None
     if settings is not None:
         judges = collect(problems, "judge", lambda: judge_section(settings.judge, {"seed": _seeds(settings)[0]}))
         problems += _list_problems(settings)
+        problems += check_engine(settings)
         opened = _opened(problems, settings)
         if opened is not None:
             problems += _against(opened, settings, search)
             problems += judges.why_not(opened) if judges else []
     if several():
-        problems.append("a sweep starts its own processes (--jobs); start it without torchrun")
+        problems.append(
+            "a sweep starts its own processes; start it without torchrun, with --on torchrun --processes N"
+        )
     reads = [name for name, own in methods.items() if own.arguments.get("reference") == RETRAINED]
     retrain: Sequence[str] = ()
     if settings is not None:
@@ -248,7 +254,7 @@ def _search(problems: list[str], section: dict[str, Any]) -> SearchSettings | No
 
 
 def _methods(
-    problems: list[str], section: dict[str, Any], *, tiny: str | None, shape: Shape | None
+    problems: list[str], section: dict[str, Any], *, tiny: str | None, shape: Shape | None, processes: int
 ) -> dict[str, UnlearnSettings]:
     """The methods, taken out of the section ``unlearn``, with settings by what is left of it."""
     names = section.pop("methods", None)
@@ -259,7 +265,7 @@ def _methods(
     def method(name: str) -> UnlearnSettings:
         settings = unlearn_settings({**section, "method": name, "split": "any"}, tiny=tiny)
         check_unlearning(settings, shape)
-        check_sharding(settings.sharding, ALONE)
+        check_cell_sharding(settings, processes)
         return settings
 
     names = [str(name) for name in names]

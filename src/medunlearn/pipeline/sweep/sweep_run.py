@@ -24,10 +24,12 @@ from medunlearn.models.load import pick_device
 from medunlearn.pipeline.experiment import benchmark_folder
 from medunlearn.pipeline.keyword_stage import find_keywords
 from medunlearn.pipeline.sweep.cells import Board, SweepCell
+from medunlearn.pipeline.sweep.engines import Engine, make_engine
 from medunlearn.pipeline.sweep.jobs import job_of, perform
-from medunlearn.pipeline.sweep.pool import Call, Pool, Slot
+from medunlearn.pipeline.sweep.pool import Call, Slot
 from medunlearn.pipeline.sweep.rate_search import Trial, at_edge, best_rate, search_table
 from medunlearn.pipeline.sweep.result import Swept, sweep_facts, write_record
+from medunlearn.pipeline.sweep.slots import cluster_slots
 from medunlearn.pipeline.sweep.survey import costs, survey, trials
 from medunlearn.pipeline.sweep.sweep_plan import Sweep
 from medunlearn.progress import Advance, progress
@@ -68,15 +70,23 @@ def run_sweep(
                 drop_checkpoints(cell.folder)  # of a process that was killed before it did
         pending = [cell for cell in sweep.cells if not cell.done]
         # Choosing takes no process.
-        slots = lend(jobs, device, max(1, sum(cell.kind != "choose" for cell in pending)))
+        most, on = max(1, sum(cell.kind != "choose" for cell in pending)), sweep.settings.on
+        if on in ("slurm", "ray"):
+            slots = cluster_slots(sweep.settings, jobs, device, most)
+        else:
+            slots = lend(jobs, device, most, sweep.settings.processes)
         say(f"benchmark: {benchmark.name}, {len(benchmark.records)} records, {len(benchmark.questions)} questions")
         say(f"{len(sweep.cells)} cells, {len(sweep.cells) - len(pending)} of them done; {len(slots)} at a time")
         for note in sweep.notes:
             say(note)
         work = _SweepWork(sweep, benchmark, len(slots), say)
         try:
-            with terminable(), progress("cells", len(pending), quiet=quiet) as advance, Pool(slots) as pool:
-                work.run(pool, advance)
+            with (
+                terminable(),
+                progress("cells", len(pending), quiet=quiet) as advance,
+                make_engine(sweep.settings, slots) as engine,
+            ):
+                work.run(engine, advance)
         except BaseException as error:
             for cell in work.board.running():
                 cell.status = "interrupted"
@@ -100,7 +110,7 @@ class _SweepWork:
             if cell.done and cell.kind == "choose":
                 self._add_trials(cell)
 
-    def run(self, pool: Pool, advance: Advance) -> None:
+    def run(self, engine: Engine, advance: Advance) -> None:
         """Until every cell has ended or cannot run."""
         settings = self.sweep.settings
         folder = Path(settings.benchmark.get("folder") or benchmark_folder(settings))
@@ -109,12 +119,12 @@ class _SweepWork:
             for cell in self.board.ready():
                 if cell.kind == "choose":
                     self._choose(cell, advance)
-                elif pool.free:
+                elif engine.free:
                     cell.status = "running"
                     log = settings.out / LOGS / f"{slug(cell.name)}.log"
-                    pool.start(Call(cell.name, perform, job_of(cell, self.sweep, folder), log))
+                    engine.start(Call(cell.name, perform, job_of(cell, self.sweep, folder), log))
             if self.board.running():
-                name, output, failure, seconds = pool.wait()
+                name, output, failure, seconds = engine.wait()
                 cell = self.board.cells[name]
                 if not failure:
                     cell.folder, cell.evaluation, cell.seconds = output
@@ -164,25 +174,32 @@ class _SweepWork:
         self.write()
 
 
-def lend(jobs: int | None, device: str, most: int) -> list[Slot]:
+def lend(jobs: int | None, device: str, most: int, processes: int = 1) -> list[Slot]:
     """A slot for each worker: GPUs in turn, processor cores shared out evenly.
 
     Args:
         jobs: None for one a GPU, on a CPU one a core; never more than ``most``, the cells to do.
+        processes: that share a cell; each has a GPU of its own.
 
     Raises:
-        InputError: no such device, or fewer than one job.
+        InputError: no such device, fewer than one job, or fewer GPUs than processes.
     """
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs {jobs}: it is at least 1.")
     gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
     devices = [f"cuda:{index}" for index in range(gpus)] or [str(pick_device(device))]
     on_gpu = devices[0].startswith("cuda")
-    count = min(jobs or (len(devices) if on_gpu else usable_cores()), most)
-    threads = max(1, usable_cores() // count)
+    if on_gpu and processes > max(1, gpus):
+        raise InputError(f"processes={processes}: this machine has {gpus} GPUs, and each process needs one.")
+    places = len(devices) // processes if on_gpu else max(1, usable_cores() // processes)
+    count = min(jobs or places, most)
+    threads = max(1, usable_cores() // (count * processes))
     if limit := os.environ.get("OMP_NUM_THREADS", ""):
         threads = min(threads, int(limit)) if limit.isdecimal() and int(limit) > 0 else threads
-    return [Slot(devices[index % len(devices)], threads) for index in range(count)]
+    if processes == 1:
+        return [Slot(devices[index % len(devices)], threads) for index in range(count)]
+    groups = [tuple(range(start, start + processes)) for start in range(0, places * processes, processes)]
+    return [Slot(devices[0], threads, processes, groups[i % places] if on_gpu else ()) for i in range(count)]
 
 
 def slug(name: str) -> str:

@@ -1,0 +1,240 @@
+"""Engines of a sweep: what runs its cells. All take the same calls and give the same results.
+
+| ``on`` | a cell runs |
+|---|---|
+| ``local`` | in a worker process, on one GPU |
+| ``torchrun`` | on several GPUs of this machine, shared by processes that torchrun starts |
+| ``slurm`` | as a Slurm job, by submitit; cells that become ready together are one array |
+| ``ray`` | as a task of a Ray cluster |
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from medunlearn.config import SweepSettings
+from medunlearn.data.storage import make_folder, read_json, write_json
+from medunlearn.errors import ConfigError
+from medunlearn.pipeline.sweep.jobs import Job, JobOutput, launch, output_of
+from medunlearn.pipeline.sweep.launch import Launch
+from medunlearn.pipeline.sweep.pool import Call, CallResult, Pool, Slot, failure_reason
+
+FOLDER, JOBS = "slurm", "jobs.json"
+CLUSTER = "slurm"
+"""Of submitit; its ``local`` runs jobs on this machine, without a scheduler."""
+POLL = 1.0
+_DEFAULTS = {"timeout_min": 240, "signal_delay_s": 120, "name": "medunlearn"}
+"""Of a Slurm job: submitit's names. It is told so many seconds before its end, to write a checkpoint."""
+
+
+class Engine(Protocol):
+    """Runs calls, some at a time; a context that leaves nothing running behind."""
+
+    @property
+    def free(self) -> int:
+        """Number of calls that may start now."""
+        ...
+
+    def start(self, call: Call) -> None: ...
+
+    def wait(self) -> CallResult:
+        """The next call that ends."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def make_engine(settings: SweepSettings, slots: Sequence[Slot]) -> Engine:
+    """The engine that a sweep's settings name.
+
+    Raises:
+        ConfigError: its package is not installed.
+    """
+    if settings.on == "slurm":
+        return SlurmEngine(settings, slots)
+    return RayEngine(settings, slots) if settings.on == "ray" else Pool(slots)
+
+
+class ClusterCell:
+    """A cell on a machine of a cluster; its processes are children, so that a signal lets them end their step.
+
+    Calling it gives its output and the reason of its failure or "".
+    """
+
+    def __init__(self, job: Job, slot: Slot, log: Path) -> None:
+        self.job, self.slot, self.log = job, slot, log
+        self._launch: Launch | None = None
+
+    def __call__(self) -> tuple[JobOutput | None, str]:
+        self.log.touch(mode=0o600)
+        with self.log.open("a", encoding="utf-8") as log:
+            self._launch = launch(self.job, self.slot, log)
+            try:
+                return output_of(self._launch.wait()), ""
+            except Exception as error:
+                return None, failure_reason(error)
+
+    def checkpoint(self) -> Any:
+        """submitit calls it where Slurm takes the machine back: write a checkpoint, and queue the cell again."""
+        if self._launch is not None:
+            self._launch.interrupt()
+        return import_module("submitit").helpers.DelayedSubmission(ClusterCell(self.job, self.slot, self.log))
+
+
+class SlurmEngine:
+    """Cells as Slurm jobs. Each call is a job, and those that start together are one array.
+
+    A job that is preempted or runs out of time is queued again and goes on from its checkpoint. Where this
+    process was killed, its jobs go on; the next one waits for them instead of submitting them again.
+    """
+
+    def __init__(self, settings: SweepSettings, slots: Sequence[Slot]) -> None:
+        submitit = import_module("submitit")
+        folder = settings.out / FOLDER
+        make_folder(folder)
+        self._slots, self._known = slots, folder / JOBS
+        self._executor = submitit.AutoExecutor(folder / "%j", cluster=CLUSTER)
+        values = {**_DEFAULTS, "slurm_array_parallelism": len(slots), **settings.slurm}
+        processes = settings.processes
+        values.setdefault("gpus_per_node", processes if slots and slots[0].device != "cpu" else 0)
+        values.setdefault("cpus_per_task", 2 * processes)
+        try:
+            self._executor.update_parameters(**_named(values))
+        except (NameError, TypeError, ValueError) as error:
+            raise ConfigError([f"slurm: {error}"]) from error
+        stored = read_json(self._known) if self._known.exists() else {}
+        self._ids: dict[str, str] = stored if isinstance(stored, dict) else {}
+        self._waiting: list[Call] = []
+        self._running: dict[str, tuple[Any, float]] = {}
+
+    @property
+    def free(self) -> int:
+        return len(self._slots) - len(self._running) - len(self._waiting)
+
+    def start(self, call: Call) -> None:
+        """Queue a call; it is submitted with the others at the next :meth:`wait`."""
+        make_folder(call.log.parent)
+        self._waiting.append(call)
+
+    def wait(self) -> CallResult:
+        self._submit()
+        while True:
+            for name, (job, started) in self._running.items():
+                if job.done():
+                    del self._running[name]
+                    self._ids.pop(name, None)
+                    write_json(self._known, self._ids)
+                    return CallResult(name, *_result(job), time.monotonic() - started)
+            time.sleep(POLL)
+
+    def _submit(self) -> None:
+        new = [call for call in self._waiting if not self._is_there(call)]
+        self._waiting = []
+        jobs = list[Any]()
+        if new:
+            with self._executor.batch():
+                for call in new:
+                    jobs.append(self._executor.submit(ClusterCell(call.argument, self._slots[0], call.log)))
+        for call, job in zip(new, jobs, strict=True):
+            self._running[call.name] = job, time.monotonic()
+            self._ids[call.name] = str(job.job_id)
+        write_json(self._known, self._ids)
+
+    def _is_there(self, call: Call) -> bool:
+        """Whether a job of an earlier process still does this call; it is then waited for."""
+        if call.name not in self._ids:
+            return False
+        job = self._executor.job_class(self._executor.folder, self._ids[call.name])
+        if job.done():
+            return False
+        self._running[call.name] = job, time.monotonic()
+        return True
+
+    def __enter__(self) -> SlurmEngine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for job, _ in self._running.values():
+            with suppress(Exception):
+                job.cancel(check=False)
+        if not self._running:
+            self._known.unlink(missing_ok=True)
+
+
+class RayEngine:
+    """Cells as tasks of a Ray cluster; one whose machine is lost runs again, from its checkpoint."""
+
+    def __init__(self, settings: SweepSettings, slots: Sequence[Slot]) -> None:
+        self._ray: Any = import_module("ray")
+        if not self._ray.is_initialized():
+            self._ray.init(log_to_driver=False)
+        self._slots, self._running = slots, dict[Any, tuple[str, float]]()
+        gpus = settings.processes if slots and slots[0].device != "cpu" and self._has_gpus() else 0
+        options = {"num_cpus": settings.processes, "num_gpus": gpus, "max_retries": 10, "max_calls": 1}
+        self._run = self._ray.remote(**options)(_on_ray)
+
+    def _has_gpus(self) -> bool:
+        return bool(self._ray.cluster_resources().get("GPU", 0))
+
+    @property
+    def free(self) -> int:
+        return len(self._slots) - len(self._running)
+
+    def start(self, call: Call) -> None:
+        make_folder(call.log.parent)
+        reference = self._run.remote(ClusterCell(call.argument, self._slots[0], call.log))
+        self._running[reference] = call.name, time.monotonic()
+
+    def wait(self) -> CallResult:
+        while not (done := self._ray.wait(list(self._running), num_returns=1, timeout=POLL)[0]):
+            continue
+        name, started = self._running.pop(done[0])
+        try:
+            value, failure = self._ray.get(done[0])
+        except Exception as error:
+            value, failure = None, failure_reason(error)
+        return CallResult(name, value, failure, time.monotonic() - started)
+
+    def __enter__(self) -> RayEngine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for reference in self._running:
+            with suppress(Exception):
+                self._ray.cancel(reference)
+
+
+def _on_ray(cell: ClusterCell) -> tuple[JobOutput | None, str]:
+    return cell()
+
+
+def _result(job: Any) -> tuple[JobOutput | None, str]:
+    """A job's output and the reason of its failure; one that was killed has the scheduler's word for it."""
+    try:
+        value: tuple[JobOutput | None, str] = job.result()
+    except Exception as error:
+        return None, f"its job {job.job_id} ended ({job.state}): {failure_reason(error)}"
+    return value
+
+
+def _named(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters by submitit's names: its own, or Slurm's with ``slurm_`` before them."""
+    own = {"name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "tasks_per_node"}
+    return {
+        name if name in own or name.startswith("slurm_") else f"slurm_{name}": value
+        for name, value in values.items()
+    }

@@ -1,0 +1,172 @@
+"""Launch of a cell in processes of its own: one, or several that torchrun starts and that share its work.
+
+The processes train together; rank 0 asks the model while the others wait. The cell's output, or the reason of its
+failure, comes back in a file. A signal makes them end their step and write a checkpoint, from which the next
+launch of the same cell goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+import psutil
+
+from medunlearn.data.storage import read_json, write_json
+from medunlearn.errors import MedunlearnError, ProcessError
+from medunlearn.pipeline.sweep.pool import PATIENCE, Slot, failure_reason
+
+MODULE = "medunlearn.pipeline.sweep.launch"
+RESULT, OUTPUT, FAILURE = "result.json", "output", "failure"
+_BEAT = 0.2
+
+
+class Ranks:
+    """Processes of a slot, started; torchrun is their parent where they are several."""
+
+    def __init__(self, task: Path, slot: Slot, log: IO[str] | None) -> None:
+        self._process = subprocess.Popen(
+            command(task, slot),
+            env=environment(slot),
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            preexec_fn=_deaf,
+        )
+
+    def poll(self) -> int | None:
+        """The exit code; None while one of them runs."""
+        return self._process.poll()
+
+    def pids(self) -> list[int]:
+        """Of the ranks, which heed a signal; not of torchrun."""
+        try:
+            children = psutil.Process(self._process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        return [child.pid for child in children if _is_rank(child)] or [self._process.pid]
+
+
+class Launch:
+    """A call in processes of its own; the call is ``function(argument, slot)``.
+
+    Args:
+        log: their output is added to it; None for this process's streams.
+    """
+
+    def __init__(
+        self, function: Callable[[Any, Slot], Any], argument: Any, slot: Slot, log: IO[str] | None = None
+    ) -> None:
+        self._folder = TemporaryDirectory(prefix="medunlearn-cell-")
+        task = Path(self._folder.name) / "task.pkl"
+        task.write_bytes(pickle.dumps((function, argument, slot)))
+        self._result = task.with_name(RESULT)
+        self._ranks = Ranks(task, slot, log)
+
+    def wait(self) -> Any:
+        """The call's value.
+
+        Raises:
+            KeyboardInterrupt: it was interrupted; the processes have written their checkpoint.
+            ProcessError: the call failed in them, or they were killed; the reason.
+        """
+        try:
+            while (code := self._ranks.poll()) is None:
+                time.sleep(_BEAT)
+        except BaseException:
+            self.interrupt()
+            raise
+        finally:
+            result = read_json(self._result) if self._result.exists() else {}
+            self._folder.cleanup()
+        if FAILURE not in result:
+            raise ProcessError(f"its processes ended (code {code}; out of memory? The log says more)")
+        if result[FAILURE]:
+            raise ProcessError(result[FAILURE])
+        return result[OUTPUT]
+
+    def interrupt(self) -> None:
+        """Let the processes end their step and write a checkpoint; after a minute they are killed."""
+        processes = []
+        for pid in self._ranks.pids():
+            with suppress(psutil.NoSuchProcess):
+                processes.append(psutil.Process(pid))
+                processes[-1].send_signal(signal.SIGINT)
+        _, alive = psutil.wait_procs(processes, timeout=PATIENCE)
+        for process in alive:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def command(task: Path, slot: Slot) -> Sequence[str]:
+    """The command line of a slot's processes."""
+    module = ["-m", MODULE, str(task)]
+    if slot.processes == 1:
+        return [sys.executable, *module]
+    options = ["--standalone", "--nproc_per_node", str(slot.processes)]
+    return [sys.executable, "-m", "torch.distributed.run", *options, *module]
+
+
+def environment(slot: Slot) -> dict[str, str]:
+    """Environment of a slot's processes: its GPUs alone, its share of the cores for each."""
+    variables = {**os.environ, "OMP_NUM_THREADS": str(slot.threads)}
+    if slot.gpus:
+        visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(
+            visible[place] if visible else str(place) for place in slot.gpus
+        )
+    path = [place for place in sys.path if place]
+    return {**variables, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def _deaf() -> None:
+    """Before the processes' program starts: they ignore what Slurm sends to every process of a job."""
+    os.setsid()
+    for which in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(which, signal.SIG_IGN)
+
+
+def _is_rank(process: psutil.Process) -> bool:
+    try:
+        return MODULE in process.cmdline() and "torch.distributed.run" not in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+def work(task: Path) -> None:
+    """Do the call, in each of its processes; rank 0 writes what came out. A failure ends them with code 1."""
+    from medunlearn.training.processes import join, leave
+
+    function, argument, slot = pickle.loads(task.read_bytes())
+    result, error = task.with_name(RESULT), None
+
+    def tell(said: BaseException) -> None:
+        if not isinstance(said, KeyboardInterrupt):
+            write_json(result, {OUTPUT: None, FAILURE: failure_reason(said)})
+
+    try:
+        value = function(argument, slot)
+        if join().main:
+            write_json(result, {OUTPUT: value, FAILURE: ""})
+    except BaseException as raised:
+        error = raised
+    leave(error, tell)
+    if error is not None:
+        if not isinstance(error, MedunlearnError | KeyboardInterrupt):
+            # The lines of code without the values in them, which may be a patient's.
+            sys.stderr.writelines(traceback.format_tb(error.__traceback__))
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    work(Path(sys.argv[1]))

@@ -1,0 +1,187 @@
+"""Cost of a sweep's cells before it starts, and parts that it needs and this machine lacks.
+
+One cell of each kind and method, the largest, is rehearsed; the others are taken in proportion to what they train
+on or ask. An 8B model so takes a few rehearsals instead of one a cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from medunlearn.config import TINIES
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import MedunlearnError, first_line
+from medunlearn.metrics import get_metric
+from medunlearn.pipeline.estimate.blueprint import blueprint
+from medunlearn.pipeline.estimate.capacity import Capacity, advice, capacity_of, shown_bytes
+from medunlearn.pipeline.estimate.devices import DECODING, PASSES, device_named
+from medunlearn.pipeline.estimate.stage_cost import Planner, Stage
+from medunlearn.pipeline.estimate.work import Work
+from medunlearn.pipeline.evaluate import metric_names
+from medunlearn.pipeline.material import rendering_for
+from medunlearn.pipeline.part_check import shape_of
+from medunlearn.pipeline.sweep.cells import SweepCell
+from medunlearn.pipeline.sweep.sweep_plan import Sweep
+
+LOADED = ("encoder", "nli", "bert", "bart")
+"""Settings of `evaluate` that name a model, which a metric needs."""
+
+
+@dataclass(frozen=True)
+class KindCost:
+    """Cells of a kind that are left.
+
+    Attributes:
+        label: kind, and the method where it has one.
+        work: of all of them; memory is one's.
+        hours: on the named device, of all processes together; None without one.
+        disk, scratch: bytes that all leave behind, and of one's checkpoints while it runs.
+        note: why there are no numbers.
+    """
+
+    label: str
+    cells: int
+    work: Work = field(default_factory=Work)
+    hours: float | None = None
+    disk: float = 0.0
+    scratch: float = 0.0
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class SweepCost:
+    """Cost of all that is left; ``warnings`` say what does not fit, ``missing`` which parts are not there."""
+
+    kinds: tuple[KindCost, ...] = ()
+    device: str | None = None
+    warnings: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def hours(self) -> float | None:
+        return None if self.device is None else sum(kind.hours or 0.0 for kind in self.kinds)
+
+    @property
+    def disk(self) -> float:
+        """Bytes that the sweep leaves, and its largest checkpoints."""
+        return sum(kind.disk for kind in self.kinds) + max((kind.scratch for kind in self.kinds), default=0.0)
+
+    def lines(self) -> Iterator[str]:
+        """What the numbers are, and what to see to before the sweep starts."""
+        if self.hours is not None:
+            yield (
+                f"About {self.hours:.3g} hours of one {self.device}, taken to reach {PASSES:.0%} of its matrix "
+                f"products and in decoding {DECODING:.0%} of its bandwidth; loading, scores and attacks are not "
+                f"counted. Disk: {shown_bytes(self.disk)}."
+            )
+        yield from (*self.doubts, *self.warnings, *self.missing)
+
+    def facts(self) -> dict[str, Any]:
+        return {**asdict(self), "hours": self.hours, "disk_bytes": self.disk}
+
+
+def sweep_cost(
+    sweep: Sweep, benchmark: Benchmark, sizes: Mapping[str, float], *, device: str = "auto"
+) -> SweepCost:
+    """Cost of the cells that are left, on this machine or the sweep's ``device_name``.
+
+    Args:
+        sizes: sequences that each cell trains on or asks.
+
+    Raises:
+        UnknownNameError: no such device.
+    """
+    name, settings = sweep.settings.device_name, sweep.settings
+    target, missing = sweep.training(sweep.seeds[0]), tuple(missing_parts(sweep, benchmark))
+    try:
+        model = blueprint(benchmark, target)
+        planner = Planner(benchmark, model, rendering_for(target), "cpu" if name else device)
+    except MedunlearnError as error:
+        return SweepCost((), name, missing=missing, doubts=(str(error),))
+    planner.processes = settings.processes
+    capacity = capacity_of("cpu" if name else device, settings.out)
+    if name is not None:
+        memory = int(device_named(name).memory)
+        planner.on_gpu, capacity = True, Capacity("GPU memory", memory, memory, capacity.disk)
+    groups: dict[tuple[str, ...], list[SweepCell]] = {}
+    for cell in sweep.cells:
+        if not cell.done and cell.kind not in ("choose", "attack"):
+            trained = cell.kind in ("target", "retrained")
+            method = cell.method if cell.kind in ("unlearn", "search") else None
+            groups.setdefault(("train",) if trained else (cell.kind, method or cell.context or ""), []).append(cell)
+    kinds = tuple(_kind_cost(sweep, planner, cells, sizes, name) for cells in groups.values())
+    if attacks := sum(cell.kind == "attack" and not cell.done for cell in sweep.cells):
+        kinds += (KindCost("attack", attacks, note="cost not estimated"),)
+    largest = max(kinds, key=lambda kind: kind.work.memory.total if kind.work.memory else 0, default=None)
+    cost = SweepCost(kinds, name, (), missing, (model.doubt,) if model.doubt else ())
+    memory_used = largest.work.memory if largest else None
+    warnings = advice(memory_used, int(cost.disk), capacity, f"A cell ({largest.label})" if largest else "")
+    return replace(cost, warnings=tuple(warnings))
+
+
+def _kind_cost(
+    sweep: Sweep, planner: Planner, cells: Sequence[SweepCell], sizes: Mapping[str, float], device: str | None
+) -> KindCost:
+    """The largest cell of some that cost the same a sequence, and the others in proportion."""
+    largest = max(cells, key=lambda cell: sizes[cell.name])
+    label = "train" if largest.kind in ("target", "retrained") else largest.kind
+    label += f" {largest.method}" if largest.kind in ("unlearn", "search") else ""
+    evaluation = sweep.evaluating(largest) if largest.kind in ("evaluate", "search") else None
+    stages = list[Stage]()
+    try:
+        if label == "train":
+            stages.append(planner.training(label, sweep.training(largest.seed, largest.split)))
+        elif largest.kind != "evaluate":
+            stages.append(planner.unlearning(sweep.unlearning(largest, largest.lr)))
+        if evaluation is not None:
+            stages.append(planner.evaluating(label, evaluation, None))
+    except Exception as error:
+        # A plug-in may read its tensors' values, which a rehearsal has not.
+        reason = f"{type(error).__name__}: {first_line(error, 80)}"
+        return KindCost(label, len(cells), note=f"cannot be estimated: {reason}")
+    work = sum((stage.work for stage in stages), Work())
+    share = sum(sizes[cell.name] for cell in cells) / max(sizes[largest.name], 1e-9)
+    scaled = replace(
+        work,
+        tokens=round(work.tokens * share),
+        generated=round(work.generated * share),
+        flops=work.flops * share,
+        steps=round(work.steps * share),
+    )
+    hours = None
+    if device is not None:
+        hours = device_named(device).hours(scaled, evaluation.batch_size if evaluation else 64)
+    # A model's bytes do not depend on what it was trained on, those of answers do.
+    disk = sum(stage.disk * (share if label == "evaluate" else len(cells)) for stage in stages)
+    return KindCost(label, len(cells), scaled, hours, disk, max(stage.scratch for stage in stages))
+
+
+def missing_parts(sweep: Sweep, benchmark: Benchmark) -> Iterator[str]:
+    """Models, tokenizers and extractors that the sweep needs and that are not here, or that nobody named."""
+    model = str(sweep.settings.train.get("model"))
+    if model not in TINIES and shape_of(model) is None:
+        yield f"train.model: {model} and its tokenizer are not on this machine; they are fetched at the start."
+    evaluation = sweep.evaluating(next(cell for cell in sweep.cells if cell.kind == "evaluate"))
+    names = metric_names(benchmark, evaluation)
+    needs = {need: name for name in names for need in get_metric(name).needs}
+    for part in LOADED:
+        source = getattr(evaluation, part)
+        if source is None and part in needs:
+            yield f"evaluate.{part}: none is named, and {needs[part]} is left unscored without one."
+        elif source is not None and not Path(source).is_dir() and not _is_fetched(source):
+            yield f"evaluate.{part}: {source} is not on this machine; it is fetched when it is first needed."
+    if evaluation.extractor == "scispacy" and evaluation.keywords is None and find_spec("scispacy") is None:
+        yield "evaluate.extractor: scispaCy is not installed; `medunlearn build keywords` elsewhere makes a file."
+
+
+def _is_fetched(source: str) -> bool:
+    """Whether a hub model's configuration is in the cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(source, "config.json") if source.count("/") == 1 else None
+    return isinstance(found, str)

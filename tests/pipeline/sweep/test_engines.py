@@ -1,0 +1,142 @@
+"""One sweep by torchrun, Slurm and Ray: the same board, the same runs, and after a preemption the same table."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from fake_scheduler import ForkedRanks, Scheduler, fake_ray
+from forking import forked_workers
+
+from medunlearn.config import SweepSettings, check
+from medunlearn.errors import ConfigError, InputError, ProcessError
+from medunlearn.pipeline.sweep import launch
+from medunlearn.pipeline.sweep.jobs import Job
+from medunlearn.pipeline.sweep.launch import Launch, command, environment
+from medunlearn.pipeline.sweep.pool import Slot
+from medunlearn.pipeline.sweep.result import Swept
+from medunlearn.pipeline.sweep.survey import foresee
+from medunlearn.pipeline.sweep.sweep_plan import plan
+from medunlearn.pipeline.sweep.sweep_run import lend, run_sweep
+
+Values = dict[str, Any]
+
+
+@pytest.fixture
+def small(sweep_values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Values:
+    """One method, one split, one seed; the processes of cells are forked."""
+    monkeypatch.setattr(launch, "Ranks", ForkedRanks)
+    unlearn = {"methods": ["graddiff"], "epochs": 1, "precision": "fp32", "lr": 1e-3}
+    small = {"seeds": [0], "splits": ["random_10"], "retrain": False, "unlearn": unlearn, "out": tmp_path / "out"}
+    return {**sweep_values, **small}
+
+
+def record(swept: Swept, kind: str) -> Values:
+    (folder,) = swept.cells[swept.cells["kind"] == kind]["folder"]
+    found: Values = json.loads((Path(folder) / "run.json").read_text())
+    return found
+
+
+def test_a_cell_of_two_processes(small: Values) -> None:
+    sharded = {key: {**small[key], "sharding": "fsdp2"} for key in ("train", "unlearn")}
+    with forked_workers():
+        swept = run_sweep(plan({**small, **sharded, "on": "torchrun", "processes": 2}), jobs=1, quiet=True)
+    assert not swept.failed
+    for kind in ("target", "unlearn"):
+        assert record(swept, kind)["hardware"]["processes"] == 2
+        assert record(swept, kind)["config"]["sharding"] == "fsdp2"
+    # How they were made is not in their keys: without torchrun everything is there.
+    assert foresee(plan(small)).left == 0
+
+
+def test_a_preempted_sweep_has_the_table_of_one_that_was_not(
+    small: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler, options = Scheduler(), Values()
+    monkeypatch.setitem(sys.modules, "submitit", scheduler.module())
+    monkeypatch.setattr("medunlearn.pipeline.sweep.engines.POLL", 0.02)
+    train = {**small["train"], "epochs": 6, "checkpoint_seconds": 0}
+    values = {**small, "train": train, "on": "slurm", "slurm": {"partition": "gpu"}}
+
+    def take_the_machine_back() -> None:
+        limit = time.monotonic() + 60
+        while not list(values["out"].glob("target-*/checkpoints/finetune/*/state.json")):
+            time.sleep(0.005)
+            if time.monotonic() > limit:
+                return
+        scheduler.arrays[0][0].preempt()
+
+    thread = threading.Thread(target=take_the_machine_back, daemon=True)
+    thread.start()
+    with forked_workers():
+        swept = run_sweep(plan(values), jobs=4, device="cpu", quiet=True)
+        thread.join()
+        local = {**values, "on": "local", "slurm": {}, "out": tmp_path / "local"}
+        wanted = run_sweep(plan(local), jobs=1, quiet=True)
+    assert not swept.failed
+    assert scheduler.arrays[0][0].starts == 2
+    # The target; its evaluation beside the method; the method's evaluation.
+    assert [len(array) for array in scheduler.arrays] == [1, 2, 1]
+    assert scheduler.parameters["slurm_partition"] == "gpu"
+    assert scheduler.parameters["signal_delay_s"] >= 60
+    pd.testing.assert_frame_equal(swept.table(), wanted.table())
+    assert not (values["out"] / "slurm" / "jobs.json").exists()
+    # What is missing a Ray cluster does, in the same folders.
+    evaluation = Path(swept.cells[swept.cells["kind"] == "evaluate"].iloc[1]["evaluation"])
+    (evaluation / "run.json").unlink()
+    monkeypatch.setitem(sys.modules, "ray", fake_ray(options))
+    again = run_sweep(plan({**values, "on": "ray", "slurm": {}}), quiet=True)
+    assert options["num_gpus"] == 1
+    assert options["max_retries"] > 0
+    pd.testing.assert_frame_equal(again.table(), wanted.table())
+
+
+def refuses(argument: object, slot: Slot) -> object:
+    raise InputError(f"{argument} cannot be read.")
+
+
+def dies(argument: object, slot: Slot) -> object:
+    os._exit(9)
+
+
+def test_a_failure_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "Ranks", ForkedRanks)
+    with pytest.raises(ProcessError, match=r"^run/x cannot be read\.$"):
+        Launch(refuses, "run/x", Slot()).wait()
+    with pytest.raises(ProcessError, match=r"^its processes ended \(code 9; out of memory\?"):
+        Launch(dies, None, Slot()).wait()
+
+
+def test_each_cell_has_its_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
+    slots = lend(None, "auto", 100, 4)
+    assert [slot.gpus for slot in slots] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert [slot.gpus for slot in lend(3, "cuda", 100, 4)][2] == (0, 1, 2, 3)
+    with pytest.raises(InputError, match="processes=9: this machine has 8 GPUs"):
+        lend(None, "cuda", 1, 9)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,6,5,4,3,2,1,0")
+    assert environment(slots[1])["CUDA_VISIBLE_DEVICES"] == "3,2,1,0"
+    assert "--nproc_per_node 4" in " ".join(command(tmp_path, slots[0]))
+    assert "torch.distributed.run" not in command(tmp_path, Slot())
+    assert not Job(tmp_path, tmp_path, model=tmp_path).trains
+
+
+def test_what_an_engine_needs(small: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for changes, problem in (
+        ({"processes": 2}, "a local cell has one process; give on=torchrun"),
+        ({"on": "torchrun"}, "give processes, 2 or more"),
+        ({"on": "ray"}, r"pip install 'medunlearn\[ray\]'"),
+        ({"slurm": {"partition": "a"}}, "go with on=slurm"),
+        ({"train": {**small["train"], "sharding": "fsdp2"}}, "give --on torchrun --processes 8"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            plan({**small, **changes})
+    assert check(SweepSettings, {**small}).on == "local"
