@@ -13,13 +13,13 @@ from typing import Any
 
 from forking import Forked, together
 
-from medunlearn.pipeline.sweep import launch
+from medunlearn.pipeline.sweep import cell_launch as launch
 from medunlearn.pipeline.sweep.pool import Slot
 
 REQUEUE = 144
 
 
-class ForkedRanks(launch.Ranks):
+class ForkedRanks(launch.RankProcesses):
     """The processes of a cell, forked from this one instead of started by Python and torchrun."""
 
     def __init__(self, task: Path, slot: Slot, log: Any) -> None:

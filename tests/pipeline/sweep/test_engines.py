@@ -17,9 +17,9 @@ from forking import forked_workers
 
 from medunlearn.config import SweepSettings, check
 from medunlearn.errors import ConfigError, InputError, ProcessError
-from medunlearn.pipeline.sweep import launch
+from medunlearn.pipeline.sweep import cell_launch as launch
+from medunlearn.pipeline.sweep.cell_launch import Launch, command, environment
 from medunlearn.pipeline.sweep.jobs import Job
-from medunlearn.pipeline.sweep.launch import Launch, command, environment
 from medunlearn.pipeline.sweep.pool import Slot
 from medunlearn.pipeline.sweep.result import Swept
 from medunlearn.pipeline.sweep.survey import foresee
@@ -32,7 +32,7 @@ Values = dict[str, Any]
 @pytest.fixture
 def small(sweep_values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Values:
     """One method, one split, one seed; the processes of cells are forked."""
-    monkeypatch.setattr(launch, "Ranks", ForkedRanks)
+    monkeypatch.setattr(launch, "RankProcesses", ForkedRanks)
     unlearn = {"methods": ["graddiff"], "epochs": 1, "precision": "fp32", "lr": 1e-3}
     small = {"seeds": [0], "splits": ["random_10"], "retrain": False, "unlearn": unlearn, "out": tmp_path / "out"}
     return {**sweep_values, **small}
@@ -85,7 +85,7 @@ def test_a_preempted_sweep_has_the_table_of_one_that_was_not(
     # The target; its evaluation beside the method; the method's evaluation.
     assert [len(array) for array in scheduler.arrays] == [1, 2, 1]
     assert scheduler.parameters["slurm_partition"] == "gpu"
-    assert scheduler.parameters["signal_delay_s"] >= 60
+    assert scheduler.parameters["slurm_signal_delay_s"] >= 60
     pd.testing.assert_frame_equal(swept.table(), wanted.table())
     assert not (values["out"] / "slurm" / "jobs.json").exists()
     # What is missing a Ray cluster does, in the same folders.
@@ -107,7 +107,7 @@ def dies(argument: object, slot: Slot) -> object:
 
 
 def test_a_failure_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "Ranks", ForkedRanks)
+    monkeypatch.setattr(launch, "RankProcesses", ForkedRanks)
     with pytest.raises(ProcessError, match=r"^run/x cannot be read\.$"):
         Launch(refuses, "run/x", Slot()).wait()
     with pytest.raises(ProcessError, match=r"^its processes ended \(code 9; out of memory\?"):

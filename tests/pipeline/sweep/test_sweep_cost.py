@@ -21,7 +21,7 @@ Values = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def planned(sweep_values: Values) -> Any:
-    values = {**sweep_values, "device_name": "h100", "evaluate": {**sweep_values["evaluate"], "metrics": ["CS"]}}
+    values = {**sweep_values, "device_name": "h100", "evaluate": {**sweep_values["evaluate"], "metrics": ["cs"]}}
     sweep = plan({**values, "unlearn": {"methods": ["graddiff", "ga"], "epochs": 1}, "seeds": [0, 1]})
     return sweep, foresee(sweep).cost
 
@@ -49,8 +49,8 @@ def test_every_kind_of_cell_has_a_cost(planned: Any) -> None:
 
 def test_what_is_missing_is_said_before_anything_trains(planned: Any, sweep_values: Values) -> None:
     _, cost = planned
-    assert any("evaluate.encoder: none is named, and CS is left unscored" in line for line in cost.missing)
-    elsewhere = {"metrics": ["CS"], "encoder": "nobody/no-such-encoder", "extractor": "scispacy"}
+    assert any("evaluate.encoder: none is named, and cs is left unscored" in line for line in cost.missing)
+    elsewhere = {"metrics": ["cs"], "encoder": "nobody/no-such-encoder", "extractor": "scispacy"}
     values = {**sweep_values, "evaluate": {**sweep_values["evaluate"], **elsewhere}}
     said = "\n".join(foresee(plan(values)).cost.lines())
     assert "nobody/no-such-encoder is not on this machine" in said

@@ -21,8 +21,8 @@ from typing import Any, Protocol, Self
 from medunlearn.config import SweepSettings
 from medunlearn.data.storage import make_folder, read_json, write_json
 from medunlearn.errors import ConfigError
+from medunlearn.pipeline.sweep.cell_launch import Launch
 from medunlearn.pipeline.sweep.jobs import Job, JobOutput, launch, output_of
-from medunlearn.pipeline.sweep.launch import Launch
 from medunlearn.pipeline.sweep.pool import Call, CallResult, Pool, Slot, failure_reason
 
 FOLDER, JOBS = "slurm", "jobs.json"

@@ -21,8 +21,8 @@ from medunlearn.models.folders import model_identity
 from medunlearn.pipeline.attacking.attack_run import attack_each, attack_folder
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
 from medunlearn.pipeline.experiment import run_folder
+from medunlearn.pipeline.sweep.cell_launch import Launch
 from medunlearn.pipeline.sweep.cells import SweepCell
-from medunlearn.pipeline.sweep.launch import Launch
 from medunlearn.pipeline.sweep.pool import Slot
 from medunlearn.pipeline.sweep.sweep_plan import Sweep
 from medunlearn.pipeline.train import train

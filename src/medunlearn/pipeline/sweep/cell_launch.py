@@ -26,12 +26,12 @@ from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import MedunlearnError, ProcessError
 from medunlearn.pipeline.sweep.pool import PATIENCE, Slot, failure_reason
 
-MODULE = "medunlearn.pipeline.sweep.launch"
+MODULE = "medunlearn.pipeline.sweep.cell_launch"
 RESULT, OUTPUT, FAILURE = "result.json", "output", "failure"
 _BEAT = 0.2
 
 
-class Ranks:
+class RankProcesses:
     """Processes of a slot, started; torchrun is their parent where they are several."""
 
     def __init__(self, task: Path, slot: Slot, log: IO[str] | None) -> None:
@@ -71,7 +71,7 @@ class Launch:
         task = Path(self._folder.name) / "task.pkl"
         task.write_bytes(pickle.dumps((function, argument, slot)))
         self._result = task.with_name(RESULT)
-        self._ranks = Ranks(task, slot, log)
+        self._ranks = RankProcesses(task, slot, log)
 
     def wait(self) -> Any:
         """The call's value.
