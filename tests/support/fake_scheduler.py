@@ -92,8 +92,6 @@ class Scheduler:
         scheduler = self
 
         class AutoExecutor:
-            job_class = Job
-
             def __init__(self, folder: Path, cluster: str) -> None:
                 assert cluster == "slurm"
                 self.folder = folder
@@ -112,7 +110,7 @@ class Scheduler:
                 return array[-1]
 
         helpers = SimpleNamespace(DelayedSubmission=lambda cell: cell)
-        return SimpleNamespace(AutoExecutor=AutoExecutor, helpers=helpers)
+        return SimpleNamespace(AutoExecutor=AutoExecutor, SlurmJob=Job, helpers=helpers)
 
 
 def fake_ray(options: dict[str, Any]) -> SimpleNamespace:

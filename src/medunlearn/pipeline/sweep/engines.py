@@ -104,13 +104,14 @@ class SlurmEngine:
         make_folder(folder)
         self._slots, self._known = slots, folder / JOBS
         self._executor = submitit.AutoExecutor(folder / "%j", cluster=CLUSTER)
+        self._job_class = submitit.SlurmJob if CLUSTER == "slurm" else submitit.LocalJob
         values = {**_DEFAULTS, "slurm_array_parallelism": len(slots), **settings.slurm}
         processes = settings.processes
         values.setdefault("gpus_per_node", processes if slots and slots[0].device != "cpu" else 0)
         values.setdefault("cpus_per_task", 2 * processes)
         try:
             self._executor.update_parameters(**_named(values))
-        except (NameError, TypeError, ValueError) as error:
+        except (AssertionError, NameError, TypeError, ValueError) as error:
             raise ConfigError([f"slurm: {error}"]) from error
         stored = read_json(self._known) if self._known.exists() else {}
         self._ids: dict[str, str] = stored if isinstance(stored, dict) else {}
@@ -154,7 +155,7 @@ class SlurmEngine:
         """Whether a job of an earlier process still does this call; it is then waited for."""
         if call.name not in self._ids:
             return False
-        job = self._executor.job_class(self._executor.folder, self._ids[call.name])
+        job = self._job_class(self._executor.folder, self._ids[call.name])
         if job.done():
             return False
         self._running[call.name] = job, time.monotonic()
