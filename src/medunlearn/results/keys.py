@@ -20,7 +20,7 @@ from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError
 from medunlearn.results.record import FILE, RunRecord
 
-ALWAYS_OUTSIDE = frozenset({"checkpoint_seconds", "allow_broken"})
+ALWAYS_OUTSIDE = frozenset({"checkpoint_seconds", "allow_broken", "merge_adapter", "tracker", "allow_tracking"})
 DRAWS = frozenset({"micro_batch_size", "micro_batch_tokens", "gradient_checkpointing"})
 """Settings that decide which elements dropout leaves out; without dropout they change rounding alone."""
 LOOP = DRAWS | {"offload", "sharding", "keep_gb"}
