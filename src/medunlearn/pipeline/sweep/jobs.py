@@ -141,7 +141,8 @@ def output_of(value: Sequence[Any]) -> JobOutput:
 def perform_here(job: Job, slot: Slot) -> tuple[str, str | None, float | None]:
     """A job in this process or its share of one, as values for JSON."""
     output = perform(job, replace(slot, device="cuda" if slot.gpus else slot.device))
-    return str(output.folder), output.evaluation and str(output.evaluation), output.seconds
+    evaluation = None if output.evaluation is None else str(output.evaluation)
+    return str(output.folder), evaluation, output.seconds
 
 
 @contextmanager

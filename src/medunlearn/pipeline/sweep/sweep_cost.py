@@ -129,7 +129,7 @@ def _kind_cost(
 ) -> KindCost:
     """The largest cell of some that cost the same a sequence, and the others in proportion."""
     largest = max(cells, key=lambda cell: sizes[cell.name])
-    label = "train" if largest.kind in ("target", "retrained") else largest.kind
+    label: str = "train" if largest.kind in ("target", "retrained") else largest.kind
     label += f" {largest.method}" if largest.kind in ("unlearn", "search") else ""
     evaluation = sweep.evaluating(largest) if largest.kind in ("evaluate", "search") else None
     stages = list[Stage]()
