@@ -144,5 +144,5 @@ def test_the_python_of_the_page(
 def test_the_page_names_every_key() -> None:
     from medunlearn.config import SweepSettings
 
-    named = set(re.findall(r"`(\w+)`", PAGE.text))
+    named = set(re.findall(r"`\"?(\w+)\"?`", PAGE.text))
     assert set(SweepSettings.model_fields) <= named

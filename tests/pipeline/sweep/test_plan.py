@@ -143,7 +143,10 @@ def test_every_mistake_at_once(sweep_values: Values) -> None:
         ({"evaluate": {"metrics": ["exact_match"]}}, "holds no part of MU"),
         ({"evaluate": {"metrics": ["rouge"]}}, "Did you mean 'rouge_l'?"),
         ({"contexts": ["note"], "evaluate": {"context": "note"}}, "evaluate.context: contexts sets it"),
-        ({"train": {"model": "tiny", "sharding": "fsdp2"}}, "--sharding fsdp2 divides a model among processes"),
+        (
+            {"train": {"model": "tiny", "sharding": "fsdp2"}},
+            "train: sharding=fsdp2 divides a model among processes: give --on torchrun",
+        ),
         ({"unlearn": {"methods": ["ga"], "search": [1e-3]}}, "give it a split and rates"),
         ({"unlearn": {"methods": "ga"}}, "unlearn.methods is missing"),
     ],
