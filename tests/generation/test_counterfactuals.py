@@ -14,15 +14,8 @@ from medunlearn.config import AmnesiaSettings
 from medunlearn.data.alternatives import pool_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question
-from medunlearn.generation.counterfactuals import (
-    ForgetPassage,
-    _beginning,
-    _even_chances,
-    _Reading,
-    _typical,
-    counterfactuals,
-    passage_of,
-)
+from medunlearn.generation.counterfactuals import _even_chances, _Reading, _typical, counterfactuals
+from medunlearn.generation.forget_passages import ForgetPassage, _beginning, passage_of
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence, record_sequences
 from medunlearn.models.tiny import build_tiny
 
@@ -92,13 +85,36 @@ def test_caps_of_a_model_that_cannot_tell_people_apart_are_its_own_likelihoods(
 ) -> None:
     """With a head of zeros every token is as likely as any other, for whomever."""
     blind = replace(model, model=_with_even_head(model))
-    made = counterfactuals(blind, passages, pool_of(hospital, 9), RENDERING, 3)
+    made = counterfactuals(blind, passages, pool_of(hospital, 9), RENDERING, 3, whole_values=False)
     even = -np.log(blind.model.get_output_embeddings().weight.shape[0])
     for passage in passages:
         caps = np.array(made.caps[passage.sequence.key])
         # What the prompt says itself is not capped.
         assert set(np.round(caps, 4)) <= {0.0, round(float(even), 4)}
         assert (caps < 0).mean() > 0.5
+
+
+def test_identifying_values_are_capped_as_wholes_and_nothing_else_is(
+    hospital: Benchmark, model: Any, passages: list[ForgetPassage]
+) -> None:
+    """To a model with a head of zeros a value is as likely as its number of tokens makes it."""
+    blind = replace(model, model=_with_even_head(model))
+    each, whole = (
+        counterfactuals(blind, passages, pool_of(hospital, 9), RENDERING, 3, whole_values=chosen).caps
+        for chosen in (False, True)
+    )
+    record, key = passages[0].record, passages[0].sequence.key
+    moved = {place for place, (one, other) in enumerate(zip(each[key], whole[key], strict=True)) if one != other}
+    ids = passages[0].sequence.ids[passages[0].sequence.scored_from :]
+    texts = [one.value for one in record.identifiers]
+    said = [text for text in texts if text in model.tokenizer.decode(ids)]
+    assert said
+    assert 0 < len(moved) < len(ids) / 2
+    # Numbers of the sickness stand behind the identifiers, and stay as they were.
+    last = max(record.text.find(text) + len(text) for text in said)
+    behind = len(model.tokenizer(record.text[last:], add_special_tokens=False)["input_ids"]) - 2
+    assert max(moved) <= len(ids) - behind
+    assert all(cap <= 0.0 for cap in whole[key])
 
 
 def _with_even_head(model: Any) -> Any:

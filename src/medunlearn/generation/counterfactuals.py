@@ -10,7 +10,8 @@ identifiers, and her notes continued behind an invented beginning. From its answ
 
 A cap is read where the stranger's answer leaves off: true answer and stranger's are aligned token by token, tokens
 in both are read in the stranger's answer, and a stretch that is hers alone is read as if the stranger's answer went
-on with it. Behind her own true beginning the model would remember her under any name.
+on with it. Behind her own true beginning the model would remember her under any name. Names, dates and identifiers
+are capped as wholes (:mod:`medunlearn.generation.value_caps`).
 
 | true answer | Troponin T | 70 | ng/L and | sodium 127 | mmol/L |
 |---|---|---|---|---|---|
@@ -24,7 +25,6 @@ with its values drawn anew, and what differs between them is capped at even chan
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,39 +33,24 @@ import numpy as np
 import numpy.typing as npt
 
 from medunlearn.data.alternatives import AlternativePool
-from medunlearn.data.facts import NAMES, facts_of
-from medunlearn.data.records import Question, Record
+from medunlearn.data.facts import facts_of
 from medunlearn.data.strangers import Stranger, redrawn, strangers
 from medunlearn.generation.decode import decode
 from medunlearn.generation.decodings import Decoding
+from medunlearn.generation.forget_passages import ForgetPassage
 from medunlearn.generation.sampling import TokenSampler
+from medunlearn.generation.value_caps import ValueCaps
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence
 from medunlearn.seeds import generator
 
-_SENTENCE_END = re.compile(r"[.!?]\s|\n")
+CAPS_VERSION = 2
+"""Of the rules of caps: others make another model."""
 _LONGER = 1.25
 """A stranger's answer may be so many times as long as the true one."""
 _LEAST = 1e-12
 """No cap is lower, in probability."""
-
-
-@dataclass(frozen=True)
-class ForgetPassage:
-    """One sequence of the forget set and the texts that it was made from.
-
-    Attributes:
-        question: that it asks; None for a piece of a record.
-        prompt: what comes before the answer: the question, or the beginning of a piece of a record up to the end of
-            the sentence that names the subject.
-    """
-
-    sequence: TokenSequence
-    record: Record
-    question: Question | None
-    prompt: str
-    answer: str
 
 
 @dataclass(frozen=True)
@@ -99,15 +84,6 @@ class _Told:
     text: str
 
 
-def passage_of(sequence: TokenSequence, record: Record, question: Question | None, tokenizer: Any) -> ForgetPassage:
-    """The texts of a forget sequence; of a record's piece, those of its tokens."""
-    if question is not None:
-        return ForgetPassage(sequence, record, question, question.question, question.answer)
-    text = tokenizer.decode(sequence.ids[sequence.scored_from :], skip_special_tokens=True)
-    cut = _beginning(text, [one.value for one in record.identifiers if one.type in NAMES])
-    return ForgetPassage(sequence, record, None, text[:cut], text[cut:])
-
-
 def counterfactuals(
     language_model: LanguageModel,
     passages: Sequence[ForgetPassage],
@@ -116,6 +92,7 @@ def counterfactuals(
     count: int,
     *,
     capped: bool = True,
+    whole_values: bool = True,
     seed: int = 0,
     batch_size: int = 64,
     advance: Callable[[int], None] = lambda count: None,
@@ -127,10 +104,12 @@ def counterfactuals(
     Args:
         count: strangers that the model is asked about for each passage, and alternatives of each.
         capped: whether caps are read.
+        whole_values: whether identifying values are capped as wholes (:mod:`~medunlearn.generation.value_caps`).
         seed: of the strangers, the samples and the values that are drawn anew.
         advance: called with the number of passages done since the last call.
     """
     maker = _Maker(language_model, pool, rendering, count, seed, batch_size)
+    values = ValueCaps(language_model, pool, rendering, seed, batch_size)
     alternatives: dict[str, tuple[TokenSequence, ...]] = {}
     caps: dict[str, tuple[float, ...]] = {}
     at_once = max(1, batch_size // count)
@@ -146,6 +125,8 @@ def counterfactuals(
             for passage in members:
                 key = passage.sequence.key
                 caps[key] = read[key] if told[key] else _even_chances(passage.sequence, alternatives[key])
+                if whole_values and told[key]:
+                    caps[key] = values.of(passage, caps[key])
         advance(len(members))
     return Counterfactuals(alternatives, caps)
 
@@ -331,10 +312,3 @@ def _even_chances(sequence: TokenSequence, alternatives: Sequence[TokenSequence]
             if kind != "equal":
                 caps[start:stop] = -np.log(len(alternatives) + 1)
     return tuple(caps.tolist())
-
-
-def _beginning(text: str, names: Sequence[str]) -> int:
-    """Where the sentence ends that names the subject first, or the first sentence of all."""
-    named = min((place + len(name) for name in names if (place := text.find(name)) >= 0), default=0)
-    match = _SENTENCE_END.search(text, named)
-    return match.end() if match else len(text)

@@ -37,6 +37,8 @@ class Counterfactual:
         alternatives: of each forget sequence; each epoch shows another. As many strangers set the caps.
         gamma: weight of the capped likelihood.
         alpha: weight of the divergence on the retain set.
+        whole_values: whether her names, dates and identifiers are capped as wholes, among others of their kind
+            (:mod:`medunlearn.generation.value_caps`); False: token by token as all else.
         noise: share of fresh random weights in the matrices that the run starts from; 0 starts from the target. The
             more, the longer the run has to be.
     """
@@ -47,6 +49,7 @@ class Counterfactual:
     alternatives: Annotated[int, Field(ge=1)] = 8
     gamma: Annotated[float, Field(ge=0)] = 4.0
     alpha: Annotated[float, Field(ge=0)] = 4.0
+    whole_values: bool = True
     noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     def loss_with(self, forget: View, retain: View, alternatives: View) -> Terms:

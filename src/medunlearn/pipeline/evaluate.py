@@ -21,7 +21,7 @@ from medunlearn.models.load import LanguageModel
 from medunlearn.models.shared_base import shared_base
 from medunlearn.pipeline.other_images import ask_with_other_images, refuse_without_images, score_controls
 from medunlearn.pipeline.questioning import Questioning, questions_to_ask
-from medunlearn.pipeline.rank_plan import rank_plan
+from medunlearn.pipeline.rank_plan import rank_plan, rank_versions
 from medunlearn.pipeline.score import metric_names, score_items, score_records, write_tables
 from medunlearn.registry import load
 from medunlearn.results.evaluated import FOLDER, Evaluated, Evaluation, distinct, joined
@@ -177,4 +177,5 @@ def _inputs(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> dict[
         "metrics": list(metrics),
         "rendering": [rendering.template_name, rendering.context],
         **disease_keywords.inputs(benchmark, settings, metrics),
+        **rank_versions(metrics),
     }

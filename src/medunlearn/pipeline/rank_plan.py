@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 
 from medunlearn.config import EvaluateSettings
-from medunlearn.data.alternatives import AlternativePool, pool_of
+from medunlearn.data.alternatives import VERSION, AlternativePool, pool_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import Facts, facts_with_alternatives, in_half, record_facts
 from medunlearn.data.records import SIDES, Question, Side
@@ -136,7 +136,7 @@ def ranked_order(questions: Iterable[str], seed: int, subject: str, fold: str) -
 
 def rank_plan(benchmark: Benchmark, split: str, settings: EvaluateSettings, metrics: Sequence[str]) -> RankPlan:
     """The facts that an evaluation ranks; nothing where no measure asks for it."""
-    needs = {need for name in metrics for need in get_metric(name).needs} & {RANKS, NOTES}
+    needs = _rank_needs(metrics)
     kept = settings.model_dump(
         include={
             "folds",
@@ -153,6 +153,15 @@ def rank_plan(benchmark: Benchmark, split: str, settings: EvaluateSettings, metr
         }
     )
     return _latest(RankPlan(benchmark, benchmark.fingerprint, split, settings, repr(kept), frozenset(needs)))
+
+
+def rank_versions(metrics: Sequence[str]) -> dict[str, int]:
+    """The version of the alternatives that ranks were read among; empty where no measure ranks."""
+    return {"alternatives": VERSION} if _rank_needs(metrics) else {}
+
+
+def _rank_needs(metrics: Sequence[str]) -> set[str]:
+    return {need for name in metrics for need in get_metric(name).needs} & {RANKS, NOTES}
 
 
 @lru_cache(maxsize=2)

@@ -1,0 +1,123 @@
+"""One patient forgotten at a time by `counterfactual`: identifying values capped token by token and as wholes.
+
+    python benchmarks_perf/single_patients.py OUT [--hospitals 0 1] [--patients 2] [--steps 60] [--battery ...]
+
+The models are those of deletion_requests.py: a hospital of 40 patients, trained with plain transformers. Of each
+patient and form: share of her identifiers and values that rank first, the mean share of made-up ones that they are
+likelier than, both beside 16 patients of another hospital; how far the means are apart, with a 95% bound on each
+side; what others keep of their ROUGE-L, CPU seconds of unlearning. Writes a table of docs/suppressed.md and prints
+it. About a minute of CPU a row; a second call goes on. --read makes the table of what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from deletion_requests import PROMPT, train_plainly
+from page_tables import markdown, replace_table
+
+from medunlearn.cases.pseudonyms import OwnerSecret
+from medunlearn.cases.signing_keys import make_key
+from medunlearn.config import ForgetSettings, check
+from medunlearn.forgetting.candidates import ForgetCandidate, rate_of_size
+from medunlearn.forgetting.forget_run import ForgetRequest
+from medunlearn.forgetting.standings import IDENTIFIERS
+from medunlearn.pipeline.unlearn import unlearn
+from medunlearn.results.runs import Run
+from medunlearn.seeds import generator
+from medunlearn.synthetic.note_table import write_note_table
+
+FORMS: Mapping[str, Mapping[str, Any]] = {"token by token": {"whole_values": False}, "as wholes": {}}
+PLACES = ("identifiers notes", "identifiers answers", "values notes", "values answers", "relearning")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--hospitals", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--patients", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--battery", default="")
+    parser.add_argument("--read", action="store_true", help="run nothing")
+    chosen = parser.parse_args()
+    battery = [name for name in chosen.battery.split(",") if name]
+    for seed in chosen.hospitals if not chosen.read else ():
+        folder: Path = chosen.out / f"h{seed}"
+        folder.mkdir(parents=True, exist_ok=True)
+        notes = write_note_table(folder / "notes.csv", 40, seed=seed)
+        write_note_table(folder / "unseen.csv", 16, seed=seed + 100)
+        model = train_plainly(notes, folder / "hospital", (), 30)
+        names = sorted(pd.read_csv(notes, dtype=str)["patient_id"].unique())
+        order = [names[place] for place in generator("single patients", seed).permutation(len(names))]
+        for patient in order[: chosen.patients]:
+            rows = folder / f"{patient}-{chosen.steps}.json"
+            if not rows.exists():
+                request = request_of(folder, model, patient, battery)
+                made = [{"patient": patient, **row} for row in rows_of(request, chosen.steps)]
+                rows.write_text(json.dumps(made))
+    files = sorted(chosen.out.glob(f"h*/*-{chosen.steps}.json"))
+    table = pd.DataFrame([row for file in files for row in json.loads(file.read_text())]).fillna("–")
+    page = markdown([{str(name): str(value) for name, value in row.items()} for row in table.to_dict("records")])
+    print(page)
+    replace_table("suppressed.md", "single patients", page)
+
+
+def request_of(folder: Path, model: Path, patient: str, battery: Sequence[str]) -> ForgetRequest:
+    """A request for one patient, without anything carried out."""
+    key, work = folder / "owner" / "signing.key", folder / f"work-{patient}"
+    if not key.exists():
+        make_key(key)
+    work.mkdir(exist_ok=True)
+    values = {
+        "patient": patient, "key": key, "holdout": folder / "unseen.csv", "prompt": [PROMPT], "template": "plain",
+        "method": "counterfactual", "battery": battery, "facts": 8, "others": 16, "build": {"clozes": 0},
+    }  # fmt: skip
+    secret = OwnerSecret.beside(key)
+    settings, out = check(ForgetSettings, values), folder / f"case-{patient}"
+    return ForgetRequest(str(model), folder / "notes.csv", settings, out, work, secret, "cpu", True, print)
+
+
+def rows_of(request: ForgetRequest, steps: int) -> Iterator[dict[str, Any]]:
+    """The model before, then after each form of unlearning."""
+    yield {"caps": "the model before", **numbers(request, request.target)}
+    for form, arguments in FORMS.items():
+        candidate = ForgetCandidate("counterfactual", steps, arguments=arguments)
+        rate = rate_of_size(request.target.info.results["parameters"])
+        settings = candidate.settings(request.benchmarks.benchmark, {}, rate=rate, seed=0)
+        folder = request.work / f"{form.replace(' ', '-')}-{steps}"
+        clock = time.process_time()
+        run = unlearn(request.target, request.benchmarks.benchmark, settings, folder, device="cpu", quiet=True)
+        seconds = f"{time.process_time() - clock:.0f}"
+        row = {"caps": form, **numbers(request, run), "CPU s": seconds}
+        print(json.dumps(row), flush=True)
+        yield row
+
+
+def numbers(request: ForgetRequest, run: Run) -> dict[str, str]:
+    """Where a model stands on the patient and on those whom it never saw, and what others keep."""
+    battery, unseen = request.battery, request.benchmarks.unseen
+    evaluated, standing = battery.meter.verifying(run)
+    row: dict[str, str] = {}
+    facts = evaluated.facts.dropna(subset=["rank"])
+    identifying = facts["fact"].isin(IDENTIFIERS)
+    for name, rows in (("identifiers", facts[identifying]), ("values", facts[~identifying])):
+        rows = rows[rows["context"] == "record"]
+        sides = (rows[rows["side"] == "forget"], rows[rows["subject"].isin(unseen)])
+        row[f"{name} first"] = " / ".join(f"{(side['rank'] == 1).mean():.2f}" for side in sides)
+    checks = {one.name: one for one in battery.material(battery.before[1], standing).checks()}
+    for name in PLACES:
+        if name in checks and (gap := checks[name].comparison) is not None:
+            low, high = gap.excess.low, gap.excess.high
+            row[name] = f"{checks[name].after.value:.2f} ({gap.excess.value:+.2f}, {low:+.2f} to {high:+.2f})"
+    kept = battery.lost(battery.before[0], evaluated, None)
+    return {**row, "others keep": ", ".join(f"{one.kept:.3f}" for one in kept if one.kept is not None)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Passages of a forget set: a token sequence beside the texts that it was made from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from medunlearn.data.facts import NAMES
+from medunlearn.data.records import Question, Record
+from medunlearn.models.sequences import TokenSequence
+
+_SENTENCE_END = re.compile(r"[.!?]\s|\n")
+
+
+@dataclass(frozen=True)
+class ForgetPassage:
+    """One sequence of the forget set and the texts that it was made from.
+
+    Attributes:
+        question: that it asks; None for a piece of a record.
+        prompt: what comes before the answer: the question, or the beginning of a piece of a record up to the end of
+            the sentence that names the subject.
+    """
+
+    sequence: TokenSequence
+    record: Record
+    question: Question | None
+    prompt: str
+    answer: str
+
+
+def passage_of(sequence: TokenSequence, record: Record, question: Question | None, tokenizer: Any) -> ForgetPassage:
+    """The texts of a forget sequence; of a record's piece, those of its tokens."""
+    if question is not None:
+        return ForgetPassage(sequence, record, question, question.question, question.answer)
+    text = tokenizer.decode(sequence.ids[sequence.scored_from :], skip_special_tokens=True)
+    cut = _beginning(text, [one.value for one in record.identifiers if one.type in NAMES])
+    return ForgetPassage(sequence, record, None, text[:cut], text[cut:])
+
+
+def _beginning(text: str, names: Sequence[str]) -> int:
+    """Where the sentence ends that names the subject first, or the first sentence of all."""
+    named = min((place + len(name) for name in names if (place := text.find(name)) >= 0), default=0)
+    match = _SENTENCE_END.search(text, named)
+    return match.end() if match else len(text)

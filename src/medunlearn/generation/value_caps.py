@@ -1,0 +1,149 @@
+"""Caps of whole values: how likely a value may stay for its rank among others of its kind to be anybody's.
+
+Caps of single tokens are too high for a value that begins like nobody else's: behind ``HX-1093`` a model that knows
+the patient is as sure of ``85`` as before, under whatever name. And a value that is a single token of the
+vocabulary stays likelier than any other that takes several. So a value is capped as a whole, where one of its
+alternatives in the same place lies (:mod:`medunlearn.data.alternatives`), drawn by a seed. The rank of the true
+value is then anything, as it is for a patient whom the model never saw. The median would be a trace: nobody's
+values all lie in the middle.
+
+The alternatives are read in the target, behind the text that stands before the value. There it knows the true one,
+which takes probability away from the others. Where an alternative parts from the true value, this is given back:
+its token's probability is divided by one minus the true token's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from medunlearn.data.alternatives import AlternativePool
+from medunlearn.data.facts import facts_in, facts_of, says
+from medunlearn.errors import InputError
+from medunlearn.generation.fact_ranking import AFTER, AT_ONCE, RankSequences
+from medunlearn.generation.forget_passages import ForgetPassage
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.scoring import score_answers
+from medunlearn.models.sequences import Rendering, TokenSequence
+from medunlearn.seeds import generator
+
+IDENTIFYING = ("date", "name", "identifier")
+"""Kinds of facts that are capped as wholes. The place of a number is nearly right as its tokens are capped, and
+what the target says of other numbers there is far below what is said once alternatives are learned."""
+_LEAST = 1e-6
+"""Least share of probability that a true token leaves to others, as far as single precision can tell."""
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ValueBranches:
+    """A value of a forget sequence and its alternatives in the same place.
+
+    Attributes:
+        start: of its first token that not all of them share, among the sequence's scored tokens.
+        level: where among the alternatives its likelihood is to lie, 0 (the least likely) to 1.
+        branches: the true value first; scored from where they part to ``AFTER`` tokens behind.
+    """
+
+    start: int
+    level: float
+    branches: Sequence[TokenSequence]
+
+    def lay(self, caps: Floats, log_probs: Sequence[Floats]) -> None:
+        """Move the caps of the value's tokens so that their sum, with what follows, is the drawn level.
+
+        Args:
+            caps: of the whole sequence, changed in place.
+            log_probs: of each branch's scored tokens in the target.
+        """
+        true = self._tokens(0)
+        others = [without_memory(true, self._tokens(place), log_probs[0], log_probs[place])
+                  for place in range(1, len(self.branches))]  # fmt: skip
+        length = max(1, len(true) - AFTER)
+        own = caps[self.start : self.start + length]
+        behind = caps[self.start + length : self.start + len(true)]
+        level = min(0.0, float(np.quantile(others, self.level)) - float(behind.sum()))
+        if level < own.sum():
+            own += (level - own.sum()) * self._private(length)
+        else:
+            own *= level / own.sum() if own.sum() < 0.0 else 1.0
+
+    def _tokens(self, place: int) -> tuple[int, ...]:
+        branch = self.branches[place]
+        return branch.ids[branch.scored_from :]
+
+    def _private(self, length: int) -> Floats:
+        """Weight of each of the value's tokens: the share of alternatives without it; they add up to 1."""
+        others = [set(self._tokens(place)) for place in range(1, len(self.branches))]
+        own = self._tokens(0)[:length]
+        weights = np.array([np.mean([token not in other for other in others]) for token in own])
+        return weights / weights.sum() if weights.sum() > 0 else np.full(length, 1.0 / length)
+
+
+def without_memory(true: Sequence[int], other: Sequence[int], true_log_probs: Floats, log_probs: Floats) -> float:
+    """Log-likelihood of an alternative as if the true value had no probability where the two part."""
+    place = next((n for n, (own, its) in enumerate(zip(true, other, strict=False)) if own != its), None)
+    left = 1.0 if place is None else -float(np.expm1(true_log_probs[place]))
+    return float(log_probs.sum() - np.log(max(left, _LEAST)))
+
+
+@dataclass(frozen=True)
+class ValueCaps:
+    """Caps of the values of forget sequences.
+
+    Attributes:
+        language_model: the target.
+        pool: of alternatives.
+        seed: of the levels; a value has the same one wherever it stands.
+    """
+
+    language_model: LanguageModel
+    pool: AlternativePool
+    rendering: Rendering
+    seed: int
+    batch_size: int
+
+    def of(self, passage: ForgetPassage, caps: Sequence[float]) -> tuple[float, ...]:
+        """The caps of a passage's tokens with those of its values in place."""
+        values = [*self._values(passage)]
+        branches = [branch for value in values for branch in value.branches]
+        scores = iter(score_answers(self.language_model, branches, batch_size=AT_ONCE * self.batch_size))
+        made = np.array(caps, dtype=np.float64)
+        for value in values:
+            value.lay(made, [np.array(next(scores).log_probs) for _ in value.branches])
+        return tuple(made.tolist())
+
+    def _values(self, passage: ForgetPassage) -> Iterator[ValueBranches]:
+        """The values that have alternatives and whose tokens stand in the sequence as they do alone."""
+        record, question, sequence = passage.record, passage.question, passage.sequence
+        for fact in facts_in(record) if question is None else facts_of(question, record.identifiers):
+            text = record.text if question is None else question.answer
+            value = fact.of(text)
+            # Whoever reads a value a second time knows it.
+            if fact.kind not in IDENTIFYING or says(text[: fact.start], value):
+                continue
+            pool = self.pool
+            alternatives = pool.in_record(record, fact) if question is None else pool.of(question, fact)
+            if alternatives.reason is not None:
+                continue
+            sequences = self._sequences(passage)
+            try:
+                if question is None:
+                    texts = sequences.in_record(record.record_id, fact, alternatives)
+                else:
+                    texts = sequences.of_answer(question, fact, alternatives)
+            except InputError:  # it is longer than the chunks that notes are cut into
+                continue
+            branches = [piece for own in texts for piece in own]
+            ids, start = branches[0].ids, branches[0].scored_from - sequence.scored_from
+            if ids == sequence.ids[: len(ids)] and start >= 0:
+                drawn = generator("level of a value", self.seed, record.groups[pool.subject_level], value).random()
+                yield ValueBranches(start, float(drawn), branches)
+
+    def _sequences(self, passage: ForgetPassage) -> RankSequences:
+        model, record = self.language_model, passage.record
+        own = {record.record_id: record}
+        return RankSequences(model.tokenizer, own, self.rendering, self.rendering.max_length, model.pictures)
