@@ -5,8 +5,8 @@
 The models are those of deletion_requests.py: a hospital of 40 patients, trained with plain transformers. Of each
 patient and form: share of her identifiers and values that rank first, the mean share of made-up ones that they are
 likelier than, both beside 16 patients of another hospital; how far the means are apart, with a 95% bound on each
-side; what others keep of their ROUGE-L, CPU seconds of unlearning. Writes a table of docs/suppressed.md and prints
-it. About a minute of CPU a row; a second call goes on. --read makes the table of what is there.
+side; what others keep of their ROUGE-L, CPU seconds of unlearning. About a minute of CPU a row; a second call goes
+on. --read prints the table of what is there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import pandas as pd
 from deletion_requests import PROMPT, train_plainly
-from page_tables import markdown, replace_table
+from page_tables import markdown
 
 from medunlearn.cases.pseudonyms import OwnerSecret
 from medunlearn.cases.signing_keys import make_key
@@ -65,7 +65,6 @@ def main() -> None:
     table = pd.DataFrame([row for file in files for row in json.loads(file.read_text())]).fillna("–")
     page = markdown([{str(name): str(value) for name, value in row.items()} for row in table.to_dict("records")])
     print(page)
-    replace_table("suppressed.md", "single patients", page)
 
 
 def request_of(folder: Path, model: Path, patient: str, battery: Sequence[str]) -> ForgetRequest:

@@ -9,6 +9,9 @@
 | 5 | counterfactual | 240 | from weights mixed with a quarter of noise |
 | 6 | npo | 60 | |
 
+``counterfactual`` caps identifying values as wholes here: token by token they stayed known on notes of one patient
+(benchmarks_perf/single_patients.py).
+
 A search over ranges (`tune`) needs more patients than one to choose by: her numbers are few, and the best of many
 trials on them is chance. Steps rather than epochs, since one patient's notes make one or two steps an epoch.
 """
@@ -79,12 +82,13 @@ class ForgetCandidate:
 BATCH = 8
 """Sequences a side in a step: one patient's notes are few, and a retain batch of 64 beside them costs the most."""
 _RATES = ((2e6, 1e-3), (8e9, 2e-5))
+WHOLE = {"whole_values": True}
 AUTO = (
-    ForgetCandidate("counterfactual", 60),
-    ForgetCandidate("counterfactual", 120),
-    ForgetCandidate("counterfactual", 120, rate=2.0),
-    ForgetCandidate("counterfactual", 240),
-    ForgetCandidate("counterfactual", 240, arguments={"noise": 0.25}),
+    ForgetCandidate("counterfactual", 60, arguments=WHOLE),
+    ForgetCandidate("counterfactual", 120, arguments=WHOLE),
+    ForgetCandidate("counterfactual", 120, rate=2.0, arguments=WHOLE),
+    ForgetCandidate("counterfactual", 240, arguments=WHOLE),
+    ForgetCandidate("counterfactual", 240, arguments={**WHOLE, "noise": 0.25}),
     ForgetCandidate("npo", 60),
 )
 

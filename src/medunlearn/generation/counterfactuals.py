@@ -10,8 +10,8 @@ identifiers, and her notes continued behind an invented beginning. From its answ
 
 A cap is read where the stranger's answer leaves off: true answer and stranger's are aligned token by token, tokens
 in both are read in the stranger's answer, and a stretch that is hers alone is read as if the stranger's answer went
-on with it. Behind her own true beginning the model would remember her under any name. Names, dates and identifiers
-are capped as wholes (:mod:`medunlearn.generation.value_caps`).
+on with it. Behind her own true beginning the model would remember her under any name. On request names, dates and
+identifiers are capped as wholes (:mod:`medunlearn.generation.value_caps`).
 
 | true answer | Troponin T | 70 | ng/L and | sodium 127 | mmol/L |
 |---|---|---|---|---|---|
@@ -45,8 +45,6 @@ from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence
 from medunlearn.seeds import generator
 
-CAPS_VERSION = 2
-"""Of the rules of caps: others make another model."""
 _LONGER = 1.25
 """A stranger's answer may be so many times as long as the true one."""
 _LEAST = 1e-12
@@ -92,7 +90,7 @@ def counterfactuals(
     count: int,
     *,
     capped: bool = True,
-    whole_values: bool = True,
+    whole_values: bool = False,
     seed: int = 0,
     batch_size: int = 64,
     advance: Callable[[int], None] = lambda count: None,

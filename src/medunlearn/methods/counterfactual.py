@@ -49,7 +49,7 @@ class Counterfactual:
     alternatives: Annotated[int, Field(ge=1)] = 8
     gamma: Annotated[float, Field(ge=0)] = 4.0
     alpha: Annotated[float, Field(ge=0)] = 4.0
-    whole_values: bool = True
+    whole_values: bool = False
     noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     def loss_with(self, forget: View, retain: View, alternatives: View) -> Terms:

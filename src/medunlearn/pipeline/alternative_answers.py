@@ -12,7 +12,7 @@ from medunlearn.data.alternatives import pool_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import make_folder, read_table, write_table
 from medunlearn.errors import InputError
-from medunlearn.generation.counterfactuals import CAPS_VERSION, Counterfactuals, counterfactuals
+from medunlearn.generation.counterfactuals import Counterfactuals, counterfactuals
 from medunlearn.generation.forget_passages import ForgetPassage, passage_of
 from medunlearn.methods.protocol import AlternativesMethod
 from medunlearn.models.load import LanguageModel
@@ -32,11 +32,6 @@ _SCHEMA = pa.schema(
 """One row a forget sequence; the last three have one entry an alternative."""
 
 Partners = Mapping[str, Sequence[TokenSequence]]
-
-
-def versions_of(method: object) -> dict[str, str]:
-    """What a run of a method depends on besides settings, model and benchmark: the rules of its caps."""
-    return {"caps": str(CAPS_VERSION)} if isinstance(method, AlternativesMethod) and method.capped else {}
 
 
 def check_rendering(method: object, rendering: Rendering, name: str) -> None:

@@ -18,7 +18,7 @@ from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering, TokenSequence
-from medunlearn.pipeline.alternative_answers import SIDE, check_rendering, versions_of, with_alternatives
+from medunlearn.pipeline.alternative_answers import SIDE, check_rendering, with_alternatives
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs
 from medunlearn.pipeline.material import (
     NOTHING_LEFT,
@@ -74,7 +74,7 @@ def unlearn(
         target.refuse_other_texts(benchmark.texts_fingerprint, benchmark.fingerprint, unless)
     check_epochs(settings, benchmark, target)
     loop_settings(settings, settings.seed)
-    inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model), **versions_of(method)}
+    inputs = {"benchmark": benchmark.fingerprint, "model": fingerprint(target.model)}
     other = reference_run(method, settings)
     if other is not None:
         inputs["reference"] = fingerprint(other.model)
