@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 
@@ -160,7 +160,7 @@ def rank_versions(metrics: Sequence[str]) -> dict[str, int]:
     return {"alternatives": VERSION} if _rank_needs(metrics) else {}
 
 
-def _rank_needs(metrics: Sequence[str]) -> set[str]:
+def _rank_needs(metrics: Sequence[str]) -> Set[str]:
     return {need for name in metrics for need in get_metric(name).needs} & {RANKS, NOTES}
 
 
