@@ -89,9 +89,9 @@ def test_the_page_on_tofu_and_muse_runs(here: Path) -> None:
 
 def test_every_setting_of_the_pages_is_one() -> None:
     known = {name for model in SETTINGS.values() for name in model.model_fields}
-    from medunlearn.config import EvaluateSettings, LumeNewSettings, TrainSettings
+    from medunlearn.config import EvaluateSettings, ExperimentSettings, LumeNewSettings, TrainSettings
 
-    for model in (LumeNewSettings, TrainSettings, EvaluateSettings):
+    for model in (LumeNewSettings, TrainSettings, EvaluateSettings, ExperimentSettings):
         known |= set(model.model_fields)
     for page in (Page.read("lume.md"), Page.read("benchmarks.md", "TOFU", "MUSE")):
         assert (

@@ -75,7 +75,7 @@ def test_every_variant_of_the_ablation_is_unlearned_and_relearned(
     small = {
         "benchmark": {"builder": "amnesia", "synthetic": 20, "note_length": "short", "seed": 0},
         "train": {"model": "tiny", **TRAINING},
-        "evaluate": {"folds": ["train"], "ranked": 2, "alternatives": 9, "max_new_tokens": 4, "allow_broken": True},
+        "evaluate": {"folds": ["train"], "ranked": 2, "alternatives": 9, "max_new_tokens": 2, "allow_broken": True},
     }
     ablation.run(tmp_path, changes=small, epochs=1, steps=2)
     table = [ablation.row(tmp_path, name, place) for place, name in enumerate(("target", "retrained", *variants))]

@@ -13,7 +13,7 @@ from forking import killed_after
 
 from medunlearn import api
 from medunlearn.cases.ledger import read_ledger
-from medunlearn.forgetting import forget_run, measuring_models, trial_search
+from medunlearn.forgetting import forget_run, trial_search
 from medunlearn.forgetting.candidates import ForgetCandidate
 from medunlearn.forgetting.forget_run import Forgotten
 from medunlearn.training import loop
@@ -21,13 +21,12 @@ from medunlearn.training import loop
 TRIES = (ForgetCandidate("npo", 4), ForgetCandidate("counterfactual", 8))
 SEARCH: dict[str, Any] = {
     "method": "auto", "budget": 2, "utility_floor": 1.0, "margin": 0.01, "unlearn": {"precision": "fp32"},
-    "facts": 8, "others": 6, "evaluate": {"max_new_tokens": 4}, "build": {"prefixes": "16,32", "clozes": 0},
+    "facts": 3, "others": 3, "evaluate": {"max_new_tokens": 2}, "build": {"prefixes": "16,32", "clozes": 0},
     "anyway": True,
 }  # fmt: skip
 """Of a search in which no try is good enough."""
 KILLS: tuple[tuple[Any, str, int], ...] = (
     (loop, "_step", 2),
-    (measuring_models, "evaluate_one", 3),
     (trial_search, "unlearn", 2),
     (trial_search, "drop_weights", 1),
 )
@@ -76,7 +75,7 @@ def test_a_search_keeps_one_model_and_trains_nothing_twice(
     # Something else is asked of the tries: the one that was dropped is trained again, the other is not.
     shutil.rmtree(out)
     shutil.rmtree(again.model)
-    more = hospital.forget(out, patient, **{**SEARCH, "facts": 9})
+    more = hospital.forget(out, patient, **{**SEARCH, "facts": 4})
     retrained = {name for name, time in histories(more).items() if trained[name] != time}
     assert retrained == {*trained} - {kept}
     kept = assert_one_is_kept(more)
@@ -86,4 +85,4 @@ def test_a_search_keeps_one_model_and_trains_nothing_twice(
     (other,) = {*trained} - {kept}
     first = sorted(trained).index(other)
     monkeypatch.setattr(trial_search.TrialSearch, "_best", lambda self, trials: min(first, len(trials) - 1))
-    assert assert_one_is_kept(hospital.forget(out, patient, **{**SEARCH, "facts": 9})) == other
+    assert assert_one_is_kept(hospital.forget(out, patient, **{**SEARCH, "facts": 4})) == other

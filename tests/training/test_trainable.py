@@ -70,7 +70,10 @@ def test_lora_starts_the_same_whatever_the_global_generator_says(tiny: Tiny) -> 
 
 @pytest.mark.parametrize("choice", ["", "some", "layers", "layers:", "layers:a", "layers:1-", "pattern:", "ALL"])
 def test_wrong_forms_are_answered_with_the_right_ones(tiny: Tiny, choice: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape("all, lora, lora:RANK, lora:RANK:ALPHA, layers:7, layers:5-7")):
+    with pytest.raises(
+        ConfigError,
+        match=re.escape("all, lora, lora:RANK, lora:RANK:ALPHA, lora:RANK:ALPHA:names, layers:7, layers:5-7"),
+    ):
         choose_trainable(tiny().model, choice)
 
 
