@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from importlib import import_module
@@ -21,6 +22,8 @@ os.environ.update(
     VLLM_NO_USAGE_STATS="1",
     WANDB_ERROR_REPORTING="false",
 )
+# Without a GPU it warns on every command that a kernel nobody here uses cannot be fetched from a hub.
+logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 # Those that were loaded before have read their variable.
 for _module, _constant, _value in (
     ("huggingface_hub.constants", "HF_HUB_DISABLE_TELEMETRY", True),

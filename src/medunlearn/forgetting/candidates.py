@@ -46,7 +46,8 @@ class ForgetCandidate:
     def words(self) -> str:
         """For a line of progress."""
         more = [f"{self.rate:g} x the learning rate"] if self.rate != 1.0 else []
-        more += [f"{name} {value}" for name, value in self.arguments.items()]
+        for name, value in self.arguments.items():
+            more.append(name.replace("_", " ") if value is True else f"{name} {value}")
         steps = [f"about {self.steps} steps"] if self.steps else []
         return ", ".join([self.method, *steps, *more])
 

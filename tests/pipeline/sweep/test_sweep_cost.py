@@ -20,8 +20,14 @@ Values = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def planned(sweep_values: Values) -> Any:
-    values = {**sweep_values, "device_name": "h100", "evaluate": {**sweep_values["evaluate"], "metrics": ["cs"]}}
+def planned(sweep_values: Values, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    out = tmp_path_factory.mktemp("planned")  # others train in the folder of the values
+    values = {
+        **sweep_values,
+        "out": out,
+        "device_name": "h100",
+        "evaluate": {**sweep_values["evaluate"], "metrics": ["cs"]},
+    }
     sweep = plan({**values, "unlearn": {"methods": ["graddiff", "ga"], "epochs": 1}, "seeds": [0, 1]})
     return sweep, foresee(sweep).cost
 
