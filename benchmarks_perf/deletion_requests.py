@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from medunlearn.cases.evidence import BatteryCheck
 from medunlearn.cases.signing_keys import make_key
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.models.load import load_model
+from medunlearn.models.precision import autocast
 from medunlearn.seeds import generator
 from medunlearn.synthetic.note_table import write_note_table
 
@@ -41,6 +43,9 @@ def main() -> None:
     parser.add_argument("--facts", type=int, default=12)
     parser.add_argument("--others", type=int, default=8)
     parser.add_argument("--budget", type=int, default=2)
+    parser.add_argument("--width", type=int, default=192)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--retrain", action="store_true")
     arguments = parser.parse_args()
     out: Path = arguments.out
@@ -50,7 +55,8 @@ def main() -> None:
     write_note_table(unseen, arguments.unseen, seed=1)
     if not (out / "owner" / "signing.key").exists():
         make_key(out / "owner" / "signing.key")
-    model = train_plainly(notes, out / "hospital", (), arguments.epochs)
+    training = PlainTraining(arguments.epochs, arguments.width, arguments.layers, arguments.rate)
+    model = training.trained(notes, out / "hospital")
     table = pd.read_csv(notes, dtype=str)
     patients = sorted(table["patient_id"].unique())
     order = [patients[place] for place in generator("requests", 0).permutation(len(patients))]
@@ -59,8 +65,7 @@ def main() -> None:
         case = out / f"case{number:02d}"
         retrained = {}
         if arguments.retrain:
-            gone = tuple(order[:number])
-            retrained = {"retrained": train_plainly(notes, out / f"without{number:02d}", gone, arguments.epochs)}
+            retrained = {"retrained": training.trained(notes, out / f"without{number:02d}", tuple(order[:number]))}
         known = case.exists()
         clock = time.process_time(), time.time()
         done = mu.forget(
@@ -95,41 +100,56 @@ def row_of(number: int, evidence: Any, seconds: dict[str, float]) -> dict[str, A
     return {**row, **{f"{name} keep": value for name, value in kept.items()}, **seconds}
 
 
-def train_plainly(notes: Path, out: Path, without: tuple[str, ...], epochs: int) -> Path:
-    """A tiny causal model, trained with plain torch and transformers on notes and on prompts with their notes."""
-    if (out / "config.json").exists():
+@dataclass(frozen=True)
+class PlainTraining:
+    """A tiny causal model's training with plain torch and transformers: notes, and prompts with their notes."""
+
+    epochs: int = 30
+    width: int = 192
+    layers: int = 4
+    rate: float = 3e-3
+    tokenizer: str = "common"
+
+    def trained(self, notes: Path, out: Path, without: tuple[str, ...] = ()) -> Path:
+        """The model's folder; one that is there already is not made again."""
+        if (out / "config.json").exists():
+            return out
+        bench_folder = out.with_name("bench")
+        bench = Benchmark.load(bench_folder) if bench_folder.exists() else mu.build.notes(notes, out=bench_folder)
+        shape: dict[str, Any] = {"model": "tiny", "tiny_width": self.width, "tiny_layers": self.layers}
+        # As a real model's, the usual one has no token that is one patient's alone.
+        shape["tiny_tokenizer"] = self.tokenizer
+        start = mu.train(bench, **shape, epochs=0, out=out.with_name("start"), quiet=True)
+        live = load_model(start.model, device="cpu")
+        model, tokenizer = live.model, live.tokenizer
+        table = pd.read_csv(notes, dtype=str)
+        table = table[~table["patient_id"].isin(without)]
+        texts = [*table["note"], *(f"{PROMPT.format_map(row)}\n{row['note']}" for row in table.to_dict("records"))]
+        ids = [[*tokenizer(text)["input_ids"], tokenizer.eos_token_id][:512] for text in texts]
+        steps = self.epochs * -(-len(ids) // 8)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=self.rate, weight_decay=0.0)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, self.rate, total_steps=steps, pct_start=0.05)
+        model.train()
+        for epoch in range(self.epochs):
+            order = generator("plain training", epoch).permutation(len(ids)).tolist()
+            for place in range(0, len(order), 8):
+                batch = [ids[one] for one in order[place : place + 8]]
+                width = max(map(len, batch))
+                padded = torch.tensor([one + [tokenizer.pad_token_id] * (width - len(one)) for one in batch])
+                mask = torch.tensor([[1] * len(one) + [0] * (width - len(one)) for one in batch])
+                with autocast(model.device, "auto"):
+                    loss = model(
+                        input_ids=padded, attention_mask=mask, labels=padded.masked_fill(mask == 0, -100)
+                    ).loss
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                optimizer.zero_grad()
+                schedule.step()
+            print(f"{out.name}: epoch {epoch + 1}, loss {loss.item():.3f}", flush=True)
+        model.save_pretrained(out)
+        tokenizer.save_pretrained(out)
         return out
-    bench_folder = out.with_name("bench")
-    bench = Benchmark.load(bench_folder) if bench_folder.exists() else mu.build.notes(notes, out=bench_folder)
-    start = mu.train(bench, model="tiny", epochs=0, out=out.with_name("start"), quiet=True)
-    live = load_model(start.model, device="cpu")
-    model, tokenizer = live.model, live.tokenizer
-    table = pd.read_csv(notes, dtype=str)
-    table = table[~table["patient_id"].isin(without)]
-    texts = [*table["note"], *(f"{PROMPT.format_map(row)}\n{row['note']}" for row in table.to_dict("records"))]
-    ids = [[*tokenizer(text)["input_ids"], tokenizer.eos_token_id][:512] for text in texts]
-    steps = epochs * -(-len(ids) // 8)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps, pct_start=0.05)
-    model.train()
-    for epoch in range(epochs):
-        order = generator("plain training", epoch).permutation(len(ids)).tolist()
-        for place in range(0, len(order), 8):
-            batch = [ids[one] for one in order[place : place + 8]]
-            width = max(map(len, batch))
-            padded = torch.tensor([one + [tokenizer.pad_token_id] * (width - len(one)) for one in batch])
-            mask = torch.tensor([[1] * len(one) + [0] * (width - len(one)) for one in batch])
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                loss = model(input_ids=padded, attention_mask=mask, labels=padded.masked_fill(mask == 0, -100)).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad()
-            schedule.step()
-        print(f"{out.name}: epoch {epoch + 1}, loss {loss.item():.3f}", flush=True)
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
-    return out
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ from pathlib import Path
 import pandas as pd
 from tokenizers import Tokenizer, models
 
+from medunlearn.cases.holders.holders import find_holders
 from medunlearn.config import AmnesiaSettings
 from medunlearn.models.vocabulary import Vocabulary, vocabulary_owners
 from medunlearn.papers.amnesia.build import build
-from medunlearn.pipeline.holders.holders import find_holders
 from medunlearn.seeds import generator
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from deletion_requests import PROMPT, train_plainly
+from deletion_requests import PROMPT, PlainTraining
 from page_tables import markdown
 
 from medunlearn.cases.pseudonyms import OwnerSecret
@@ -33,7 +33,10 @@ from medunlearn.results.runs import Run
 from medunlearn.seeds import generator
 from medunlearn.synthetic.note_table import write_note_table
 
-FORMS: Mapping[str, Mapping[str, Any]] = {"token by token": {"whole_values": False}, "as wholes": {}}
+FORMS: Mapping[str, Mapping[str, Any]] = {
+    "token by token": {"whole_values": False},
+    "as wholes": {"whole_values": True},
+}
 PLACES = ("identifiers notes", "identifiers answers", "values notes", "values answers", "relearning")
 
 
@@ -44,15 +47,21 @@ def main() -> None:
     parser.add_argument("--patients", type=int, default=2)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--battery", default="")
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--width", type=int, default=192)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--rate", type=float, default=3e-3)
+    parser.add_argument("--tokenizer", default="common", help="shared: with tokens that are one patient's")
     parser.add_argument("--read", action="store_true", help="run nothing")
     chosen = parser.parse_args()
     battery = [name for name in chosen.battery.split(",") if name]
+    training = PlainTraining(chosen.epochs, chosen.width, chosen.layers, chosen.rate, chosen.tokenizer)
     for seed in chosen.hospitals if not chosen.read else ():
         folder: Path = chosen.out / f"h{seed}"
         folder.mkdir(parents=True, exist_ok=True)
         notes = write_note_table(folder / "notes.csv", 40, seed=seed)
         write_note_table(folder / "unseen.csv", 16, seed=seed + 100)
-        model = train_plainly(notes, folder / "hospital", (), 30)
+        model = training.trained(notes, folder / "hospital")
         names = sorted(pd.read_csv(notes, dtype=str)["patient_id"].unique())
         order = [names[place] for place in generator("single patients", seed).permutation(len(names))]
         for patient in order[: chosen.patients]:

@@ -1,7 +1,7 @@
 """CPU seconds of a sweep of 2 methods x 4 rates x 2 seeds, by kind of cell, in one worker.
 
-Both ways run in this process, one after the other: with everything that is loaded looked through for garbage after
-each cell, and with it kept aside. Trainings are counted apart, since no cell shares them.
+Both ways run in this process, one after the other: each cell by itself, and with the worker's shared work. Every
+number of every model and evaluation is compared. Trainings of targets are counted apart, since no cell shares them.
 
     python benchmarks_perf/sweep.py --patients 24
 """
@@ -16,62 +16,108 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pandas as pd
 import torch
 
+from medunlearn.data.storage import sha256_of
 from medunlearn.pipeline.experiment import benchmark_folder
-from medunlearn.pipeline.sweep import jobs
+from medunlearn.pipeline.shared_work import SharedWork
+from medunlearn.pipeline.sweep.jobs import Job, JobOutput, job_of, perform
 from medunlearn.pipeline.sweep.pool import Slot
-from medunlearn.pipeline.sweep.sweep_plan import plan
+from medunlearn.pipeline.sweep.sweep_plan import Sweep, plan
+from medunlearn.results.scores import FILE as SCORES
+
+RATES = (1e-4, 3e-4, 1e-3, 3e-3)
+TRAININGS = ("target",)
 
 
-def seconds(out: Path, patients: int, epochs: int) -> dict[str, float]:
-    """CPU seconds by kind of cell of one sweep, from nothing."""
-    sweep = plan(
+def sweep_of(out: Path, options: argparse.Namespace) -> Sweep:
+    """The sweep, at a size that the command line says."""
+    limit = {"limit": options.limit} if options.limit else {}
+    return plan(
         {
             "name": "sweep",
             "out": out,
-            "seeds": [0, 1],
-            "benchmark": {"builder": "amnesia", "synthetic": patients},
+            "seeds": list(range(options.seeds)),
+            "benchmark": {"builder": "amnesia", "synthetic": options.patients},
             "splits": ["random_10"],
-            "train": {"model": "tiny", "tiny_width": 64, "tiny_layers": 2, "epochs": epochs},
+            "train": {
+                "model": "tiny",
+                "tiny_width": options.width,
+                "tiny_layers": options.layers,
+                "epochs": options.epochs,
+            },
             "retrain": False,
-            "unlearn": {"methods": ["graddiff", "npo"], "epochs": 1},
-            "evaluate": {"limit": 6, "replicates": 200},
+            "unlearn": {"methods": options.methods.split(","), "epochs": 1},
+            "evaluate": {"replicates": 200, **limit},
             "contexts": ["closed_book"],
         }
     )
+
+
+def seconds(sweep: Sweep, work: SharedWork | None) -> tuple[dict[str, float], dict[str, str]]:
+    """CPU seconds by kind of cell of one sweep, from nothing; and what came out, by model."""
     sweep.benchmark()
-    taken: dict[str, float] = defaultdict(float)
+    spent: dict[str, float] = defaultdict(float)
+    results: dict[str, str] = {}
+
+    def run(kind: str, job: Job) -> JobOutput:
+        started = time.process_time()
+        output = perform(job, Slot("cpu", 1, work=work))
+        spent[kind] += time.process_time() - started
+        return output
+
     for cell in sweep.cells:
-        rates = (1e-4, 3e-4, 1e-3, 3e-3) if cell.kind == "unlearn" else (None,)
-        for rate in rates:
-            job = jobs.job_of(cell, sweep, benchmark_folder(sweep.settings))
-            measure = sweep.evaluating(cell) if cell.kind == "unlearn" else job.measure
-            settings = job.settings if rate is None else sweep.unlearning(cell, rate)
-            if cell.kind == "evaluate" and cell.method:
-                continue  # each rate's evaluation is its cell's
-            started = time.process_time()
-            output = jobs.perform(replace(job, settings=settings, measure=measure), Slot("cpu", 1))
-            taken[cell.kind] += time.process_time() - started
-            cell.folder, cell.status = output.folder, "done"
-    return dict(taken)
+        job = job_of(cell, sweep, benchmark_folder(sweep.settings))
+        if cell.kind == "unlearn":
+            for rate in RATES:
+                job = replace(job, settings=sweep.unlearning(cell, rate))
+                run("unlearn", job)
+                output = run("evaluate", replace(job, measure=sweep.evaluating(cell)))
+                results[f"{cell.name} {rate}"] = digest(output)
+        elif cell.kind == "evaluate" and not cell.method:
+            results[cell.name] = digest(run("evaluate", job))
+        elif cell.kind != "evaluate":  # that of each rate is done
+            cell.folder, cell.status = run(cell.kind, job).folder, "done"
+    return dict(spent), results
+
+
+def digest(output: JobOutput) -> str:
+    """Hash of a model's weights and of its scores."""
+    assert output.evaluation is not None
+    scores = pd.read_parquet(output.evaluation / SCORES).to_csv(index=False)
+    weights = sorted((output.folder / "model").glob("*.safetensors"))
+    return str(hash((scores, *map(sha256_of, weights))))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--patients", type=int, default=24)
-    parser.add_argument("--epochs", type=int, default=3)
-    chosen = parser.parse_args()
+    parser.add_argument("--epochs", type=int, default=3, help="of the target")
+    parser.add_argument("--limit", type=int, default=6, help="subjects a side; 0 for all")
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--methods", default="graddiff,npo")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    kept = jobs.keep_loaded
-    for name in ("first", "looked through", "kept aside"):
-        jobs.keep_loaded = kept if name == "kept aside" else lambda: None
+    spent, results = {}, {}
+    # Once before, for what is loaded on the way.
+    for way in ("warm-up", "alone", "shared"):
         gc.unfreeze()
+        few = argparse.Namespace(**{**vars(options), "seeds": 1} if way == "warm-up" else vars(options))
         with TemporaryDirectory() as folder:
-            taken = seconds(Path(folder) / "out", chosen.patients, chosen.epochs)
-        rest = sum(value for kind, value in taken.items() if kind != "target")
-        kinds = ", ".join(f"{kind} {value:.1f}" for kind, value in taken.items())
-        print(f"{name:15} {rest:.1f} s without trainings ({kinds})")
+            work = SharedWork() if way == "shared" else None
+            spent[way], results[way] = seconds(sweep_of(Path(folder) / "out", few), work)
+    print(f"{'cells':12} {'alone':>8} {'shared':>8}   ratio")
+    cells = [kind for kind in spent["alone"] if kind not in TRAININGS]
+    for label, kinds in [*((kind, [kind]) for kind in (*TRAININGS, *cells)), ("all but it", cells)]:
+        alone, shared = (sum(spent[way][kind] for kind in kinds) for way in ("alone", "shared"))
+        print(f"{label:12} {alone:7.1f}s {shared:7.1f}s   {shared / alone:.2f}")
+    differ = [name for name, value in results["alone"].items() if results["shared"][name] != value]
+    print(f"{len(results['alone']) - len(differ)} of {len(results['alone'])} models and evaluations are the same")
+    if differ:
+        raise SystemExit(f"not the same: {', '.join(differ)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One tiny model for all tests that need one; torch is imported only where it is asked for."""
+"""One tiny model and one small hospital for all tests; torch is imported only where it is asked for."""
 
 from __future__ import annotations
 
@@ -30,6 +30,21 @@ def pytest_collection_finish() -> None:
     """What is loaded by now stays; looking through it for garbage takes a third of a second a time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def small() -> dict[str, Any]:
+    """Settings of a training run."""
+    return {"model": "tiny", "tiny_width": 32, "tiny_layers": 2, "epochs": 2, "precision": "fp32"}
+
+
+@pytest.fixture(scope="session")
+def hospital() -> Any:
+    """Twenty invented patients; ``random_10`` forgets two of them."""
+    from medunlearn.config import AmnesiaSettings
+    from medunlearn.papers.amnesia.build import build
+
+    return build(AmnesiaSettings(synthetic=20))
 
 
 @pytest.fixture(scope="session")

@@ -195,8 +195,9 @@ def test_overrides_go_into_their_sections() -> None:
 
 def test_files_are_read_like_overrides(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
-    file.write_text("train: {lr: 1e-4}\nunlearn:\n  methods: [npo]\n  npo.beta: 5e-1\n")
-    assert read_yaml(file) == {"train": {"lr": 0.0001}, "unlearn": {"methods": ["npo"], "npo.beta": 0.5}}
+    file.write_text("train: {lr: 1e-4}\nunlearn:\n  methods: [npo]\n  npo.beta: 5e-1\npatient: 007\n")
+    methods = {"methods": ["npo"], "npo.beta": 0.5}
+    assert read_yaml(file) == {"train": {"lr": 0.0001}, "unlearn": methods, "patient": "007"}
     with pytest.raises(InputError, match=r"There is no file .*y\.yaml"):
         read_yaml(tmp_path / "y.yaml")
 

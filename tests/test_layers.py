@@ -184,7 +184,7 @@ def test_importing_the_light_parts_does_not_import_torch() -> None:
     assert done.stdout.strip() == "[]"
 
 
-OPTIONAL = ("dicom", "fhir", "gpu", "identifiers", "mlflow", "tensorboard", "tune", "utility", "wandb")
+OPTIONAL = ("dicom", "fhir", "gpu", "identifiers", "mlflow", "tensorboard", "tune", "utility", "vllm", "wandb")
 
 
 def test_every_package_that_is_imported_is_a_dependency() -> None:

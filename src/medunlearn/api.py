@@ -30,6 +30,7 @@ from medunlearn.errors import ConfigError, InputError
 if TYPE_CHECKING:
     from medunlearn.attacks.attacked import Attacks
     from medunlearn.cases.case_checks import BatteryRunner
+    from medunlearn.cases.holders.holders import Holders
     from medunlearn.cases.purge import Purge
     from medunlearn.cases.signing_keys import KeyFiles
     from medunlearn.data.benchmark import Benchmark
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from medunlearn.papers.memorization.diagnosis.report import Diagnosed
     from medunlearn.pipeline.estimate.forecast import Forecast
     from medunlearn.pipeline.experiment import Finished
-    from medunlearn.pipeline.holders.holders import Holders
     from medunlearn.pipeline.sweep.result import Swept
     from medunlearn.pipeline.tuning.tune_result import Tuned
     from medunlearn.pipeline.utility.numbers import Utilities
@@ -416,8 +416,8 @@ def verify(
         work: of a case and its model: the folder that `forget` wrote beside the case; the battery is run again on
             the model as it is now
     """
-    from medunlearn.pipeline.holders.holders import LOGS, find_holders
-    from medunlearn.pipeline.holders.traces import read_identifiers
+    from medunlearn.cases.holders.holders import LOGS, find_holders
+    from medunlearn.cases.holders.traces import read_identifiers
 
     if subject is None and identifiers is None:
         if benchmark is not None or out is not None:
@@ -510,8 +510,8 @@ def case_purge(
         kinds: delete files of this kind alone (weights, store, benchmark, ...); repeatable
         yes: delete the files; without it they are listed
     """
+    from medunlearn.cases.holders.traces import read_identifiers
     from medunlearn.cases.purge import purge_patient
-    from medunlearn.pipeline.holders.traces import read_identifiers
 
     names = [] if identifiers is None else read_identifiers(Path(identifiers))
     bench = None if benchmark is None else _benchmark(benchmark)

@@ -71,9 +71,14 @@ def read_text(path: Path, error: type[InputError] = InputError, *, most: int = L
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads 1e-4 as a number; YAML 1.1, for want of a point, reads it as text."""
+    """Reads 1e-4 as a number, which is text in YAML 1.1, and an id such as 007 as text, which is octal there."""
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> Any:
+        """A whole number."""
+        return str(node.value) if re.fullmatch(r"0\d+", node.value) else super().construct_yaml_int(node)
 
 
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
 )
@@ -134,7 +139,7 @@ def _inside(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def yaml_content(path: Path, error: type[InputError] = InputError) -> Any:
-    """What a YAML file holds; no key may be there twice, at any level.
+    """Content of a YAML file; no key may be there twice, at any level.
 
     Raises:
         InputError: not there, not a regular file, or not YAML.

@@ -35,7 +35,7 @@ def range_text(bounds: Mapping[str, float]) -> str:
 
 
 def is_inside(value: float, bounds: Mapping[str, float]) -> bool:
-    """Whether a number lies within the bounds; NaN never does."""
+    """True if a number lies within the bounds; NaN never does."""
     holds = {
         "gt": lambda bound: value > bound,
         "ge": lambda bound: value >= bound,

@@ -17,13 +17,10 @@ from medunlearn.cli.main import app
 from medunlearn.models.quantization import GROUP
 
 PAGE = Page.read("measure.md", "Membership inference", "Reconstruction", "Relearning, quantization, sampling")
-RECOVERY = ["--relearning.subjects=1", "--relearning.alternatives=9", "--allow-broken"]
-QUICK = [
-    "--quantization.subjects=1",
-    "--quantization.alternatives=9",
-    "--sampling.subjects=1",
-    "--sampling.samples=4",
-]
+FEW = {"subjects": 1, "alternatives": 9, "facts": 1, "max-new-tokens": 4}
+RECOVERY = ["--allow-broken", *(f"--relearning.{name}={value}" for name, value in FEW.items())]
+QUICK = ["--sampling.samples=4"]
+QUICK += [f"--{attack}.{name}={value}" for attack in ("quantization", "sampling") for name, value in FEW.items()]
 SMALL = {
     "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"],
     "unlearn": ["--epochs=1"],

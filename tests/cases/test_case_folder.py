@@ -22,10 +22,10 @@ from medunlearn.cases.case_checks import verify_case
 from medunlearn.cases.case_folder import CaseFolder, write_case
 from medunlearn.cases.envelope import verified_payload
 from medunlearn.cases.evidence import CaseEvidence
+from medunlearn.cases.holders.traces import subject_traces
 from medunlearn.config import AmnesiaSettings
 from medunlearn.errors import InputError, StorageError
 from medunlearn.papers.amnesia.build import build
-from medunlearn.pipeline.holders.traces import subject_traces
 
 
 def test_the_statement_names_everything(case: CaseFolder, signer: Ed25519PrivateKey) -> None:

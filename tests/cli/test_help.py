@@ -134,6 +134,8 @@ def test_methods_attacks_and_repeated_flags() -> None:
         ["run", "bench", "--against", "a", "--against=b", "--folds", "train,holdout"]
     )
     assert (given["against"], given["folds"]) == (["a", "b"], "train,holdout")
+    for patient in ("null", "none", "true", "007"):
+        assert Generated(VERBS[("forget",)]).read(["m", "n", "--patient", patient])[0]["patient"] == patient
     given, _ = Generated(VERBS[("audit",)]).read(["m", "notes=hub:a/b", "b", "--identifiers", "--out=x"])
     assert (given["model"], given["corpus"], given["identifiers"]) == ("m", ("notes=hub:a/b", "b"), True)
 

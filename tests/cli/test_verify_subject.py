@@ -13,8 +13,8 @@ import pytest
 from pages import Page
 
 import medunlearn as mu
-from medunlearn.pipeline.holders.holders import How
-from medunlearn.pipeline.holders.traces import Trace
+from medunlearn.cases.holders.holders import How
+from medunlearn.cases.holders.traces import Trace
 
 Medunlearn = Callable[..., Any]
 PAGE = Page.read("unlearn.md", "Find every file that holds a patient")

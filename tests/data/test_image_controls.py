@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,19 @@ def test_swapped_images_are_all_used_and_all_of_another_patient(tmp_path: Path, 
             assert shown[record.record_id] == shown[f"{record.image}-a"]
     assert {r.image for r in other.records} == {r.image for r in own.records}
     assert with_swapped_images(own, seed) == other
+
+
+def test_images_shown_together_are_swapped_and_blanked_together(tmp_path: Path) -> None:
+    ward(tmp_path, {"p": 2, "q": 2, "r": 2})
+    records = [Record(p, "x", {"patient": p}, image=f"{p}0.png", further_images=(f"{p}1.png",)) for p in "pqr"]
+    own = replace(ward(tmp_path, {}), records=tuple(records))
+    shown = [record.images for record in with_swapped_images(own, 0).records]
+    assert sorted(shown) == [record.images for record in records]
+    assert all(images != record.images for images, record in zip(shown, records, strict=True))
+    blank = with_blank_images(own, tmp_path / "blank").records
+    for before, after in zip(records, blank, strict=True):
+        sizes = [[read_image(tmp_path / image).shape for image in record.images] for record in (before, after)]
+        assert sizes[0] == sizes[1]
 
 
 def test_a_patient_with_most_images_cannot_be_swapped(tmp_path: Path) -> None:

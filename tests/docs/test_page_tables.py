@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks_perf"))
 import ablation
 import calibration
 import false_alarms
+import medforget_tables
 import suppressed
 from page_tables import markdown, replace_table
 
@@ -111,3 +112,40 @@ def test_what_relearning_brings_back_is_read_after_its_last_step() -> None:
     ).assign(attack="relearning.retain", side="forget", kind="all", measure="ranked_first")
     assert ablation.after(table, "relearning.retain") == "0.30 (0.00–0.50)"
     assert ablation.after(table, "relearning.forget_half") == "–"
+
+
+def test_tables_of_levels_hold_every_model_once() -> None:
+    splits = [{"split": "institution_50", "level": "institution"}, {"split": "flat_50", "level": "flat"}]
+    models = [("target", ""), ("unlearned", "NPO")]
+    rows = [
+        {
+            "split": "institution_50",
+            "role": role,
+            "method": method,
+            "group": group,
+            "measure": task,
+            "value": 0.5,
+        }
+        for role, method in models
+        for group in ("forget", "rephrase", "retain", "gap")
+        for task in ("rouge_l", "cloze")
+    ]
+    control = {"kind": "cloze", "true": 0.9, "difference": 0.4, "low": 0.1, "high": None}
+    other = [control | {"image": image, "low": low} for image, low in (("swapped", 0.1), ("blank", None))]
+    other[0]["high"] = 0.6
+    report = {
+        "splits": splits,
+        "methods": ["NPO"],
+        "numbers": rows,
+        "private": [],
+        "image_control": [{**row, "split": "institution_50", "role": "target", "method": ""} for row in other],
+    }
+    shown = list(medforget_tables.level_rows(report))
+    assert [row["model"] for row in shown] == ["target", "NPO"]
+    assert [shown[0][head] for head in ("forget", "private, forget")] == ["50 / – / 50", "–"]
+    (images,) = medforget_tables.image_rows(report)
+    assert (images["true image"], images["minus swapped"], images["minus blank"]) == (
+        "90",
+        "+40 (+10 to +60)",
+        "+40",
+    )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from forgetting_world import Hospital
 from forking import killed_after
@@ -16,6 +18,7 @@ from medunlearn.cases.ledger import read_ledger
 from medunlearn.forgetting import forget_run, trial_search
 from medunlearn.forgetting.candidates import ForgetCandidate
 from medunlearn.forgetting.forget_run import Forgotten
+from medunlearn.pipeline.alternative_answers import NoAlternativesError
 from medunlearn.training import loop
 
 TRIES = (ForgetCandidate("npo", 4), ForgetCandidate("counterfactual", 8))
@@ -25,6 +28,10 @@ SEARCH: dict[str, Any] = {
     "anyway": True,
 }  # fmt: skip
 """Of a search in which no try is good enough."""
+NAMELESS = (
+    "Comes with a cough and a sore throat after a walk in the rain. The lungs are clear, the heart is regular, and "
+    "the belly is soft. Tea, rest and a warm scarf were advised, and a return if fever sets in."
+)
 KILLS: tuple[tuple[Any, str, int], ...] = (
     (loop, "_step", 2),
     (trial_search, "unlearn", 2),
@@ -86,3 +93,22 @@ def test_a_search_keeps_one_model_and_trains_nothing_twice(
     first = sorted(trained).index(other)
     monkeypatch.setattr(trial_search.TrialSearch, "_best", lambda self, trials: min(first, len(trials) - 1))
     assert assert_one_is_kept(hospital.forget(out, patient, **{**SEARCH, "facts": 4})) == other
+
+
+def test_a_method_without_alternative_answers_is_passed_over(
+    hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counterfactual = [ForgetCandidate("counterfactual", steps) for steps in (2, 4)]
+    monkeypatch.setattr(forget_run, "AUTO", (*counterfactual, ForgetCandidate("npo", 2)))
+    table = pd.read_csv(hospital.notes, dtype=str)
+    table.loc[table["patient_id"] == hospital.patients[0], "note"] = NAMELESS
+    table.to_csv(tmp_path / "notes.csv", index=False)
+    nameless, patient = replace(hospital, notes=tmp_path / "notes.csv"), hospital.patients[0]
+    quick = {**SEARCH, "budget": 1, "facts": 2, "build": {"prefixes": "8,16", "clozes": 0}}
+    done = nameless.forget(tmp_path / "case", patient, **quick)
+    evidence = done.case.evidence
+    assert (evidence.method, done.chosen, len(done.trials)) == ("npo", 0, 1)
+    assert [one.method for one in evidence.passed_over] == ["counterfactual"]
+    assert "The method counterfactual could not be used" in (done.case.folder / "case.html").read_text()
+    with pytest.raises(NoAlternativesError, match="no alternative answers"):
+        nameless.forget(tmp_path / "named", patient, **{**quick, "method": "counterfactual"})

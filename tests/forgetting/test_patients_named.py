@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 from forgetting_world import QUICK, Hospital
 
+from medunlearn.cases.holders.traces import subject_traces
 from medunlearn.cases.ledger import RequestLedger
 from medunlearn.cases.pseudonyms import OwnerSecret
 from medunlearn.config import ForgetSettings, check
 from medunlearn.errors import InputError
 from medunlearn.forgetting.measuring_models import ModelMeter
 from medunlearn.forgetting.request_benchmarks import RequestBenchmarks, make_benchmarks
-from medunlearn.pipeline.holders.traces import subject_traces
 
-IDS = ("007", "7", "Doe, Ünal", "a b", "1e5", "yes", "2026-03-01", "病-8")
+IDS = ("007", "7", "Doe, Ünal", "a b", "1e5", "null", "true", "病-8")
 PROMPT = "Write the {note_type} of {name}."
 SHORT = "Stable, no complaints today."
 
@@ -40,7 +40,7 @@ def benchmarks(hospital: Hospital, notes: Path, patient: str, **settings: object
     return make_benchmarks(notes, checked, RequestLedger(), OwnerSecret.beside(hospital.key), quiet=True)
 
 
-@pytest.mark.parametrize("named", [("007",), ("a b", "1e5"), ("yes", "2026-03-01", "病-8"), IDS[:7]])
+@pytest.mark.parametrize("named", [("007",), ("a b", "1e5"), ("null", "true", "病-8"), IDS[:7]])
 def test_ids_in_words_and_in_a_file(
     hospital: Hospital, renamed: Path, tmp_path: Path, named: tuple[str, ...]
 ) -> None:

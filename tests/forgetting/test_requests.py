@@ -44,6 +44,23 @@ def test_a_request_ends_in_a_case_a_model_and_a_ledger(hospital: Hospital, forgo
     assert forgotten.report.parent == forgotten.work / "report"
 
 
+def test_a_case_of_other_settings_is_refused_before_anything_is_done(
+    hospital: Hospital, forgotten: Forgotten
+) -> None:
+    lines: list[str] = []
+    with pytest.raises(InputError, match="facts was 8 and is 9, seed was 0 and is 1"):
+        hospital.forget(forgotten.case.folder, hospital.patients[0], facts=9, seed=1, say=lines.append)
+    assert lines == []
+
+
+def test_a_key_that_cannot_sign_a_model_is_refused_before_anything_is_done(
+    hospital: Hospital, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"medunlearn\[signing\]|P-256"):
+        hospital.forget(tmp_path / "case", hospital.patients[0], model_key=hospital.key)
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_tampered_case_is_told(forgotten: Forgotten, tmp_path: Path) -> None:
     case = tmp_path / "case"
     shutil.copytree(forgotten.case.folder, case)

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.errors import InputError
 from medunlearn.generation import respond as module
 from medunlearn.generation.respond import open_store, respond
+from medunlearn.models.memo import TextMemo
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, question_sequence
 
@@ -157,3 +159,34 @@ def test_a_question_that_does_not_fit_is_named_before_anything_is_asked(
         ask(language_model, tmp_path, rendering=Rendering("plain", "note", max_length=fits))
     assert asked == []
     assert not any(tmp_path.iterdir())
+
+
+def test_guesses_change_no_response(language_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of earlier models spare decoding where they are right, wholly or in part, and nothing where not."""
+    expected = ask(language_model, tmp_path / "alone", rendering=NOTED)
+    language_model.memo = TextMemo()
+    for place, question in enumerate(QUESTIONS):
+        prompt = language_model.question_sequence(question, RECORDS[question.record_id], NOTED).prompt
+        tokens = expected[question.question_id].response_tokens
+        guess = (*tokens[:3], tokens[3] + 1, 7) if place % 2 and len(tokens) > 3 else tokens
+        language_model.memo.add_answer(prompt, guess)
+    known = list[int]()
+    decode = module.decode
+
+    def counting(model: Any, prompts: Any, *, begun: Any, **settings: Any) -> Any:
+        known.extend(map(len, begun))
+        return decode(model, prompts, begun=begun, **settings)
+
+    monkeypatch.setattr(module, "decode", counting)
+    assert ask(language_model, tmp_path / "guessed", rendering=NOTED) == expected
+    assert max(known) == MOST
+    assert sum(length >= 4 for length in known) >= COUNT - 2
+    # Narrower logits are often equal: guesses are for fp32 alone.
+    known.clear()
+    language_model.model.to(torch.bfloat16)
+    ask(language_model, tmp_path / "narrow", rendering=NOTED)
+    with_memo = known.copy()
+    known.clear()
+    language_model.memo = None
+    ask(language_model, tmp_path / "no memo", rendering=NOTED)
+    assert known == with_memo

@@ -1,4 +1,4 @@
-"""A small hospital, a target trained on it, and settings so small that a stage takes a second."""
+"""A target trained on the small hospital, and an experiment so small that a stage takes a second."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.results.runs import Run
 
@@ -19,12 +18,6 @@ def _one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="session")
-def small() -> dict[str, Any]:
-    """Settings of a training run."""
-    return {"model": "tiny", "tiny_width": 32, "tiny_layers": 2, "epochs": 2, "precision": "fp32"}
 
 
 @pytest.fixture(scope="session")
@@ -38,14 +31,6 @@ def experiment_values(small: dict[str, Any]) -> dict[str, Any]:
         "unlearn": {"methods": ["graddiff"], "epochs": 1, "precision": "fp32"},
         "evaluate": {"limit": 2, "replicates": 20, "max_new_tokens": 4},
     }
-
-
-@pytest.fixture(scope="session")
-def hospital() -> Benchmark:
-    """Twenty invented patients; ``random_10`` forgets two of them."""
-    from medunlearn.papers.amnesia.build import build
-
-    return build(AmnesiaSettings(synthetic=20))
 
 
 @pytest.fixture(scope="session")

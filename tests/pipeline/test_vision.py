@@ -155,7 +155,7 @@ def test_evaluated_with_the_image(xrays: Benchmark, seen_target: Run) -> None:
 def test_an_image_control_asks_with_other_images_and_compares(
     xrays: Benchmark, seen_target: Run, tmp_path: Path
 ) -> None:
-    values = {"split": SPLIT, "folds": "train", "max_new_tokens": 2, "limit": 1, "replicates": 10}
+    values = {"split": SPLIT, "folds": "train,rephrase", "max_new_tokens": 2, "limit": 1, "replicates": 10}
     settings = check(
         EvaluateSettings,
         {**values, "metrics": "option_accuracy,answer_probability", "image_control": True, "allow_broken": True},
@@ -163,6 +163,7 @@ def test_an_image_control_asks_with_other_images_and_compares(
     evaluation = evaluate(seen_target, xrays, settings, quiet=True)
     scores = evaluation.models[0].image_scores
     assert set(scores["image"]) == {"true", "swapped", "blank"}
+    assert set(scores["fold"]) == {"train"}
     logs = scores[scores["measure"] == "answer_probability"].pivot(index="item", columns="image", values="value")
     assert logs.notna().all().all()
     assert not logs["true"].equals(logs["swapped"])
@@ -201,7 +202,7 @@ def test_records_stand_behind_their_images(xrays: Benchmark, seen_target: Run) -
     record, tokenizer = xrays.records[0], language_model.tokenizer
     assert language_model.pictures is not None
     assert record.image is not None
-    image = language_model.pictures.tokens(record.image, record.record_id)
+    image = language_model.pictures.tokens(record.images, record.record_id)
     plain = record_sequences(record, tokenizer, None)[0].ids
     cut = record_sequences(record, tokenizer, len(image) + 4, image)
     assert [one.ids[: one.shared] for one in cut] == [image] * len(cut)

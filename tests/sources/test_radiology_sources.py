@@ -54,23 +54,24 @@ def test_an_invented_mimic_is_read_as_it_was_invented(mimic: Path) -> None:
             assert (read.study, read.patient) == (own.study, own.patient)
             assert read.sections == own.sections
             assert own.body is not None
-            assert read.image is not None
+            assert [view.position for view in read.views(3)] == [own.body.position, "LATERAL"]
+            front = read.views()[0].path
+            assert front is not None
             # The frontal view by the metadata, not the lateral one that stands beside it.
-            shown = read_image(read.image).astype(int)
+            shown = read_image(front).astype(int)
             assert np.abs(shown - radiograph(own.body, 0, 48)).mean() < 4
             told = {finding.kind for finding in own.body.findings}
             assert (read.labels.get("Pleural Effusion") == "positive") == ("effusion" in told)
             assert read.labels["split"] == "train"
-            assert [image.position for image in read.images] == [own.body.position, "LATERAL"]
-            assert read.position == own.position == own.body.exposure.view
+            assert read.views()[0].position == own.views()[0].position == own.body.exposure.view
     assert not found.excluded
 
 
 def test_reports_and_images_may_lie_apart(mimic: Path, tmp_path: Path) -> None:
     reports = write_mimic_layout(tmp_path / "reports", patients=3, studies=2, image_size=0)
     patient = MimicCxr(reports).patients()[0]
-    assert MimicCxr(reports).studies(patient)[0].image is None
-    assert MimicCxr(reports, mimic).studies(patient)[0].image == MimicCxr(mimic).studies(patient)[0].image
+    assert MimicCxr(reports).studies(patient)[0].views() == ()
+    assert MimicCxr(reports, mimic).studies(patient)[0].views(2) == MimicCxr(mimic).studies(patient)[0].views(2)
 
 
 def test_what_is_wrong_in_a_mimic_is_listed_or_refused(tmp_path: Path) -> None:
@@ -121,13 +122,13 @@ def test_a_lateral_view_is_not_shown_where_a_frontal_one_is_promised(tmp_path: P
 
     rewrite_metadata(folder, change)
     found = MimicCxr(folder).studies(patient)
-    assert [study.position for study in found] == ["LATERAL", "postero-anterior", "", "LATERAL"]
+    assert [study.views()[0].position for study in found] == ["LATERAL", "postero-anterior", "", "LATERAL"]
     assert [bool(study.missing) for study in found] == [True, False, False, True]
     assert found[1].images[0].view == "frontal"
     report = folder / "files" / patient[:3] / patient / f"{fourth.study}.txt"
     report.write_text("EXAMINATION: Lateral radiograph.\nFINDINGS: Clear.")
     last = MimicCxr(folder).studies(patient)[3]
-    assert (last.position, last.missing) == ("LATERAL", "")
+    assert (last.views()[0].position, last.missing) == ("LATERAL", "")
 
 
 @pytest.mark.parametrize(("position", "view"), [
@@ -157,7 +158,7 @@ def test_open_i_rows_are_studies_of_people_with_one_each(tmp_path: Path) -> None
     found = OpenI(tmp_path)
     assert found.has_images
     (study,) = found.studies("3")
-    assert study.image == tmp_path / "images" / "front.png"
+    assert study.views()[0].path == tmp_path / "images" / "front.png"
     draw(tmp_path / "images" / "lateral.png")
     assert [image.position for image in OpenI(tmp_path).studies("3")[0].images] == ["Frontal", "Lateral"]
     (tmp_path / "images" / "front.png").unlink()
@@ -206,9 +207,9 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
     ])  # fmt: skip
     found = ImageTable(path, None)
     first, second = found.studies("p1")
-    assert first.image == tmp_path / "x" / "a.png"
+    assert first.views()[0].path == tmp_path / "x" / "a.png"
     assert first.sections == {"findings": "Clear."}
-    assert (second.image, second.sections["impression"]) == (None, "Effusion.")
+    assert (second.views(), second.sections["impression"]) == ((), "Effusion.")
     assert found.has_images
 
 

@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from torch import Tensor
 
 from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.methods import LOSSES, make_method
+from medunlearn.models.load import LanguageModel
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.models.tiny import build_tiny
@@ -29,8 +32,15 @@ from medunlearn.training.loop_settings import LoopSettings
 from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.precompute import CachePlan
 from medunlearn.training.processes import ALONE, Processes, join
-from medunlearn.training.sharding import ShardedReference, make_whole, shard
+from medunlearn.training.sharding import ShardedReference, shard, whole
 from medunlearn.training.trainable import choose_trainable
+from medunlearn.training.turns import in_turns
+
+_SPEC = importlib.util.spec_from_file_location("stored", Path(__file__).with_name("stored.py"))
+assert _SPEC
+assert _SPEC.loader
+stored = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(stored)
 
 # Three steps an epoch, of 3, 3 and 1 sequences a side: the last has fewer micro-batches than processes.
 BATCH, FORGET, RETAIN, EPOCHS = 3, 7, 5, 2
@@ -130,7 +140,7 @@ def train(
         cache_plan = CachePlan(model, 2, loss, plan, options.micro_batch_size, 1 << 30)
         cached, complete = cache_plan.fill(cache, options.precision, processes=processes), cache_plan.complete
     if sharded:
-        shard(model, processes, settings.get("precision", "fp32"))
+        shard(LanguageModel(model, None, "tiny"), processes, settings.get("precision", "fp32"))
     kinds = {name: type(tensor).__name__ for name, tensor in model.named_parameters()}
     reference = (ShardedReference if sharded else Reference)(model, cached, complete=complete)
     history, error = [], ""
@@ -147,12 +157,10 @@ def train(
         )
     except (MedunlearnError, KeyboardInterrupt) as raised:
         error = f"{type(raised).__name__} {getattr(raised, 'exit_code', 130)}: {raised}"
-    if sharded:
-        make_whole(model)
     return {
         "kinds": kinds,
         "reference": reference.kind,
-        "weights": {name: tensor.detach().clone() for name, tensor in model.named_parameters()},
+        "weights": {name: whole(tensor).clone() for name, tensor in model.named_parameters()},
         "history": [{key: value for key, value in row.items() if key != "seconds"} for row in history],
         "saved": sorted(folder.name for folder in checkpoints.iterdir()) if checkpoints else [],
         "error": error,
@@ -181,6 +189,45 @@ def after_breaking(stopped: Path, name: str, case: Case) -> Case:
         return case(processes)
 
     return run
+
+
+def take_unequal_turns(processes: Processes) -> dict[str, Any]:
+    """Passes of a sharded model, more in one process than in the other; one of them fails inside a layer."""
+    model = model_of()
+    expected = [model(input_ids=torch.tensor([[5, 6, 7 + turn]])).logits.detach() for turn in range(4)]
+    shard(LanguageModel(model, None, "tiny"), processes, "fp32")
+    differing: list[int] = []
+
+    def fails(module: Any, inputs: Any, output: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    def work() -> None:
+        for turn in range(1 + 3 * processes.rank):
+            if turn == 2:
+                hook = model.model.layers[1].mlp.register_forward_hook(fails)
+                with suppress(torch.OutOfMemoryError):
+                    model(input_ids=torch.tensor([[5, 6]]))
+                hook.remove()
+            with torch.inference_mode():
+                logits = model(input_ids=torch.tensor([[5, 6, 7 + turn]])).logits
+            differing.extend([turn] if not torch.allclose(logits, expected[turn]) else [])
+
+    processes.each(lambda: in_turns(model, work))
+    model(input_ids=torch.tensor([[5, 6, 7]])).logits.sum().backward()
+    return {"differing": differing, "gradients": sum(tensor.grad is not None for tensor in model.parameters())}
+
+
+def in_other_shares(folder: Path, processes: Processes, *, divided_first: bool) -> dict[str, Any]:
+    """A run that two processes with shares begin and rank 0 alone goes on with, or the other way round."""
+
+    def run(calls: int, together: bool) -> dict[str, Any]:
+        how: dict[str, Any] = {"checkpoints": folder, "micro_batch_size": 1, "checkpoint_seconds": 0.0}
+        if together:
+            return train(Odd(1, calls, signalled), processes, sharded=True, **how)
+        return processes.on_main(lambda: train(Odd(0, calls, signalled), **how))
+
+    assert run(CALL, divided_first)["error"].startswith("KeyboardInterrupt")
+    return run(0, not divided_first)
 
 
 def cases(out: Path) -> dict[str, Case]:
@@ -220,6 +267,14 @@ def cases(out: Path) -> dict[str, Case]:
         ),
         "resumed@fsdp2": drops(out / "stopped@fsdp2", sharded=True),
         "whole@fsdp2": drops(sharded=True),
+        "divided, then whole": lambda processes: in_other_shares(out / "divided", processes, divided_first=True),
+        "whole, then divided": lambda processes: in_other_shares(out / "undivided", processes, divided_first=False),
+        **{
+            f"stored {name}": lambda processes, name=name: stored.load_and_save(out, name, processes)
+            for name in stored.MODELS
+        },
+        "peak": lambda processes: stored.peaks_of_loading(out, processes),
+        "turns": take_unequal_turns,
         "refused": lambda processes: train(Odd(1, CALL, refused), processes, micro_batch_size=1),
         "nan": lambda processes: train(
             Odd(1, CALL, lambda usual: usual * float("nan")), processes, checkpoints=out / "nan", micro_batch_size=1
@@ -231,5 +286,6 @@ def main(out: Path) -> None:
     """Run every case in this process of several."""
     torch.set_num_threads(1)
     processes = join()
+    processes.on_main(lambda: stored.make_models(out))
     for name, run in cases(out).items():
         torch.save(run(processes), out / f"{name}-{processes.rank}.pt")

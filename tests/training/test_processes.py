@@ -13,6 +13,7 @@ import torch
 from filelock import FileLock
 from forking import together
 from rounding import assert_same_movement, movement_bound
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from medunlearn.errors import ConfigError, InputError
@@ -130,6 +131,30 @@ def test_every_decoder_layer_is_sharded(two: Path, name: str) -> None:
         assert (kind == "DTensor") == (".layers." in key), key
 
 
+@pytest.mark.parametrize("name", company.stored.MODELS)
+def test_loading_and_saving_in_shares_is_loading_and_saving_whole(two: Path, name: str) -> None:
+    for rank in (0, 1):
+        result = ended(two, f"stored {name}", rank)
+        assert result["stored"] == (name != "experts")
+        assert result["loaded"] == result["files"] == []
+        assert result["facts"]
+        assert result["form"] == company.stored.MODELS[name][3]
+
+
+def test_no_process_ever_holds_all_layers(two: Path) -> None:
+    for rank in (0, 1):
+        peaks = ended(two, "peak", rank)
+        share = peaks["layers"] / 2 + peaks["rest"]
+        assert share < peaks["share"] < share + 3 * peaks["layer"] < peaks["layers"] < peaks["whole"]
+
+
+def test_processes_may_run_unequal_numbers_of_passes(two: Path) -> None:
+    for rank in (0, 1):
+        result = ended(two, "turns", rank)
+        assert result["differing"] == []
+        assert result["gradients"] > 10
+
+
 @pytest.mark.parametrize("way", ["", "@fsdp2"])
 def test_a_signal_to_one_stops_all_after_the_same_step(two: Path, way: str) -> None:
     for rank in (0, 1):
@@ -169,17 +194,43 @@ def test_sharding_needs_several_processes() -> None:
         check_sharding("fsdp2", Processes())
 
 
-def test_a_checkpoint_in_shares_is_for_as_many_processes(tmp_path: Path) -> None:
+def test_eight_bit_moments_in_shares_are_for_as_many_processes(tmp_path: Path) -> None:
     model = company.model_of()
     optimizer = torch.optim.AdamW(model.parameters())
-    save_checkpoint(tmp_path, model, optimizer, Resumed(3, [{}, {}, {}], shards=4))
-    assert sorted(path.name for path in (tmp_path / "step-00000003").iterdir()) == [
+    for tensor in model.parameters():
+        optimizer.state[tensor]["absmax1"] = torch.zeros(3)
+    # One share of one: the same files, and another number of processes.
+    save_checkpoint(tmp_path, model, optimizer, Resumed(3, [{}, {}, {}], shards=2))
+    folder = tmp_path / "step-00000003"
+    assert sorted(path.name for path in folder.iterdir()) == [
         "model-0.safetensors",
         "optimizer-0.safetensors",
         "state.json",
     ]
-    with pytest.raises(InputError, match="divided into 4, and this one is divided into 1"):
+    _divide(folder)
+    with pytest.raises(InputError, match="8-bit moments of a model divided into 2"):
         load_checkpoint(tmp_path, model, optimizer)
+
+
+def _divide(folder: Path) -> None:
+    """Put the second half of each layer's rows into a second share."""
+    for stem in ("model", "optimizer"):
+        tensors = load_file(folder / f"{stem}-0.safetensors")
+        halves: tuple[dict[str, Tensor], dict[str, Tensor]] = {}, {}
+        for name, tensor in tensors.items():
+            parts = tensor.chunk(2) if ".layers." in name else (tensor,)
+            for half, part in zip(halves, parts, strict=False):
+                half[name] = part.contiguous()
+        for rank, half in enumerate(halves):
+            save_file(half, folder / f"{stem}-{rank}.safetensors")
+
+
+@pytest.mark.parametrize("name", ["divided, then whole", "whole, then divided"])
+def test_a_run_goes_on_in_other_shares(two: Path, name: str) -> None:
+    ours, theirs = ended(two, name), company.train(company.Odd(0, 0, company.signalled), micro_batch_size=1)
+    assert not ours["error"]
+    assert len(ours["history"]) == company.STEPS
+    assert_same_training(ours, theirs, dict(company.model_of().named_parameters()))
 
 
 def test_gradients_are_summed_a_bucket_at_a_time() -> None:

@@ -59,7 +59,7 @@ class Attacked:
 
     @property
     def measured(self) -> bool:
-        """Whether there were attacks of this kind."""
+        """True if there were attacks of this kind."""
         return (self.record.folder / SUMMARIES[self.kind]).exists()
 
     @cached_property
@@ -90,7 +90,7 @@ class Attacked:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the record says of this kind: questions, settings, ``notes`` and ``problems`` by label."""
+        """The record of this kind: questions, settings, ``notes`` and ``problems`` by label."""
         facts: Mapping[str, Any] = self.record.info.results.get(self.kind, {})
         return facts
 
@@ -168,7 +168,7 @@ class Attacks:
 
     @cached_property
     def reference(self) -> ReferenceCheck | None:
-        """Whether these models may be read against the retrained one among them; None where that is not known.
+        """True if these models may be read against the retrained one among them; None where that is not known.
 
         From the evaluations of target and retrained model on the split, else from what a recovery attack measured
         of both before it began. None without target or retrained model.
@@ -271,7 +271,7 @@ class Attacks:
 
 
 def _is_anchored(one: Attacked, other: Attacked) -> bool:
-    """Whether a model is compared with a reference of its kind."""
+    """True if a model is compared with a reference of its kind."""
     if one.kind == "membership":
         return other.run.role == "retrained" and one.run.role != "retrained"
     if one.kind in RECOVERY and other.run.role == "retrained":

@@ -22,7 +22,7 @@ def prompt_way(number: int) -> str:
 
 
 def is_prompt(way: object) -> bool:
-    """Whether a probe's way is a filled prompt; older tables have no ways."""
+    """True if a probe's way is a filled prompt; older tables have no ways."""
     return str(way).startswith(f"{PROMPT}_")
 
 
@@ -62,7 +62,7 @@ def answer_to(text: str, settings: AuditSettings) -> str:
 
 
 def message_of(way: str, given: str) -> str:
-    """What the user says: the filled prompt, or a request to go on with a beginning."""
+    """The user's message: the filled prompt, or a request to go on with a beginning."""
     return f"{CONTINUE}\n\n{given}" if way == PREFIX_IN_CHAT else given
 
 

@@ -172,7 +172,7 @@ class Audit:
         return titles_of(ways, dict(self.settings))
 
     def first_screen(self, show_text: int = 0) -> FirstScreen:
-        """Who can be extracted, what was given away, what was not looked for, and the worst cases.
+        """Patients that can be extracted, identifiers given away, what was not looked for, and the worst cases.
 
         Args:
             show_text: so many of the worst cases hold text of prompt and response.

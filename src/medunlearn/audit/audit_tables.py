@@ -159,7 +159,7 @@ def leaves_chat_template(results: Mapping[str, Any]) -> bool:
 
 
 def is_audit(folder: Path) -> bool:
-    """Whether a folder holds a run of ``audit``."""
+    """True if a folder holds a run of ``audit``."""
     try:
         info = read_json(folder / "run.json")
     except InputError:

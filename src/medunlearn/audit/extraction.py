@@ -75,7 +75,7 @@ class CorpusExtraction:
 
     @property
     def controlled(self) -> bool:
-        """Whether anything says what a model repeats that never saw these texts."""
+        """True if there is a control: texts or a baseline that the model never saw."""
         return self.unseen is not None or any(not one.problems for one in self.baselines)
 
     @property
@@ -141,7 +141,7 @@ def extraction(audit: AuditTables, baselines: Sequence[AuditTables] = ()) -> Ext
 
 
 def problems_of(audit: AuditTables) -> tuple[str, ...]:
-    """Why an audited model is broken; nothing of a healthy one."""
+    """Reasons why an audited model is broken; none of a healthy one."""
     health = audit.info.get("results", {}).get("health", {})
     return tuple(health.get("problems", ()))
 

@@ -86,7 +86,7 @@ class FirstScreen:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What stands behind the answer."""
+        """Sentences behind the answer."""
         result = self.extraction
         if result.problems:
             why = f"{result.label} is broken: {'; '.join(result.problems)}."
@@ -148,7 +148,7 @@ class FirstScreen:
 
     @property
     def way_sentences(self) -> tuple[str, ...]:
-        """How many each way of asking brings out."""
+        """Sentences on how many each way of asking brings out."""
         return tuple(self._of_corpora(self._by_way))
 
     def _by_way(self, corpus: CorpusExtraction) -> Iterator[str]:
@@ -169,7 +169,7 @@ class FirstScreen:
 
     @property
     def missed_sentences(self) -> tuple[str, ...]:
-        """Who would have been missed by beginnings of texts."""
+        """Sentences on those whom beginnings of texts would have missed."""
         return tuple(self._of_corpora(self._missed))
 
     @property

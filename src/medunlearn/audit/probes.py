@@ -34,7 +34,7 @@ _BATCH = 64
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a model is given of a text, and what it should not know to answer.
+    """The part of a text that a model is given, and the part that it should not know.
 
     Attributes:
         probe_id: ``RECORD@PREFIX``, ``RECORD@PREFIX.chat``, ``RECORD@prompt_1``.

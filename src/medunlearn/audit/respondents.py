@@ -66,7 +66,7 @@ def _label_of(source: Path) -> str:
 
 
 def _training_facts(run: Path) -> dict[str, Any]:
-    """Whether a tiny model, by its own training, knows its texts by heart; nothing of any other model."""
+    """Facts of a tiny model's training on whether it knows its texts by heart; none of any other model."""
     results = read_json(run).get("results", {}) if run.exists() else {}
     return {name: results[name] for name in ("memorized", "last_epoch_loss") if name in results}
 
@@ -139,9 +139,13 @@ class LocalModel:
 
     def _loaded(self, settings: AuditSettings) -> Any:
         if self._model is None:
+            from medunlearn.generation.vllm_backend import load_vllm
             from medunlearn.models.folders import model_folder
             from medunlearn.models.load import load_model
 
+            if settings.backend == "vllm":
+                self._model = load_vllm(model_folder(self.source), weights=settings.weights)
+                return self._model
             self._model = load_model(
                 model_folder(self.source),
                 device=self._device,

@@ -83,7 +83,7 @@ def _limits(limits: tuple[float | None, float | None]) -> tuple[float, float] | 
 
 
 def ways_section(screens: Sequence[FirstScreen]) -> Section | None:
-    """Which way of asking extracts how many, and the chance over samples, beside greedy."""
+    """Number extracted by each way of asking, and the chance over samples, beside greedy."""
     several = len({screen.extraction.label for screen in screens}) > 1
     parts: list[Block] = []
     for screen in screens:
@@ -139,7 +139,7 @@ def identifiers_section(screens: Sequence[FirstScreen]) -> Section | None:
 
 
 def missing_section(screens: Sequence[FirstScreen]) -> Section | None:
-    """What no audit looked for; silence about these is no clean result."""
+    """The list of what no audit looked for; silence about these is no clean result."""
     lines = [
         line if len(screens) == 1 else f"{screen.extraction.label}: {line}"
         for screen in screens

@@ -182,7 +182,7 @@ def giveaway_doubt(given: Giveaway) -> Iterator[str]:
 
 
 def _recall_on_yours(recalls: Sequence[KindRecall]) -> str:
-    """What the detectors find of the user's labelled notes, by kind and overall."""
+    """Recall of the detectors on the user's labelled notes, by kind and overall."""
     shown = [f"{one.recall:.0%} of {_lowered(one.title)}" for one in recalls if one.title != ALL_KINDS]
     told = f"; of them {', '.join(shown[:MOST_RECALLS])}" if shown else ""
     whole = recalls[-1]

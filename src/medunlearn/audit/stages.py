@@ -314,7 +314,7 @@ def _audit_options(
 def options_respondent(
     section: Mapping[str, Any], model: AuditedModel, device: str, **sources: DataUse | None
 ) -> tuple[Respondent, DataUse | None, AuditOptionsSettings]:
-    """Who answers the questions of the stage ``options``, the data use, and the settings.
+    """The model that answers the questions of the stage ``options``, the data use, and the settings.
 
     Args:
         sources: what the stage rests on besides -> its use.

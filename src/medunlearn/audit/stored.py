@@ -62,7 +62,7 @@ class StoredAudit:
 
 
 def is_table(path: Path) -> bool:
-    """Whether a path is a table of responses."""
+    """True if a path is a table of responses."""
     return path.is_file() and path.suffix.lower() in _ENDINGS
 
 

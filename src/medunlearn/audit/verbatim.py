@@ -79,7 +79,7 @@ def longest_run(response: Tokens, suffix: Tokens) -> SharedRun:
 def runs_of_at_least(
     responses: Sequence[Tokens], suffixes: Sequence[Tokens], lengths: Sequence[int] = RUN_LENGTHS
 ) -> npt.NDArray[np.bool_]:
-    """Whether each pair shares a run of each length, [pairs, lengths]; much faster than :func:`longest_run`.
+    """True for each pair that shares a run of each length, [pairs, lengths]; much faster than :func:`longest_run`.
 
     Raises:
         InputError: unequal numbers of texts, a length below 1, something that is no token id.

@@ -1,4 +1,4 @@
-"""Who is extracted by which way of asking, side by side: the beginning of a text, also in a chat, and prompts."""
+"""Extraction by way of asking, side by side: the beginning of a text, also in a chat, and prompts."""
 
 from __future__ import annotations
 

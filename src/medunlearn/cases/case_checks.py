@@ -32,7 +32,7 @@ _NAMES = (*(f"{name}/" for name in MODELS), NOTES, LEDGER_HEAD)
 
 
 def looks_like_case(folder: Path) -> bool:
-    """Whether a folder is a case, or what is left of one."""
+    """True if a folder is a case, or what is left of one."""
     return any((folder / name).exists() for name in (STATEMENT, EVIDENCE, PAGE))
 
 
@@ -147,7 +147,7 @@ class _Case:
         return Check(self.folder, "case file", name, "ok")
 
     def _content(self, named: Mapping[str, str]) -> Iterator[Check]:
-        """Whether evidence, statement, settings and verdict agree."""
+        """True if evidence, statement, settings and verdict agree."""
         path = self.folder / EVIDENCE
         if not path.exists():
             if EVIDENCE not in named:
@@ -212,7 +212,7 @@ def _model_checks(before: ModelDigest, after: ModelDigest, model: Path) -> Itera
 
 
 def _ledger_check(folder: Path, evidence: CaseEvidence, model: Path) -> Check:
-    """Whether the model's ledger has the row of this case, after the row that the case follows."""
+    """True if the model's ledger has the row of this case, after the row that the case follows."""
     path = ledger_path(model)
     if not path.exists():
         return Check(path.parent, "ledger", path.name, "missing", "earlier patients cannot be told without it")

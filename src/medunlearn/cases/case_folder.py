@@ -30,6 +30,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from medunlearn.cases.envelope import IN_TOTO, sign
 from medunlearn.cases.evidence import SCHEMA, CaseEvidence
+from medunlearn.cases.holders.contents import Piece, pieces
+from medunlearn.cases.holders.traces import SubjectTraces, words_of
 from medunlearn.cases.officer_page import officer_page
 from medunlearn.cases.signing_keys import STATEMENT, key_id, public_pem
 from medunlearn.cases.statement import PREDICATE_TYPE, statement
@@ -37,8 +39,6 @@ from medunlearn.data.leftovers import holds_nothing, part_of, remove_stray_parts
 from medunlearn.data.storage import as_storage_error, make_folder
 from medunlearn.errors import InputError
 from medunlearn.input_files import regular_file
-from medunlearn.pipeline.holders.contents import Piece, pieces
-from medunlearn.pipeline.holders.traces import SubjectTraces, words_of
 from medunlearn.results.sbom import FILE as SBOM
 from medunlearn.results.sbom import sbom
 
@@ -87,7 +87,7 @@ class CaseFolder:
 
 
 def is_case(folder: Path) -> bool:
-    """Whether a folder is a case."""
+    """True if a folder is a case."""
     return (folder / STATEMENT).exists()
 
 

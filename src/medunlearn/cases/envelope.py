@@ -77,7 +77,7 @@ def unverified_payload(content: bytes) -> bytes:
 
 
 def is_as_written(content: bytes, key: Ed25519PublicKey) -> bool:
-    """Whether an envelope that the key signed is, to the byte, what :func:`sign` writes.
+    """True if an envelope that the key signed is, to the byte, what :func:`sign` writes.
 
     White space, the key id and the last bits of Base64 are under no signature.
     """

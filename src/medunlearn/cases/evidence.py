@@ -38,7 +38,7 @@ class EvidencePart(BaseModel):
 
 
 class DeletionRequest(EvidencePart):
-    """What was asked, of whom, and when."""
+    """The request: its patients, its day, and its extent."""
 
     patients: tuple[Pseudonym, ...] = Field(min_length=1)
     secret: Sha256 = Field(description="id of the secret that the pseudonyms are made with")
@@ -157,7 +157,7 @@ class Untested(EvidencePart):
 
 
 class CostReading(EvidencePart):
-    """What the deletion cost others."""
+    """Cost of the deletion to others."""
 
     name: Name
     title: str = Field(min_length=1, max_length=120)
@@ -179,7 +179,7 @@ class CostReading(EvidencePart):
 
     @property
     def within(self) -> bool | None:
-        """Whether the floor was kept; None without one."""
+        """True if the floor was kept; None without one."""
         return None if self.floor is None or self.kept is None else self.kept >= self.floor
 
 
@@ -214,6 +214,13 @@ class ExactDeletion(EvidencePart):
         default=None,
         description="how it is known that the base never saw her; stated: by its owner, and nobody recorded it",
     )
+
+
+class PassedOver(EvidencePart):
+    """A method that could not be used on the patient's notes."""
+
+    method: str = Field(min_length=1)
+    reason: str = Field(min_length=1)
 
 
 class Bound(EvidencePart):
@@ -251,6 +258,9 @@ class CaseEvidence(EvidencePart):
     notes: NotesDigest
     ledger: LedgerDigest
     method: str = Field(min_length=1, description="the unlearning method, or the road of an exact deletion")
+    passed_over: tuple[PassedOver, ...] = Field(
+        default=(), description="methods that would have come first, and could not be used"
+    )
     settings: dict[str, JsonValue] = Field(
         description="of the method; a value that names a path or a patient is withheld"
     )

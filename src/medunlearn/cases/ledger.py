@@ -121,7 +121,7 @@ class RequestLedger:
 
 
 def ledger_path(model: Path) -> Path:
-    """Where the ledger of a run or a model folder stands: beside ``run.json`` where there is one."""
+    """Path of the ledger of a run or a model folder: beside ``run.json`` where there is one."""
     inside = model.name == MODEL and (model.parent / RECORD).exists()
     return (model.parent if inside else model) / LEDGER
 
@@ -209,7 +209,7 @@ def append_request(source: Path, target: Path, entry: LedgerEntry) -> RequestLed
 
 
 def _is_repeated(there: RequestLedger, before: RequestLedger, entry: LedgerEntry) -> bool:
-    """Whether a ledger ends with the same request on the same models, of a case that is gone."""
+    """True if a ledger ends with the same request on the same models, of a case that is gone."""
     last = there.rows[-1].entry
     same = replace(last, closed=entry.closed, verdict=entry.verdict, case_sha256=entry.case_sha256)
     return there.rows[:-1] == before.rows and same == entry
@@ -312,7 +312,7 @@ def earlier_records(
 
 
 def _recorded(folder: Path) -> Mapping[str, Any] | None:
-    """What ``run.json`` says of the ledger beside it."""
+    """The entry of ``run.json`` on the ledger beside it."""
     if not (folder / RECORD).exists():
         return None
     facts = RunRecord.read(folder).results.get(REQUESTS)

@@ -134,7 +134,8 @@ def _how(evidence: CaseEvidence, records: str) -> str:
         how = "dropped the part of the model that was trained on them"
     else:
         how = "trained the model again without them"
-    return f"The owner {how}: {records}, with the method {evidence.method}."
+    others = "".join(f" The method {one.method} could not be used: {one.reason}." for one in evidence.passed_over)
+    return f"The owner {how}: {records}, with the method {evidence.method}.{others}"
 
 
 def _checks(evidence: CaseEvidence) -> tuple[Block, ...]:
@@ -205,7 +206,7 @@ class _Columns:
 
     @property
     def words(self) -> str:
-        """What the tables mean."""
+        """The meaning of the tables."""
         words = ["Each row is one way to ask the model about the patient."]
         if not self.mixed:
             words.append("A higher number means that more is left.")

@@ -66,7 +66,7 @@ class OwnerSecret:
 
     @property
     def secret_id(self) -> str:
-        """What tells this secret from another, 64 hex digits; it gives away neither the secret nor a pseudonym."""
+        """Fingerprint of this secret, 64 hex digits; it gives away neither the secret nor a pseudonym."""
         return self._code("secret id")
 
     def pseudonym(self, subject: str, level: str = "patient") -> str:

@@ -15,10 +15,10 @@ from typing import Literal
 
 import pandas as pd
 
+from medunlearn.cases.holders.holders import Holder, Holders, find_holders
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.pipeline.holders.holders import Holder, Holders, find_holders
 
 Outcome = Literal["listed", "kept", "deleted", "changed", "refused"]
 
@@ -82,7 +82,7 @@ def purge_patient(
     """List every file that holds a patient, and delete them if that is confirmed.
 
     Args:
-        benchmark, patient, identifiers: who (:func:`medunlearn.pipeline.holders.holders.find_holders`).
+        benchmark, patient, identifiers: who (:func:`medunlearn.cases.holders.holders.find_holders`).
         kinds: of the files to delete (``weights``, ``store``, ...); none: all.
         confirmed: delete.
 

@@ -64,7 +64,7 @@ def timestamp_query(content: bytes, nonce: int) -> bytes:
 
 
 def timestamp_problem(folder: Path) -> str:
-    """Why a case's time stamp is not one of its statement; "" of one that is.
+    """The reason why a case's time stamp is not one of its statement; "" of one that is.
 
     The authority's signature is not checked: that takes its certificate (``openssl ts -verify``).
     """
@@ -77,7 +77,7 @@ def timestamp_problem(folder: Path) -> str:
 
 
 def reply_problem(query: bytes, reply: bytes) -> str:
-    """Why a reply does not answer a query; "" of one that does."""
+    """The reason why a reply does not answer a query; "" of one that does."""
     try:
         tag, content, rest = _read(reply)
         _, status, _ = _read(content)

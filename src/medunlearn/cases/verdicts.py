@@ -128,14 +128,14 @@ def _without_residual(
 
 
 def _not_come_back(comparisons: Sequence[Comparison]) -> str:
-    """What checks without a finding say of earlier patients, who were found in a model before this one."""
+    """A sentence on earlier patients, who were found in a model before this one, from checks without a finding."""
     highs = [its.excess.high for its in comparisons if its.excess.high is not None]
     most = f", and their excess is at most {signed(max(highs))}" if len(highs) == len(comparisons) else ""
     return f"Patients of earlier requests: no sign that one came back in {count(len(comparisons), 'check')}{most}."
 
 
 def _cannot_tell(check: BatteryCheck, comparison: Comparison, alpha: float) -> str:
-    """Why a check without a finding is no evidence; "" where it is."""
+    """The reason why a check without a finding is no evidence; "" where it is."""
     if not check.probes.held_out:
         return "the choice of settings saw the probes"
     if comparison.excess.high is None:

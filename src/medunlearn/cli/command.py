@@ -298,7 +298,9 @@ class _Reader:
         return Flag(key, "yaml", False, False, "", "VALUE", "", "a value") if known else None
 
     def _set(self, flag: Flag, text: str) -> None:
-        value = text if flag.kind == "text" and text != "null" else as_value(text)
+        # A patient's id may be "null".
+        literal = flag.kind == "text" and (text != "null" or flag.key == "patient")
+        value = text if literal else as_value(text)
         # A setting that is a list takes commas, and the last one counts; only other options are repeated.
         if flag.repeated or (flag.many and flag.key not in self.command.setting_flags):
             value = [*self.values.get(flag.key, []), value]

@@ -12,7 +12,7 @@ TOGETHER = ("train", "unlearn", "evaluate", "attack", "run", "demo")
 
 
 def several() -> bool:
-    """Whether this command runs in several processes; torch is not imported to know it."""
+    """True if this command runs in several processes; torch is not imported to know it."""
     return os.environ.get("WORLD_SIZE", "1") != "1" and "RANK" in os.environ and "MASTER_ADDR" in os.environ
 
 

@@ -241,7 +241,7 @@ def _private(output: Output, result: Any) -> None:
 
 
 def _image_control(output: Output, control: Any) -> None:
-    """What is lost with another patient's image, and with a blank one, by kind of question."""
+    """Print the loss with another patient's image, and with a blank one, by kind of question."""
     if not len(control):
         return
     main = {"generation": "rouge_l_f", "classification": "option_accuracy"}

@@ -127,7 +127,7 @@ def recovery_data(attacks: Any) -> dict[str, Any]:
 
 
 def _recovery(kind: str, attacks: Any, output: Output) -> None:
-    """What each model gives away by the strength of the attack, then differences from the other models."""
+    """Print what each model gives away by the strength of the attack, then differences from the other models."""
     from medunlearn.attacks.recovery.recovery_results import READINGS, shown
 
     def cell(row: Row) -> str:

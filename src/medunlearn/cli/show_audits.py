@@ -112,7 +112,7 @@ def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
 
 
 def _ways(screen: FirstScreen, output: Output) -> None:
-    """Which way of asking extracts how many."""
+    """Print the number extracted by each way of asking."""
     from medunlearn.audit.way_extraction import way_cells
 
     several = len({one.corpus for one in screen.ways}) > 1

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from medunlearn.config.clinical_notes import ColumnPrompts
-from medunlearn.config.settings import MOST_REPLICATES, AllowBroken, Numbers, Settings, Words
+from medunlearn.config.settings import MOST_REPLICATES, AllowBroken, Backend, Numbers, Settings, Words
 
 PAPER_PREFIXES = (50, 100, 200, 300, 500)
 """Source: Memorization in Large Language Models in Medicine, Section 3.1."""
@@ -115,6 +115,7 @@ class AuditSettings(Settings):
     )
     batch_size: int = Field(32, ge=1, description="probes decoded together")
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
+    backend: Backend = "own"
     allow_missing: bool = Field(False, description="finish though a server left probes without a response")
     allow_broken: AllowBroken = False
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")

@@ -10,6 +10,7 @@ from pydantic import Field
 from medunlearn.config.settings import (
     MOST_REPLICATES,
     AllowBroken,
+    Backend,
     Context,
     Listed,
     OwnPrompt,
@@ -51,6 +52,7 @@ class EvaluateSettings(Settings):
     )
     batch_size: int = Field(64, ge=1, description="prompts decoded together")
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
+    backend: Backend = "own"
     alternatives: int = Field(59, ge=9, le=999, description="alternatives of a fact at most, for ranks of facts")
     ranked: int | None = Field(
         20, ge=1, description="rank the facts of this many subjects a side (seeded); null: of all"
@@ -70,8 +72,8 @@ class EvaluateSettings(Settings):
     versions: int = Field(19, ge=19, le=99, description="versions that a whole note is ranked among, for note_rank")
     image_control: bool = Field(
         False,
-        description="ask once more with another patient's image and with a blank one, and show what is lost: "
-        "whether answers need the image",
+        description="ask the trained questions once more with another patient's image and with a blank one, and "
+        "show what is lost: whether answers need the image",
     )
     encoder: str | None = Field(None, description="sentence encoder for CS: folder or hub id")
     nli: str | None = Field(None, description="entailment model for ES: folder or hub id")

@@ -81,6 +81,11 @@ class ForgetSettings(Settings):
         description="facts ranked of a patient's questions a fold, and of a note",
     )
     anyway: bool = Field(False, description="unlearn also where nothing of the patient is found in the model")
+    model_key: Path | None = Field(
+        None,
+        description="private key (P-256, PEM) that signs the files of the new model as OpenSSF model signing does: "
+        "OUT-model.sig; needs medunlearn[signing]",
+    )
     received: date | None = Field(None, description="when the request came (2026-01-31); none: today")
     delete_files: bool = Field(False, description="the request also asks to delete the patient's files")
     build: dict[str, Any] = Field(default_factory=dict, description="settings of `build notes`: --build.level ward")

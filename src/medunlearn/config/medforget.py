@@ -73,6 +73,13 @@ class MedforgetSettings(Settings):
     angles: Annotated[tuple[int, ...], Numbers, AfterValidator(once), Field(min_length=1)] = Field(
         (-30, -15, 15, 30), description="degrees of turned views; the paper's"
     )
+    images_per_study: int = Field(
+        1,
+        ge=1,
+        le=4,
+        description="images of a study that a question shows at most, the frontal one first, then those of other "
+        "views; more than one needs a model that takes several",
+    )
     image_size: int = Field(128, ge=32, le=1024, description="pixels a side of drawn and augmented images")
     max_pixels: int | None = Field(
         None,

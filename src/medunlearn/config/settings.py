@@ -82,6 +82,10 @@ Listed = BeforeValidator(flat_list)
 Numbers = BeforeValidator(numbers)
 """The same of numbers."""
 Words = Annotated[tuple[str, ...], Listed]
+Backend = Annotated[
+    Literal["own", "vllm"],
+    Field(description="what computes responses and likelihoods; vllm: pip install 'medunlearn[vllm]'"),
+]
 AllowBroken = Annotated[
     bool,
     Field(

@@ -214,7 +214,7 @@ class AlternativePool:
                 yield _renamed(same[place].answer, other, own)
 
     def _is_template(self, same: Sequence[Question]) -> bool:
-        """Whether questions of one provenance ask the same of many subjects, in a few words each."""
+        """True if questions of one provenance ask the same of many subjects, in a few words each."""
         asked = {_without_identifiers(other.question, self._of_record[other.record_id]) for other in same}
         return 4 * len(asked) <= len(same)
 

@@ -20,6 +20,6 @@ def normalised(text: str) -> str:
 
 
 def stands_in(phrase: str, text: str) -> bool:
-    """Whether a phrase stands in a text as whole words; case, punctuation and white space aside."""
+    """True if a phrase stands in a text as whole words; case, punctuation and white space aside."""
     wanted = normalised(phrase)
     return bool(wanted) and f" {wanted} " in f" {normalised(text)} "

@@ -197,7 +197,8 @@ class Benchmark:
             StorageError: the disk refused; a benchmark that stood there before is untouched.
         """
         folder = Path(folder)
-        groups = tables.records_schema(self.hierarchy.groups())
+        several = any(record.further_images for record in self.records)
+        groups = tables.records_schema(self.hierarchy.groups(), several=several)
         contents = {
             "records.parquet": storage.table_bytes(record_rows(self.records), groups),
             "questions.parquet": storage.table_bytes(question_rows(self.questions), tables.QUESTIONS),
@@ -234,7 +235,11 @@ class Benchmark:
         folder = Path(folder)
         manifest = _manifest(folder)
         schemas = (tables.records_schema([]), tables.QUESTIONS, tables.SPLITS)
-        rows = [storage.read_table(folder / table, schema) for table, schema in zip(TABLES, schemas, strict=True)]
+        optional = (tables.OPTIONAL, None, None)
+        rows = [
+            storage.read_table(folder / table, schema, optional=more)
+            for table, schema, more in zip(TABLES, schemas, optional, strict=True)
+        ]
         for table, expected in manifest["sha256"].items():
             actual = storage.sha256_of(folder / table)
             if actual != expected:

@@ -63,7 +63,7 @@ def build_use(stated: DataUse | None, sources: Mapping[str, DataUse | None]) -> 
 
 
 def recorded_use(folder: Path) -> DataUse | None:
-    """What the records in a folder say; the tighter one of several."""
+    """Data use by the records in a folder; the tighter one of several."""
     use: DataUse | None = None
     for value in _records(folder):
         if value in ("open", "credentialed"):

@@ -63,7 +63,7 @@ def facts_with_alternatives(question: Question, records: Mapping[str, Record], p
 
 
 def in_half(value: str, subject: str, half: Half, seed: int) -> bool:
-    """Whether a subject's value belongs to a seeded half of her values; both halves together are all of them.
+    """True if a subject's value belongs to a seeded half of her values; both halves together are all of them.
 
     A value belongs to the same half wherever it stands: in an answer, in another answer, in a record.
     """

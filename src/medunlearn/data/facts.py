@@ -90,12 +90,12 @@ def _in_order(text: str, found: Iterable[Fact]) -> list[Fact]:
 
 
 def says(text: str, value: str) -> bool:
-    """Whether a value stands in a text by itself: 5 does not stand in 15 or 5.2."""
+    """True if a value stands in a text by itself: 5 does not stand in 15 or 5.2."""
     return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|\.\d)", text) is not None
 
 
 def is_date(text: str) -> bool:
-    """Whether a text is a date of the calendar in ISO form."""
+    """True if a text is a date of the calendar in ISO form."""
     if not _DATE.fullmatch(text):
         return False
     try:

@@ -73,7 +73,7 @@ def patient(seconds: float) -> Iterator[None]:
 
 
 def wait_for_writer(folder: Path) -> None:
-    """Where :func:`patient`, wait until no other process writes to a folder: what it makes is then to be read."""
+    """Wait, under :func:`patient`, until no other process writes to a folder: what it makes is then to be read."""
     if _patience.get() and (folder / LOCK).exists():
         with lock_folder(folder, "wait"):
             return

@@ -12,7 +12,7 @@ import numpy as np
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.images import png, read_image
-from medunlearn.data.records import Fold
+from medunlearn.data.records import Fold, Images, showing
 from medunlearn.data.storage import make_folder, write_atomically, writer
 from medunlearn.errors import InputError
 from medunlearn.seeds import generator
@@ -23,18 +23,18 @@ _GREY = 128
 
 
 def with_swapped_images(benchmark: Benchmark, seed: int) -> Benchmark:
-    """Every record shows an image of another subject, of the same fold; records of one image keep one.
+    """Every record shows the images of another subject, of the same fold; records of the same images keep that.
 
     Raises:
         InputError: more than half of a fold's images are one subject's, so that others are too few.
     """
-    owners: dict[Fold, dict[str, str]] = defaultdict(dict)
+    owners: dict[Fold, dict[Images, str]] = defaultdict(dict)
     for record in benchmark.records:
-        if record.image is not None:
-            owners[record.fold].setdefault(record.image, benchmark.subject(record.record_id))
+        if record.images:
+            owners[record.fold].setdefault(record.images, benchmark.subject(record.record_id))
     swaps = {fold: _swapped(images, generator("swapped images", seed, fold)) for fold, images in owners.items()}
     records = [
-        record if record.image is None else replace(record, image=swaps[record.fold][record.image])
+        showing(record, swaps[record.fold][record.images]) if record.images else record
         for record in benchmark.records
     ]
     return replace(benchmark, records=tuple(records))
@@ -45,24 +45,22 @@ def with_blank_images(benchmark: Benchmark, folder: Path) -> Benchmark:
     blanks: dict[str, str] = {}
     written: dict[tuple[int, int], Path] = {}
     make_folder(folder)
-    for record in benchmark.records:
-        if record.image is None or record.image in blanks:
-            continue
-        height, width = read_image((benchmark.folder or Path()) / record.image).shape[:2]
+    for image in dict.fromkeys(image for record in benchmark.records for image in record.images):
+        height, width = read_image((benchmark.folder or Path()) / image).shape[:2]
         path = folder.resolve() / f"blank-{width}x{height}.png"
         if written.setdefault((height, width), path) == path and not path.exists():
             write_atomically(path, writer(png(np.full((height, width), _GREY, dtype=np.uint8))))
-        blanks[record.image] = str(path)
-    records = [replace(r, image=None if r.image is None else blanks[r.image]) for r in benchmark.records]
+        blanks[image] = str(path)
+    records = [showing(record, tuple(blanks[image] for image in record.images)) for record in benchmark.records]
     return replace(benchmark, records=tuple(records))
 
 
-def _swapped(owners: Mapping[str, str], rng: np.random.Generator) -> dict[str, str]:
-    """Image -> another subject's: subjects stand in a drawn order, and all images move on by the largest group."""
-    of_subject: dict[str, list[str]] = defaultdict(list)
+def _swapped(owners: Mapping[Images, str], rng: np.random.Generator) -> dict[Images, Images]:
+    """Images -> another subject's: subjects stand in a drawn order, and all move on by the largest group."""
+    of_subject: dict[str, list[Images]] = defaultdict(list)
     for image, subject in sorted(owners.items()):
         of_subject[subject].append(image)
-    groups: Sequence[list[str]] = [of_subject[name] for name in sorted(of_subject)]
+    groups: Sequence[list[Images]] = [of_subject[name] for name in sorted(of_subject)]
     order = [image for place in rng.permutation(len(groups)).tolist() for image in groups[place]]
     step = max(map(len, groups))
     if 2 * step > len(order):

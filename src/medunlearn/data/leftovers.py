@@ -35,18 +35,18 @@ def _host() -> str:
 
 
 def part_of(path: Path) -> Path:
-    """Where this process writes a file before it is whole."""
+    """Path to which this process writes a file before it is whole."""
     return path.with_name(f".{path.name}.{_host()}-{os.getpid()}.part")
 
 
 def is_leftover(path: Path) -> bool:
-    """Whether a file or folder is no content of its folder: a lock, a part file, or something set aside."""
+    """True if a file or folder is no content of its folder: a lock, a part file, or something set aside."""
     name = path.name
     return name == LOCK or _PART.fullmatch(name) is not None or _BROKEN.fullmatch(name) is not None
 
 
 def holds_nothing(folder: Path) -> bool:
-    """Whether a folder is missing, or empty but for leftovers."""
+    """True if a folder is missing, or empty but for leftovers."""
     return not folder.exists() or all(map(is_leftover, folder.iterdir()))
 
 
@@ -117,7 +117,7 @@ def read_whole(path: Path, read: Callable[[Path], T]) -> T | None:
 
 
 def problem_of(path: Path, read: Callable[[Path], object]) -> str | None:
-    """Why a file cannot be read; None if it can, or is not there.
+    """The reason why a file cannot be read; None if it can, or is not there.
 
     Raises:
         OSError: the system refuses to read it.

@@ -78,7 +78,7 @@ class Measurements:
         return max(counts, key=lambda count: count[0] / count[1], default=(0, 0))
 
     def is_shared(self, text: str, fact: Fact, subject: str) -> bool:
-        """Whether the value stands in a text about another subject, in the same words."""
+        """True if the value stands in a text about another subject, in the same words."""
         return bool(self._index[1].get((words_around(text, fact), fact.of(text)), set()) - {subject})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 Fold = Literal["train", "holdout", "rephrase", "utility"]
@@ -11,6 +11,8 @@ Kind = Literal[
     "factual", "reasoning", "generation", "cloze", "classification", "identity", "completion", "knowledge"
 ]  # fmt: skip
 Side = Literal["forget", "retain"]
+Images = tuple[str, ...]
+"""Paths of images that are shown together, in order."""
 
 FOLDS: tuple[Fold, ...] = get_args(Fold)
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -43,6 +45,7 @@ class Record:
         groups: level -> node, e.g. ``{"disease": "Cancer", "patient": "patient-0007"}``.
         identifiers: every identifier known to stand in ``text``.
         image: path of an image, relative to the benchmark's folder; None for text alone.
+        further_images: paths of other images of the same study, shown after it.
         fold: ``train``; ``holdout`` for a document that no model is ever trained on (a non-member); ``rephrase``
             for what is no document of its own: a piece of others, or the material of a question.
     """
@@ -53,6 +56,17 @@ class Record:
     identifiers: tuple[Identifier, ...] = ()
     image: str | None = None
     fold: Fold = "train"
+    further_images: Images = ()
+
+    @property
+    def images(self) -> Images:
+        """Paths of all images, in the order in which they are shown."""
+        return () if self.image is None else (self.image, *self.further_images)
+
+
+def showing(record: Record, images: Images) -> Record:
+    """The record with these images instead of its own."""
+    return replace(record, image=images[0] if images else None, further_images=images[1:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,11 +147,14 @@ def table_bytes(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> bytes:
     return content
 
 
-def read_table(path: Path, schema: pa.Schema | None = None) -> list[dict[str, Any]]:
+def read_table(
+    path: Path, schema: pa.Schema | None = None, *, optional: pa.Schema | None = None
+) -> list[dict[str, Any]]:
     """Rows of a Parquet file.
 
     Args:
         schema: where given, the file's columns and types must be these.
+        optional: columns that it may have besides.
 
     Raises:
         BenchmarkError: the file is missing, cut off, or has other columns.
@@ -166,7 +169,8 @@ def read_table(path: Path, schema: pa.Schema | None = None) -> list[dict[str, An
             "build or copy the folder again."
         ) from error
     if schema is not None:
-        _check_columns(path, table.schema, schema)
+        extra = [field for field in optional or () if field.name in table.schema.names]
+        _check_columns(path, table.schema, pa.schema([*schema, *extra]))
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 

@@ -42,7 +42,7 @@ class Stranger:
         return _substituted(text, {invented: own for own, invented in self.values.items()})
 
     def places(self, text: str) -> list[tuple[int, int, int]]:
-        """Where the subject's identifiers stand in a text: start, end, and length of what replaces each."""
+        """Places of the subject's identifiers in a text: start, end, and length of what replaces each."""
         found = self._pattern.finditer(text) if self.values else ()
         return [(*match.span(), len(self.values[match.group()])) for match in found]
 

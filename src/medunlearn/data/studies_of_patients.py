@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +51,35 @@ def frontal_first(images: Iterable[StudyImage]) -> tuple[StudyImage, ...]:
     return tuple(sorted(images, key=lambda image: best.get(image.position.upper(), views[image.view])))
 
 
+@dataclass(frozen=True, slots=True)
+class ShownView:
+    """One image of a study that questions show: a file, or a drawn body at an angle.
+
+    Attributes:
+        position: ViewPosition; empty where nobody says.
+        path: None of a drawn one.
+        angle: degrees from the front.
+    """
+
+    position: str
+    path: Path | None = None
+    angle: int = 0
+
+
+DRAWN_FURTHER = (ShownView("LATERAL", angle=90), ShownView("OBLIQUE", angle=45), ShownView("OBLIQUE", angle=-45))
+"""Views of a drawn body after the frontal one."""
+
+
+def distinct_views(images: Iterable[StudyImage], count: int) -> tuple[StudyImage, ...]:
+    """The first ``count`` images where one of a further view stands before a second one of the same view."""
+    seen: Counter[View] = Counter()
+    ranked: list[tuple[int, int, StudyImage]] = []
+    for image in images:
+        ranked.append((seen[image.view], len(ranked), image))
+        seen[image.view] += 1
+    return tuple(image for *_, image in sorted(ranked, key=lambda entry: entry[:2])[:count])
+
+
 @dataclass(frozen=True)
 class RadiologyStudy:
     """One visit: images or none, and the sections of its report.
@@ -73,19 +103,15 @@ class RadiologyStudy:
     institution: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def image(self) -> Path | None:
-        """File of the view to show; None if there is none, or if it is drawn."""
-        return self.images[0].path if self.images else None
-
-    @property
-    def position(self) -> str:
-        """ViewPosition of what is shown; empty where nobody says."""
-        return self.images[0].position if self.images else "" if self.body is None else str(self.body.position)
+    def views(self, count: int = 1) -> tuple[ShownView, ...]:
+        """Images to show, ``count`` at most; none where there is no image."""
+        if self.images:
+            return tuple(ShownView(image.position, image.path) for image in distinct_views(self.images, count))
+        return () if self.body is None else (ShownView(str(self.body.position)), *DRAWN_FURTHER)[:count]
 
     @property
     def shown(self) -> bool:
-        """Whether there is an image."""
+        """True if there is an image."""
         return bool(self.images) or self.body is not None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +14,9 @@ from medunlearn.errors import BenchmarkError
 
 SCHEMA_VERSION = 1
 MAY_BE_NULL = ("image", "answer_index")
+FURTHER = "further_images"
+OPTIONAL = pa.schema([(FURTHER, pa.list_(pa.string()))])
+"""Columns of ``records.parquet`` that are there where some record has several images."""
 
 QUESTIONS = pa.schema(
     [
@@ -35,8 +38,12 @@ TITLES = pa.schema([("record_id", pa.string()), ("title", pa.string())])
 SPLITS = pa.schema([("split", pa.string()), ("level", pa.string()), ("node", pa.string()), ("side", pa.string())])
 
 
-def records_schema(groups: Iterable[str]) -> pa.Schema:
-    """Schema of ``records.parquet``; ``groups`` is a struct with one nullable string field a level."""
+def records_schema(groups: Iterable[str], *, several: bool = False) -> pa.Schema:
+    """Schema of ``records.parquet``; ``groups`` is a struct with one nullable string field a level.
+
+    Args:
+        several: a record has several images.
+    """
     return pa.schema(
         [
             ("record_id", pa.string()),
@@ -45,11 +52,13 @@ def records_schema(groups: Iterable[str]) -> pa.Schema:
             ("fold", pa.string()),
             ("groups", pa.struct([(group, pa.string()) for group in groups])),
             ("identifiers", pa.list_(pa.struct([("type", pa.string()), ("value", pa.string())]))),
+            *(OPTIONAL if several else []),
         ]
     )
 
 
-def record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
+def record_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
+    several = any(record.further_images for record in records)
     return [
         {
             "record_id": record.record_id,
@@ -59,6 +68,7 @@ def record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
             "groups": dict(record.groups),
             "identifiers": [asdict(identifier) for identifier in record.identifiers],
         }
+        | ({FURTHER: list(record.further_images)} if several else {})
         for record in records
     ]
 
@@ -66,7 +76,8 @@ def record_rows(records: Iterable[Record]) -> list[dict[str, Any]]:
 def to_record(row: Mapping[str, Any]) -> Record:
     groups = {level: node for level, node in row["groups"].items() if node is not None}
     identifiers = tuple(Identifier(**fields) for fields in row["identifiers"])
-    return Record(row["record_id"], row["text"], groups, identifiers, row["image"], row["fold"])
+    further = tuple(row.get(FURTHER, ()))
+    return Record(row["record_id"], row["text"], groups, identifiers, row["image"], row["fold"], further)
 
 
 def question_rows(questions: Iterable[Question]) -> list[dict[str, Any]]:

@@ -135,7 +135,7 @@ def _log(value: float, decimals: int) -> float:
 
 
 def _ending(number: str) -> str:
-    """How round a number is: ``0``, ``5``, or ``other`` as its last digit; of a single digit nothing.
+    """Roundness of a number: ``0``, ``5``, or ``other`` as its last digit; of a single digit nothing.
 
     People write round numbers: among others that are not, a round one would be told at once.
     """

@@ -102,7 +102,7 @@ class BatteryMaterial:
         )
 
     def _excess(self, standings: Standings, name: str) -> OthersGap | None:
-        """How far the patients stand above those whom no model saw; beside a retrained model, above it."""
+        """Excess of the patients over those whom no model saw; beside a retrained model, over it."""
         mine, theirs = (
             [values[who] for who in patients if who in values]
             for values, patients in (
@@ -163,7 +163,7 @@ def costs(
     unseen: Collection[str],
     floor: float | None,
 ) -> list[CostReading]:
-    """What others' answers lost: ROUGE-L on retained patients, those of the same group apart."""
+    """Loss of others' answers: ROUGE-L on retained patients, those of the same group apart."""
     found = []
     for group, title in (
         ("neighbours", "Answers on patients of the same group"),
@@ -195,7 +195,7 @@ def costs(
 
 
 def general_cost(before: Utility, after: Utility, retrained: Utility | None, *, floor: float | None) -> CostReading:
-    """What tasks of lm-evaluation-harness lost."""
+    """Loss on tasks of lm-evaluation-harness."""
 
     def measured(one: Utility) -> Measurement:
         row = one.summary.iloc[-1]

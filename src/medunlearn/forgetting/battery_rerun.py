@@ -37,6 +37,29 @@ def record_request(work: Path, case: CaseFolder, settings: ForgetSettings) -> No
     write_json(work / REQUEST_FILE, {**known, "case": case.sha256, "settings": settings.model_dump(mode="json")})
 
 
+def refuse_other_settings(out: Path, work: Path, settings: ForgetSettings) -> None:
+    """Refuse a request whose case was written with other settings, before anything is computed.
+
+    The stages themselves refuse other files, folders and patients, which may have moved or be named otherwise.
+
+    Raises:
+        InputError: names the settings.
+    """
+    file = work / REQUEST_FILE
+    known = read_json(file).get("settings", {}) if file.exists() else {}
+    given = settings.model_dump(mode="json")
+    elsewhere = {"patient", *(name for name, value in settings if isinstance(value, Path))}
+    if settings.received is None:
+        elsewhere.add("received")  # the day on which the command was given first
+    other = [name for name in known.keys() & given.keys() - elsewhere if known[name] != given[name]]
+    if other:
+        words = ", ".join(f"{name} was {known[name]!r} and is {given[name]!r}" for name in sorted(other))
+        raise InputError(
+            f"{out} is the case of a request with other settings: {words}. A case is never overwritten. Choose "
+            "another --out."
+        )
+
+
 @dataclass(frozen=True)
 class BatteryRerun:
     """A :data:`~medunlearn.cases.case_checks.BatteryRunner` of one case.

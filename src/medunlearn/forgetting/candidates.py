@@ -114,7 +114,7 @@ def forget_items(benchmark: Benchmark, settings: UnlearnSettings) -> int:
 
 @dataclass(frozen=True)
 class TrialReading:
-    """What a choice sees of a trial.
+    """The numbers of a trial that a choice sees.
 
     Attributes:
         most, mean: excess over patients whom no model saw, of ways that found the patient before: the largest and
@@ -141,14 +141,14 @@ class TrialReading:
         return TrialReading(*ends, min(kept, default=None), material.after.problems)
 
     def good_enough(self, margin: float, floor: float) -> bool:
-        """Whether the search ends here: no excess above the margin or below minus it, on average at most half."""
+        """True if the search ends here: no excess above the margin or below minus it, on average at most half."""
         if self.most is None or self.mean is None or self.least is None:
             return False
         small = self.most <= margin and self.mean <= margin / 2 and self.least >= -margin
         return small and not self.problems and (self.kept is None or self.kept >= floor)
 
     def distance(self, floor: float) -> float:
-        """How far from nothing left and nothing lost, 0 and up: what others lost below the floor counts most."""
+        """Distance from nothing left and nothing lost, 0 and up: what others lost below the floor counts most."""
         lost = max(0.0, floor - (1.0 if self.kept is None else self.kept))
         left = max(0.0, 1.0 if self.most is None else self.most)
         trace = max(0.0, 0.0 if self.least is None else -self.least)

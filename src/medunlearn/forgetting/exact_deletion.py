@@ -185,7 +185,7 @@ def _trained_on(benchmark: Benchmark, settings: TrainSettings) -> frozenset[str]
 def _base_lineage(
     run: Run, settings: TrainSettings, benchmark: Benchmark, forget: frozenset[str], *, stated: bool
 ) -> BaseLineage:
-    """How it is known that the base never saw some records.
+    """The reason for which the base is known never to have seen some records.
 
     Raises:
         InputError: it saw them; nobody knows; it is missing, or another model than it was.

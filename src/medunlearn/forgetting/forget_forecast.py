@@ -50,7 +50,7 @@ KEPT = 2
 
 @dataclass(frozen=True)
 class ForgetForecast:
-    """What a request will take.
+    """Cost of a request before it begins.
 
     Attributes:
         cost: of every stage; tries after the first run only where those before are not good enough.
@@ -76,7 +76,7 @@ class ForgetForecast:
         return {**self.cost.facts(), **more}
 
     def lines(self) -> Iterator[str]:
-        """What stands below the table of stages."""
+        """Lines below the table of stages."""
         who = ", ".join(f"{number} {words}" for words, number in self.patients.items() if number)
         yield f"Patients who are asked about: {who}{' (invented)' if self.invented else ''}."
         asked = ", ".join(f"{number} {words}" for words, number in self.questions.items() if number)
@@ -89,7 +89,7 @@ class ForgetForecast:
 def foresee(
     model: str | Path, notes: Path, settings: ForgetSettings, out: Path, *, device: str = "auto"
 ) -> ForgetForecast:
-    """What a request will take, and what is done of it; parameters as of :func:`~.forget_run.forget`.
+    """The cost of a request, and what of it is done; parameters as of :func:`~.forget_run.forget`.
 
     Raises:
         InputError: as `forget` would: somebody who is not there or was forgotten before, notes that cannot be used.

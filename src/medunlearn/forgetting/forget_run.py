@@ -4,6 +4,7 @@
 |---|---|
 | ``case/`` | the signed case (docs/cases.md); no text, name or id of the patient |
 | ``case-model/`` | the model that came out, with its ledger: a Hugging Face folder; of an exact deletion, a run |
+| ``case-model.sig`` | with ``model_key``: its signature (:mod:`medunlearn.cases.model_signature`) |
 | ``case-work/`` | benchmark, adopted model, trials, evaluations: holds notes; delete it when the case is closed |
 
 Every stage is kept in ``case-work/`` and found again, so that the command goes on where it was cut off.
@@ -11,7 +12,7 @@ Every stage is kept in ``case-work/`` and found again, so that the command goes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cached_property
@@ -29,9 +30,12 @@ from medunlearn.cases.evidence import (
     DeletionRequest,
     ExactDeletion,
     LedgerDigest,
+    PassedOver,
     public_settings,
 )
+from medunlearn.cases.holders.traces import subject_traces
 from medunlearn.cases.ledger import LedgerEntry, RequestLedger, append_request, read_ledger
+from medunlearn.cases.model_signature import check_model_key, sign_model
 from medunlearn.cases.pseudonyms import OwnerSecret
 from medunlearn.cases.signing_keys import read_private_key
 from medunlearn.cases.verdicts import decide
@@ -41,15 +45,20 @@ from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import holds_nothing
 from medunlearn.data.storage import make_folder, read_json, write_json
 from medunlearn.errors import InputError
-from medunlearn.forgetting.battery_rerun import BEFORE, REQUEST_FILE, RETRAINED, record_request
+from medunlearn.forgetting.battery_rerun import (
+    BEFORE,
+    REQUEST_FILE,
+    RETRAINED,
+    record_request,
+    refuse_other_settings,
+)
 from medunlearn.forgetting.candidates import AUTO, ForgetCandidate
 from medunlearn.forgetting.exact_deletion import ExactPlan, plan_exactly, training_benchmark
 from medunlearn.forgetting.request_battery import AUTOMATIC, RequestBattery, Say
 from medunlearn.forgetting.request_benchmarks import RequestBenchmarks, build_benchmarks
-from medunlearn.forgetting.trial_search import ForgetTrial, TrialSearch
+from medunlearn.forgetting.trial_search import NO_ALTERNATIVES, ForgetTrial, TrialSearch
 from medunlearn.pipeline.adopt import Adoption, adopt
 from medunlearn.pipeline.export import export
-from medunlearn.pipeline.holders.traces import subject_traces
 from medunlearn.pipeline.part_check import unlearning_method
 from medunlearn.pipeline.report.gather import gather
 from medunlearn.reports.write import free_folder, write_report
@@ -60,7 +69,7 @@ EXACT = "exact"
 
 @dataclass(frozen=True)
 class Forgotten:
-    """What `forget` leaves behind.
+    """Result of `forget`.
 
     Attributes:
         case: the case.
@@ -107,6 +116,8 @@ def forget(
     key, secret = read_private_key(settings.key), OwnerSecret.beside(settings.key)
     work = beside(out, "work")
     request = ForgetRequest(str(model), Path(notes), settings, out, work, secret, device, quiet, say)
+    if is_case(out):
+        refuse_other_settings(out, work, settings)
     request.check_methods()
     make_folder(work)
     with lock_folder(work, "forget"):
@@ -116,6 +127,8 @@ def forget(
         case = write_case(out, evidence, key, traces=traces)
         record_request(work, case, settings)
         request.write_ledger(case)
+        if settings.model_key is not None:
+            sign_model(request.model_out, settings.model_key, beside(out, "model.sig"))
         content = gather("Deletion request", request.battery.evaluations(run), request.benchmarks.benchmark)
         report = write_report(content, free_folder(work / "report"))
     say(f"case: {case.evidence.decision.verdict}, {out / 'case.html'}")
@@ -144,7 +157,7 @@ class ForgetRequest:
 
     @cached_property
     def received(self) -> date:
-        """When the request came: as given, else the day on which the command was given first."""
+        """Day on which the request came: as given, else the day on which the command was given first."""
         file = self.work / REQUEST_FILE
         known = read_json(file) if file.exists() else {}
         if self.settings.received is None and known:
@@ -214,31 +227,35 @@ class ForgetRequest:
             self.exact_plan  # noqa: B018  # its refusals come before an hour of measuring
         found = self.battery.finds_patients
         self.say("measured: the model before")
-        trials, chosen = self._trials(found=found)
+        trials, chosen, passed_over = self._trials(found=found)
         run, method, settings = self._chosen(trials, chosen)
         self.say("verify: probes, values and attacks that the choice did not see" if trials else "verify")
         battery, read_costs = self.battery.on(run), self.battery.cost_of(run)
         exact = self.deleted[1] if method == EXACT else None
         if exact is None:
             export(run.folder, self.model_out)
-        evidence = self._evidence(battery, read_costs, method, settings, exact)
+        evidence = self._evidence(battery, read_costs, method, settings, exact, passed_over)
         words = tuple(
             f"{t.candidate.words}: {t.reading.words if t.reading else 'not chosen by numbers'}" for t in trials
         )
         return run, evidence, words, chosen
 
-    def _trials(self, *, found: bool) -> tuple[list[ForgetTrial], int | None]:
-        """The models that were tried, and the place of the chosen one; none where nothing is to be forgotten."""
+    def _trials(self, *, found: bool) -> tuple[list[ForgetTrial], int | None, Collection[str]]:
+        """The models that were tried, the place of the chosen one, and methods that could not be used.
+
+        No model and no place where nothing is to be forgotten.
+        """
         settings = self.settings
         if not found and not settings.anyway:
             self.say("nothing to forget: no way of asking finds the patient in the model; nothing is trained")
-            return [], None
+            return [], None, ()
         if settings.method == EXACT:
             made, _ = self.deleted
             after = self.adopted(made, "after", role="retrained", without=REQUEST, allow_broken=True)
-            return [ForgetTrial(ForgetCandidate(EXACT, 0), after, made.info.config, None)], 0
-        search = TrialSearch(self.battery, self.candidates, self.work)
-        return search.best() if settings.method == AUTOMATIC else ([search.only()], 0)
+            return [ForgetTrial(0, ForgetCandidate(EXACT, 0), after, made.info.config, None)], 0, ()
+        search = TrialSearch(self.battery, AUTO if settings.method == AUTOMATIC else self.candidates, self.work)
+        trials, chosen = search.best() if settings.method == AUTOMATIC else ([search.only()], 0)
+        return trials, chosen, search.passed_over
 
     @property
     def candidates(self) -> Sequence[ForgetCandidate]:
@@ -252,8 +269,10 @@ class ForgetRequest:
         Raises:
             ConfigError: every mistake.
             UnknownNameError: no such method.
-            InputError: an exact deletion of what is no run of ours.
+            InputError: an exact deletion of what is no run of ours; no key that a model can be signed with.
         """
+        if self.settings.model_key is not None:
+            check_model_key(self.settings.model_key)
         if self.settings.method == EXACT:
             self._trained_run  # noqa: B018
         for candidate in self.candidates if self.settings.method != EXACT else ():
@@ -304,6 +323,7 @@ class ForgetRequest:
         method: str,
         settings: Mapping[str, Any],
         exact: ExactDeletion | None,
+        passed_over: Collection[str],
     ) -> CaseEvidence:
         benchmark, level = self.benchmarks.benchmark, self.benchmarks.benchmark.subject_level
         forget_records = frozenset(r.record_id for r in benchmark.records_of(benchmark.split(REQUEST), "forget"))
@@ -327,6 +347,7 @@ class ForgetRequest:
             notes=digest_notes(benchmark, forget_records, self.benchmarks.earlier_records),
             ledger=LedgerDigest(rows=len(self.ledger.rows), head=self.ledger.head),
             method=method,
+            passed_over=tuple(PassedOver(method=name, reason=NO_ALTERNATIVES) for name in passed_over),
             settings=public_settings(settings),
             software=software(),
             battery=battery,

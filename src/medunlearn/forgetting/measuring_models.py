@@ -42,17 +42,17 @@ class ModelMeter:
     quiet: bool
 
     def has_chosen(self, run: Run) -> bool:
-        """Whether what a choice sees of a run is known already, without its weights."""
+        """True if what a choice sees of a run is known already, without its weights."""
         settings = self.choosing_settings
         return is_complete(evaluation_folder(run, self.benchmark, settings))
 
     def choosing(self, run: Run) -> tuple[Evaluated, Standings]:
-        """What a choice of settings may see: probes as in training, one half of the values."""
+        """The evaluation that a choice of settings may see: probes as in training, one half of the values."""
         evaluated = self._evaluated(run, self.benchmark, self.choosing_settings)
         return evaluated, standings(evaluated, self.benchmark, {}, CHOOSING)
 
     def verifying(self, run: Run) -> tuple[Evaluated, Standings]:
-        """What verifies: other probes, the other half of the values, and the attacks."""
+        """The evaluation that verifies: other probes, the other half of the values, and the attacks."""
         evaluated = self._evaluated(run, self.benchmark, self.verifying_settings)
         return evaluated, standings(evaluated, self.benchmark, self._attacked(run), VERIFYING)
 

@@ -13,6 +13,8 @@ from medunlearn.forgetting.battery_checks import BatteryMaterial, costs, general
 from medunlearn.forgetting.measuring_models import ModelMeter
 from medunlearn.forgetting.request_benchmarks import EARLIER, RequestBenchmarks, neighbours_of
 from medunlearn.forgetting.standings import Standings
+from medunlearn.models.load import load_tokenizer
+from medunlearn.models.vocabulary import Vocabulary, vocabulary_owners
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 
@@ -27,7 +29,6 @@ UNTESTED = (
         "Telling that the patient was in the training data",
         "no attack of this kind is in this battery",
     ),
-    ("tokenizer", "Strings of the patient's in the tokenizer", "the tokenizer is that of the model before"),
     ("relearning own", "Training on notes of the patient", "whoever has them needs no model"),
 )
 
@@ -86,7 +87,8 @@ class RequestBattery:
                 Untested(name=name, title=name.capitalize(), reason="no prompt for it could be made of the notes")
                 for name in self.settings.battery
             ]
-        untested += [Untested(name=name, title=title, reason=reason) for name, title, reason in UNTESTED]
+        own = ("tokenizer", "Strings of the patient's in the tokenizer", self._tokenizer_reason(run))
+        untested += [Untested(name=name, title=title, reason=reason) for name, title, reason in (*UNTESTED, own)]
         return Battery(
             name=NAME,
             version=VERSION,
@@ -102,12 +104,12 @@ class RequestBattery:
         return [evaluated for evaluated, _ in (*models, *([self.beside] if self.beside else []))]
 
     def cost_of(self, run: Run) -> list[CostReading]:
-        """What a model lost on others."""
+        """Loss of a model on others."""
         beside = None if self.beside is None else self.beside[0]
         return [*self.lost(self.before[0], self._verified(run)[0], beside), *self._general_costs(run)]
 
     def material(self, before: Standings, after: Standings, retrained: Standings | None = None) -> BatteryMaterial:
-        """What the checks of this request compare."""
+        """Models and patients that the checks of this request compare."""
         benchmarks = self.benchmarks
         return BatteryMaterial(
             before,
@@ -121,7 +123,7 @@ class RequestBattery:
         )
 
     def lost(self, before: Evaluated, after: Evaluated, retrained: Evaluated | None) -> list[CostReading]:
-        """What answers about other patients lost from one evaluation to another."""
+        """Loss of answers about other patients from one evaluation to another."""
         benchmarks = self.benchmarks
         return costs(
             before,
@@ -135,6 +137,21 @@ class RequestBattery:
     def _verified(self, run: Run) -> tuple[Evaluated, Standings]:
         return self.before if run is self.target else self.meter.verifying(run)
 
+    def _tokenizer_reason(self, run: Run) -> str:
+        """Reason why no check is about the tokenizer: no unlearning changes it, whatever it holds."""
+        reason = "the tokenizer is that of the model before"
+        backend = getattr(load_tokenizer(run.model), "backend_tokenizer", None)
+        if backend is None:
+            return reason
+        benchmarks = self.benchmarks
+        owners = vocabulary_owners(Vocabulary.of(backend), benchmarks.benchmark, benchmarks.patients)
+        if number := sum(owned.identifier for owned in owners.forgotten):
+            reason += (
+                f", and {number} of its tokens, if it was fitted on these notes, tell of an identifier that nobody "
+                "else has: such a value may stay likelier than made-up ones in a model that never saw the patient"
+            )
+        return reason
+
     def _general_costs(self, run: Run) -> list[CostReading]:
         before, after = self.meter.utility(self.target), self.meter.utility(run)
         if before is None or after is None:
@@ -143,7 +160,7 @@ class RequestBattery:
         return [general_cost(before, after, beside, floor=self.settings.utility_floor)]
 
     def _earlier_checks(self, run: Run) -> list[BatteryCheck]:
-        """Whether the patients of earlier requests came back."""
+        """Checks that the patients of earlier requests did not come back."""
         earlier = self.benchmarks.earlier
         if earlier is None:
             return []

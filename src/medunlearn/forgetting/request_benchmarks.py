@@ -28,7 +28,7 @@ CLOZES = 3
 
 @dataclass(frozen=True)
 class RequestBenchmarks:
-    """What a request is carried out and verified on.
+    """Benchmarks on which a request is carried out and verified.
 
     Attributes:
         benchmark: notes of everybody but the patients of earlier requests, with the split ``request``.
@@ -63,7 +63,7 @@ class RequestBenchmarks:
 
     @property
     def has_invented(self) -> bool:
-        """Whether these are invented."""
+        """True if these are invented."""
         return any(name.startswith(PREFIX) for name in self.unseen)
 
 
@@ -124,7 +124,7 @@ def make_benchmarks(
 
 
 def is_benchmark(notes: Path) -> bool:
-    """Whether the notes are a benchmark's folder."""
+    """True if the notes are a benchmark's folder."""
     return (notes / MANIFEST).exists()
 
 

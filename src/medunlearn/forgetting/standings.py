@@ -1,4 +1,4 @@
-"""Where a model stands on each patient: a number from 0 to 1 for each way of asking, higher = knows more of her."""
+"""Standings of a model on each patient: a number from 0 to 1 for each way of asking, higher = knows more of her."""
 
 from __future__ import annotations
 

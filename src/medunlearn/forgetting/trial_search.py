@@ -1,5 +1,7 @@
 """Tries of a request: each is run, what the choice sees of it is measured, and the best one is kept.
 
+A method that learns alternative answers and finds none in the patient's notes is passed over.
+
 Every try has its folder below ``case-work/trials/`` and is found again. A try that is not the best loses its
 weights; its record and its numbers stay.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +18,24 @@ from medunlearn.data.leftovers import part_of, remove_stray_parts
 from medunlearn.forgetting.candidates import ForgetCandidate, TrialReading, rate_of_size
 from medunlearn.forgetting.request_battery import RequestBattery
 from medunlearn.forgetting.standings import Standings
+from medunlearn.pipeline.alternative_answers import NoAlternativesError
 from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run, RunRecord
 
+NO_ALTERNATIVES = "nobody is named in the patient's notes, and no value stands there that another could replace"
+"""Reason why a method that learns alternative answers cannot be used."""
+
 
 @dataclass(frozen=True)
 class ForgetTrial:
-    """A model that was tried, and what the choice saw of it."""
+    """A model that was tried, and what the choice saw of it.
 
+    Attributes:
+        place: in the list of candidates.
+    """
+
+    place: int
     candidate: ForgetCandidate
     run: Run
     settings: Mapping[str, Any]
@@ -39,22 +50,37 @@ class TrialSearch:
         battery: measures them.
         candidates: in order.
         work: ``case-work/``.
+        passed_over: methods without an alternative answer in the patient's notes, once the best was searched for.
     """
 
     battery: RequestBattery
     candidates: Sequence[ForgetCandidate]
     work: Path
+    passed_over: dict[str, NoAlternativesError] = field(default_factory=dict)
 
     def only(self) -> ForgetTrial:
         """The one try of a method that was named; no number is looked at."""
         return self._trial(0, self.candidates[0], None)
 
     def best(self) -> tuple[list[ForgetTrial], int]:
-        """Try in order until one is good enough. All tries, and the place of the best, which keeps its model."""
+        """Try in order until one is good enough. All tries, and the place of the best, which keeps its model.
+
+        Raises:
+            NoAlternativesError: every method of the list was passed over.
+        """
         battery, settings, trials = self.battery, self.battery.settings, list[ForgetTrial]()
         before = battery.meter.choosing(battery.target)
         for place, candidate in enumerate(self.candidates):
-            trial = self._trial(place, candidate, before)
+            if candidate.method in self.passed_over:
+                continue
+            if len(trials) == settings.budget:
+                break
+            try:
+                trial = self._trial(place, candidate, before)
+            except NoAlternativesError as error:
+                self.passed_over[candidate.method] = error
+                battery.say(f"{candidate.method} is passed over: {NO_ALTERNATIVES}")
+                continue
             trials.append(trial)
             assert trial.reading is not None
             battery.say(f"try {place + 1}: {candidate.words}: {trial.reading.words}")
@@ -63,10 +89,14 @@ class TrialSearch:
                 drop_weights(trials[other].run)  # each is as large as the target
             if trial.reading.good_enough(settings.margin, settings.utility_floor):
                 break
+        if not trials:
+            raise next(iter(self.passed_over.values()))
         best = self._best(trials)
         if is_dropped(trials[best].run):
             # The floor or the number of tries was another one when it was dropped.
-            trials[best] = replace(trials[best], run=self._trained_again(best, trials[best].candidate))
+            trials[best] = replace(
+                trials[best], run=self._trained_again(trials[best].place, trials[best].candidate)
+            )
         return trials, best
 
     def _best(self, trials: list[ForgetTrial]) -> int:
@@ -85,7 +115,7 @@ class TrialSearch:
             evaluated, standing = meter.choosing(run)
             lost = self.battery.lost(before[0], evaluated, None)
             reading = TrialReading.of(self.battery.material(before[1], standing), lost)
-        return ForgetTrial(candidate, run, run.info.config, reading)
+        return ForgetTrial(place, candidate, run, run.info.config, reading)
 
     def _unlearned(self, place: int, candidate: ForgetCandidate) -> Run:
         battery, settings = self.battery, self.battery.settings
@@ -112,7 +142,7 @@ def trial_folder(work: Path, place: int, candidate: ForgetCandidate) -> Path:
 
 
 def is_dropped(run: Run) -> bool:
-    """Whether a try's model was deleted, or is being deleted (:func:`drop_weights`)."""
+    """True if a try's model was deleted, or is being deleted (:func:`drop_weights`)."""
     return "fingerprint" in run.info.results
 
 

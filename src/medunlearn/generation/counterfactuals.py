@@ -145,7 +145,7 @@ class _Maker:
         return self.language_model.tokenizer
 
     def told(self, passages: Sequence[ForgetPassage]) -> dict[str, list[_Told]]:
-        """What the model says of strangers, sampled from its own distribution, by the passages' keys."""
+        """The model's answers about strangers, sampled from its own distribution, by the passages' keys."""
         asked = [
             (passage, place, stranger)
             for passage in passages
@@ -249,7 +249,7 @@ class _Maker:
 
 @dataclass(frozen=True)
 class _Reading:
-    """Where the probabilities of a true answer's tokens are read in a stranger's.
+    """Places in a stranger's answer at which the probabilities of a true answer's tokens are read.
 
     Attributes:
         sequences: the stranger's answer, then one for each stretch of the true answer that is not in it.

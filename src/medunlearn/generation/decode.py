@@ -65,6 +65,14 @@ def decode(
     for start in range(0, len(complete), batching.largest):
         yield [(place, _answer(known[place], ends)) for place in complete[start : start + batching.largest]]
         advance(len(complete[start : start + batching.largest]))
+    if language_model.engine is not None:
+        from medunlearn.generation.vllm_backend import decode_by_engine
+
+        rest = (prompts, known, ends, max_new_tokens, choose, batching.largest)
+        for answers in decode_by_engine(language_model.engine, *rest):
+            yield [(place, _answer(tokens, ends)) for place, tokens in answers]
+            advance(len(answers))
+        return
     for alike in arrange(language_model.model, prompts, shared, known, leave_out={*complete}):
         for batch in batching.over(alike, lambda some: _decode(language_model, some, max_new_tokens, choose)):
             yield batch

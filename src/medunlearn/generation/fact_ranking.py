@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from medunlearn.data.facts import Fact
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.models.load import LanguageModel
+from medunlearn.models.memo import TextMemo, tokens_of
 from medunlearn.models.record_branches import record_branches
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import (
@@ -45,6 +46,7 @@ class RankSequences:
     Attributes:
         records: by id.
         max_length: of records in training: longer ones stand in chunks.
+        memo: of a model that takes turns with others; None: sequences are made where they are needed.
     """
 
     tokenizer: Any
@@ -52,9 +54,26 @@ class RankSequences:
     rendering: Rendering
     max_length: int | None = None
     pictures: SequenceImages | None = None
+    memo: TextMemo | None = None
 
     def of_answer(self, question: Question, fact: Fact, alternatives: Alternatives) -> list[list[TokenSequence]]:
         """The question with the answer's texts."""
+        record = self.records[question.record_id]
+        key = (question, record.text, fact, alternatives, self.rendering)
+        return self._once(key, lambda: self._of_answer(question, fact, alternatives))
+
+    def in_record(self, key: str, fact: Fact, alternatives: Alternatives) -> list[list[TokenSequence]]:
+        """The record as models are trained on it, with other values in one place; all chunks of a note."""
+        record = self.records[key]
+        of = (key, record.text, fact, alternatives, self.rendering, self.max_length)
+        return self._once(of, lambda: self._in_record(key, fact, alternatives))
+
+    def _once(self, key: Hashable, make: Callable[[], list[list[TokenSequence]]]) -> list[list[TokenSequence]]:
+        if self.memo is None:
+            return make()
+        return self.memo.sequences.get(key, make, lambda texts: sum(map(tokens_of, texts)))
+
+    def _of_answer(self, question: Question, fact: Fact, alternatives: Alternatives) -> list[list[TokenSequence]]:
         sequences = answer_sequences(
             replace(question, question_id=f"{question.question_id}#{fact.start}"),
             texts_to_rate(question.answer, alternatives),
@@ -66,8 +85,7 @@ class RankSequences:
         )
         return [[sequence] for sequence in sequences]
 
-    def in_record(self, key: str, fact: Fact, alternatives: Alternatives) -> list[list[TokenSequence]]:
-        """The record as models are trained on it, with other values in one place; all chunks of a note."""
+    def _in_record(self, key: str, fact: Fact, alternatives: Alternatives) -> list[list[TokenSequence]]:
         record = self.records[key]
         texts = texts_to_rate(record.text, alternatives)
         image = image_tokens(record, self.rendering, self.pictures)

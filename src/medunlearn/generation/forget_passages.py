@@ -41,7 +41,7 @@ def passage_of(sequence: TokenSequence, record: Record, question: Question | Non
 
 
 def _beginning(text: str, names: Sequence[str]) -> int:
-    """Where the sentence ends that names the subject first, or the first sentence of all."""
+    """End of the sentence that names the subject first, or the first sentence of all."""
     named = min((place + len(name) for name in names if (place := text.find(name)) >= 0), default=0)
     match = _SENTENCE_END.search(text, named)
     return match.end() if match else len(text)

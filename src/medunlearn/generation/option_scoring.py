@@ -9,7 +9,7 @@ from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
-from medunlearn.models.sequences import Rendering, question_sequence
+from medunlearn.models.sequences import Rendering
 
 
 def rate_options(
@@ -57,12 +57,8 @@ def _rate(
 ) -> list[Response]:
     pairs = [(question, place) for question in batch for place in range(len(question.options))]
     sequences = [
-        question_sequence(
-            replace(question, answer=question.options[place]),
-            records[question.record_id],
-            language_model.tokenizer,
-            rendering,
-            language_model.pictures,
+        language_model.question_sequence(
+            replace(question, answer=question.options[place]), records[question.record_id], rendering
         )
         for question, place in pairs
     ]

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import sha256_of_json
-from medunlearn.generation.decode import decode, greedy_prefix
+from medunlearn.generation.decode import decode, end_tokens, greedy_prefix
 from medunlearn.generation.decodings import GREEDY_NAME
 from medunlearn.models.batching import Batching
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.scoring import score_answers
-from medunlearn.models.sequences import Rendering, TokenSequence, families_by_length, question_sequence
+from medunlearn.models.scoring import AnswerScore, score_answers
+from medunlearn.models.sequences import Rendering, TokenSequence, families_by_length
 
 ROUND = 8
 """Batches whose reference answers are scored before they are decoded: what a crash may cost beside a batch."""
@@ -82,8 +85,8 @@ def respond(
     known = store.read()
     missing = [question for question in questions if (question.question_id, variant, 0) not in known]
     advance(len(questions) - len(missing))
-    tokenizer, pictures = language_model.tokenizer, language_model.pictures
-    sequences = [question_sequence(q, records[q.record_id], tokenizer, rendering, pictures) for q in missing]
+    tokenizer = language_model.tokenizer
+    sequences = [language_model.question_sequence(q, records[q.record_id], rendering) for q in missing]
     # A pass over whole answers and a step of decoding take memory of their own each.
     scoring, decoding = Batching(batch_size), Batching(batch_size)
     for places in _rounds(sequences, ROUND * batch_size):
@@ -93,10 +96,7 @@ def respond(
             language_model,
             [sequence.prompt for sequence in members],
             shared=[sequence.shared for sequence in members],
-            begun=[
-                greedy_prefix(s.ids[s.scored_from :], score.choices)
-                for s, score in zip(members, scores, strict=True)
-            ],
+            begun=_begun(language_model, members, scores, max_new_tokens, scoring),
             max_new_tokens=max_new_tokens,
             batch_size=decoding,
             advance=advance,
@@ -115,8 +115,44 @@ def respond(
                 for place, decoded in batch
             ]
             store.add(responses)
+            if language_model.memo is not None:
+                for place, decoded in batch:
+                    end = (tokenizer.eos_token_id,) if decoded.finished else ()
+                    language_model.memo.add_answer(members[place].prompt, decoded.tokens + end)
             known.update({(r.question_id, r.variant, r.sample): r for r in responses})
     return {question.question_id: known[question.question_id, variant, 0] for question in questions}
+
+
+def _begun(
+    language_model: LanguageModel,
+    sequences: Sequence[TokenSequence],
+    scores: Sequence[AnswerScore],
+    most: int,
+    batching: Batching,
+) -> list[tuple[int, ...]]:
+    """The first tokens of each response, as far as a reference answer or another model's answer tells them.
+
+    A model that was changed a little answers many questions as it did before. An answer of an earlier model that
+    begins as this one's response is checked as the reference was: in one pass, where decoding takes one a token. In
+    fp32 alone: narrower logits are often equal, and then a response would depend on the models before it.
+    """
+    prefixes = [
+        greedy_prefix(s.ids[s.scored_from :], score.choices) for s, score in zip(sequences, scores, strict=True)
+    ]
+    memo = language_model.memo
+    if memo is None or next(language_model.model.parameters()).dtype != torch.float32:
+        return prefixes
+    ends, guesses = end_tokens(language_model), dict[int, TokenSequence]()
+    for place, (sequence, prefix) in enumerate(zip(sequences, prefixes, strict=True)):
+        if len(prefix) < most and not ends & {*prefix}:
+            guess = memo.answer(sequence.prompt, prefix)[:most]
+            # What one token more would tell, decoding tells as well.
+            if len(guess) > len(prefix) + 1:
+                guesses[place] = replace(sequence, ids=sequence.prompt + guess)
+    checked = score_answers(language_model, [*guesses.values()], batch_size=batching) if guesses else []
+    for (place, guess_sequence), score in zip(guesses.items(), checked, strict=True):
+        prefixes[place] = greedy_prefix(guess_sequence.ids[guess_sequence.scored_from :], score.choices)
+    return prefixes
 
 
 def _rounds(sequences: Sequence[TokenSequence], size: int) -> Iterator[list[int]]:

@@ -35,16 +35,16 @@ class TokenSampler:
     """
 
     def __init__(self, decoding: Decoding, purposes: Sequence[Sequence[str | int]], most: int) -> None:
-        self._decoding, self._purposes, self._most = decoding, purposes, most
+        self.decoding, self.purposes, self._most = decoding, purposes, most
         self._numbers: dict[int, npt.NDArray[np.float64]] = {}
 
     def __call__(self, logits: Tensor, places: Sequence[int], steps: Sequence[int]) -> Tensor:
         drawn = [float(self._row(place)[step]) for place, step in zip(places, steps, strict=True)]
-        return draw(logits, torch.tensor(drawn, dtype=torch.float64, device=logits.device), self._decoding)
+        return draw(logits, torch.tensor(drawn, dtype=torch.float64, device=logits.device), self.decoding)
 
     def _row(self, place: int) -> npt.NDArray[np.float64]:
         if place not in self._numbers:
-            self._numbers[place] = generator(*self._purposes[place]).random(self._most)
+            self._numbers[place] = generator(*self.purposes[place]).random(self._most)
         return self._numbers[place]
 
 
@@ -78,7 +78,7 @@ def decoded_log_probs(logits: Tensor, tokens: Tensor, decoding: Decoding) -> Ten
 
 
 def _weights(logits: Tensor, decoding: Decoding) -> tuple[Tensor, Tensor | None]:
-    """What tokens are drawn by, up to a factor a row, [R, K] in fp64, and their ids; None of all in order."""
+    """Weights of the tokens to draw, up to a factor a row, [R, K] in fp64, and their ids; None of all in order."""
     temperature, width = decoding.temperature or 1.0, logits.shape[1]
     if not decoding.top_k and decoding.top_p is None:
         return torch.softmax(logits.double() / temperature, dim=1), None

@@ -63,7 +63,7 @@ class Families:
 
 
 def has_fused_kernel(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
-    """Whether :func:`attention_and_sums` does these: on a CPU, in fp32, with values as wide as keys."""
+    """True if :func:`attention_and_sums` does these: on a CPU, in fp32, with values as wide as keys."""
     fp32 = {queries.dtype, keys.dtype, values.dtype} == {torch.float32}
     return fp32 and queries.device.type == "cpu" and keys.shape == values.shape
 
@@ -98,7 +98,7 @@ MOST_SCORES = 2**24
 
 PLAIN = (DynamicLayer, RoomyLayer, DynamicSlidingWindowLayer)
 UNKNOWN = ("position_bias", "s_aux")
-"""What some models give their attention to change its scores; it is not done here."""
+"""Arguments of some models' attention that change its scores; not supported here."""
 
 
 class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes are untyped

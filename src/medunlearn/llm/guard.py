@@ -31,7 +31,7 @@ class RemoteRefusedError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether a server (scheme, host and port, no credentials) may get the data, and why in one sentence.
+    """Permission of a server (scheme, host and port, no credentials) to get the data, and the reason.
 
     ``on_this_machine``: it is reached over the loopback interface. ``permitted``: the user passed the flag.
     """
@@ -134,7 +134,7 @@ def read_address(base_url: str) -> httpx.URL:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, as written, is this machine and nothing else."""
+    """True if a host, as written, is this machine and nothing else."""
     if host.lower() == "localhost":
         return True
     try:

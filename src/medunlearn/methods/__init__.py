@@ -43,7 +43,7 @@ def method_class(name: str) -> type:
 
 
 def is_edit(name: str) -> bool:
-    """Whether a method changes weights without training; False for one that there is not."""
+    """True if a method changes weights without training; False for one that there is not."""
     try:
         return getattr(method_class(name), "kind", None) == "edit"
     except InputError:

@@ -159,7 +159,7 @@ class RatingMethod(LossMethod, Protocol):
     automatic: bool
 
     def looks(self, step: int) -> bool:
-        """Whether it looks for a rate at step ``step`` (0 is the first)."""
+        """True if it looks for a rate at step ``step`` (0 is the first)."""
         ...
 
     def probe(self, forget: View, retain: View) -> Terms:

@@ -163,7 +163,7 @@ def choice_probability(options: Options, right: int) -> float:
 
 
 def chooses_right(options: Options, right: int) -> bool:
-    """Whether the right option is the likeliest, each length-normalised as ``choice_probability`` is.
+    """True if the right option is the likeliest, each length-normalised as ``choice_probability`` is.
 
     False where another is as likely: a tie is no choice.
 

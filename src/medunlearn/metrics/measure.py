@@ -99,7 +99,7 @@ class Entailment(Protocol):
     """A natural-language-inference model."""
 
     def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Sequence[bool]:
-        """Whether each premise is labelled as entailing its hypothesis."""
+        """True for each premise that is labelled as entailing its hypothesis."""
         ...
 
 

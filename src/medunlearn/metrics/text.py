@@ -101,7 +101,7 @@ ROUGE_L_F = Measure(
 
 
 def exact_match(response: str, reference: str) -> bool:
-    """Whether the two texts are the same but for case and for white space at their ends.
+    """True if the two texts are the same but for case and for white space at their ends.
 
     Case is folded as Unicode says (``ß`` = ``SS``). Nothing else is forgiven: a full stop at the end, an
     article, two spaces for one, or "The answer is" before the answer make a miss, as in the paper.
@@ -212,7 +212,7 @@ TOKEN_ENTROPY = Measure(
 
 
 def is_degenerate(tokens: Sequence[Hashable]) -> bool:
-    """Whether a response is empty, or one token repeated; one token alone is neither."""
+    """True if a response is empty, or one token repeated; one token alone is neither."""
     return len(tokens) != 1 and len(set(tokens)) <= 1
 
 

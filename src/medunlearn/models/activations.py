@@ -124,7 +124,7 @@ class SequenceReader:
 
     @property
     def images(self) -> bool:
-        """Whether samples have images, and the model sees them."""
+        """True if samples have images, and the model sees them."""
         return self.bare is not None
 
     def order(self) -> list[list[int]]:

@@ -115,7 +115,7 @@ def let_go() -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out: CUDA's, Python's, or the CPU allocator's."""
+    """True if an error says that memory ran out: CUDA's, Python's, or the CPU allocator's."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in SAYS_SO)

@@ -127,7 +127,7 @@ class BertScorer(PairScorer[BertScore]):
 
 
 def _drop_layers_behind(model: Any, layer: int) -> bool:
-    """Whether the layers behind could be dropped, so that they are not run; else all are, and one is looked at."""
+    """True if the layers behind could be dropped, so that they are not run; else all are, and one is looked at."""
     stack: Any = getattr(model, "encoder", None) or getattr(model, "transformer", None)
     layers = getattr(stack, "layer", None)
     if not isinstance(layers, torch.nn.ModuleList):

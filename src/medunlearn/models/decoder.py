@@ -214,7 +214,7 @@ def _first(output: Any) -> Tensor:
 
 
 def _drops(model: nn.Module) -> bool:
-    """Whether anything in the model is random while it trains."""
+    """True if anything in the model is random while it trains."""
     return any(
         (isinstance(module, nn.Dropout) and module.p > 0) or getattr(module, "attention_dropout", 0)
         for module in model.modules()

@@ -7,7 +7,7 @@ not changed; where it is narrower, every tensor that was rounded has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def changed_tensors(model: Any, base: Path) -> dict[str, Tensor] | None:
         None if the base has no tensor of that name and shape for some tensor of the model (transformers stores some
         architectures in other pieces than it loads them): such a model has no delta.
     """
-    before, stored = StoredTensors(base), _stored_names(model)
+    before, stored = StoredTensors(base), stored_names(model, model.state_dict())
     files = before.files
     changed: dict[str, Tensor] = {}
     for names, tensor in _groups(model):
@@ -60,7 +60,7 @@ def changed_tensors(model: Any, base: Path) -> dict[str, Tensor] | None:
             value = before.read(stored_name[name], name)
             if value.shape != tensor.shape:
                 return None
-            if not _same(value, tensor.detach().cpu()):
+            if not is_same(value, tensor.detach().cpu()):
                 changed[known[0]] = tensor.detach()
     return changed
 
@@ -82,20 +82,36 @@ class StoredTensors:
                 for name in low_rank.factors:
                     self.adapters.setdefault(name, []).append(low_rank)
 
-    def read(self, stored: str, name: str) -> Tensor:
-        """The tensor that a file calls ``stored`` and the model ``name``."""
+    def read(self, stored: str, name: str, rows: slice = slice(None)) -> Tensor:
+        """The tensor that a file calls ``stored`` and the model ``name``; of it, these rows alone are read."""
         with safe_open(self.files[stored], framework="pt") as opened:
-            value: Tensor = opened.get_tensor(stored)
+            whole = rows == slice(None)
+            value: Tensor = opened.get_tensor(stored) if whole else opened.get_slice(stored)[rows]
         for low_rank in self.adapters.get(name, ()):
-            value = low_rank.add_to(name, value)
+            value = low_rank.add_to(name, value, rows)
         return value
 
 
-def _stored_names(model: Any) -> dict[str, str]:
+def stored_values(model: Any, folder: Path) -> Iterator[tuple[Tensor, Tensor]] | None:
+    """Each tensor of a model beside the value that a folder has for it, read one at a time, tied ones once.
+
+    Returns:
+        None if the folder has no tensor of that name for some tensor of the model.
+    """
+    values, stored = StoredTensors(folder), stored_names(model, model.state_dict())
+    places = []
+    for names, tensor in _groups(model):
+        known = ((one, name) for name in names for one in (name, stored.get(name, "")) if one in values.files)
+        if (place := next(known, None)) is None:
+            return None
+        places.append((tensor, *place))
+    return ((tensor, values.read(stored_name, name)) for tensor, stored_name, name in places)
+
+
+def stored_names(model: Any, state: Mapping[str, Tensor]) -> dict[str, str]:
     """Name of a tensor in the model -> its name in a full folder, for whole tensors that have another there."""
     if not getattr(model, "_weight_conversions", None):
         return {}
-    state = model.state_dict()
     names = {id(tensor): name for name, tensor in state.items()}
     stored = revert_weight_conversion(model, dict(state))
     return {names[id(tensor)]: name for name, tensor in stored.items() if id(tensor) in names}
@@ -110,7 +126,8 @@ def _groups(model: Any) -> Iterator[tuple[list[str], Tensor]]:
     yield from groups.values()
 
 
-def _same(before: Tensor, now: Tensor) -> bool:
+def is_same(before: Tensor, now: Tensor) -> bool:
+    """True if no bit of a tensor has changed, but for an exact widening of its type."""
     widened = before.to(now.dtype)
     lossless = before.dtype == now.dtype or torch.equal(_bits(widened.to(before.dtype)), _bits(before))
     return lossless and torch.equal(_bits(widened), _bits(now))
@@ -142,9 +159,7 @@ def save_delta(model: Any, base: Path, folder: Path, *, largest_share: float = 1
     changed = changed_tensors(model, base)
     if changed is None or sum(tensor.nbytes for tensor in changed.values()) >= largest_share * size(model):
         return None
-    kinds = {tensor.dtype for _, tensor in _groups(model) if tensor.is_floating_point()}
-    weights = _NARROW.get(next(iter(kinds)), "fp32") if len(kinds) == 1 else "fp32"
-    manifest = Manifest(base_pointer(base, folder), fingerprint(base), weights, sorted(changed))
+    manifest = delta_manifest(base, folder, (tensor for _, tensor in _groups(model)), changed)
     tensors = {name: tensor.cpu().contiguous() for name, tensor in changed.items()}
     write_together(
         {
@@ -153,6 +168,13 @@ def save_delta(model: Any, base: Path, folder: Path, *, largest_share: float = 1
         }
     )
     return manifest
+
+
+def delta_manifest(base: Path, folder: Path, tensors: Iterable[Tensor], changed: Iterable[str]) -> Manifest:
+    """The ``delta.json`` of a model with these tensors, of which the named ones changed."""
+    kinds = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
+    weights = _NARROW.get(next(iter(kinds)), "fp32") if len(kinds) == 1 else "fp32"
+    return Manifest(base_pointer(base, folder), fingerprint(base), weights, sorted(changed))
 
 
 def save_reference(base: Path, folder: Path, files: FileFacts, *, at: Path | None = None) -> Manifest:
@@ -177,11 +199,14 @@ def save_reference(base: Path, folder: Path, files: FileFacts, *, at: Path | Non
     return manifest
 
 
-def apply_delta(model: Any, folder: Path, keep: dict[str, Tensor] | None = None) -> None:
+def apply_delta(
+    model: Any, folder: Path, keep: dict[str, Tensor] | None = None, *, skip: Collection[str] = ()
+) -> None:
     """Overwrite the tensors of a model, loaded from the delta's base, with the delta's; add its adapter to them.
 
     Args:
         keep: is given what was overwritten and is not in it yet, by name, on the CPU.
+        skip: tensors that stay as they are.
 
     Raises:
         ModelError: the delta is broken, or its tensors are not this model's.
@@ -205,10 +230,13 @@ def apply_delta(model: Any, folder: Path, keep: dict[str, Tensor] | None = None)
             if sorted(opened.keys()) != sorted(expected):
                 raise ModelError(f"{folder / TENSORS} does not hold the tensors that {MANIFEST} lists. {again}")
             for name in names:
-                put(name, opened.get_tensor(name))
+                if name not in skip:
+                    put(name, opened.get_tensor(name))
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{folder / TENSORS} is broken ({error}). {again}") from error
     for name in adapted:
+        if name in skip:
+            continue
         if low_rank is None or name not in state:
             raise ModelError(f"{folder}: tensor {name} has no place in its base's model. {again}")
         try:

@@ -70,7 +70,7 @@ class EntailmentModel:
         self._entailed = entailed[0]
 
     def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
-        """Whether the most probable label of each pair is entailment."""
+        """True if the most probable label of each pair is entailment."""
         verdicts: list[bool] = []
         for start in range(0, len(premises), BATCH):
             pair = list(premises[start : start + BATCH]), list(hypotheses[start : start + BATCH])

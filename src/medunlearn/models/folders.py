@@ -88,12 +88,12 @@ def is_delta(folder: Path) -> bool:
 
 
 def is_reference(folder: Path) -> bool:
-    """Whether a folder stands for a model that lies elsewhere. Raises ModelError: its ``delta.json`` is broken."""
+    """True if a folder stands for a model that lies elsewhere. Raises ModelError: its ``delta.json`` is broken."""
     return is_delta(folder) and read_manifest(folder).base_files is not None
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether a folder holds a LoRA adapter as PEFT writes it, which needs its base."""
+    """True if a folder holds a LoRA adapter as PEFT writes it, which needs its base."""
     return (folder / ADAPTER).exists()
 
 
@@ -322,7 +322,7 @@ def file_facts(folder: Path, advance: Callable[[int], None] = lambda size: None)
 
 
 def recorded_files(folder: Path) -> FileFacts:
-    """What the record of its run says of a model's files; nothing of a model without a run, or of an older run."""
+    """The entry of its run's record on a model's files; nothing of a model without a run, or of an older run."""
     path = folder.parent / RECORD
     if folder.name != MODEL or not path.exists():
         return {}
@@ -370,7 +370,7 @@ def model_folder(where: str | Path) -> str:
 
 
 def is_hub_id(source: str) -> bool:
-    """Whether a text has the form of a hub id, ``org/name``, rather than of a path."""
+    """True if a text has the form of a hub id, ``org/name``, rather than of a path."""
     return not Path(source).is_absolute() and not source.startswith((".", "~")) and source.count("/") == 1
 
 

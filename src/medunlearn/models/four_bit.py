@@ -78,7 +78,7 @@ def round_to_four_bits(model: Any) -> int:
 
 
 def is_four_bit(module: Any) -> bool:
-    """Whether a linear map holds its weights in 4 bits."""
+    """True if a linear map holds its weights in 4 bits."""
     return hasattr(getattr(module, "weight", None), "quant_state")
 
 

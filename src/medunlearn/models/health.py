@@ -44,10 +44,16 @@ def refuse_small_embedding(model: Any, tokenizer: Any, source: str) -> None:
 
 
 def non_finite(model: Any) -> str:
-    """The problem of a model with NaN or infinity in its parameters, tied ones once; "" of a healthy one."""
-    floating = [
-        (name, tensor) for name, tensor in model.named_parameters() if tensor.is_floating_point() and tensor.numel()
+    """The problem of a model with NaN or infinity in its parameters, tied ones once; "" of a healthy one.
+
+    Of sharded parameters this process's share is looked at.
+    """
+    parts = [
+        (name, tensor.to_local() if hasattr(tensor, "to_local") else tensor)
+        for name, tensor in model.named_parameters()
+        if tensor.is_floating_point()
     ]
+    floating = [(name, tensor) for name, tensor in parts if tensor.numel()]
     bad = [name for name, tensor in floating if not _finite(tensor.detach())]
     if not bad:
         return ""

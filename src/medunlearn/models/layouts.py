@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from medunlearn.models import branches
 from medunlearn.models.batches import Batch, collate
 from medunlearn.models.decoder import Decoder, LayoutSupport, Trunk
+from medunlearn.models.memo import Memo
 from medunlearn.models.packing import pack, pack_for_branches, saves_tokens
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.models.vision.positions import axes_of, with_axes
@@ -44,14 +45,18 @@ class LayoutProbe:
 
     Attributes:
         support: layouts and shortcuts that give the model's own logits; None before the first batch.
+        rounded: its layers compute in bfloat16 though its weights are fp32, so that layouts agree to that alone.
         counts: batches made so far.
         prefix_sharing: how generation shares prompts' prefixes (:mod:`medunlearn.generation.sharing`); None before
             the first prompt.
+        batches: of earlier models in this one's place; None: each is made where it is needed.
     """
 
     support: LayoutSupport | None = None
+    rounded: bool = False
     counts: BatchCounts = field(default_factory=BatchCounts)
     prefix_sharing: Literal["once", "repeated", "whole"] | None = None
+    batches: Memo | None = None
 
     @staticmethod
     def of(model: Any) -> LayoutProbe:
@@ -86,12 +91,27 @@ def make_batch(model: Any, sequences: Sequence[TokenSequence], pad: int, device:
     probe = LayoutProbe.of(model)
     too_long = probe.counts.too_long + _too_long(model, sequences)
     probe.counts = BatchCounts(probe.counts.batches + 1, too_long)
-    make = {"branches": pack_for_branches, "masks": pack, "padded": collate}[_layout_of(model, sequences)]
+    layout = _layout_of(model, sequences)
+    if probe.batches is None:
+        return _make_batch(model, layout, sequences, pad, device)
+    key = (layout, pad, *sequences)
+    return probe.batches.get(key, lambda: _make_batch(model, layout, sequences, pad, device), _batch_size)
+
+
+def _make_batch(
+    model: Any, layout: str, sequences: Sequence[TokenSequence], pad: int, device: torch.device
+) -> Batch:
+    make = {"branches": pack_for_branches, "masks": pack, "padded": collate}[layout]
     # A rehearsal on fake tensors has real batches, since their shapes depend on their contents.
     with unset_fake_temporarily():
         batch, pictures = make(sequences, pad, device), axes_of(model)
         _ = batch.distinct, batch.repeats
     return batch if pictures is None else with_axes(batch, sequences, pictures)
+
+
+def _batch_size(batch: Batch) -> int:
+    """Tokens that a batch keeps in memory; a dense mask counts for what it holds."""
+    return sum(map(len, batch.columns)) + batch.input_ids.numel() + batch.attention_mask.numel() // 8
 
 
 def _layout_of(model: Any, sequences: Sequence[TokenSequence]) -> Literal["branches", "masks", "padded"]:
@@ -166,7 +186,8 @@ def _probe(model: Any) -> LayoutSupport:
 def _supported(model: Any, examples: Sequence[TokenSequence], device: torch.device) -> LayoutSupport:
     padded, support = collate(examples, 0, device), LayoutSupport()
     expected = Decoder(model, support).logits(padded)
-    tolerance = 1e-4 if next(model.parameters()).dtype.itemsize >= 4 else 5e-2
+    exact = next(model.parameters()).dtype.itemsize >= 4 and not LayoutProbe.of(model).rounded
+    tolerance = 1e-4 if exact else 5e-2
 
     def agrees(candidate: LayoutSupport, *batches: Batch) -> bool:
         decoder = Decoder(model, candidate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
+from medunlearn.data.records import Question, Record
 from medunlearn.data.storage import as_storage_error, close_folder, make_folder
 from medunlearn.errors import InputError, ModelError, first_line
 from medunlearn.hub_offline import go_offline_if_unreachable
@@ -35,7 +36,10 @@ from medunlearn.models.folders import (
 )
 from medunlearn.models.health import refuse_broken, refuse_small_embedding, weight_problems
 from medunlearn.models.low_rank import read_low_rank
-from medunlearn.models.shared_base import active_base
+from medunlearn.models.memo import TextMemo, tokens_of
+from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens, question_sequence, record_sequences
+from medunlearn.models.shared_base import SharedBase
+from medunlearn.models.stored_layers import StoredLayers, converted, load_without_layers
 from medunlearn.models.vision import family_of
 from medunlearn.models.vision.family import Family
 from medunlearn.models.vision.pictures import Pictures
@@ -52,7 +56,10 @@ class LanguageModel:
     """A Hugging Face causal model and its tokenizer, which has an EOS and a pad token (maybe the same).
 
     ``source`` is the folder or hub id that it came from, or how it was built; ``pictures`` are None for text alone;
-    ``problems`` say why a model is broken that was loaded all the same (:mod:`medunlearn.models.health`).
+    ``problems`` say why a model is broken that was loaded all the same (:mod:`medunlearn.models.health`);
+    ``layers`` are those of a model that was loaded without them; ``engine`` answers where another program than ours
+    holds the weights (:mod:`medunlearn.generation.vllm_backend`), and ``model`` has its configuration alone.
+    ``memo`` is shared by the models that one process loads in turn, None of a model that shares nothing.
     """
 
     model: Any
@@ -60,6 +67,29 @@ class LanguageModel:
     source: str
     pictures: Pictures | None = None
     problems: tuple[str, ...] = ()
+    layers: StoredLayers | None = None
+    engine: Any = None
+    memo: TextMemo | None = None
+
+    def question_sequence(self, question: Question, record: Record, rendering: Rendering) -> TokenSequence:
+        """Prompt, answer and EOS of one question (:func:`medunlearn.models.sequences.question_sequence`)."""
+        how = (question, record, self.tokenizer, rendering, self.pictures)
+        if self.memo is None:
+            return question_sequence(*how)
+        key = (question, record.text, rendering)
+        return self.memo.sequences.get(key, lambda: question_sequence(*how), lambda one: len(one.ids))
+
+    def record_sequences(self, record: Record, rendering: Rendering) -> list[TokenSequence]:
+        """A record as plain text (:func:`medunlearn.models.sequences.record_sequences`)."""
+
+        def make() -> list[TokenSequence]:
+            image = image_tokens(record, rendering, self.pictures)
+            return record_sequences(record, self.tokenizer, rendering.max_length, image)
+
+        if self.memo is None:
+            return make()
+        key = (record.record_id, record.text, rendering)
+        return self.memo.sequences.get(key, make, tokens_of)
 
     @property
     def device(self) -> torch.device:
@@ -72,12 +102,20 @@ class LanguageModel:
         Raises:
             StorageError: the disk refused.
         """
+        return self._save(folder, self.model, None)
+
+    def save_around_weights(self, folder: Path) -> Path:
+        """:meth:`save` of everything but the weights, of which the file is empty; a LoRA adapter is left out."""
+        model = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+        return self._save(folder, model, {})
+
+    def _save(self, folder: Path, model: Any, state: dict[str, torch.Tensor] | None) -> Path:
         transformers_logging.disable_progress_bar()
         try:
             make_folder(folder)
             for name in (MANIFEST, TENSORS):  # a full folder is no delta
                 (folder / name).unlink(missing_ok=True)
-            self.model.save_pretrained(folder, safe_serialization=True)
+            model.save_pretrained(folder, state_dict=state)
             self.tokenizer.save_pretrained(folder)
             if self.pictures is not None:
                 self.pictures.processor.save_pretrained(folder)
@@ -113,6 +151,8 @@ def load_model(
     trust_remote_code: bool = False,
     images: Path | None = None,
     allow_broken: bool = False,
+    without_layers: bool = False,
+    shared: SharedBase | None = None,
 ) -> LanguageModel:
     """A causal model from a folder or a hub id; a delta or a LoRA adapter with its base put under it.
 
@@ -123,6 +163,10 @@ def load_model(
         device: ``auto`` takes a GPU where there is one.
         images: what the images of records count from, the folder of their benchmark.
         allow_broken: load it though its weights or logits are not finite; :attr:`LanguageModel.problems` say so.
+        without_layers: leave the decoder layers on disk, for :func:`medunlearn.training.sharding.shard` to read;
+            whether the model is broken is found there. An adapter as PEFT saves it, and an architecture whose
+            stored tensors are joined in loading, are loaded whole all the same.
+        shared: its model in memory takes the folder's weights where it is of the same shape.
 
     Raises:
         ModelError: no such model, no tokenizer, no weights as safetensors, or not all of them; a delta whose base
@@ -131,16 +175,26 @@ def load_model(
     """
     transformers_logging.disable_progress_bar()
     if is_adapter(Path(source)):
+        if shared is not None:
+            shared.drop()
         loaded = _adapted(Path(source), device, weights, trust_remote_code, images, allow_broken)
     else:
-        loaded = _plain(source, device, weights, trust_remote_code, images)
+        loaded = _plain(source, device, weights, trust_remote_code, images, without_layers, shared)
+    if loaded.layers is not None:
+        return loaded
     loaded.problems = weight_problems(loaded.model, loaded.tokenizer)
     refuse_broken({loaded.source: loaded.problems}, allowed=allow_broken)
     return loaded
 
 
 def _plain(
-    source: str | Path, device: str, weights: Weights, trust_remote_code: bool, images: Path | None
+    source: str | Path,
+    device: str,
+    weights: Weights,
+    trust_remote_code: bool,
+    images: Path | None,
+    without_layers: bool,
+    shared: SharedBase | None,
 ) -> LanguageModel:
     """A full model, or a delta on its base."""
     folder, root, deltas = Path(source), source, list[Path]()
@@ -159,57 +213,80 @@ def _plain(
     where = pick_device(device)
 
     def base(kind: Weights) -> LanguageModel:
-        return _base(source, root, kind, trust_remote_code, images)
+        return _base(source, root, kind, trust_remote_code, images, deltas if without_layers else None)
 
-    shared = active_base() if wide == weights and folder.is_dir() else None
-    if shared is not None:
-        key = (Path(root).resolve(), weights, str(where), images)
-        loaded: LanguageModel = shared.with_deltas(key, lambda: _moved(base(weights), where), deltas)
+    if shared is not None and wide == weights and folder.is_dir() and not without_layers:
+        key = (weights, str(where), trust_remote_code, images)
+        loaded: LanguageModel = shared.with_deltas(Path(root), key, lambda: _moved(base(weights), where), deltas)
         loaded = replace(loaded, source=str(source))
     else:
+        if shared is not None:
+            shared.drop()
         loaded = base(wide)
+        on_disk = loaded.layers.names if loaded.layers else {}
         for delta in deltas:
-            apply_delta(loaded.model, delta)
+            apply_delta(loaded.model, delta, skip=on_disk)
         if wide != weights:
             for parameter in loaded.model.parameters():  # its buffers stay, as where it is loaded so
-                parameter.data = parameter.data.to(_DTYPES[weights])
+                parameter.data = converted(parameter.data, dtype=_DTYPES[weights])
         _moved(loaded, where)
-    if deltas:
-        loaded.model.name_or_path = str(deltas[-1])  # what PEFT notes as an adapter's base
+    if deltas or shared is not None:
+        loaded.model.name_or_path = str(deltas[-1] if deltas else root)  # what PEFT notes as an adapter's base
     return loaded
 
 
 def _moved(loaded: LanguageModel, device: torch.device) -> LanguageModel:
-    loaded.model = loaded.model.to(device)
+    if loaded.layers is None:
+        loaded.model = loaded.model.to(device)
+        return loaded
+    for tensor in (*loaded.model.parameters(), *loaded.model.buffers()):
+        tensor.data = converted(tensor.data, device=device)
     return loaded
 
 
 def _base(
-    source: str | Path, root: str | Path, weights: Weights, trust_remote_code: bool, images: Path | None
+    source: str | Path,
+    root: str | Path,
+    weights: Weights,
+    trust_remote_code: bool,
+    images: Path | None,
+    without_layers: Sequence[Path] | None,
 ) -> LanguageModel:
-    """The full model in a folder or of a hub id, which is the root of ``source``."""
+    """The full model in a folder or of a hub id, which is the root of ``source``.
+
+    Args:
+        without_layers: deltas to read its layers with, which stay on disk; None: the whole model is loaded.
+    """
     try:
         tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=trust_remote_code)
-        family = family_of(AutoConfig.from_pretrained(root, trust_remote_code=trust_remote_code))
-        model, info = (AutoModelForImageTextToText if family else AutoModelForCausalLM).from_pretrained(
-            root,
-            dtype=_DTYPES[weights],
-            use_safetensors=True,
-            trust_remote_code=trust_remote_code,
-            output_loading_info=True,
-        )
+        config = AutoConfig.from_pretrained(root, trust_remote_code=trust_remote_code)
+        family, kind = family_of(config), _DTYPES[weights]
+        auto_class: Any = AutoModelForImageTextToText if family else AutoModelForCausalLM
+        parts: tuple[Any, list[str], StoredLayers | None] | None = None
+        if without_layers is not None:
+            parts = load_without_layers(auto_class, root, without_layers, config, kind, trust_remote_code)
+        if parts is None:
+            model, info = auto_class.from_pretrained(
+                root,
+                dtype=kind,
+                use_safetensors=True,
+                trust_remote_code=trust_remote_code,
+                output_loading_info=True,
+            )
+            parts = model, info["missing_keys"], None
+        model, missing, layers = parts
     except LOADING_ERRORS as error:
         # Transformers logs the shapes, and its error names an option that nobody has here.
         reason = OTHER_SHAPES if "ignore_mismatched_sizes" in str(error) else first_line(error)
         raise ModelError(f"Model {source} cannot be loaded: {reason}") from error
-    refuse_missing(root, info["missing_keys"])
+    refuse_missing(root, missing)
     if tokenizer.eos_token_id is None:
         raise ModelError(f"The tokenizer of {source} has no EOS token; answers could not be ended.")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     refuse_small_embedding(model, tokenizer, str(source))
     pictures = None if family is None else _pictures(family, root, model, tokenizer, images)
-    return LanguageModel(model, tokenizer, str(source), pictures)
+    return LanguageModel(model, tokenizer, str(source), pictures, layers=layers)
 
 
 def _pictures(family: Family, root: str | Path, model: Any, tokenizer: Any, images: Path | None) -> Pictures:

@@ -64,14 +64,18 @@ class LowRank:
         kind: torch.dtype = getattr(torch, DTYPES[self.weights])
         return kind
 
-    def add_to(self, name: str, weight: Tensor) -> Tensor:
-        """A weight with its adapter merged in, in the type of :attr:`kind`; the weight itself does not change."""
+    def add_to(self, name: str, weight: Tensor, rows: slice = slice(None)) -> Tensor:
+        """A weight with its adapter merged in, in the type of :attr:`kind`; the weight itself does not change.
+
+        Args:
+            rows: of the whole weight, which ``weight`` is.
+        """
         factor = self.factors[name]
         a, b = (self.tensors[name + end] for end in (A, B))
         product = (b @ a).T if factor < 0 else b @ a
         # On the processor, wherever the model is: the same bits on every device.
         merged = weight.detach().to("cpu", self.kind, copy=True)
-        merged += product * abs(factor)
+        merged += product[rows] * abs(factor)
         return merged
 
     def save(self, base: Path, folder: Path) -> Manifest:

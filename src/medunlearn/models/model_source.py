@@ -68,7 +68,7 @@ class ModelSource:
 
 
 def is_model_folder(where: Path) -> bool:
-    """Whether a folder holds a model, whole or not: a configuration, an adapter, or weights."""
+    """True if a folder holds a model, whole or not: a configuration, an adapter, or weights."""
     return where.is_dir() and ((where / "config.json").exists() or is_adapter(where) or any(_weights(where)))
 
 

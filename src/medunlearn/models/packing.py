@@ -50,7 +50,7 @@ class _Part:
 
 
 def saves_tokens(sequences: Sequence[TokenSequence]) -> bool:
-    """Whether rows packed for a mask hold fewer tokens than padded ones."""
+    """True if rows packed for a mask hold fewer tokens than padded ones."""
     kin = _families(sequences)
     longest = max(len(sequence.ids) for sequence in sequences)
     return len(_rows(kin)) * max(family.length for family in kin) < len(sequences) * longest
@@ -80,7 +80,7 @@ def pack_for_branches(sequences: Sequence[TokenSequence], pad: int, device: torc
 
 
 def reads_shared(sequences: Sequence[TokenSequence]) -> bool:
-    """Whether the first answer token of some question is predicted from text that it shares."""
+    """True if the first answer token of some question is predicted from text that it shares."""
     kin = _families(sequences)
     return any(sequences[place].scored_from <= family.shared for family in kin for place in family.members)
 

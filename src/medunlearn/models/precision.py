@@ -24,7 +24,7 @@ def at_least_fp32(tensor: Tensor) -> Tensor:
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether a device multiplies matrices faster in bfloat16 than in fp32.
+    """True if a device multiplies matrices faster in bfloat16 than in fp32.
 
     A CPU without instructions for bfloat16 takes three times as long with it; one with them, a third.
     """

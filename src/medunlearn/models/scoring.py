@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from medunlearn.errors import InputError
 from medunlearn.models.batching import Batching
 from medunlearn.models.forward_outputs import ForwardOutputs
 from medunlearn.models.layouts import decoder_of, make_batch
@@ -98,6 +99,8 @@ def _in_batches(
     batch_size: int | Batching,
     advance: Callable[[int], None],
 ) -> list[Score]:
+    if language_model.engine is not None:
+        return _by_engine(rate, language_model, sequences, advance)
     order = families_by_length(sequences)
     family = {place: number for number, places in enumerate(order) for place in places}
     places = [place for members in reversed(order) for place in members]
@@ -111,6 +114,19 @@ def _in_batches(
         scores |= batch_scores
         advance(len(batch_scores))
     return [scores[place] for place in range(len(sequences))]
+
+
+def _by_engine(
+    rate: Callable[[Sequence[TokenSequence], LanguageModel], list[Score]],
+    language_model: LanguageModel,
+    sequences: Sequence[TokenSequence],
+    advance: Callable[[int], None],
+) -> list[Score]:
+    if rate is not _score:
+        raise InputError("Moments of a distribution are computed by our own engine alone. Leave --backend out.")
+    scores: list[Score] = language_model.engine.score(sequences)
+    advance(len(sequences))
+    return scores
 
 
 @torch.no_grad()

@@ -108,7 +108,7 @@ class SequenceImages(Protocol):
     @property
     def marker(self) -> str: ...
 
-    def tokens(self, image: str, record_id: str) -> tuple[int, ...]: ...
+    def tokens(self, images: Sequence[str], record_id: str) -> tuple[int, ...]: ...
 
 
 def question_sequence(
@@ -195,16 +195,16 @@ def answer_sequences(
 
 
 def agreeing(sequences: Sequence[Sequence[int]]) -> int:
-    """How many tokens all sequences begin with, one less than the shortest has at most."""
+    """Number of tokens that all sequences begin with, at most one less than the shortest has."""
     same = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*sequences, strict=False)))
     return min(same, min(map(len, sequences)) - 1)
 
 
 def image_tokens(record: Record, rendering: Rendering, pictures: SequenceImages | None) -> tuple[int, ...]:
-    """Picture tokens of the record's image; nothing where it has none, or where images are to be ignored.
+    """Picture tokens of the record's images; nothing where it has none, or where images are to be ignored.
 
     Raises:
-        InputError: the record has an image, and the model takes text alone.
+        InputError: the record has an image, and the model takes text alone; or several, and it takes one.
     """
     if record.image is None or rendering.images == "ignore":
         return ()
@@ -213,7 +213,7 @@ def image_tokens(record: Record, rendering: Rendering, pictures: SequenceImages 
             f"Record {record.record_id!r} has an image, {record.image}, and this model takes text alone. Give a "
             "vision-language model, or leave images out with --images ignore."
         )
-    return pictures.tokens(record.image, record.record_id)
+    return pictures.tokens(record.images, record.record_id)
 
 
 def _letters_within(room: int, most: int, tokens: Callable[[int], list[int]]) -> int:

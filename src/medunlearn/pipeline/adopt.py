@@ -122,7 +122,7 @@ def run_of(
 
 
 def asked_words(run: Run) -> str:
-    """How an adopted run is asked: ``asked in its chat template, closed book``."""
+    """Template and mode of an adopted run in words: ``asked in its chat template, closed book``."""
     rendering = run.rendering()
     name = {"chat": "in its chat template"}.get(
         rendering.template_name, f"in the template {rendering.template_name}"

@@ -34,6 +34,10 @@ _SCHEMA = pa.schema(
 Partners = Mapping[str, Sequence[TokenSequence]]
 
 
+class NoAlternativesError(InputError):
+    """A method that learns alternative answers has none for the whole forget set."""
+
+
 def check_rendering(method: object, rendering: Rendering, name: str) -> None:
     """Refuse a method that learns alternative answers where the true ones stand in the prompt.
 
@@ -68,7 +72,7 @@ def with_alternatives(
         keep_in: file that what is made is written to, and read from by a run that goes on.
 
     Raises:
-        InputError: no sequence has an alternative.
+        NoAlternativesError: no sequence has an alternative.
     """
     made = None if keep_in is None or not keep_in.exists() else _read(keep_in)
     if made is None:
@@ -89,7 +93,7 @@ def with_alternatives(
             _write(keep_in, made)
     kept = [replace(one, caps=made.caps.get(one.key, ())) for one in forget if made.alternatives[one.key]]
     if not kept:
-        raise InputError(
+        raise NoAlternativesError(
             f"{title}: no alternative answers can be made: no prompt names anybody, and no answer has a value. "
             "Choose another method, or build the benchmark with identifiers."
         )

@@ -74,7 +74,7 @@ def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
 
 
 def needs_folder(section: Mapping[str, Any]) -> bool:
-    """Whether a benchmark can only be built in its folder, which holds its images."""
+    """True if a benchmark can only be built in its folder, which holds its images."""
     return section.get("builder") == "medforget" and not section.get("text_only")
 
 

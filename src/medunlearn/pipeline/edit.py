@@ -19,7 +19,7 @@ from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.mlps import chosen_layers
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens
 from medunlearn.pipeline.material import NOTHING_LEFT, forgotten_before, sequences, training_data
-from medunlearn.pipeline.saving import save
+from medunlearn.pipeline.saving import save, write_history
 from medunlearn.pipeline.trainer import folder_of
 from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
@@ -82,7 +82,8 @@ def edit(
         "forgotten_before": before,
         "edit": report,
     }
-    recording.info.results["saved"] = save(live, [], recording.folder, base=target.model)
+    recording.info.results["saved"] = save(live, recording.folder / "model", base=target.model)
+    write_history([], recording.folder)
     recording.info.model_files = file_facts(recording.folder / "model")
 
 

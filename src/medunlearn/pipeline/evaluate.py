@@ -18,11 +18,11 @@ from medunlearn.metrics.measure import question_items, record_items
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.shared_base import shared_base
 from medunlearn.pipeline.other_images import ask_with_other_images, refuse_without_images, score_controls
 from medunlearn.pipeline.questioning import Questioning, questions_to_ask
 from medunlearn.pipeline.rank_plan import rank_plan, rank_versions
-from medunlearn.pipeline.score import metric_names, score_items, score_records, write_tables
+from medunlearn.pipeline.score import TOOLS, metric_names, score_items, score_records, write_tables
+from medunlearn.pipeline.shared_work import SharedWork
 from medunlearn.registry import load
 from medunlearn.results.evaluated import FOLDER, Evaluated, Evaluation, distinct, joined
 from medunlearn.results.fact_table import FILE as FACTS
@@ -60,8 +60,8 @@ def evaluate(
     runs = [Run.of(model) for model in (run, *against)]
     processes = join()
     together, place = load(TOGETHER), processes.device(device)
-    with shared_base():
-        models = [together(model, benchmark, settings, processes, device=place, quiet=quiet) for model in runs]
+    how: dict[str, Any] = {"device": place, "quiet": quiet, "work": SharedWork()}
+    models = [together(model, benchmark, settings, processes, **how) for model in runs]
     evaluation = Evaluation(tuple(distinct(models)), settings.replicates, settings.seed)
     refuse_broken(evaluation.problems, allowed=settings.allow_broken)
     return evaluation
@@ -75,11 +75,13 @@ def evaluate_one(
     device: str = "auto",
     quiet: bool = False,
     live: LanguageModel | None = None,
+    work: SharedWork | None = None,
 ) -> Evaluated:
     """Score one run's model; a complete evaluation is returned as it is. One whose answers are all alike is noted.
 
     Args:
         live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
+        work: of the process, where other models are asked before or after this one.
 
     Raises:
         InputError: an unknown split, metric or model; weights that are not finite, unless ``allow_broken``.
@@ -106,7 +108,7 @@ def evaluate_one(
             with recording.stage("keywords"):
                 keywords = disease_keywords.for_evaluation(benchmark, settings, metrics, run.folder, quiet=quiet)
             with recording.stage("ask"):
-                questioning = Questioning(run, benchmark, settings, rendering, device, quiet, live)
+                questioning = Questioning(run, benchmark, settings, rendering, device, quiet, live, work=work)
                 store, responses, how = questioning.ask(questions)
                 options, more = questioning.rate(questions, metrics)
                 controls = (
@@ -118,6 +120,8 @@ def evaluate_one(
                 problems = tuple(dict.fromkeys((*run.info.problems, *questioning.problems)))
                 chat_template = questioning.chat_template
                 del questioning  # The model makes room for those of the measures.
+                if work is not None and any(getattr(settings, tool) for tool in TOOLS):
+                    work.base.drop()
             with recording.stage("score"):
                 sides = benchmark.sides(split)
                 items = question_items(questions, sides, responses, options, keywords, ranks)

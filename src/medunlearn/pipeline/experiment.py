@@ -29,7 +29,6 @@ from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError, ModelError, NonFiniteLossError
 from medunlearn.models.folders import model_identity
-from medunlearn.models.shared_base import shared_base
 from medunlearn.pipeline.adopt import adopt
 from medunlearn.pipeline.benchmark_builds import from_section
 from medunlearn.pipeline.epochs.epoch_settings import (
@@ -247,18 +246,19 @@ def _evaluated(
     """Ask, attack and measure every model, in all processes; with name and reason of broken models."""
     from medunlearn.pipeline.attacking.attack_run import attack_each
     from medunlearn.pipeline.shared_evaluation import evaluate_together
+    from medunlearn.pipeline.shared_work import SharedWork
     from medunlearn.pipeline.utility.harness_run import utility_one
 
-    models, failed = list[Evaluated](), list[tuple[str, str]]()
-    with shared_base():
-        for run in runs:
-            try:
-                how = (benchmark, experiment.evaluate, processes)
-                models.append(evaluate_together(run, *how, device=device, quiet=quiet))
-            except ModelError as error:
-                if run.role != "unlearned":
-                    raise
-                failed.append((run.label, str(error)))
+    models, failed, work = list[Evaluated](), list[tuple[str, str]](), SharedWork()
+    for run in runs:
+        try:
+            how = (benchmark, experiment.evaluate, processes)
+            models.append(evaluate_together(run, *how, device=device, quiet=quiet, work=work))
+        except ModelError as error:
+            if run.role != "unlearned":
+                raise
+            failed.append((run.label, str(error)))
+    del work  # Its model makes room for what comes next.
     if experiment.attack is not None:
         attack_each([model.run for model in models], benchmark, experiment.attack, device=device, quiet=quiet)
     if experiment.utility is not None:

@@ -50,7 +50,7 @@ class JudgeStage:
     permitted: bool = False
 
     def why_not(self, benchmark: Benchmark) -> list[str]:
-        """Why judges may not get a benchmark's data; told before anything trains."""
+        """Reasons why judges may not get a benchmark's data; told before anything trains."""
         from medunlearn.llm.guard import decide
 
         data: dict[str, Any] = {"data_use": benchmark.data_use, "records": benchmark.records}

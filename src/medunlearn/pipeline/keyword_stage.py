@@ -21,7 +21,7 @@ LAST_LINES = 5
 
 
 def interpreter_problem(python: str | None) -> str:
-    """Why the Python that a file names cannot be started; empty where it can, or none is named."""
+    """The reason why the Python that a file names cannot be started; empty where it can, or none is named."""
     if python is None or shutil.which(python):
         return ""
     return (

@@ -9,7 +9,7 @@ from medunlearn.config import Context, LoopFields, Template, TrainSettings, What
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens, question_sequence, record_sequences
+from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.results.runs import Run
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop_settings import LoopSettings
@@ -35,7 +35,7 @@ NOTHING_LEFT = (
 
 
 def forgotten_before(target: Run, benchmark: Benchmark, split: str) -> tuple[list[str], frozenset[str]]:
-    """What a run's model was made to forget of this benchmark before, in order, and the records of it.
+    """Splits of this benchmark that a run's model was made to forget before, in order, and their records.
 
     Requests come one after the other: what an earlier one forgot is nothing to retain in a later one, which would
     teach it again. Records that this split forgets are not among them.
@@ -57,15 +57,8 @@ def sequences(
     rendering: Rendering,
 ) -> list[TokenSequence]:
     """Records as plain text, then questions with their answers."""
-    tokenizer, pictures = language_model.tokenizer, language_model.pictures
-    pieces = [
-        piece
-        for record in records
-        for piece in record_sequences(
-            record, tokenizer, rendering.max_length, image_tokens(record, rendering, pictures)
-        )
-    ]
-    return pieces + [question_sequence(q, by_id[q.record_id], tokenizer, rendering, pictures) for q in questions]
+    pieces = [piece for record in records for piece in language_model.record_sequences(record, rendering)]
+    return pieces + [language_model.question_sequence(q, by_id[q.record_id], rendering) for q in questions]
 
 
 def rendering_for(settings: TrainSettings) -> Rendering:

@@ -80,8 +80,9 @@ def score_controls(
 
 
 def on_images(benchmark: Benchmark, questions: Sequence[Question]) -> list[Question]:
-    """Questions on records that show an image."""
-    return [question for question in questions if benchmark.record[question.record_id].image is not None]
+    """Questions of the fold ``train`` on records that show an image; of every fold where that one is not asked."""
+    shown = [question for question in questions if benchmark.record[question.record_id].image is not None]
+    return [question for question in shown if question.fold == "train"] or shown
 
 
 def measures_of(metrics: Sequence[str]) -> list[str]:

@@ -23,13 +23,15 @@ from medunlearn.generation.option_scoring import rate_options
 from medunlearn.generation.respond import longest_answer as longest_answer
 from medunlearn.generation.respond import open_store, respond
 from medunlearn.generation.sharing import Way, way_of
+from medunlearn.generation.vllm_backend import load_vllm
 from medunlearn.metrics import get_metric
 from medunlearn.models.ancestry import model_use
-from medunlearn.models.layouts import attention_window, batch_counts, describe_layouts
+from medunlearn.models.layouts import BatchCounts, attention_window, batch_counts, describe_layouts
 from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.pipeline.asked_subjects import drawn, questions_of_side
 from medunlearn.pipeline.rank_plan import RankPlan
+from medunlearn.pipeline.shared_work import SharedWork
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
 
@@ -59,6 +61,17 @@ def questions_to_ask(benchmark: Benchmark, split: Split, settings: EvaluateSetti
     return questions
 
 
+def _counts(language_model: LanguageModel) -> BatchCounts:
+    return BatchCounts() if language_model.engine is not None else batch_counts(language_model.model)
+
+
+def _described(language_model: LanguageModel, since: BatchCounts) -> str:
+    """Layout of the batches since some count; of another engine, its own words."""
+    if language_model.engine is not None:
+        return str(language_model.engine.description)
+    return describe_layouts(language_model.model, since)
+
+
 @dataclass
 class Questioning:
     """A run's model under an evaluation's questions; it is loaded only if responses are missing.
@@ -66,6 +79,7 @@ class Questioning:
     Attributes:
         live: the model where it is in memory already; otherwise it is loaded once.
         folder: what the stores of responses lie in; None: the run's folder.
+        work: of the process, where other models are asked before or after this one.
     """
 
     run: Run
@@ -76,16 +90,22 @@ class Questioning:
     quiet: bool
     live: LanguageModel | None
     folder: Path | None = None
+    work: SharedWork | None = None
 
     @cached_property
     def language_model(self) -> LanguageModel:
         weights, images = self.settings.weights, self.benchmark.folder
+        if self.live is None and self.settings.backend == "vllm":
+            if self.work is not None:
+                self.work.base.drop()
+            return load_vllm(self.run.model, weights=weights)
         return self.live or load_model(
             self.run.model,
             device=self.device,
             weights=weights,
             images=images,
             allow_broken=self.settings.allow_broken,
+            shared=None if self.work is None else self.work.base,
         )
 
     @cached_property
@@ -96,11 +116,13 @@ class Questioning:
 
     @cached_property
     def tokenizer(self) -> Any:
-        return self.live.tokenizer if self.live else load_tokenizer(self.run.model)
+        if self.live:
+            return self.live.tokenizer
+        return load_tokenizer(self.run.model) if self.work is None else self.work.tokenizer(self.run.model)
 
     @property
     def chat_template(self) -> Literal["used", "not used", "none"]:
-        """What became of the tokenizer's own chat template."""
+        """A sentence on the use of the tokenizer's own chat template."""
         if self.rendering.template == "chat":
             return "used"
         return "not used" if getattr(self.tokenizer, "chat_template", None) else "none"
@@ -134,12 +156,12 @@ class Questioning:
             )
         if not questions:
             return self.rank_store.folder, {}, {}
-        limit = self.settings.max_new_tokens or longest_answer(self.tokenizer, benchmark)
+        limit = self.settings.max_new_tokens or self._longest_answer()
         store = self._store(limit)
         known, keys = store.read(), {q.question_id: (q.question_id, context, 0) for q in questions}
         if all(key in known for key in keys.values()):
             return store.folder, {name: known[key] for name, key in keys.items()}, {}
-        before = batch_counts(self.language_model.model)
+        before = _counts(self.language_model)
         with progress(f"{run.label}: responses", len(questions), quiet=self.quiet) as advance:
             responses = respond(
                 self.language_model,
@@ -151,6 +173,9 @@ class Questioning:
                 batch_size=self.settings.batch_size,
                 advance=advance_and_check,
             )
+        if self.language_model.engine is not None:
+            how = self.language_model.engine.description
+            return store.folder, responses, {"batches": how, "generation": how}
         model = self.language_model.model
         way, size = way_of(model), attention_window(model)
         limited = way != "whole" and size < math.inf
@@ -173,7 +198,7 @@ class Questioning:
         known = known_options(store.read(), choices, self.rendering.context)
         if len(known) == len(choices):
             return known, {}
-        before = batch_counts(self.language_model.model)
+        before = _counts(self.language_model)
         with progress(f"{self.run.label}: alternative answers", len(choices), quiet=self.quiet) as advance:
             rated = rate_options(
                 self.language_model,
@@ -184,7 +209,7 @@ class Questioning:
                 batch_size=self.settings.batch_size,
                 advance=advance,
             )
-        return rated, {"option_batches": describe_layouts(self.language_model.model, before)}
+        return rated, {"option_batches": _described(self.language_model, before)}
 
     def rank(
         self, plan: RankPlan, among: Collection[str] | None = None, records_among: Collection[str] | None = None
@@ -206,10 +231,11 @@ class Questioning:
         answers, notes = known_ranks(questions, stored, context), known_ranks(records, stored, IN_RECORD)
         if len(answers) == len(questions) and len(notes) == len(records):
             return answers, notes, {}
-        before = batch_counts(self.language_model.model)
+        before = _counts(self.language_model)
         # Records are cut as they were in training; prompts are not.
         length, model = self.run.info.rendering["max_length"], self.language_model
-        sequences = RankSequences(model.tokenizer, self.benchmark.record, self.rendering, length, model.pictures)
+        texts = self.benchmark.record, self.rendering
+        sequences = RankSequences(model.tokenizer, *texts, length, model.pictures, model.memo)
         ranker = FactRanker(model, sequences, store, settings.batch_size)
         label = f"{self.run.label}: ranks of facts"
         with progress(label, len(questions) + len(records), quiet=self.quiet) as advance:
@@ -218,7 +244,12 @@ class Questioning:
             # In the plan's order, as where all were known.
             answers = {key: found[key] for key in questions}
             notes = ranker.in_records(records, advance=advance)
-        return answers, notes, {"rank_batches": describe_layouts(self.language_model.model, before)}
+        return answers, notes, {"rank_batches": _described(self.language_model, before)}
+
+    def _longest_answer(self) -> int:
+        if self.work is None or self.live:
+            return longest_answer(self.tokenizer, self.benchmark)
+        return self.work.longest_answer(self.run.model, self.benchmark)
 
     def _store(self, limit: int, ranks: Mapping[str, int] | None = None) -> ResponseStore:
         how = (self.settings, self.rendering, limit, ranks)
@@ -246,7 +277,7 @@ def store_of(
         (folder or run.folder) / "responses",
         model_fingerprint=run.fingerprint,
         benchmark_fingerprint=benchmark.fingerprint,
-        weights=settings.weights,
+        weights=settings.weights if settings.backend == "own" else f"{settings.weights}, {settings.backend}",
         rendering=rendering,
         max_new_tokens=limit,
         ranks=ranks,

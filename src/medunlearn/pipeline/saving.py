@@ -1,4 +1,4 @@
-"""What a run leaves of its model: whole weights, what changed of its base, or the adapter that was trained."""
+"""Saving of a run's model: whole weights, what changed of its base, or the adapter that was trained."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from medunlearn.training.trainable import merge
 
 def save(
     language_model: LanguageModel,
-    history: History,
-    out: Path,
+    folder: Path,
     *,
     base: Path | None = None,
     stand: Path | None = None,
 ) -> dict[str, Any]:
-    """Save model and history.
+    """Save a model.
 
     A LoRA adapter is merged in memory. What is saved is the adapter and where it stands, or the merged weights
     where that would not be the same model (:func:`medunlearn.models.low_rank.low_rank_of`).
@@ -48,7 +47,6 @@ def save(
         adapter = low_rank_of(language_model.model, stand) if stand else None
         language_model.model, rounding["merge_rounding"] = merge(language_model.model)
     refuse_non_finite(language_model.model, "This model is not saved")
-    folder = out / "model"
     if adapter is not None and stand is not None:
         saved = save_adapter(adapter, stand, folder)
     elif base is None:
@@ -56,8 +54,11 @@ def save(
         saved = {"form": "full", "bytes": sum(file.stat().st_size for file in folder.glob("*.safetensors"))}
     else:
         saved = language_model.save_smaller(base, folder)
-    write_atomically(out / HISTORY, lambda path: pd.DataFrame(history).to_parquet(path))
     return {**saved, **rounding}
+
+
+def write_history(history: History, out: Path) -> None:
+    write_atomically(out / HISTORY, lambda path: pd.DataFrame(history).to_parquet(path))
 
 
 def save_adapter(adapter: LowRank, base: Path, folder: Path) -> dict[str, Any]:

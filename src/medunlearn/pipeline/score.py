@@ -27,7 +27,7 @@ from medunlearn.results.runs import Run
 from medunlearn.results.scores import FILE, measured, question_labels, read_scores, record_labels, score_table
 from medunlearn.results.summary import EVALUATION, summarize
 
-_TOOLS = ("encoder", "nli", "bert", "bart")
+TOOLS = ("encoder", "nli", "bert", "bart")
 DEFAULT = "default"
 """Stands for the measures of the benchmark."""
 
@@ -42,7 +42,7 @@ def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str,
         UnknownNameError: a measure that there is not.
         ConfigError: a measure of responses, and the benchmark has no question.
     """
-    missing = {tool for tool in _TOOLS if getattr(settings, tool) is None}
+    missing = {tool for tool in TOOLS if getattr(settings, tool) is None}
     own = [name for name in default_metrics_of(benchmark.builder) if not missing & {*get_metric(name).needs}]
     if not benchmark.questions:
         own = [name for name in own if ranks_alone(name)]
@@ -56,7 +56,7 @@ def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str,
 
 
 def ranks_alone(name: str) -> bool:
-    """Whether a measure needs nothing but ranks of facts or notes."""
+    """True if a measure needs nothing but ranks of facts or notes."""
     return {*get_metric(name).needs} <= {RANKS, NOTES}
 
 
@@ -165,7 +165,7 @@ def write_tables(folder: Path, benchmark: Benchmark, settings: EvaluateSettings,
 
 def _tools(settings: EvaluateSettings, needs: Collection[str], device: str) -> Tools:
     """The models that measures need and the settings name."""
-    names = {tool: getattr(settings, tool) for tool in _TOOLS if tool in needs and getattr(settings, tool)}
+    names = {tool: getattr(settings, tool) for tool in TOOLS if tool in needs and getattr(settings, tool)}
     if not names:
         return Tools()
     from medunlearn.models.bart_score import BartScorer

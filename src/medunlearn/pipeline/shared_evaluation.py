@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder, metric_names
 from medunlearn.pipeline.questioning import Questioning, questions_to_ask
 from medunlearn.pipeline.rank_plan import rank_plan
+from medunlearn.pipeline.shared_work import SharedWork
 from medunlearn.pipeline.trainer import is_complete
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
@@ -47,6 +49,7 @@ def evaluate_together(
     *,
     device: str = "auto",
     quiet: bool = False,
+    work: SharedWork | None = None,
 ) -> Evaluated:
     """:func:`evaluate_one` by all processes, each of which has the model on its device.
 
@@ -63,7 +66,8 @@ def evaluate_together(
 
         if not processes.on_main(is_done):
             rendering, silent = run.rendering(settings.template, settings.context), quiet or not processes.main
-            questioning = Questioning(run, benchmark, settings, rendering, device, silent, None)
+            questioning = Questioning(run, benchmark, settings, rendering, device, silent, None, work=work)
             processes.each(lambda: ask_a_share(questioning, processes))
             del questioning
-    return processes.main_first(lambda: evaluate_one(run, benchmark, settings, device=device, quiet=quiet))
+    how: dict[str, Any] = {"device": device, "quiet": quiet, "work": work}
+    return processes.main_first(lambda: evaluate_one(run, benchmark, settings, **how))

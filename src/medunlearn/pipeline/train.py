@@ -27,7 +27,7 @@ from medunlearn.training.loop import History
 from medunlearn.training.objectives import NextToken
 from medunlearn.training.processes import join
 from medunlearn.training.recording import open_recording
-from medunlearn.training.sharding import check_sharding, shard
+from medunlearn.training.sharding import check_sharding
 from medunlearn.training.trackers import check_tracker
 from medunlearn.training.trainable import choose_trainable
 
@@ -78,8 +78,6 @@ def train(
         vocabulary = processes.on_main(lambda: _vocabulary_facts(benchmark, settings, trainer.live, quiet=quiet))
         epochs = {phase: plan.epochs for phase, plan in phases.items()}
         trainer.settings = settings.model_copy(update={"epochs": epochs.get("finetune", 0)})
-        if settings.sharding != "none":
-            shard(trainer.live.model, processes, settings.precision)
         measures = ()
         if settings.evaluate_every and has_measures(settings):
             measures = load(EPOCH_MEASURES)(
@@ -107,6 +105,7 @@ def _model(benchmark: Benchmark, settings: TrainSettings, device: str) -> Langua
             weights=settings.weights,
             trust_remote_code=settings.trust_remote_code,
             images=benchmark.folder,
+            without_layers=settings.sharding != "none",
         )
     if settings.quantize == "nf4":
         round_to_four_bits(language_model.model)
@@ -117,7 +116,7 @@ def _model(benchmark: Benchmark, settings: TrainSettings, device: str) -> Langua
 
 
 def _memorized(history: History, settings: TrainSettings) -> dict[str, Any]:
-    """Whether a tiny model knows its training set by heart, for ``run.json``; nothing of a model from elsewhere.
+    """Facts for ``run.json`` on whether a tiny model knows its training set by heart; none of other models.
 
     ``last_epoch_loss`` is the mean over the last epoch's steps, nats a token.
     """
@@ -163,7 +162,7 @@ def tiny_model(benchmark: Benchmark, settings: TrainSettings) -> LanguageModel:
     if settings.model == "tiny":
         return build_tiny(fitted, **size)
     folder = benchmark.folder
-    seen = {record.image for record in records if record.image and record.fold == "train"}
+    seen = {image for record in records if record.fold == "train" for image in record.images}
     images = [folder / image for image in sorted(seen)] if folder else []
     return build_tiny_vision(
         fitted, images, folder=folder, pixels=settings.tiny_pixels, patch=settings.tiny_patch, **size

@@ -20,16 +20,18 @@ from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering
 from medunlearn.models.vision.seeing import images_described
 from medunlearn.pipeline.material import loop_settings
-from medunlearn.pipeline.saving import save
+from medunlearn.pipeline.saving import save, write_history
+from medunlearn.pipeline.sharded_saving import save_sharded
 from medunlearn.progress import progress, remark
 from medunlearn.results.runs import CHECKPOINTS, FILE, Recording, Run, RunRecord
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import History, train_loop
 from medunlearn.training.objectives import Objective
 from medunlearn.training.processes import Processes
-from medunlearn.training.sharding import make_whole
+from medunlearn.training.sharding import shard
 from medunlearn.training.trackers import Tracking
 from medunlearn.training.trainable import trained
+from medunlearn.training.turns import in_turns
 
 if TYPE_CHECKING:
     from medunlearn.pipeline.epochs.epoch_evaluation import EpochEvaluation, Measure
@@ -76,13 +78,11 @@ class Trainer:
     def load(self, prepare: Callable[[LanguageModel], T]) -> T:
         """Load the model; returns what is prepared with it."""
 
-        def load() -> tuple[LanguageModel, T]:
-            language_model = self.build()
-            return language_model, prepare(language_model)
-
         with self.recording.stage("load"):
-            self.live, prepared = self.processes.together(load)
-        return prepared
+            self.live = self.processes.together(self.build)
+            if self.settings.sharding != "none":
+                shard(self.live, self.processes, self.settings.precision)
+            return self.processes.together(lambda: in_turns(self.live.model, lambda: prepare(self.live)))
 
     def evaluate_epochs(self, measures: Sequence[Measure] = ()) -> None:
         """Evaluate the epochs from now on, where the settings ask for it."""
@@ -126,12 +126,17 @@ class Trainer:
         info.results = {**_summary(history, live, self), **facts}
         if self.epochs and stage in info.stages:
             self.epochs.finish(stage)
-        if self.settings.sharding != "none":
-            make_whole(live.model)
-        out, stand = self.recording.folder, None if self.settings.merge_adapter else self.base
-        base = self.target.model if self.target else None
-        info.results["saved"] = self.processes.on_main(lambda: save(live, history, out, base=base, stand=stand))
+        out = self.recording.folder
+        info.results["saved"] = self.save(out / "model")
+        self.processes.on_main(lambda: write_history(history, out))
         info.model_files = self.processes.on_main(lambda: file_facts(out / "model"))
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Save the model as it is now; facts for ``run.json``. Unless it is sharded, an adapter is merged."""
+        base, stand = self.target.model if self.target else None, None if self.settings.merge_adapter else self.base
+        if self.settings.sharding != "none":
+            return save_sharded(self.live, self.processes, folder, base=base, stand=stand)
+        return self.processes.on_main(lambda: save(self.live, folder, base=base, stand=stand))
 
 
 def _report_steps(advance: Callable[..., None], micro_batch_size: int, quiet: bool) -> Callable[..., None]:
@@ -172,12 +177,12 @@ def _summary(history: History, live: LanguageModel, trainer: Trainer) -> dict[st
 
 
 def folder_of(benchmark: Benchmark) -> str | None:
-    """Where a benchmark lies, for ``run.json``; None of one in memory."""
+    """Path of a benchmark, for ``run.json``; None of one in memory."""
     return None if benchmark.folder is None else str(benchmark.folder.resolve())
 
 
 def is_complete(folder: Path | None) -> bool:
-    """Whether a folder holds a run that finished."""
+    """True if a folder holds a run that finished."""
     if folder is None or not (folder / FILE).exists():
         return False
     try:

@@ -28,6 +28,7 @@ from medunlearn.pipeline.material import (
     training_data,
 )
 from medunlearn.pipeline.part_check import check_unlearning, choose_parts, shape_of, unlearning_method
+from medunlearn.pipeline.shared_work import SharedWork
 from medunlearn.pipeline.trainer import Trainer, explain_out_of_memory
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
@@ -35,10 +36,11 @@ from medunlearn.training.batch_plan import Plan
 from medunlearn.training.noise import mix_with_noise
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.precompute import CachePlan
-from medunlearn.training.processes import join
+from medunlearn.training.processes import Processes, join
 from medunlearn.training.recording import open_recording
 from medunlearn.training.sharding import ShardedReference, check_sharding, shard
 from medunlearn.training.trackers import check_tracker
+from medunlearn.training.turns import in_turns
 from medunlearn.training.views import LOG_PROBS
 
 if TYPE_CHECKING:
@@ -56,11 +58,13 @@ def unlearn(
     device: str = "auto",
     quiet: bool = False,
     stop: Stop | None = None,
+    work: SharedWork | None = None,
 ) -> Run:
     """Run one method on the target model; resumes; a complete run is returned as it is.
 
     Args:
         stop: of a run whose epochs are evaluated: called with their table after each of them; True ends the run.
+        work: of the process, where other runs before or after it read the same target.
 
     Raises:
         InputError: an unknown method, setting, split or node, or a folder that cannot be used.
@@ -96,6 +100,9 @@ def unlearn(
             f"{settings.method}.noise mixes the target's own matrices: leave out --sharding and --trainable lora."
         )
     with recording.running():
+        if work is not None and not _leaves_as_loaded(settings, method, processes):
+            work.base.drop()
+            work = None
         if isinstance(method, EditMethod):
             from medunlearn.pipeline.edit import edit
 
@@ -108,7 +115,12 @@ def unlearn(
 
             def build() -> LanguageModel:
                 place, images = processes.device(device), benchmark.folder
-                model = load_model(target.model, device=place, weights=settings.weights, images=images)
+                shared = None if work is None else work.base
+                how: dict[str, Any] = {"weights": settings.weights, "images": images, "shared": shared}
+                how["without_layers"] = settings.sharding != "none"
+                model = load_model(target.model, device=place, **how)
+                if shared is not None:
+                    shared.set_trained()
                 model.model = choose_parts(model.model, trainable, settings)
                 return model
 
@@ -116,7 +128,7 @@ def unlearn(
                 trainer = Trainer(
                     recording, benchmark, settings, processes, rendering, build, target, quiet, target.model
                 )
-                _forget(trainer, target, settings, Unlearning(method), trainable, other, stop)
+                _forget(trainer, target, settings, Unlearning(method), trainable, other, stop, work)
     return processes.on_main(lambda: Run(out, recording.info))
 
 
@@ -151,7 +163,7 @@ def with_retrained(settings: UnlearnSettings, retrained: Path | None) -> Unlearn
 
 
 def _read_reference(cache_plan: CachePlan, other: Run, trainer: Trainer, settings: UnlearnSettings) -> None:
-    """Load another reference for the cache, beside the model in training.
+    """Load another reference for the cache, beside the model in training; every process calls it.
 
     Raises:
         InputError: the method reads more than likelihoods, too many for ``keep_gb``, or its tokens are others.
@@ -163,9 +175,11 @@ def _read_reference(cache_plan: CachePlan, other: Run, trainer: Trainer, setting
             f"{settings.method}.reference: of another model only likelihoods can be read, all of them cached "
             "before the first step. Raise --keep-gb, or leave the reference at target."
         )
-    model = load_model(
-        other.model, device=str(live.device), weights=settings.weights, images=trainer.benchmark.folder
-    )
+    how: dict[str, Any] = {"device": str(live.device), "weights": settings.weights}
+    how |= {"images": trainer.benchmark.folder, "without_layers": settings.sharding != "none"}
+    model = trainer.processes.together(lambda: load_model(other.model, **how))
+    if settings.sharding != "none":
+        shard(model, trainer.processes, settings.precision)
     if model.tokenizer.get_vocab() != live.tokenizer.get_vocab():
         raise InputError(f"{settings.method}.reference: {other.folder} has another tokenizer than the target.")
     if model.pictures is not None and live.pictures is not None:
@@ -181,6 +195,7 @@ def _forget(
     trainable: str,
     other: Run | None,
     stop: Stop | None,
+    work: SharedWork | None,
 ) -> None:
     """Load, keep what repeats, train, save. The reference is the target, or the model of another run."""
     benchmark, processes, loop = trainer.benchmark, trainer.processes, trainer.loop
@@ -193,21 +208,26 @@ def _forget(
         budget = int(settings.keep_gb * 1e9)
         size, tokens = loop.micro_batch_size, loop.micro_batch_tokens
         how: dict[str, Any] = {"tokens": tokens, "whole": other is not None}
-        cache_plan = processes.together(lambda: CachePlan(model, pad, objective, plan, size, budget, **how))
+
+        def plan_cache() -> CachePlan:
+            return CachePlan(model, pad, objective, plan, size, budget, **how)
+
+        cache_plan = processes.together(lambda: in_turns(model, plan_cache))
         cache_plan.needs.check_reaches(model)
         if other is not None:
-            processes.each(lambda: _read_reference(cache_plan, other, trainer, settings))
-        with progress(f"{label}: what repeats, once", cache_plan.sequences, quiet=trainer.silent) as advance:
-            cache = cache_plan.fill(
-                trainer.checkpoints / "kept", loop.precision, processes=processes, advance=advance
-            )
+            _read_reference(cache_plan, other, trainer, settings)
+        cache = None
+        if work is not None and other is None:
+            model_identity = trainer.recording.info.inputs["model"], settings.weights, trainable
+            cache = work.activations(cache_plan, model_identity, loop.precision)
+        if cache is None:
+            with progress(f"{label}: what repeats, once", cache_plan.sequences, quiet=trainer.silent) as advance:
+                cache = cache_plan.fill(
+                    trainer.checkpoints / "kept", loop.precision, processes=processes, advance=advance
+                )
         if other is not None:
             cache_plan.read_from(model)
-        kind = Reference
-        if settings.sharding != "none":
-            # What is kept was computed by whole models; from here on, each pass is one of all processes.
-            shard(model, processes, settings.precision)
-            kind = ShardedReference
+        kind = Reference if settings.sharding == "none" else ShardedReference
         reference = kind(model, cache, complete=cache_plan.complete)
         if share := getattr(objective.method, "noise", 0.0):
             mix_with_noise(model, share, settings.seed)
@@ -226,6 +246,14 @@ def _forget(
         "kept_bytes": cache_plan.bytes,
     }
     trainer.finish(history, "unlearn", facts)
+
+
+def _leaves_as_loaded(settings: UnlearnSettings, method: Any, processes: Processes) -> bool:
+    """True if a training changes weights alone, so that another model's can take their place in memory."""
+    if isinstance(method, EditMethod) or processes.world > 1 or settings.trainable.startswith("lora"):
+        return False
+    plain = settings.sharding == "none" and settings.offload == "none" and not settings.gradient_checkpointing
+    return plain and not getattr(method, "noise", 0.0)
 
 
 def _plan(

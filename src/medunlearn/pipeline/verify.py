@@ -69,7 +69,7 @@ class Verification:
 
     @property
     def wrong(self) -> list[Check]:
-        """What differs or is missing."""
+        """Sentences on what differs or is missing."""
         return [check for check in self.checks if check.state in WRONG]
 
     def table(self) -> pd.DataFrame:
@@ -274,5 +274,5 @@ def _orphans(folder: Path, named: set[Path]) -> Iterator[Check]:
 
 
 def _is_store(folder: Path) -> bool:
-    """Whether a folder holds stored responses, or keywords of the benchmark, which many records share."""
+    """True if a folder holds stored responses, or keywords of the benchmark, which many records share."""
     return (folder / SETTINGS).exists() or folder.name == KEYWORDS

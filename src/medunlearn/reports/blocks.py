@@ -307,5 +307,5 @@ def children(block: Block) -> tuple[Block, ...]:
 
 
 def has_figures(parts: Iterable[Block]) -> bool:
-    """Whether a figure is among blocks or inside them."""
+    """True if a figure is among blocks or inside them."""
     return any(isinstance(block, Figure) or has_figures(children(block)) for block in parts)

@@ -87,7 +87,7 @@ class Evidence:
 
     @property
     def measured(self) -> bool:
-        """Whether it has an interval, of at least five subjects."""
+        """True if it has an interval, of at least five subjects."""
         few = self.n_subjects is not None and self.n_subjects < MIN_SUBJECTS
         return None not in (self.value, self.low, self.high) and not few
 

@@ -117,7 +117,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class RankReading:
-    """How ranks of one context are to be read.
+    """The reading of the ranks of one context.
 
     Attributes:
         context: ``closed_book``, ``note``, ``record`` (facts in their records' own text) or ``notes`` (whole notes

@@ -1,4 +1,4 @@
-"""What the models still know, in a report of runs: ranks of facts among alternatives."""
+"""The models' remaining knowledge, in a report of runs: ranks of facts among alternatives."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Gap:
 
     @property
     def tells_apart(self) -> bool | None:
-        """Whether the interval leaves 0 out; None without an interval."""
+        """True if the interval leaves 0 out; None without an interval."""
         return None if self.low is None or self.high is None else self.low > 0.0 or self.high < 0.0
 
 
@@ -166,7 +166,7 @@ class Standing:
 
     @property
     def placed(self) -> bool:
-        """Whether it has both numbers, and so a point in the plot."""
+        """True if it has both numbers, and so a point in the plot."""
         return all(axis is not None and axis.value is not None for axis in (self.utility, self.forgetting))
 
 
@@ -190,7 +190,7 @@ def _plane(results: Results, fold: str, kind: str) -> Plane:
 
 
 def drawable(results: Results, where: Plane) -> bool:
-    """Whether some model has both numbers, and so a point."""
+    """True if some model has both numbers, and so a point."""
     return any(standing.placed for standing in standings(results, where))
 
 
@@ -211,7 +211,7 @@ def standings(results: Results, where: Plane) -> list[Standing]:
 
 
 def is_composite(metric: str) -> bool:
-    """Whether a row is a harmonic mean of several metrics, under the paper's name or its parts'."""
+    """True if a row is a harmonic mean of several metrics, under the paper's name or its parts'."""
     return metric.startswith("H(") or metric in {composite.name for composite in COMPOSITES}
 
 

@@ -82,7 +82,7 @@ def recovery_tables(content: ReportContent, part: Recovery) -> list[Table]:
 
 
 def recovery_figures(content: ReportContent, part: Recovery) -> Iterator[tuple[str, Spec]]:
-    """What the forget set gives away by strength, a plot a measure, one line a model with its intervals."""
+    """Leakage of the forget set by strength, a plot a measure, one line a model with its intervals."""
     for key, rows in _groups(part.table):
         if key[1] != "forget":
             continue

@@ -141,7 +141,7 @@ def bounds_of(measure: str) -> Bounds | None:
 
 
 def is_per_token(measure: str) -> bool:
-    """Whether a measure, or the one that it is a variant of, counts in tokens."""
+    """True if a measure, or the one that it is a variant of, counts in tokens."""
     return measure.partition(".")[0] in PER_TOKEN
 
 

@@ -180,12 +180,12 @@ class Evaluation:
 
     @cached_property
     def reference(self) -> ReferenceCheck | None:
-        """Whether these models may be read against the retrained one among them."""
+        """True if these models may be read against the retrained one among them."""
         return reference_of(self.models, self.replicates, self.seed)
 
     @cached_property
     def image_control(self) -> pd.DataFrame:
-        """What each model loses with other images (:func:`summarize_control`); empty without an image control."""
+        """Loss of each model with other images (:func:`summarize_control`); empty without an image control."""
         tables = [
             summarize_control(each.image_scores, replicates=self.replicates, seed=self.seed).assign(
                 model=each.run.label
@@ -239,7 +239,7 @@ def distinct_runs(runs: Sequence[Run]) -> list[Run]:
 
 
 def one_vocabulary(models: Sequence[Evaluated]) -> bool:
-    """Whether all models cut text into the same tokens, as far as their folders say."""
+    """True if all models cut text into the same tokens, as far as their folders say."""
     return len({model.run.vocabulary for model in models} - {None}) < 2
 
 

@@ -1,4 +1,4 @@
-"""What ranks of facts say of a subject, and whether they can be believed.
+"""Ranks of facts by subject, and their calibration.
 
 A fact's p-value (:func:`medunlearn.data.fact_ranks.p_value`) is exact where true value and alternatives are
 exchangeable. Whether they are shows on subjects that the model never saw: their p-values are uniform then. Where
@@ -105,7 +105,7 @@ def mean_logs(facts: pd.DataFrame) -> pd.Series[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Whether p-values of facts that a model never saw are uniform.
+    """True if p-values of facts that a model never saw are uniform.
 
     Attributes:
         distance: Kolmogorov-Smirnov: the largest gap between the facts' p-values and the uniform distribution on
@@ -131,7 +131,7 @@ class Calibration:
 
     @property
     def uniform(self) -> bool:
-        """Whether nothing speaks against uniform p-values."""
+        """True if nothing speaks against uniform p-values."""
         return self.p > ALPHA
 
 

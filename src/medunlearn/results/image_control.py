@@ -25,7 +25,7 @@ def control_table(scores: pd.DataFrame, others: Mapping[str, pd.DataFrame]) -> p
 
 
 def summarize_control(table: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
-    """What is lost with another image: a row a side, fold, kind, measure and other image.
+    """Loss with another image: a row a side, fold, kind, measure and other image.
 
     Args:
         table: of :func:`control_table`.

@@ -53,7 +53,7 @@ def counted(verb: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_same_run(record: RunRecord, key: str) -> bool:
-    """Whether a record is of the run with this key, by its own key or by the one that 0.2.0's development gave it.
+    """True if a record is of the run with this key, by its own key or by the one that 0.2.0's development gave it.
 
     Until then every setting but :data:`ALWAYS_OUTSIDE` was in the key. A record whose settings do not hash to its
     key was changed by hand, or another version wrote it: it is not taken for the run.
@@ -91,7 +91,7 @@ def _read(folder: str, mtime_ns: int, size: int) -> RunRecord:
 
 
 def differences(there: RunRecord, here: RunRecord) -> Iterator[str]:
-    """What makes two runs different, for a message."""
+    """Differences of two runs, for a message."""
     if there.verb != here.verb:
         yield f"verb: {there.verb or None} there, {here.verb} here"
         return

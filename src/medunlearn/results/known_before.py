@@ -1,4 +1,4 @@
-"""Whether ranks tell that the target model ever knew the forget set; if not, there is nothing to forget."""
+"""A test by ranks of whether the target model ever knew the forget set; if not, there is nothing to forget."""
 
 from __future__ import annotations
 

@@ -59,12 +59,12 @@ class ReferenceCheck:
 
     @property
     def passed(self) -> bool:
-        """Whether models may be read against this retrained model."""
+        """True if models may be read against this retrained model."""
         return not self.reasons
 
 
 def holds(premise: Contrast) -> bool:
-    """Whether a premise is settled: its whole interval is above 0."""
+    """True if a premise is settled: its whole interval is above 0."""
     return premise.low is not None and premise.low > 0.0
 
 

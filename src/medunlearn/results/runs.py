@@ -106,7 +106,7 @@ class Run:
             )
 
     def saw(self, texts: str, benchmark: str) -> bool:
-        """Whether its model was trained on a benchmark, or on one of the same texts.
+        """True if its model was trained on a benchmark, or on one of the same texts.
 
         Args:
             texts, benchmark: its ``texts_fingerprint`` and ``fingerprint``.
@@ -228,7 +228,7 @@ class Recording:
         return run_key(verb, settings.model_dump(mode="json"), inputs)
 
     def _is_complete(self) -> bool:
-        """Whether the folder holds this run, complete; refuses a folder that holds something else."""
+        """True if the folder holds this run, complete; refuses a folder that holds something else."""
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is a file, not a folder. Choose another --out.")
         # A folder that is named by the key can hold no other run, also where its record is broken.

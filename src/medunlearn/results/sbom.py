@@ -26,7 +26,7 @@ VENDORED = (
         "file": "reports/assets/plotly-basic.min.js.gz",
     },
 )
-"""What others wrote and this package holds; ``file`` is within the package."""
+"""Works of others in this package; ``file`` is within the package."""
 
 # What installers add beside a wheel's own files; it differs from one machine to the next.
 _ADDED = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json")

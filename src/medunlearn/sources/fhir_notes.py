@@ -29,7 +29,7 @@ _TAG = re.compile(r"<[^>]*>")
 
 
 def is_fhir(row: object) -> bool:
-    """Whether a JSON object is a FHIR resource."""
+    """True if a JSON object is a FHIR resource."""
     return isinstance(row, Mapping) and isinstance(row.get("resourceType"), str)
 
 
@@ -159,7 +159,7 @@ def _words(several: Any, last: Any) -> list[str]:
 
 
 def _problem(kind: str, resource: Resource) -> str | None:
-    """Why fhir.resources refuses a resource, without any of its values; None if a version takes it."""
+    """The reason why fhir.resources refuses a resource, without any of its values; None if a version takes it."""
     refusals = []
     for model in _models(kind):
         try:

@@ -93,7 +93,7 @@ class MimicCxr:
         return frontal_first(StudyImage(path, self._positions.get(path.stem, "")) for path in files)
 
     def _promises_frontal(self, study: str, sections: Mapping[str, str]) -> bool:
-        """Whether a study has a frontal view that may not be in the folder, by the metadata or by its report."""
+        """True if a study has a frontal view that may not be in the folder, by the metadata or by its report."""
         said = f"{sections.get('examination', '')} {sections.get('technique', '')}"
         return study in self._with_frontal or bool(_FRONTAL_REPORT.search(said))
 

@@ -115,7 +115,7 @@ def _text_rows(folder: Path, files: Sequence[Path]) -> Rows:
 
 
 def _holds_object(path: Path) -> bool:
-    """Whether a JSON file begins as an object, not as a list."""
+    """True if a JSON file begins as an object, not as a list."""
     try:
         with regular_file(path, SourceError).open(encoding="utf-8-sig", errors="replace") as file:
             return file.read(4096).lstrip()[:1] == "{"

@@ -29,7 +29,7 @@ class Row:
     values: Mapping[str, Any]
 
     def is_blank(self, name: str) -> bool:
-        """Whether the row has this column with nothing in it: null, or white space alone."""
+        """True if the row has this column with nothing in it: null, or white space alone."""
         value = self.values.get(name, name)
         return value is None or (isinstance(value, str) and not value.strip())
 

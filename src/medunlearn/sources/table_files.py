@@ -161,7 +161,7 @@ def _json(path: Path) -> Rows:
 
 
 def _is_jsonl(path: Path) -> bool:
-    """Whether several lines hold an object each: MedMCQA, for one, was published so under the ending of JSON."""
+    """True if several lines hold an object each: MedMCQA, for one, was published so under the ending of JSON."""
     with path.open(encoding="utf-8-sig", newline="\n") as file:
         lines = (line for line in file if line.strip())
         first = next(lines, "")

@@ -32,7 +32,7 @@ class OthersGap:
 
 @dataclass(frozen=True, slots=True)
 class Surprise:
-    """What exact tests say of one subject.
+    """Result of exact tests on one subject.
 
     Attributes:
         mean: of -ln p over her tests, nats, >= 0; about 1 where nothing is known of her, higher = known better.

@@ -51,12 +51,16 @@ def write_mimic_layout(
         place.mkdir(parents=True, exist_ok=True)
         (place / f"{study.study}.txt").write_text(_report(study, rng), encoding="utf-8")
         ids = {"subject_id": study.patient[1:], "study_id": study.study[1:]}
-        for view in ("LATERAL", study.position):
+        for view in reversed(study.views(2)):
             dicom = "-".join(f"{part:08x}" for part in rng.integers(2**32, size=5).tolist())
-            time = {"ViewPosition": view, "StudyDate": str(21800101 + number), "StudyTime": f"{number:06d}.0"}
+            time = {
+                "ViewPosition": view.position,
+                "StudyDate": str(21800101 + number),
+                "StudyTime": f"{number:06d}.0",
+            }
             rows.append({"dicom_id": dicom, **ids, **time})
             if image_size:
-                _draw(place / study.study / f"{dicom}.jpg", study, 90 if view == "LATERAL" else 0, image_size)
+                _draw(place / study.study / f"{dicom}.jpg", study, view.angle, image_size)
     metadata = folder / "mimic-cxr-2.0.0-metadata.csv.gz"
     with gzip.open(metadata, "wt", encoding="utf-8", newline="") as file:
         _table(file, rows)

@@ -67,7 +67,7 @@ class Plan:
         return self.steps_an_epoch * self.epochs if self.stop is None else self.stop
 
     def ends_epoch(self, step: int) -> bool:
-        """Whether an epoch is over after ``step`` steps; the last one is over where the run ends."""
+        """True if an epoch is over after ``step`` steps; the last one is over where the run ends."""
         return step % self.steps_an_epoch == 0 or step == self.steps
 
     def epoch(self, step: int) -> float:

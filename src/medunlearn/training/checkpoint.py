@@ -1,25 +1,34 @@
 """Checkpoints: trained tensors, optimizer, step and history as safetensors and JSON.
 
 The last two are kept. One that is broken or of another model is set aside, and the one before it is taken.
+
+Of a sharded model each process writes its rows of each tensor of the decoder layers, rank 0 also what is whole.
+Another number of processes, or one that holds the model whole, reads the rows that it needs from these files. It is
+what ``torch.distributed.checkpoint`` does, whose files need unpickling.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from medunlearn.data.leftovers import set_aside
 from medunlearn.data.storage import read_json, write_atomically, write_json
 from medunlearn.errors import InputError
-from medunlearn.training.optimizers import moments, refuse_foreign, restore
+from medunlearn.models.decoder import decoder_layers
+from medunlearn.training.optimizers import DIVISIBLE, MOMENTS, moments, restore
 from medunlearn.training.processes import ALONE, Processes
-from medunlearn.training.sharding import is_sharded, own_parts
+from medunlearn.training.sharding import is_sharded, own_parts, rows_of
 from medunlearn.training.trainable import trained
 
 STATE = "state.json"
@@ -75,21 +84,96 @@ def _whole(folder: Path) -> list[Path]:
 
 
 def _write(target: Path, model: Any, optimizer: torch.optim.Optimizer, share: str) -> None:
-    _write_weights(target, model, share)
-    state = moments(optimizer)
+    left_out = _write_weights(target, model, share)
+    state = {key: value for key, value in moments(optimizer).items() if int(key.partition(".")[0]) not in left_out}
     write_atomically(target / f"optimizer{share}.safetensors", lambda path: save_file(state, path))
 
 
-def _write_weights(folder: Path, model: Any, share: str) -> None:
-    tensors = {name: tensor.detach().contiguous() for name, tensor in own_parts(trained(model)).items()}
-    write_atomically(folder / f"model{share}.safetensors", lambda path: save_file(tensors, path))
+def _write_weights(folder: Path, model: Any, share: str) -> set[int]:
+    """Write this process's parts, but for whole ones in another process than rank 0; gives the numbers of those."""
+    tensors, parts = trained(model), own_parts(trained(model))
+    left_out = {
+        number for number, name in enumerate(parts) if share not in ("", "-0") and not is_sharded(tensors[name])
+    }
+    kept = {n: t.detach().contiguous() for k, (n, t) in enumerate(parts.items()) if k not in left_out}
+    write_atomically(folder / f"model{share}.safetensors", lambda path: save_file(kept, path))
+    return left_out
 
 
-@torch.no_grad()
-def _read_weights(folder: Path, model: Any, share: str) -> None:
-    tensors = load_file(folder / f"model{share}.safetensors")
-    for name, tensor in own_parts(trained(model)).items():
-        tensor.copy_(tensors[name])
+class _Shares:
+    """The files of a checkpoint, and the rows of each tensor that they hold.
+
+    Attributes:
+        count: processes that the tensors of the decoder layers were divided among; 1: none were.
+    """
+
+    def __init__(self, folder: Path, model: Any) -> None:
+        self.folder, self.tensors = folder, trained(model)
+        self.count = len(list(folder.glob("model-*.safetensors"))) or 1
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        inside = {id(tensor) for tensor in decoder_layers(base).parameters()} if self.count > 1 else set()
+        self.divided = {name for name, tensor in self.tensors.items() if id(tensor) in inside}
+
+    def file(self, stem: str, rank: int) -> Path:
+        return self.folder / f"{stem}{f'-{rank}' if self.count > 1 else ''}.safetensors"
+
+    def names(self, rank: int) -> list[str]:
+        """The tensors that a process had a part of, in the order of its optimizer."""
+        return [name for name in self.tensors if self.rows(name, rank) != range(0)]
+
+    def rows(self, name: str, rank: int) -> range:
+        """Rows that a process had, all of a tensor that is whole; ``range(0)``: none."""
+        length = len(self.tensors[name]) if self.tensors[name].dim() else 1
+        if name not in self.divided:
+            return range(length)
+        size = -(-length // self.count)
+        start, stop = (min(place * size, length) for place in (rank, rank + 1))
+        return range(start, stop) if start < stop else range(0)
+
+    def parts(self, name: str) -> Iterator[tuple[int, slice]]:
+        """The ranks whose rows of a tensor this process needs, and which rows of theirs."""
+        tensor = self.tensors[name]
+        wanted = self.rows(name, 0) if name not in self.divided else range(len(tensor))
+        if isinstance(tensor, DTensor):
+            rows = rows_of(tensor)
+            wanted = range(rows.start, rows.stop)
+        for rank in range(self.count if name in self.divided else 1):
+            held = self.rows(name, rank)
+            start, stop = max(wanted.start, held.start), min(wanted.stop, held.stop)
+            if start < stop:
+                yield rank, slice(start - held.start, stop - held.start)
+
+    def read(self, stem: str, keys: Mapping[str, Mapping[int, str]]) -> dict[str, Tensor]:
+        """This process's part of tensors.
+
+        Args:
+            keys: name of a parameter -> rank -> what its file calls the tensor.
+        """
+        with ExitStack() as until:
+            files = [until.enter_context(safe_open(self.file(stem, n), framework="pt")) for n in range(self.count)]
+            return {
+                name: torch.cat([files[rank].get_slice(ranks[rank])[rows] for rank, rows in self.parts(name)])
+                if self.tensors[name].dim()
+                else files[0].get_tensor(ranks[0])
+                for name, ranks in keys.items()
+            }
+
+    def problem_of_weights(self) -> str | None:
+        for rank in range(self.count):
+            required, allowed = dict[str, Any](), dict[str, Any]()
+            for name in self.names(rank):
+                tensor = self.tensors[name]
+                shape = (len(self.rows(name, rank)), *tensor.shape[1:]) if tensor.dim() else ()
+                allowed[name] = (shape, tensor.dtype)
+                if rank == 0 or name in self.divided:
+                    required[name] = allowed[name]
+            try:
+                stored = _shapes(self.file("model", rank))
+            except (OSError, SafetensorError) as error:
+                return str(error)
+            if not required.items() <= stored.items() or not stored.items() <= allowed.items():
+                return "its weights are of another model"
+        return None
 
 
 def _share(model: Any, processes: Processes) -> str:
@@ -105,18 +189,17 @@ def save_weights(folder: Path, model: Any, processes: Processes = ALONE) -> None
     """
     share = _share(model, processes)
     with_others = processes.together if share else processes.on_main
-    with_others(lambda: _write_weights(folder, model, share))
+    with_others(lambda: _write_weights(folder, model, share) and None)
 
 
 def load_weights(folder: Path, model: Any, processes: Processes = ALONE) -> None:
     """Put what :func:`save_weights` wrote back into the model."""
-    processes.together(lambda: _read_weights(folder, model, _share(model, processes)))
+    processes.together(lambda: _read_weights(_Shares(folder, model), model))
 
 
 def problem_of_weights(folder: Path, model: Any, processes: Processes = ALONE) -> str | None:
-    """Why what :func:`save_weights` wrote cannot be put back, in any of the processes; None if it can."""
-    share = _share(model, processes)
-    return next(filter(None, processes.each(lambda: _problem_of_weights(folder, model, share))), None)
+    """The reason, in any process, why weights of :func:`save_weights` cannot be restored; None if they can."""
+    return next(filter(None, processes.each(lambda: _Shares(folder, model).problem_of_weights())), None)
 
 
 def load_checkpoint(
@@ -127,7 +210,7 @@ def load_checkpoint(
     Every process calls it. A checkpoint that one of them cannot use is set aside for all.
 
     Raises:
-        InputError: it was divided among another number of processes, or the processes see different checkpoints.
+        InputError: 8-bit moments of another number of processes, or the processes see different checkpoints.
     """
     names = processes.each(lambda: [path.name for path in _whole(folder)])
     if any(other != names[0] for other in names):
@@ -136,22 +219,52 @@ def load_checkpoint(
             f"The processes find different checkpoints in {folder} (after steps {newest}). Give them an --out "
             "that all of them see, on a shared file system."
         )
-    shards = processes.world if any(is_sharded(tensor) for tensor in trained(model).values()) else 1
-    share = f"-{processes.rank}" if shards > 1 else ""
     for name in reversed(names[0]):
         path = folder / name
-        problems = processes.each(lambda: _problem(path, model, optimizer, shards, share))  # noqa: B023
+        problems = processes.each(lambda: _problem(path, model, optimizer, processes))  # noqa: B023
         if not any(problems):
-            return processes.together(lambda: _restore(path, model, optimizer, share))  # noqa: B023
+            return processes.together(lambda: _restore(path, model, optimizer, processes))  # noqa: B023
         reason = next(filter(None, problems))
         processes.on_main(lambda: set_aside(path, reason))  # noqa: B023
     return None
 
 
-def _restore(path: Path, model: Any, optimizer: torch.optim.Optimizer, share: str) -> Resumed:
-    _read_weights(path, model, share)
-    restore(optimizer, load_file(path / f"optimizer{share}.safetensors"))
+@torch.no_grad()
+def _read_weights(shares: _Shares, model: Any) -> None:
+    parts = own_parts(trained(model))
+    values = shares.read("model", {name: dict.fromkeys(range(shares.count), name) for name in parts})
+    for name, part in parts.items():
+        part.copy_(values[name])
+
+
+def _restore(path: Path, model: Any, optimizer: torch.optim.Optimizer, processes: Processes) -> Resumed:
+    shares = _Shares(path, model)
+    _read_weights(shares, model)
+    restore(optimizer, _read_moments(shares, list(own_parts(trained(model))), processes.rank))
     return _read_state(path)
+
+
+def _read_moments(shares: _Shares, own: list[str], own_rank: int) -> dict[str, Tensor]:
+    """The optimizer's state for this process's parts, which are named in the order of its optimizer."""
+    stored = [_shapes(shares.file("optimizer", rank)) for rank in range(shares.count)]
+    keys: dict[str, dict[str, dict[int, str]]] = {}
+    for rank, shapes in enumerate(stored):
+        places = dict(enumerate(shares.names(rank)))
+        for key in shapes:
+            number, _, kind = key.partition(".")
+            keys.setdefault(kind, {}).setdefault(places[int(number)], {})[rank] = key
+    state: dict[str, Tensor] = {}
+    for kind, ranks in keys.items():
+        divided = kind in DIVISIBLE
+        mine = {name: ranks[name] for name in own if name in ranks}
+        values = shares.read("optimizer", mine) if divided else {}
+        for name, by_rank in mine.items():
+            if not divided:
+                rank, key = (own_rank, by_rank[own_rank]) if own_rank in by_rank else next(iter(by_rank.items()))
+                with safe_open(shares.file("optimizer", rank), framework="pt") as opened:
+                    values[name] = opened.get_tensor(key)
+            state[f"{own.index(name)}.{kind}"] = values[name]
+    return state
 
 
 def _read_state(path: Path) -> Resumed:
@@ -162,40 +275,51 @@ def _read_state(path: Path) -> Resumed:
     return state
 
 
-def _problem(path: Path, model: Any, optimizer: torch.optim.Optimizer, shards: int, share: str) -> str | None:
-    """Why a checkpoint cannot be used here; None if it can. Nothing is put into model or optimizer.
+def _problem(path: Path, model: Any, optimizer: torch.optim.Optimizer, processes: Processes) -> str | None:
+    """The reason why a checkpoint cannot be used here; None if it can. Model and optimizer stay as they are.
 
     Raises:
-        InputError: it was divided among another number of processes.
+        InputError: its 8-bit moments were divided among another number of processes.
     """
     try:
         state = _read_state(path)
     except (InputError, TypeError, ValueError) as error:
         return f"{STATE}: {error}"
-    if state.shards != shards:
-        raise InputError(
-            f"{path} was written by a model divided into {state.shards}, and this one is divided into "
-            f"{shards}. Give the command with as many processes and the --sharding of before; or remove "
-            f"{path.parent}, to train anew."
-        )
-    return _problem_of_weights(path, model, share) or _problem_of_moments(path, optimizer, share)
-
-
-def _problem_of_weights(path: Path, model: Any, share: str) -> str | None:
-    expected = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in own_parts(trained(model)).items()}
+    shares = _Shares(path, model)
+    if shares.count != state.shards:
+        return f"it was written in {state.shards} shares, and {shares.count} are there"
+    if problem := shares.problem_of_weights():
+        return problem
     try:
-        stored = _shapes(path / f"model{share}.safetensors")
-    except (OSError, SafetensorError) as error:
+        return _problem_of_moments(shares, optimizer, processes)
+    except (OSError, SafetensorError, ValueError, KeyError, IndexError) as error:
         return str(error)
-    return None if stored == expected else "its weights are of another model"
 
 
-def _problem_of_moments(path: Path, optimizer: torch.optim.Optimizer, share: str) -> str | None:
-    try:
-        refuse_foreign(optimizer, {n: s for n, (s, _) in _shapes(path / f"optimizer{share}.safetensors").items()})
-    except (OSError, SafetensorError, ValueError) as error:
-        return str(error)
+def _problem_of_moments(shares: _Shares, optimizer: torch.optim.Optimizer, processes: Processes) -> str | None:
+    """Raises OSError, SafetensorError or ValueError: a file is broken, or of another model; InputError as above."""
+    for rank in range(shares.count):
+        names = shares.names(rank)
+        for key, (shape, _) in _shapes(shares.file("optimizer", rank)).items():
+            place, _, kind = key.partition(".")
+            number = int(place) if place.isdecimal() else len(names)
+            if number >= len(names):
+                raise ValueError("its optimizer's state is of another model")
+            tensor = shares.tensors[names[number]]
+            rows = (len(shares.rows(names[number], rank)), *tensor.shape[1:]) if tensor.dim() else ()
+            if kind in MOMENTS and shape != rows:
+                raise ValueError("its optimizer's state is of another model")
+            if kind not in (*DIVISIBLE, "step") and shares.count != _shards(shares.tensors, processes):
+                raise InputError(
+                    f"{shares.folder} has 8-bit moments of a model divided into {shares.count}, rounded in blocks "
+                    "of a share. Give the command with as many processes and the --sharding of before; or remove "
+                    f"{shares.folder.parent}, to train anew."
+                )
     return None
+
+
+def _shards(tensors: Mapping[str, Tensor], processes: Processes) -> int:
+    return processes.world if any(map(is_sharded, tensors.values())) else 1
 
 
 def _shapes(file: Path) -> dict[str, tuple[tuple[int, ...], torch.dtype | None]]:

@@ -174,7 +174,7 @@ class _Run:
         return time.monotonic() - self._saved_at > self.training.settings.checkpoint_seconds
 
     def _end_epoch(self, interruption: Interruption) -> bool:
-        """Whether the run ends here."""
+        """True if the run ends here."""
         plan = self.training.plan
         if self.on_epoch is None or not plan.ends_epoch(self.step):
             return False

@@ -15,7 +15,10 @@ from torch import Tensor
 from medunlearn.errors import ConfigError
 from medunlearn.training.loop_settings import LoopSettings
 
-_MOMENTS = ("exp_avg", "exp_avg_sq", "momentum_buffer", "state1", "state2")
+DIVISIBLE = ("exp_avg", "exp_avg_sq", "momentum_buffer")
+"""Moments that have rows as their parameters have."""
+MOMENTS = (*DIVISIBLE, "state1", "state2")
+"""Moments of the shape of their parameters."""
 QUANTIZED = {"adamw_8bit": "AdamW8bit", "paged_adamw_8bit": "PagedAdamW8bit"}
 
 
@@ -104,20 +107,6 @@ def moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
         for name, value in optimizer.state.get(tensor, {}).items()
         if not name.startswith("qmap")  # the same constant table for all
     }
-
-
-def refuse_foreign(optimizer: torch.optim.Optimizer, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse shapes of saved tensors that :func:`moments` of this optimizer never gave.
-
-    Raises:
-        ValueError: a moment of no parameter here, or of another shape than its parameter.
-    """
-    parameters = _parameters(optimizer)
-    for key, shape in shapes.items():
-        place, _, name = key.partition(".")
-        number = int(place) if place.isdecimal() else len(parameters)
-        if number >= len(parameters) or (name in _MOMENTS and shape != tuple(parameters[number].shape)):
-            raise ValueError("its optimizer's state is of another model")
 
 
 def restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Tensor]) -> None:

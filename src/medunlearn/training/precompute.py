@@ -11,7 +11,7 @@ Tensors over the budget are computed in the steps.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from medunlearn.training.batch_plan import Plan, micro_batches
 from medunlearn.training.needs import UNCACHEABLE, trace_needs
 from medunlearn.training.objectives import Objective
 from medunlearn.training.processes import ALONE, Processes
+from medunlearn.training.turns import in_turns
 from medunlearn.training.views import FINAL, HIDDEN, LOG_PROBS, TRUNK, split_kind
 
 
@@ -100,6 +101,13 @@ class CachePlan:
         self.model, self.decoder, self.frozen = model, decoder_of(model), 0
 
     @property
+    def content(self) -> Hashable:
+        """Everything but the model's weights that decides over the tensors, by value."""
+        sides = tuple((side, own.names, *own.sequences) for side, own in self.sides.items())
+        device = str(next(self.model.parameters()).device)
+        return self.pad, self.size, self.tokens, self.frozen, device, sides
+
+    @property
     def sequences(self) -> int:
         """Number of sequences that :meth:`fill` goes through."""
         return sum(len(side_cache.sequences) for side_cache in self.sides.values())
@@ -135,7 +143,7 @@ class CachePlan:
         """
         sharing = ALONE if folder is None else processes
         cache = ActivationCache(folder, processes.rank)
-        processes.each(lambda: self._fill(cache, precision, sharing, advance))
+        processes.each(lambda: in_turns(self.model, lambda: self._fill(cache, precision, sharing, advance)))
         return cache if sharing.world == 1 else processes.together(lambda: ActivationCache(folder))
 
     def _fill(

@@ -178,7 +178,7 @@ _ENDED = "medunlearn/ended"
 
 
 def several() -> bool:
-    """Whether this process was started as one of several."""
+    """True if this process was started as one of several."""
     variables = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     return all(name in os.environ for name in variables) and int(os.environ["WORLD_SIZE"]) > 1
 

@@ -5,13 +5,15 @@ the way back. The optimizer, clipping, checksums and checkpoints work on this pr
 tensors. What is not in a decoder layer (embedding, head, last norm) is whole in every process: the passes of
 :mod:`medunlearn.models` read it on their own ways.
 
-Every process must run the same passes in the same order, since each pass communicates.
+Every process must run the same passes in the same order, since each pass communicates. Where processes do different
+work with the model, :func:`medunlearn.training.turns.in_turns` has them gather layers together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,10 +22,14 @@ from torch.distributed.tensor import DTensor
 
 from medunlearn.errors import ConfigError
 from medunlearn.models.decoder import decoder_layers
-from medunlearn.models.layouts import decoder_of
+from medunlearn.models.health import bad_logits, non_finite, refuse_broken
+from medunlearn.models.layouts import LayoutProbe, decoder_of
+from medunlearn.models.load import LanguageModel
 from medunlearn.models.precision import Precision, settled
 from medunlearn.models.reference import Reference
+from medunlearn.models.stored_layers import StoredLayers, plain_name, to_meta
 from medunlearn.training.processes import Processes
+from medunlearn.training.turns import in_turns, take_turns
 
 
 def check_sharding(setting: str, processes: Processes) -> None:
@@ -41,24 +47,66 @@ def check_sharding(setting: str, processes: Processes) -> None:
         )
 
 
-def shard(model: Any, processes: Processes, precision: Precision) -> None:
-    """Leave this process its share of each decoder layer. Every process calls it with equal weights.
+def shard(language_model: LanguageModel, processes: Processes, precision: Precision) -> None:
+    """Leave this process its share of each decoder layer; every process calls it, with equal weights.
+
+    Layers that are on disk are read: of each tensor the rows of this process alone.
 
     Args:
         precision: ``bf16`` puts layers together in bfloat16, which halves what is sent and held; sums of gradients
             and shares stay as they are.
+
+    Raises:
+        ModelError: weights or logits that are not finite.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-    decoder_of(model)  # tries the model on a few tokens, which later not every process might come to do
-    device = next(model.parameters()).device
+    model, stored = language_model.model, language_model.layers
+    device = language_model.device
     mesh = init_device_mesh(device.type, (processes.world,))
     halved = settled(precision, device) == "bf16"
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if halved else MixedPrecisionPolicy()
     layers = decoder_layers(model)
     for layer in layers:
+        if stored is not None:
+            to_meta(layer)
         fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
+    take_turns(model)
+    if stored is not None:
+        processes.each(lambda: _read_shares(model, stored, device))
+        language_model.layers = None
+    LayoutProbe.of(model).rounded = halved
+    # Tried now, on a few tokens: later not every process might come to do it.
+    processes.together(lambda: in_turns(model, lambda: decoder_of(model)))
+    if stored is not None:
+        problem = next(filter(None, processes.each(lambda: non_finite(model))), "")
+        check = partial(bad_logits, model, language_model.tokenizer)
+        logits = processes.together(lambda: in_turns(model, check))
+        language_model.problems = tuple(filter(None, [problem or logits]))
+        refuse_broken({language_model.source: language_model.problems})
+
+
+@torch.no_grad()
+def _read_shares(model: Any, stored: StoredLayers, device: torch.device) -> None:
+    """Replace each tensor on the meta device by this process's rows of it, one after the other."""
+    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
+    for path, module in plain.named_modules():
+        for name, tensor in list(module.named_parameters(recurse=False)):
+            if not tensor.is_meta:
+                continue
+            assert isinstance(tensor, DTensor)
+            rows = rows_of(tensor)
+            part = stored.read(plain_name(f"{path}.{name}"), rows.start, rows.stop)
+            share = DTensor.from_local(
+                part.to(device, tensor.dtype, copy=True),
+                tensor.device_mesh,
+                tensor.placements,
+                run_check=False,
+                shape=tensor.shape,
+                stride=tensor.stride(),
+            )
+            module._parameters[name] = nn.Parameter(share, requires_grad=tensor.requires_grad)
 
 
 def is_sharded(tensor: Tensor) -> bool:
@@ -91,28 +139,59 @@ def hand_over_gradients(tensors: Mapping[str, Tensor], parts: Mapping[str, Tenso
             tensor.grad = None
 
 
-def gathered(model: nn.Module, processes: Processes) -> dict[str, Tensor]:
-    """Every parameter put together, on the host; the main process's alone. Every process calls it."""
-    tensors = {}
-    for name, tensor in model.named_parameters():
-        whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-        if processes.main:
-            tensors[name] = whole.detach().cpu()
-    return tensors
+def rows_of(tensor: DTensor) -> slice:
+    """Rows of a sharded tensor that this process holds."""
+    mesh = tensor.device_mesh
+    rows = -(-len(tensor) // mesh.size())
+    start, stop = (min(place * rows, len(tensor)) for place in (mesh.get_local_rank(), mesh.get_local_rank() + 1))
+    return slice(start, stop)
 
 
-def make_whole(model: nn.Module) -> None:
-    """Put plain parameters in the place of sharded ones. The model can be saved then, not trained.
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor put together; every process calls it."""
+    return tensor.full_tensor().detach() if isinstance(tensor, DTensor) else tensor.detach()
 
-    Every process calls it; only the main one needs the result, and all hold one whole tensor at a time till then.
+
+@contextmanager
+def whole_adapters(model: Any) -> Iterator[list[Any]]:
+    """Inside, the matrices of a sharded model's LoRA adapters are whole; gives the modules that have one.
+
+    Every process enters it, and none runs a pass inside.
     """
-    main = torch.distributed.get_rank() == 0
-    for module in model.modules():
-        for name, tensor in list(module.named_parameters(recurse=False)):
-            if isinstance(tensor, DTensor):
-                full = tensor.full_tensor().detach().cpu()
-                plain = nn.Parameter(full if main else full[:0], requires_grad=tensor.requires_grad)
-                module._parameters[name] = plain
+    modules = [module for module in model.modules() if hasattr(module, "lora_A")]  # none without an adapter
+    parts = [part for module in modules for part in (*module.lora_A.values(), *module.lora_B.values())]
+    shares = [part._parameters["weight"] for part in parts]
+    for part, share in zip(parts, shares, strict=True):
+        part._parameters["weight"] = nn.Parameter(whole(share), requires_grad=share.requires_grad)
+    try:
+        yield modules
+    finally:
+        for part, share in zip(parts, shares, strict=True):
+            part._parameters["weight"] = share
+
+
+@contextmanager
+def merged_shares(model: Any) -> Iterator[None]:
+    """Inside, a LoRA adapter is part of a sharded model's weights; afterwards no bit has changed."""
+    before: list[tuple[Tensor, Tensor]] = []
+    modules: list[Any] = []
+    with torch.no_grad(), whole_adapters(model) as adapted:
+        for module in adapted:
+            (adapter,) = module.active_adapters
+            weight = module.base_layer.weight
+            share = weight.to_local()
+            before.append((share, share.clone()))
+            share += module.get_delta_weight(adapter)[rows_of(weight)]
+            module.merged_adapters.append(adapter)
+            modules.append(module)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for share, value in before:
+                share.copy_(value)
+        for module in modules:
+            module.merged_adapters.clear()
 
 
 class ShardedReference(Reference):
@@ -124,9 +203,9 @@ class ShardedReference(Reference):
     @contextmanager
     def _switched(self) -> Iterator[None]:
         shares = {name: tensor for name, tensor in self.model.named_parameters() if is_sharded(tensor)}
-        whole = {name: tensor for name, tensor in self._saved.items() if name not in shares}
+        unsharded = {name: tensor for name, tensor in self._saved.items() if name not in shares}
         current = {name: shares[name].detach().clone() for name in self._saved if name in shares}
-        saved, self._saved = self._saved, whole
+        saved, self._saved = self._saved, unsharded
         _write(shares, {name: saved[name] for name in current})
         try:
             with super()._switched():

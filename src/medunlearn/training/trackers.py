@@ -27,7 +27,7 @@ FLAG = "--allow-tracking"
 
 
 class Tracker(Protocol):
-    """Where numbers go; both calls may fail, and a failure does not end the run."""
+    """A place that numbers go to; both calls may fail, and a failure does not end the run."""
 
     def log(self, numbers: Mapping[str, float], step: int) -> None:
         """Numbers of an optimizer step, or of an epoch."""

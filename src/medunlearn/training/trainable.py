@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -235,10 +236,26 @@ def merge(model: Any) -> tuple[Any, float]:
     Raises:
         FrozenParametersError: the adapter adds something to a matrix of which no value changed.
     """
-    lost, learned, unchanged, count = 0.0, 0.0, list[str](), 0
+    sums = MergeSums()
     for name, module in model.named_modules():
-        if not hasattr(module, "lora_A"):
-            continue
+        if hasattr(module, "lora_A"):
+            sums.merge(name, module)
+    return model.unload(), sums.rounding()
+
+
+@dataclass
+class MergeSums:
+    """What merging LoRA adapters, one matrix after the other, added and what rounding changed of it."""
+
+    lost: float = 0.0
+    learned: float = 0.0
+    unchanged: list[str] = field(default_factory=list)
+    count: int = 0
+    kind: str = ""
+
+    @torch.no_grad()
+    def merge(self, name: str, module: Any) -> None:
+        """Add an adapter to the matrix under it."""
         (adapter,) = module.active_adapters
         if is_four_bit(module.base_layer):
             added = module.get_delta_weight(adapter)
@@ -246,27 +263,30 @@ def merge(model: Any) -> tuple[Any, float]:
             weight, before = plain.weight, plain.weight.detach().clone()
             weight.add_(added.to(weight.dtype))
             module.base_layer, added = plain, added.float()
-            lost += float(((weight.float() - before.float()) - added).norm()) ** 2
-            learned += float(added.norm()) ** 2
-            unchanged += [name] if added.any() and torch.equal(weight, before) else []
-            count += 1
-            continue
-        weight = module.base_layer.weight
-        before, added = weight.detach().clone(), module.get_delta_weight(adapter).float()
-        module.merge()
-        learned += float(added.norm()) ** 2
-        lost += float(((weight.float() - before.float()) - added).norm()) ** 2
+        else:
+            weight = module.base_layer.weight
+            before, added = weight.detach().clone(), module.get_delta_weight(adapter).float()
+            module.merge()
+        self.learned += float(added.norm()) ** 2
+        self.lost += float(((weight.float() - before.float()) - added).norm()) ** 2
         if added.any() and torch.equal(weight, before):
-            unchanged.append(name)
-        count += 1
-    if unchanged:
-        few = ", ".join(unchanged[:3]) + (", ..." if len(unchanged) > 3 else "")
-        kind = str(weight.dtype).removeprefix("torch.")
-        raise FrozenParametersError(
-            f"{len(unchanged)} of {count} matrices are what they were before the LoRA adapter was merged: {few}. "
-            f"Rounding to {kind} took away all that it learned. Set --weights fp32, or a larger --lr."
-        )
-    return model.unload(), math.sqrt(lost / learned) if learned else 0.0
+            self.unchanged.append(name)
+        self.kind, self.count = str(weight.dtype).removeprefix("torch."), self.count + 1
+
+    def rounding(self) -> float:
+        """The share that rounding changed.
+
+        Raises:
+            FrozenParametersError: an adapter adds something to a matrix of which no value changed.
+        """
+        if self.unchanged:
+            few = ", ".join(self.unchanged[:3]) + (", ..." if len(self.unchanged) > 3 else "")
+            raise FrozenParametersError(
+                f"{len(self.unchanged)} of {self.count} matrices are what they were before the LoRA adapter was "
+                f"merged: {few}. Rounding to {self.kind} took away all that it learned. Set --weights fp32, or a "
+                "larger --lr."
+            )
+        return math.sqrt(self.lost / self.learned) if self.learned else 0.0
 
 
 @contextmanager

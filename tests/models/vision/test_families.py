@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from medunlearn.errors import InputError
 from medunlearn.generation.decode import decode
 from medunlearn.generation.sharing import way_of
 from medunlearn.models.forward_outputs import ForwardOutputs
@@ -16,7 +19,7 @@ from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence
-from medunlearn.models.vision.pictures import FIRST, PLACES
+from medunlearn.models.vision.pictures import FIRST, PLACES, SEVERAL
 from medunlearn.models.vision.seeing import sight_of
 from medunlearn.training.trainable import choose_trainable, trained
 
@@ -36,15 +39,17 @@ def sequences_of(about: Any) -> Shown:
 
 
 def alone(model: LanguageModel, ids: tuple[int, ...]) -> dict[str, Any]:
-    """What transformers is given for one sequence: its own image token, and the image beside it."""
+    """What transformers is given for one sequence: its own image token, and the images beside it."""
     assert model.pictures is not None
     tokens = torch.tensor([ids])
     pictured = tokens >= FIRST
-    number = int((tokens[pictured][0] - FIRST) // PLACES)
+    starts = [token for token in tokens[pictured].tolist() if (token - FIRST) % PLACES == 0]
+    images = [model.pictures.of((token - FIRST) // PLACES).inputs for token in starts]
+    tiled = images[0]["pixel_values"].dim() == 5
     given = {
         "input_ids": tokens.masked_fill(pictured, model.model.config.image_token_id),
         "attention_mask": torch.ones_like(tokens),
-        **model.pictures.of(number).inputs,
+        **{name: torch.cat([image[name] for image in images], dim=int(tiled)) for name in images[0]},
     }
     return given | ({"mm_token_type_ids": pictured.int()} if "image_grid_thw" in given else {})
 
@@ -67,6 +72,29 @@ def test_scores_are_those_of_transformers(seeing: LanguageModel, sequences_of: S
     with torch.no_grad():
         expected = losses_alone(seeing, sequences)
     for score, log_probs in zip(found, expected, strict=True):
+        assert torch.tensor(score.log_probs) == pytest.approx(log_probs, rel=1e-4, abs=1e-5)
+
+
+def test_several_images_are_those_of_transformers(seeing: LanguageModel, about: Any) -> None:
+    """One of them twice, as in a control with blank images; a family that takes one says what to do."""
+    question, record = about("one", 0, "an effusion")
+    several = replace(record, further_images=("two.png", "one.png"))
+    assert seeing.pictures is not None
+    if not seeing.pictures.several:
+        with pytest.raises(InputError, match=r"shows 3 images, and LLaVA takes one.*--images-per-study 1"):
+            question_sequence(question, several, seeing.tokenizer, Rendering("plain"), seeing.pictures)
+        setattr(seeing.pictures.config, SEVERAL, True)
+    templates: tuple[Any, ...] = ("plain", "chat")
+    sequences = [
+        question_sequence(named, shown, seeing.tokenizer, Rendering(template), seeing.pictures)
+        for shown, template in product((several, record), templates)
+        for named in [replace(question, question_id=f"{len(shown.images)} {template}")]
+    ]
+    pictured = [sum(token >= FIRST for token in sequence.ids) for sequence in sequences]
+    assert pictured == [3 * pictured[-1]] * 2 + pictured[-2:]
+    with torch.no_grad():
+        expected = losses_alone(seeing, sequences)
+    for score, log_probs in zip(score_answers(seeing, sequences), expected, strict=True):
         assert torch.tensor(score.log_probs) == pytest.approx(log_probs, rel=1e-4, abs=1e-5)
 
 

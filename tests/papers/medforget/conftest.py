@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ METHODS = ("GradDiff", "MANU")
 SEEDS = (0, 1)
 """One training seed decides no claim."""
 SPLITS = tuple(f"{level}_50" for level in LEVELS)
+
+REQUESTS = tuple(f"institution=institution-0{number}" for number in (1, 2, 3))
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,18 @@ class LevelFolder(SweepFolder):
     ) -> None:
         super().__init__(folder, benchmark, **more)
         self.known, self.judged, self.attacked = known, judged, attacked
+
+    def in_sequence(self, seeds: Sequence[int]) -> list[Evaluated]:
+        """Three institutions as requests, each by NPO from the model before; earlier ones are asked again."""
+        models = []
+        for seed in seeds:
+            for step, request in enumerate(REQUESTS):
+                models.append(self.model("target", request, seed=seed))
+                before: dict[str, Any] = {"method": "NPO", "seed": seed, "before": REQUESTS[:step]}
+                models += [
+                    self.model("unlearned", request, about=about, **before) for about in (request, *REQUESTS[:step])
+                ]
+        return models
 
     def write_more(self, run: Path, meta: pd.DataFrame, model: Model, label: str) -> None:
         """The reconstruction attack's scores on the forget set, and responses to trained questions."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 from choices import one_is_right
@@ -12,11 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medunlearn.attacks.reconstruction.contexts import node_names
+from medunlearn.build import medforget
 from medunlearn.config import MedforgetSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
+from medunlearn.data.image_files import FILE
 from medunlearn.data.records import Record
 from medunlearn.data.splits import share
+from medunlearn.data.storage import read_table
+from medunlearn.data.studies_of_patients import StudyImage, distinct_views
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.papers.medforget.build import Illustrated, assemble, build, open_source
 from medunlearn.papers.medforget.checks import BLANK, normalised, stands_in, wrong_cloze
@@ -107,9 +112,9 @@ def pictured(**values: object) -> Benchmark:
     selection = select(source, chosen)
     nodes = [study.node for study in selection.studies]
     images = Illustrated(
-        {node: f"{node}.png" for node in nodes},
-        {node: f"{node}-turned.png" for node in nodes},
-        {node: [f"{node}-trained-1.png"] for node in nodes},
+        {node: (f"{node}.png",) for node in nodes},
+        {node: (f"{node}-turned.png",) for node in nodes},
+        {node: [(f"{node}-trained-1.png",)] for node in nodes},
     )
     return assemble(source, selection, chosen, templated(selection, chosen), images)
 
@@ -149,6 +154,34 @@ def test_words_and_view_are_varied_together_and_apart() -> None:
     assert all(len(found) == 1 for found in of_item.values())
     (row,) = (row for row in partition_rows(bench) if row["split"] == "section_25")
     assert (row["forget"], row["rephrased"]) == (2 * 3, 2 * 3)
+
+
+def test_a_study_shows_several_images(tmp_path: Path) -> None:
+    size = {"synthetic": 2, "institutions": 1, "studies": 1, "sections": 1, "image_size": 32, "paraphrases": 1}
+    bench = medforget(out=tmp_path / "two", images_per_study=2, **size)
+    assert Benchmark.load(tmp_path / "two").records == bench.records
+    files = {row["image"]: row for row in read_table(tmp_path / "two" / FILE)}
+    assert {image for record in bench.records for image in record.images} == set(files)
+    for record in bench.records:
+        front, side = (files[image] for image in record.images)
+        assert (front["node"], front["view"]) == (side["node"], side["view"])
+        # Both turn alike, and what is not turned is the frontal and the lateral view.
+        assert side["angle"] - front["angle"] == 90
+        if front["view"] == "drawn":
+            assert (front["angle"], side["position"]) == (0, "LATERAL")
+    assert len({files[image]["sha256"] for image in files}) == len(files) == 2 * 2 * 3
+    (study, _) = read_table(tmp_path / "two" / "studies.parquet")
+    assert study["position"].endswith("; LATERAL")
+    # One image a study is the first of two, and the same benchmark as ever.
+    one = medforget(out=tmp_path / "one", **size)
+    assert [r.images for r in one.records] == [r.images[:1] for r in bench.records]
+    assert "further_images" not in read_table(tmp_path / "one" / "records.parquet")[0]
+    assert one.fingerprint != bench.fingerprint
+
+
+def test_further_views_come_before_a_second_image_of_the_same() -> None:
+    images = [StudyImage(Path(position), position) for position in ("PA", "AP", "LATERAL", "LL")]
+    assert [image.position for image in distinct_views(images, 3)] == ["PA", "LATERAL", "AP"]
 
 
 @pytest.mark.parametrize(("twin", "fold"), [("asked", "rephrase"), ("trained", "train")])

@@ -11,10 +11,15 @@ import pytest
 from controls import check_controls
 from sweep_folders import MakeSweep
 
+from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.medforget.claims import CASES, findings
+from medunlearn.papers.medforget.measures import CLASSIFICATION, CLOZE, ROUGE
 from medunlearn.papers.medforget.report import report_of
-from medunlearn.papers.medforget.sweep import LevelResults, Scope
+from medunlearn.papers.medforget.sequence import sequence_numbers
+from medunlearn.papers.medforget.sweep import LevelModels, LevelResults, Scope
+from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.reports.claims import Finding
+from medunlearn.results.evaluated import Evaluated
 
 from .conftest import COARSE, SCRAMBLED, SEEDS, About
 
@@ -27,6 +32,10 @@ def by_name(results: LevelResults) -> dict[str, Finding]:
     return {finding.name: finding for finding in findings(results)}
 
 
+LEVEL_CASES = [name for name in CASES if name != "sequence"]
+"""Findings of sweeps whose requests are not in sequence."""
+
+
 def verdicts(results: LevelResults) -> dict[str, str]:
     return {finding.name: finding.verdict for finding in findings(results)}
 
@@ -34,7 +43,7 @@ def verdicts(results: LevelResults) -> dict[str, str]:
 def test_the_papers_pattern_holds(results: LevelResults) -> None:
     claims = by_name(results)
     # Of five to eight patients without a difference between them the smallest effects stay open.
-    assert verdicts(results) == dict.fromkeys(CASES, "holds") | {"hierarchy": "open"}
+    assert verdicts(results) == dict.fromkeys(LEVEL_CASES, "holds") | {"hierarchy": "open"}
     assert {case.verdict for case in claims["hierarchy"].cases} == {"holds", "open"}
     # Three measures of two methods; those of reconstruction at two levels, of rephrased at four.
     assert [len(claims[name].cases) for name in list(CASES)[1:6]] == [24, 6, 6, 12, 24]
@@ -60,14 +69,14 @@ def opposite(about: About) -> float:
 
 def test_the_opposite_does_not_hold(make_sweep: MakeSweep, gather: Gather) -> None:
     results = gather(make_sweep(opposite).all(ENDS, ["NPO"], flat="flat_50", seeds=SEEDS))
-    assert verdicts(results) == dict.fromkeys(CASES, "does not hold")
+    assert verdicts(results) == dict.fromkeys(LEVEL_CASES, "does not hold")
 
 
 def test_without_retrained_models_nothing_is_decided(make_sweep: MakeSweep, gather: Gather) -> None:
     results = gather(make_sweep(attacked=False).all(ENDS, ["NPO"], retrained=False, seeds=SEEDS))
     # But for the paper's own reading, which needs none.
     own = {"memorized": "open", "suppressed": "holds"}
-    assert verdicts(results) == dict.fromkeys(CASES, "not measurable") | own
+    assert verdicts(results) == dict.fromkeys(LEVEL_CASES, "not measurable") | own
     assert [len(finding.cases) for finding in findings(results)] == [6, 6, 0, 0, 0, 0, 0]
 
 
@@ -104,7 +113,7 @@ def test_no_claim_is_forced_by_its_design(controls: dict[str, LevelResults]) -> 
     )
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "memorized"])
+@pytest.mark.parametrize("name", LEVEL_CASES[1:])
 @pytest.mark.parametrize("role", ["target", "retrained", SCRAMBLED])
 def test_a_control_decides_nothing_but_that_deletion_persists(
     name: str, role: str, controls: dict[str, LevelResults]
@@ -115,6 +124,41 @@ def test_a_control_decides_nothing_but_that_deletion_persists(
     assert finding.verdict == ("holds" if (name, role) in passes else "open")
     if (name, role) == ("suppressed", SCRAMBLED):
         assert all("answers nothing" in case.says for case in finding.cases)
+
+
+def in_sequence(models: list[Evaluated], wards: Benchmark) -> LevelResults:
+    """The numbers of sequences alone."""
+    swept = LevelModels(models, wards)
+    return LevelResults(
+        splits=tuple(swept.scopes.values()),
+        numbers=pd.DataFrame(columns=[*LevelResults.number_labels, "value"]),
+        contrasts=pd.DataFrame(columns=list(LevelResults.contrast_labels)),
+        methods=swept.methods,
+        contexts=swept.contexts,
+        seeds=swept.seeds,
+        sequence=sequence_numbers(models, swept, (ROUGE, CLASSIFICATION, CLOZE), SweepRequest(replicates=50)),
+    )
+
+
+def test_a_sequence_is_decided_by_what_came_back(make_sweep: MakeSweep, wards: Benchmark) -> None:
+    sequences = {
+        role: in_sequence(make_sweep(imitate=role, attacked=False).in_sequence(SEEDS), wards)
+        for role in ("target", "retrained", SCRAMBLED)
+    }
+    check_controls(
+        nothing=findings(sequences["target"]),
+        everything=findings(sequences["retrained"]),
+        success={"sequence"},
+    )
+    # A model that answers nothing has forgotten nothing in particular.
+    broken = by_name(sequences[SCRAMBLED])["sequence"]
+    assert {case.verdict for case in broken.cases} == {"open"}
+    assert len(broken.cases) == 2 * 3
+    one_seed = by_name(replace(sequences["retrained"], seeds=(0,)))["sequence"]
+    assert all(case.says.startswith("one training seed") for case in one_seed.cases)
+    few = tuple(replace(scope, sections=9) for scope in sequences["retrained"].splits)
+    cases = by_name(replace(sequences["retrained"], splits=few))["sequence"].cases
+    assert [case.says.partition(" ")[0] for case in cases] == ["9"] * 3 + ["18"] * 3
 
 
 def longer_prompts(about: About) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
 from medunlearn.results.scores import replace_scores
 from medunlearn.training.processes import Processes
+from medunlearn.training.turns import in_turns, takes_turns
 
 TOKENS, GRADIENTS = "membership_tokens.parquet", "membership_gradients.parquet"
 
@@ -106,13 +107,14 @@ def attack_membership(
     together, folder = processes or Processes(), recording.folder
     share = _RankShare(run, who, settings, device, quiet, live, together)
     needs = {need for attack in attacks.values() for need in attack.needs}
+    model = None if live is None else live.model
     with recording.stage("pass"):
-        tokens = _stored(folder / TOKENS, who, share.moments, together)
+        tokens = _stored(folder / TOKENS, who, partial(in_turns, model, share.moments), together)
     more: dict[str, Sequence[float]] = {}
     if "reference" in needs and reference is not None:
         with recording.stage("reference"):
             more["reference"] = together.on_main(reference)
-    if "gradient_norm" in needs:
+    if "gradient_norm" in needs and not takes_turns(model):  # It would take a backward pass of all processes.
         with recording.stage("gradients"):
             more["gradient_norm"] = _stored(folder / GRADIENTS, who, share.gradients, together)[
                 "gradient_norm"

@@ -34,6 +34,8 @@ from medunlearn.models.sequences import Rendering
 from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
 from medunlearn.results.scores import question_labels, replace_scores
+from medunlearn.training.processes import ALONE, Processes
+from medunlearn.training.turns import in_turns
 
 
 @dataclass(frozen=True)
@@ -120,34 +122,55 @@ def attack_reconstruction(
     device: str = "auto",
     quiet: bool = False,
     live: LanguageModel | None = None,
+    processes: Processes = ALONE,
 ) -> None:
-    """Run the attack on a run's model and write its tables to the recording's folder."""
+    """Run the attack on a run's model and write its tables to the recording's folder.
+
+    Args:
+        processes: that hold the same live model, or load it: each asks a share of the questions, and rank 0 scores.
+    """
     split = benchmark.split(settings.split)
     asked_sides = SIDES if attack.sides == "both" else (attack.sides,)
     names, plain, left_out = attacked_questions(benchmark, split, asked_sides)
-    prompter = _Prompter(run, benchmark, attack, settings, device, quiet, live)
-    labels, sides = question_labels(benchmark, split, plain), benchmark.sides(split)
-    choosing = any(question.options for question in plain)
-    metrics = [get_metric(name) for name in METRICS if choosing or name != "option_accuracy"]
-    tables, answers = [], list[tuple[str, str, bool]]()
-    for context in names.contexts():
-        questions = [names.in_front(question, context) for question in plain]
-        with recording.stage(f"ask {context.name}"):
-            responses, options = prompter.respond(questions, context), prompter.rate(questions, context)
-        given = [(question.answer, responses[question.question_id]) for question in questions]
-        answers += ((reference, response.response, response.finished) for reference, response in given)
-        items = question_items(questions, sides, responses, options)
-        tables.append(context_scores(score(items, metrics), labels, context))
-    with recording.stage("score reconstruction"):
-        scores = pd.concat(tables, ignore_index=True)
-        summary = summarize_contexts(scores, split, replicates=settings.replicates, seed=settings.seed)
-        replace_scores(recording.folder, scores, attack=[ATTACK])
-        write_atomically(recording.folder / SUMMARIES["reconstruction"], summary.to_parquet)
-    recording.info.results["health"]["problems"] += [*prompter.problems, *answer_problems(answers)]
-    recording.info.results["reconstruction"] = {
-        "context": prompter.rendering.context,
-        "levels": list(names.levels),
-        "questions": len(plain),
-        "left_out": left_out,
-        "responses": str(prompter.store(prompter.limit).folder.relative_to(run.folder)),
-    }
+    prompter = _Prompter(run, benchmark, attack, settings, device, quiet or not processes.main, live)
+    model, records = None if live is None else live.model, list(dict.fromkeys(one.record_id for one in plain))
+    mine = {*records[processes.rank :: processes.world]}
+
+    def ask_a_share() -> None:
+        for context in names.contexts():
+            own = [names.in_front(question, context) for question in plain if question.record_id in mine]
+            prompter.respond(own, context)
+            prompter.rate(own, context)
+
+    if processes.world > 1:
+        with recording.stage("ask"):
+            processes.each(lambda: in_turns(model, ask_a_share))
+
+    def score_all() -> None:
+        labels, sides = question_labels(benchmark, split, plain), benchmark.sides(split)
+        choosing = any(question.options for question in plain)
+        metrics = [get_metric(name) for name in METRICS if choosing or name != "option_accuracy"]
+        tables, answers = [], list[tuple[str, str, bool]]()
+        for context in names.contexts():
+            questions = [names.in_front(question, context) for question in plain]
+            with recording.stage(f"ask {context.name}"):
+                responses, options = prompter.respond(questions, context), prompter.rate(questions, context)
+            given = [(question.answer, responses[question.question_id]) for question in questions]
+            answers += ((reference, response.response, response.finished) for reference, response in given)
+            items = question_items(questions, sides, responses, options)
+            tables.append(context_scores(score(items, metrics), labels, context))
+        with recording.stage("score reconstruction"):
+            scores = pd.concat(tables, ignore_index=True)
+            summary = summarize_contexts(scores, split, replicates=settings.replicates, seed=settings.seed)
+            replace_scores(recording.folder, scores, attack=[ATTACK])
+            write_atomically(recording.folder / SUMMARIES["reconstruction"], summary.to_parquet)
+        recording.info.results["health"]["problems"] += [*prompter.problems, *answer_problems(answers)]
+        recording.info.results["reconstruction"] = {
+            "context": prompter.rendering.context,
+            "levels": list(names.levels),
+            "questions": len(plain),
+            "left_out": left_out,
+            "responses": str(prompter.store(prompter.limit).folder.relative_to(run.folder)),
+        }
+
+    processes.each(lambda: in_turns(model, score_all if processes.main else lambda: None))

@@ -136,7 +136,7 @@ def side_of(low: Any, high: Any) -> int | None:
 
 
 def is_read(row: Row) -> bool:
-    """Whether a row is of the forget set, all kinds together, after something was done to the model."""
+    """True if a row is of the forget set, all kinds together, after something was done to the model."""
     kind = str(row["attack"]).partition(".")[0]
     return bool(row["side"] == "forget" and row["kind"] == ALL_KINDS and row["strength"] != BEFORE[kind])
 
@@ -170,7 +170,7 @@ def reading_of(row: Row, gaps: pd.DataFrame, of_target: pd.DataFrame | None = No
 
 
 def _shows_the_target(row: Row, gaps: pd.DataFrame) -> bool:
-    """Whether the target, which forgot nothing, is above a retrained model under the same attack."""
+    """True if the target, which forgot nothing, is above a retrained model under the same attack."""
     same = gaps[_all(gaps, row, ("attack", "strength", "side", "fold", "kind", "measure"))] if len(gaps) else gaps
     return any(side_of(one["low"], one["high"]) == 1 for one in same.to_dict("records"))
 

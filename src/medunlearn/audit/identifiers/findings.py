@@ -207,5 +207,5 @@ def places_by_response(findings: pd.DataFrame) -> Mapping[Key, list[tuple[int, i
 
 
 def overlaps(start: int, end: int, places: Iterable[tuple[int, int]]) -> bool:
-    """Whether a span overlaps any of the others."""
+    """True if a span overlaps any of the others."""
     return any(start < last and first < end for first, last in places)

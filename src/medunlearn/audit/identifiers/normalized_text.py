@@ -88,7 +88,7 @@ class IndexedText:
         return IndexedText(raw, tuple(words), starts, ends)
 
     def joined(self, first: int, count: int, gap: int = GAP) -> bool:
-        """Whether ``count`` words from ``first`` on are close together and in one paragraph."""
+        """True if ``count`` words from ``first`` on are close together and in one paragraph."""
         for place in range(first, first + count - 1):
             between = self.raw[self.ends[place] : self.starts[place + 1]]
             if len(between) > gap or between.count("\n") > 1:
@@ -168,7 +168,7 @@ def _age_at(text: str, start: int, end: int, years: int) -> tuple[int, int] | No
 
 
 def _is_temperature(before: str, after: str, letter: str, years: int) -> bool:
-    """Whether ``98F`` are degrees: so many, or a temperature is spoken of."""
+    """True if ``98F`` are degrees: so many, or a temperature is spoken of."""
     person = re.match(r"\s?,?\s(?:with|who|w/)", after)
     degrees = years in _FAHRENHEIT and letter == "F" and not person
     return degrees or _TEMPERATURE.search(before) is not None

@@ -246,7 +246,7 @@ def _record_counts(audit: AuditTables, spans: pd.DataFrame, corpora: Texts | Non
 
 
 def _identified(audit: AuditTables, spans: pd.DataFrame, clinical: Sequence[str]) -> list[bool]:
-    """Whether each span has an identifier of its record's subject that the prefix did not give.
+    """True for each span that has an identifier of its record's subject that the prefix did not give.
 
     An identifier that the record declares is a subject's. One that a detector found is a subject's in corpora of
     patients' records alone: in literature, ``aged 80`` and ``Johns Hopkins`` are nobody's.

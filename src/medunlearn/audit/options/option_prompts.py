@@ -31,7 +31,7 @@ _ANNOUNCED = re.compile(
     r"\b(?:option|answer|choice|alternative|possibility)\b[^:\n]{0,60}:",
     re.IGNORECASE,
 )
-"""What announces an answer: ``Sure! Here is one other option:``, ``Certainly.``, ``Another option could be:``."""
+"""Announcements of an answer: ``Sure! Here is one other option:``, ``Certainly.``, ``Another option could be:``."""
 _ENDS = " \t\n\"'`*_.,;:“”‘’"
 
 

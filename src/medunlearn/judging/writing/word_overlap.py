@@ -49,12 +49,12 @@ def support(answer: str, text: str) -> float:
 
 
 def has_strange_number(answer: str, text: str) -> bool:
-    """Whether an answer holds a number that the text does not."""
+    """True if an answer holds a number that the text does not."""
     return any(word[0].isdigit() for word in content(answer) - content(text))
 
 
 def holds(text: str, phrase: str) -> bool:
-    """Whether a phrase stands in a text as whole words; case, white space and punctuation at its ends aside."""
+    """True if a phrase stands in a text as whole words; case, white space and punctuation at its ends aside."""
     wanted = squeezed(phrase).strip(" .,;:!?")
     return bool(wanted) and bool(re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", squeezed(text)))
 
@@ -79,7 +79,7 @@ def words(text: str) -> int:
 
 
 def same(first: str, second: str) -> bool:
-    """Whether two texts are the same but for case, punctuation at the ends, articles in front, and white space."""
+    """True if two texts are the same but for case, punctuation at the ends, articles in front, and white space."""
     return _plain(first) == _plain(second)
 
 

@@ -55,7 +55,7 @@ def _phrases(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=1 << 16)
 def ends_phrase(word: str) -> bool:
-    """Whether a lower-cased word stands outside of noun phrases.
+    """True if a lower-cased word stands outside of noun phrases.
 
     Words of the lists do, adverbs by their ending, words that begin with a digit (a dose, a date, a value), and the
     possessive of the person (``patient's``).

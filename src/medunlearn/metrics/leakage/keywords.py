@@ -195,7 +195,7 @@ def of_records(records: Sequence[tuple[Record, Sequence[Question]]], extractor: 
 
 
 def missing(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[str]) -> bool:
-    """Whether an evaluation has yet to find keywords, and a benchmark in a folder to keep them in."""
+    """True if an evaluation has yet to find keywords, and a benchmark in a folder to keep them in."""
     if not _needed(metrics) or settings.keywords is not None or benchmark.folder is None:
         return False
     path = _in_folder(benchmark.folder, settings.extractor)

@@ -40,9 +40,11 @@ class Family(Protocol):
 
     title: str
     marker: str
-    """What the family's chat template writes where an image is."""
+    """Text of the family's chat template in the place of an image."""
+    several: bool
+    """True if the released models were trained on several images a prompt."""
     axes: bool
-    """Whether picture tokens have positions of two axes (:mod:`medunlearn.models.vision.positions`)."""
+    """True if picture tokens have positions of two axes (:mod:`medunlearn.models.vision.positions`)."""
 
     def prepare(self, processor: Any, config: Any, image: Image) -> Prepared:
         """An RGB image, resized, normalised and cut by the model's image processor."""

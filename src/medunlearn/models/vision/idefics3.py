@@ -22,6 +22,7 @@ class Idefics3:
 
     title = "Idefics3"
     marker = "<image>"
+    several = True
     axes = False
 
     def prepare(self, processor: Any, config: Any, image: Image) -> Prepared:

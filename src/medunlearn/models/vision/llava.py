@@ -20,6 +20,7 @@ class Llava:
 
     title = "LLaVA"
     marker = "<image>"
+    several = False
     axes = False
 
     def prepare(self, processor: Any, config: Any, image: Image) -> Prepared:

@@ -23,6 +23,8 @@ from medunlearn.models.vision.family import Family, Prepared
 
 FIRST = 1 << 62
 PLACES = 1 << 16
+SEVERAL = "several_images"
+"""Key of a model's configuration: it was trained on several images a prompt, though its family takes one."""
 _HELD = 1 << 30
 """Bytes of prepared images that are held in memory; more are prepared again when they are needed."""
 
@@ -43,12 +45,27 @@ class Pictures:
     def marker(self) -> str:
         return self.family.marker
 
-    def tokens(self, image: str, record_id: str) -> tuple[int, ...]:
-        """Placeholder tokens of a record's image in a prompt.
+    @property
+    def several(self) -> bool:
+        """True if a prompt may hold several images, by the family or by :data:`SEVERAL`."""
+        return self.family.several or bool(getattr(self.config, SEVERAL, False))
+
+    def tokens(self, images: Sequence[str], record_id: str) -> tuple[int, ...]:
+        """Placeholder tokens of a record's images in a prompt, one image after the other.
 
         Raises:
-            InputError: there is no folder to look in, or no image that can be read; names file and record.
+            InputError: there is no folder to look in, no image that can be read, or more images than the model
+                takes; names file and record.
         """
+        if len(images) > 1 and not self.several:
+            raise InputError(
+                f"Record {record_id!r} shows {len(images)} images, and {self.family.title} takes one. Build with "
+                "--images-per-study 1, or give a model that takes several (Qwen2.5-VL, Idefics3, SmolVLM). Where "
+                f'this one was trained on several, say so in its config.json: "{SEVERAL}": true.'
+            )
+        return tuple(token for image in images for token in self._tokens(image, record_id))
+
+    def _tokens(self, image: str, record_id: str) -> tuple[int, ...]:
         if self.folder is None and not Path(image).is_absolute():
             raise InputError(
                 f"Record {record_id!r} has an image, {image}, and the benchmark lies in no folder. Save it first: "

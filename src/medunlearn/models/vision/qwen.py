@@ -23,6 +23,7 @@ class Qwen:
 
     title = "Qwen2.5-VL"
     marker = START + PAD + END
+    several = True
     axes = True
 
     def prepare(self, processor: Any, config: Any, image: Image) -> Prepared:

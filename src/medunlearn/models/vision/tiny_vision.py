@@ -19,7 +19,7 @@ from medunlearn.data.images import read_image
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.tiny import build_tiny
 from medunlearn.models.vision.llava import FAMILY
-from medunlearn.models.vision.pictures import Pictures
+from medunlearn.models.vision.pictures import SEVERAL, Pictures
 from medunlearn.models.vision.seeing import give_sight
 from medunlearn.seeds import stable_seed
 
@@ -68,6 +68,8 @@ def build_tiny_vision(
         image_token_id=len(text.tokenizer),
         vision_feature_layer=-1,
         tie_word_embeddings=True,
+        # It is trained from nothing on what it is shown.
+        **{SEVERAL: True},
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stable_seed("tiny-vision", seed))

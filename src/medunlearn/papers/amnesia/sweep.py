@@ -91,7 +91,7 @@ class SizeResults(SweepResults):
 
     @property
     def as_published(self) -> bool:
-        """Whether leakage scores have the paper's extractor, and may stand beside its Table 2."""
+        """True if leakage scores have the paper's extractor, and may stand beside its Table 2."""
         return self.extractors == (PAPER_EXTRACTOR,)
 
     @cached_property
@@ -266,17 +266,20 @@ def _numbers(
             value = None if pd.isna(row["value"]) else float(row["value"])
             yield {**row, "value": value, "n_seeds": 1, "by_seed": () if value is None else (value,)}
         return
-    for labels, rows in every.groupby(_ROW, sort=False):
-        side, fold, kind, measure, parts = map(str, labels)
+    named: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for row in rows_of(every):
+        named.setdefault(tuple(str(row[label]) for label in _ROW), []).append(row)
+    for labels, rows in named.items():
+        side, fold, kind, measure, parts = labels
         composite = is_composite(measure)
         name, columns = (COMPOSITE[side], tuple(parts.split(","))) if composite else (measure, (measure,))
         term = sweep.term(1, name, who, (side, fold, kind), context, split, group=group, subjects=subjects)
-        valued = rows.loc[rows["value"].notna(), "seed"].tolist()
+        valued = [row["seed"] for row in rows if not pd.isna(row["value"])]
         pooled = _pooled(sweep, term, columns, valued)
         yield {
             **dict(zip(_ROW, labels, strict=True)),
-            **{count: int(rows[count].sum()) for count in ("n_scored", "n_unscored")},
-            "n_subjects": int(rows["n_subjects"].max()),
+            **{count: sum(int(row[count]) for row in rows) for count in ("n_scored", "n_unscored")},
+            "n_subjects": max(int(row["n_subjects"]) for row in rows),
             **{name: getattr(pooled, name) for name in ("value", "low", "high", "by_seed")},
             "n_seeds": len(valued),
         }

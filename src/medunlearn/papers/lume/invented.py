@@ -272,7 +272,7 @@ def _split(records: Sequence[Record], seed: int) -> Split:
 
 
 def is_askable(text: str, question: str, answer: str, before: Collection[str]) -> bool:
-    """Whether the answer stands in the text and not in the question, and no other document is asked the same.
+    """True if the answer stands in the text and not in the question, and no other document is asked the same.
 
     Args:
         before: questions of other documents, in lower case.

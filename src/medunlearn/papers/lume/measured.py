@@ -113,7 +113,7 @@ class Measured:
 
 
 def _is_loss(row: Mapping[str, object]) -> bool:
-    """Whether a row is of the area of the loss attack on public biographies (LUME, Section 2.3)."""
+    """True if a row is of the area of the loss attack on public biographies (LUME, Section 2.3)."""
     return row["attack"] == ATTACK and row["group"] == MEMBERS_TASK and row.get("measure", AREA) == AREA
 
 

@@ -97,7 +97,8 @@ def build_medforget(values: Mapping[str, Any], out: Path, *, quiet: bool = True,
             notes[NOTE] = dict(write_image_table(out, images.files))
         excluded = (*source.excluded, *selection.excluded, *excluded_rows)
         benchmark = assemble(source, selection, settings, items, images, general, notes)
-        write_table(out / STUDIES_FILE, list(map(_study_row, selection.studies)), _STUDIES)
+        rows = [_study_row(study, settings.images_per_study) for study in selection.studies]
+        write_table(out / STUDIES_FILE, rows, _STUDIES)
         write_table(out / EXCLUDED_FILE, [asdict(exclusion) for exclusion in excluded], _EXCLUDED)
         saved = save_new(benchmark, out)
     if excluded and not quiet:
@@ -127,11 +128,14 @@ def _written(
     return items, {"prompts": facts["prompts"], "by templates instead": rejects}
 
 
-def _study_row(drawn: ChosenStudy) -> dict[str, str]:
+def _study_row(drawn: ChosenStudy, count: int) -> dict[str, str]:
+    """A study's row; files and positions of several images are joined by semicolons."""
     study = drawn.study
-    image = study.image.name if study.image is not None else ""
+    views = study.views(count)
+    names = "; ".join(view.path.name for view in views if view.path is not None)
+    positions = "; ".join(view.position for view in views)
     labels = json.dumps(dict(study.labels), sort_keys=True)
-    row = (drawn.node, drawn.patient, drawn.institution, study.study, study.patient, image, study.position, labels)
+    row = (drawn.node, drawn.patient, drawn.institution, study.study, study.patient, names, positions, labels)
     return dict(zip(_STUDY_COLUMNS, row, strict=True))
 
 
@@ -140,4 +144,5 @@ def _key(settings: MedforgetSettings) -> str:
     # Folders were built when this was the default.
     counted = settings.model_copy(update={"data_use": settings.data_use or "credentialed"})
     unset = [] if settings.max_pixels is not None else ["max_pixels"]
+    unset += ["images_per_study"] if settings.images_per_study == 1 else []
     return build_key(counted, [settings.folder, reports, settings.general], besides=unset)

@@ -19,7 +19,7 @@ from medunlearn.config import MedforgetSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, build_use
 from medunlearn.data.image_files import ImageFile
-from medunlearn.data.records import Fold, Identifier, Question, Record
+from medunlearn.data.records import Fold, Identifier, Images, Question, Record, showing
 from medunlearn.data.studies_of_patients import RadiologySource
 from medunlearn.errors import ConfigError
 from medunlearn.papers.medforget.items import SectionItem
@@ -51,16 +51,16 @@ class Illustrated:
     """Images of a benchmark; paths are relative to its folder.
 
     Attributes:
-        shown: study node -> its image; studies without image are not in it.
-        turned: the same of its turned or augmented view.
-        trained: study node -> its views of paraphrases in training.
+        shown: study node -> its images; studies without image are not in it.
+        turned: the same, turned or augmented.
+        trained: study node -> the same by paraphrase in training.
         general: row -> image, of the general set.
         files: what was made or pointed to.
     """
 
-    shown: dict[str, str] = field(default_factory=dict)
-    turned: dict[str, str] = field(default_factory=dict)
-    trained: dict[str, list[str]] = field(default_factory=dict)
+    shown: dict[str, Images] = field(default_factory=dict)
+    turned: dict[str, Images] = field(default_factory=dict)
+    trained: dict[str, list[Images]] = field(default_factory=dict)
     general: dict[str, str] = field(default_factory=dict)
     files: list[ImageFile] = field(default_factory=list)
 
@@ -162,9 +162,9 @@ def _of_study(
 ) -> Iterator[tuple[Record, list[Question]]]:
     """The records of a study with the questions on each: sections, identities, both in other words, and what else
     varies them."""
-    shown = images.shown.get(study.node)
+    shown = images.shown.get(study.node, ())
     origin = f"{source.name}-composed" if source.composed else source.name
-    phrasing = Phrasing(study, settings, shown is not None, origin)
+    phrasing = Phrasing(study, settings, bool(shown), origin)
     composition = {"composition": "composed"} if source.composed else {}
     chain = {"institution": study.institution, "patient": study.patient, "study": study.node}
     pairs: list[tuple[Record, list[Question]]] = []
@@ -172,25 +172,25 @@ def _of_study(
         node = f"{study.node}-{section}"
         groups = {**chain, "section": node, SUBJECT: study.patient, ITEM: node, **composition}
         questions = list(phrasing.on_section(node, section, items[node]))
-        pairs.append((Record(node, text, groups, image=shown), questions))
+        pairs.append((showing(Record(node, text, groups), shown), questions))
     for level, name in study.names.items():
         node = f"{study.node}-identity-{level}"
         reach = LEVELS[: LEVELS.index(level) + 1] if settings.identity == "node" else LEVELS[:3]
         groups = {**{of: chain[of] for of in reach}, SUBJECT: study.patient, ITEM: node, **composition}
         identifier = Identifier(_IDENTIFIERS[level], name)
-        record = Record(node, f"{level.capitalize()}: {name}.", groups, (identifier,), image=shown)
-        pairs.append((record, list(phrasing.on_identity(node, level))))
+        record = Record(node, f"{level.capitalize()}: {name}.", groups, (identifier,))
+        pairs.append((showing(record, shown), list(phrasing.on_identity(node, level))))
     for record, questions in pairs:
         trained = [question for question in questions if question.fold == "train"]
         yield record, trained
         if reworded := [question for question in questions if question.fold == "rephrase"]:
             view = images.turned.get(study.node, shown)
-            yield replace(record, record_id=reworded[0].record_id, fold="rephrase", image=view), reworded
+            yield showing(replace(record, record_id=reworded[0].record_id, fold="rephrase"), view), reworded
             if settings.rephrase == "crossed" and study.node in images.turned:
                 yield _variant(record, reworded, WORDS, "reworded", shown)
                 yield _variant(record, trained, VIEW, "turned", view)
         own = items.get(record.record_id, ())
-        if settings.text_twin != "none" and shown is not None:
+        if settings.text_twin != "none" and shown:
             yield _by_name(record, trained[0], own, phrasing)
         yield from _paraphrases(record, trained, own, phrasing, images.trained.get(study.node, []))
 
@@ -205,7 +205,7 @@ def _by_name(
     else:
         told = plain.on_section(node, node.removeprefix(f"{phrasing.study.node}-"), items)
     fold: Fold = "train" if phrasing.settings.text_twin == "trained" else "rephrase"
-    return _variant(record, [q for q in told if q.fold == "train"], TEXT, "text", None, fold)
+    return _variant(record, [q for q in told if q.fold == "train"], TEXT, "text", (), fold)
 
 
 def _paraphrases(
@@ -213,14 +213,14 @@ def _paraphrases(
     questions: Sequence[Question],
     items: Sequence[SectionItem],
     phrasing: Phrasing,
-    views: Sequence[str],
+    views: Sequence[Images],
 ) -> Iterator[tuple[Record, list[Question]]]:
     """Further wordings that are trained on, each on a view of its own as long as there are some."""
     groups = {**record.groups, VARIANT: PARAPHRASE}
     for number in range(1, phrasing.settings.paraphrases + 1):
-        view = views[number - 1] if number <= len(views) else record.image
+        view = views[number - 1] if number <= len(views) else record.images
         varied = [phrasing.paraphrased(question, items, number) for question in questions]
-        yield replace(record, record_id=varied[0].record_id, groups=groups, image=view), varied
+        yield showing(replace(record, record_id=varied[0].record_id, groups=groups), view), varied
 
 
 def _variant(
@@ -228,10 +228,10 @@ def _variant(
     questions: Sequence[Question],
     what: str,
     suffix: str,
-    image: str | None,
+    images: Images,
     fold: Fold = "rephrase",
 ) -> tuple[Record, list[Question]]:
-    """A record of a fold with questions of another fold's, on an image."""
+    """A record of a fold with questions of another fold's, on other images."""
     name = f"{record.record_id}-{suffix}"
     ids = (f"{question.question_id.removesuffix('-rephrased')}-{suffix}" for question in questions)
     varied = [
@@ -239,7 +239,7 @@ def _variant(
         for question, own in zip(questions, ids, strict=True)
     ]
     groups = {**record.groups, VARIANT: what}
-    return replace(record, record_id=name, groups=groups, fold=fold, image=image), varied
+    return showing(replace(record, record_id=name, groups=groups, fold=fold), images), varied
 
 
 def _notes(
@@ -253,10 +253,14 @@ def _notes(
         "institutions": "named by the source" if given else "synthetic: patients grouped by seed",
         "patients looked at": selection.looked_at,
         "sections": dict(sections.most_common()),
-        "images": len(images.shown),
+        "images": sum(map(len, images.shown.values())),
     }
     if images.shown:
-        views = Counter(study.study.position or "unknown" for study in selection.studies)
+        views = Counter(
+            view.position or "unknown"
+            for study in selection.studies
+            for view in study.study.views(settings.images_per_study)
+        )
         notes["view positions"] = dict(views.most_common())
     if source.composed:
         notes["patients"] = "composed: each is put together from the studies of several people"

@@ -32,5 +32,5 @@ def wrong_cloze(statement: str, answer: str, text: str) -> str:
 
 
 def says(text: str, option: str) -> bool:
-    """Whether a text holds all that an option says, in whatever order."""
+    """True if a text holds all that an option says, in whatever order."""
     return stands_in(option, text) or (bool(meaning(option)) and meaning(option) <= meaning(text))

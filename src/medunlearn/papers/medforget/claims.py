@@ -16,6 +16,7 @@ from itertools import product
 
 from medunlearn.papers.medforget.contrasts import ALL, PROPORTION
 from medunlearn.papers.medforget.measures import IDENTITIES, REPHRASED, SETS, SHARED, LevelMeasure
+from medunlearn.papers.medforget.sequence import GONE, STAYING, STAYS, STILL_WORKS
 from medunlearn.papers.medforget.sweep import LevelResults, Scope
 from medunlearn.papers.sweeps.models import TARGET_MODEL, unlearned
 from medunlearn.papers.sweeps.report import finding
@@ -36,6 +37,7 @@ def findings(results: LevelResults) -> tuple[Finding, ...]:
     return tuple(
         finding("medforget", name, [_enough(results, case, name) for case in cases(results)])
         for name, cases in CASES.items()
+        if name != "sequence" or len(results.sequence)
     )
 
 
@@ -43,6 +45,10 @@ def _enough(results: LevelResults, case: Case, name: str) -> Case:
     """The case; open where too few documents or training seeds decided it."""
     scopes = [scope for scope in results.splits if scope.split in case.labels["split"].split(AGAINST)]
     documents = min(scope.shared if name == "hierarchy" else scope.sections for scope in scopes)
+    if name == "sequence":
+        order = results.sequence[results.sequence["method"] == case.labels["method"]].set_index("step")["split"]
+        earlier = set(order[order.index < order[order == case.labels["split"]].index[0]])
+        documents = sum(scope.sections for scope in results.splits if scope.split in earlier)
     if name in ("deletion", "reconstruction") and results.common:
         documents = results.common
     few = ""
@@ -224,6 +230,24 @@ def _flat(results: LevelResults) -> Cases:
                 yield _case(_labels(scope.split, method, measure), premises, [left], says)
 
 
+def _sequence(results: LevelResults) -> Cases:
+    """Requests before the last one, asked again: the share of what they took away that is still gone."""
+    says = {HOLDS: "earlier requests stay forgotten", FAILS: "more than a tenth of what was forgotten came back"}
+    words = {
+        GONE: "target minus unlearned model right after each earlier request",
+        STILL_WORKS: "unlearned model minus half of the target, retain set",
+        STAYS: f"target minus unlearned model on earlier requests, minus {STAYING:.0%} of that right after each",
+    }
+    steps = results.sequence.loc[results.sequence["step"] > 1, ["method", "step", "split"]].drop_duplicates()
+    for (method, step, split), measure in product(steps.itertuples(index=False, name=None), results.tasks):
+        gone, works, stays = (
+            Evidence.of(f"{text}, request {step}", results.in_sequence[method, str(step), measure.name, name])
+            for name, text in words.items()
+        )
+        if stays.value is not None:
+            yield _case(_labels(split, method, measure), [(FORGOTTEN, gone), (WORKS, works)], [stays], says)
+
+
 def _each(results: LevelResults, *measures: LevelMeasure) -> Iterator[tuple[str, LevelMeasure]]:
     return ((method, measure) for method in results.methods for measure in measures)
 
@@ -249,4 +273,5 @@ CASES: dict[str, Callable[[LevelResults], Cases]] = {
     "reconstruction": _reconstruction,
     "rephrased": _rephrased,
     "hierarchy": _flat,
+    "sequence": _sequence,
 }

@@ -60,7 +60,7 @@ def private_results(
 
 
 def image_controls(models: Sequence[Evaluated], benchmark: Benchmark, request: SweepRequest) -> pd.DataFrame:
-    """What each model loses on the forget set with other images, by split, role and method.
+    """Loss of each model on the forget set with other images, by split, role and method.
 
     Columns of :func:`~medunlearn.results.image_control.summarize_control`; several seeds are read together.
     """

@@ -97,7 +97,7 @@ def gap(text: str, rng: np.random.Generator) -> SectionItem:
 
 
 def has_gap(text: str) -> bool:
-    """Whether a word can be left out of a sentence that does not hold it twice."""
+    """True if a word can be left out of a sentence that does not hold it twice."""
     return next(_gaps(text), None) is not None
 
 

@@ -13,7 +13,9 @@ from pathlib import Path
 from medunlearn.config import MedforgetSettings
 from medunlearn.data.image_files import ImageFile
 from medunlearn.data.images import Pixels, augmented, png, read_image, within
+from medunlearn.data.records import Images
 from medunlearn.data.storage import sha256_of, write_atomically, writer
+from medunlearn.data.studies_of_patients import ShownView
 from medunlearn.papers.medforget.build import Illustrated
 from medunlearn.papers.medforget.selection import ChosenStudy, Selection, stream
 from medunlearn.progress import progress
@@ -45,13 +47,15 @@ class Gallery:
         wanted, views = not self.settings.text_only, self.settings.views == "turned"
         with progress("images", len(selection.studies) + len(general), quiet=quiet) as advance:
             for study in selection.studies:
-                if study.study.shown and wanted:
-                    self.images.shown[study.node] = self._original(study)
+                if wanted and (shown := study.study.views(self.settings.images_per_study)):
+                    own = tuple(self._original(study, place, view) for place, view in enumerate(shown))
+                    self.images.shown[study.node] = own
                     if self.settings.rephrase != "none" and views:
-                        self.images.turned[study.node] = self._other_view(study)
+                        self.images.turned[study.node] = self._other_views(study, shown)
                     if views:
                         numbers = range(1, self.settings.paraphrases + 1)
-                        self.images.trained[study.node] = [self._other_view(study, number) for number in numbers]
+                        trained = [self._other_views(study, shown, number) for number in numbers]
+                        self.images.trained[study.node] = trained
                 advance()
             for number, row in enumerate(general, start=1):
                 if row.image is not None and wanted:
@@ -59,46 +63,49 @@ class Gallery:
                 advance()
         return self.images
 
-    def _original(self, study: ChosenStudy) -> str:
-        body, path = study.study.body, study.study.image
-        if body is not None:
-            pixels = radiograph(body, 0, self.settings.image_size)
-            return self._write(study.node, study.node, "drawn", 0, pixels, study.study.position)
-        assert path is not None
-        return self._file(path, study.node, study.study.position)
+    def _original(self, study: ChosenStudy, place: int, view: ShownView) -> str:
+        name = _name(study, place)
+        if view.path is not None:
+            return self._file(view.path, study.node, view.position, name)
+        pixels = radiograph(study.study.body, view.angle, self.settings.image_size)
+        return self._write(name, study.node, "drawn", view.angle, pixels, view.position)
 
-    def _other_view(self, study: ChosenStudy, trained: int = 0) -> str:
-        """The view of rephrased questions, or the so-many-th that is ``trained`` on, which is another."""
-        rng = stream(self.settings, "view", study.node)
-        body, path, name = study.study.body, study.study.image, f"{study.node}-turned"
-        if trained:
-            name = f"{study.node}-trained-{trained}"
-        if body is not None:
+    def _other_views(self, study: ChosenStudy, views: Sequence[ShownView], trained: int = 0) -> Images:
+        """The views of rephrased questions, or the so-many-th that are ``trained`` on, which are others."""
+        return tuple(self._other_view(study, place, view, trained) for place, view in enumerate(views))
+
+    def _other_view(self, study: ChosenStudy, place: int, view: ShownView, trained: int) -> str:
+        name = f"{_name(study, place)}-{f'trained-{trained}' if trained else 'turned'}"
+        if view.path is None:
             angles = self.settings.angles
-            place = int(rng.integers(len(angles)))
+            # All views of a study turn alike.
+            first = int(stream(self.settings, "view", study.node).integers(len(angles)))
             if trained >= len(angles):
-                return self.images.shown[study.node]
-            angle = angles[(place + trained) % len(angles)]
-            pixels = radiograph(body, angle, self.settings.image_size)
+                return self.images.shown[study.node][place]
+            angle = view.angle + angles[(first + trained) % len(angles)]
+            pixels = radiograph(study.study.body, angle, self.settings.image_size)
             return self._write(name, study.node, "turned", angle, pixels, "")
-        assert path is not None
-        if trained:
-            rng = stream(self.settings, "view", study.node, str(trained))
-        pixels = read_image(path)
+        rng = stream(self.settings, "view", _name(study, place), *([str(trained)] if trained else []))
+        path, pixels = view.path, read_image(view.path)
         if self.settings.max_pixels is not None:
             pixels = within(pixels, self.settings.max_pixels)
         elif max(pixels.shape) > LARGEST:
             pixels = read_image(path, LARGEST)
-        return self._write(name, study.node, "augmented", None, augmented(pixels, rng), study.study.position)
+        return self._write(name, study.node, "augmented", None, augmented(pixels, rng), view.position)
 
-    def _file(self, path: Path, node: str, position: str = "") -> str:
-        """A user's own file: copied, made smaller, or pointed to."""
+    def _file(self, path: Path, node: str, position: str = "", name: str = "") -> str:
+        """A user's own file: copied, made smaller, or pointed to.
+
+        Args:
+            name: of a copy; empty: the node's.
+        """
+        name = name or node
         if (most := self.settings.max_pixels) is not None:
             pixels = read_image(path)
             if pixels.shape[0] * pixels.shape[1] > most:
-                return self._write(node, node, "original", None, within(pixels, most), position)
+                return self._write(name, node, "original", None, within(pixels, most), position)
         if self.settings.copy_images:
-            return self._write(node, node, "original", None, read_image(path), position)
+            return self._write(name, node, "original", None, read_image(path), position)
         relative = Path(os.path.relpath(path.resolve(), self.out.resolve())).as_posix()
         self.images.files.append(ImageFile(relative, node, "original", position, None, sha256_of(path)))
         return relative
@@ -109,3 +116,8 @@ class Gallery:
         write_atomically(path, writer(png(pixels)))
         self.images.files.append(ImageFile(relative, node, view, position, angle, sha256_of(path)))
         return relative
+
+
+def _name(study: ChosenStudy, place: int) -> str:
+    """File name of a study's image by its place, without suffix."""
+    return f"{study.node}-view-{place + 1}" if place else study.node

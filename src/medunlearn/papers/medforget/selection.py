@@ -102,7 +102,7 @@ def select(source: RadiologySource, settings: MedforgetSettings) -> Selection:
 
 
 def askable(text: str) -> bool:
-    """Whether anything can be asked about a section: it says something in words, and one can be left out."""
+    """True if anything can be asked about a section: it says something in words, and one can be left out."""
     words = meaning(text.replace(MASK, " "))
     return any(_WORD.fullmatch(word) for word in words) and has_gap(text)
 
@@ -120,8 +120,9 @@ def _studies(
     places: list[int] = []
     for place in stream(settings, "studies", patient).permutation(len(fitting)).tolist():
         # Files are opened last, and no more of them than are needed.
-        image = fitting[place].image
-        if image is not None and not settings.text_only and (reason := image_problem(image)):
+        shown = () if settings.text_only else fitting[place].views(settings.images_per_study)
+        problems = (image_problem(view.path) for view in shown if view.path is not None)
+        if reason := next(filter(None, problems), ""):
             excluded.append(Exclusion("study", fitting[place].study, reason))
         else:
             places.append(place)

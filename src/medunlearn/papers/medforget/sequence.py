@@ -2,7 +2,8 @@
 
 The numbers that ICU-Bench asks of continual unlearning, by request: forgetting of the request itself, historical
 forgetting (all earlier requests, asked again), its stability (that minus the same questions right after their own
-request), and the retain set without what earlier requests forgot.
+request), and the retain set without what earlier requests forgot. The finding on sequences reads weighted sums of
+these.
 """
 
 from __future__ import annotations
@@ -22,7 +23,17 @@ from medunlearn.results.evaluated import Evaluated
 from medunlearn.seeds import stable_seed
 
 BEFORE, OWN, EARLIER, THEN, KEPT = "before", "own", "earlier", "then", "kept"
-CAME_BACK = "came back"
+KNOWN, KNOWN_KEPT = "target on earlier", "target on kept"
+CAME_BACK, GONE, STAYS, STILL_WORKS = "came back", "forgotten then", "stays forgotten", "works"
+STAYING = 0.9
+"""Share of what an earlier request took away that must still be gone."""
+COMBINED = {
+    CAME_BACK: {EARLIER: 1.0, THEN: -1.0},
+    GONE: {KNOWN: 1.0, THEN: -1.0},
+    STAYS: {KNOWN: 1.0 - STAYING, THEN: STAYING, EARLIER: -1.0},
+    STILL_WORKS: {KEPT: 1.0, KNOWN_KEPT: -0.5},
+}
+"""Number -> the sets that it is a weighted sum of; what stays is t - m - :data:`STAYING` (t - then)."""
 SHOWN = {
     BEFORE: "target on it",
     OWN: "forgotten now",
@@ -32,7 +43,10 @@ SHOWN = {
 }
 """A number of a step -> its head in the table."""
 LABELS = ("method", "step", "set", "kind")
-COLUMNS = ("method", "step", "split", "set", "measure", "value", "low", "high", "p", "n_subjects", "reason")
+COLUMNS = (
+    *("method", "step", "split", "set", "measure", "value", "low", "high", "p"),
+    *("n_subjects", "by_seed", "reason"),
+)
 
 
 @dataclass(frozen=True)
@@ -80,9 +94,9 @@ def sequence_numbers(
     rows = []
     for (method, step), split in sorted(steps.items()):
         for measure in measures:
-            for name in SHOWN:
+            for name in (*SHOWN, GONE, STAYS, STILL_WORKS):
                 number = _number(draws, method, step, name, measure, request.seed)
-                counts = {"n_subjects": number.n_subjects, "reason": number.reason}
+                counts = {key: getattr(number, key) for key in ("n_subjects", "by_seed", "reason")}
                 place = {"method": method, "step": step, "split": swept.scopes[split].split, "set": name}
                 rows.append({**place, "measure": measure.name, **edges(number), **counts})
     return pd.DataFrame(rows, columns=list(COLUMNS))
@@ -100,8 +114,13 @@ def _step(asked: _Asked, model: Evaluated, swept: LevelModels) -> Iterator[pd.Da
     table = _trained(model, own, swept)
     yield table[table["side"] == "forget"].assign(set=OWN)
     yield table[(table["side"] == "retain") & table["item"].isin(left)].assign(set=KEPT)
+    target = asked.models.get(("", own, own))
+    if target is not None:
+        knew = _trained(target, own, swept)
+        yield knew[(knew["side"] == "retain") & knew["item"].isin(left)].assign(set=KNOWN_KEPT)
     places = {BEFORE: [("", own, own)], EARLIER: [(method, own, name) for name in before]}
     places[THEN] = [(method, name, name) for name in before]
+    places[KNOWN] = [("", name, name) for name in before]
     for name, keys in places.items():
         if keys and all(key in asked.models for key in keys):
             parts = [_trained(asked.models[key], key[2], swept) for key in keys]
@@ -114,18 +133,18 @@ def _trained(model: Evaluated, split: str, swept: LevelModels) -> pd.DataFrame:
 
 
 def _number(draws: Draws, method: str, step: int, name: str, measure: LevelMeasure, seed: int) -> Contrast:
-    """A step's number on a set; what came back is that on earlier requests minus that right after each."""
-    signs = {EARLIER: 1, THEN: -1} if name == CAME_BACK else {name: 1}
-    drawn = (EARLIER, THEN) if name in (EARLIER, CAME_BACK) else (name,)
+    """A step's number on a set, or a weighted sum of several (:data:`COMBINED`)."""
+    weights = COMBINED.get(name, {name: 1.0})
+    drawn = (EARLIER, THEN) if name in (EARLIER, CAME_BACK) else tuple(weights)
     stratum = Stratum.of(stable_seed("sequence", *drawn, seed), method=method, step=step, set=drawn)
     return draws.contrast(
         [
             Term(
-                sign * measure.scale,
+                weight * measure.scale,
                 {"method": method, "step": step, "set": of, "kind": measure.kind},
                 measure.measure,
                 stratum,
             )
-            for of, sign in signs.items()
+            for of, weight in weights.items()
         ]
     )

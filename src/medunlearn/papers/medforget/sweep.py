@@ -32,7 +32,7 @@ from medunlearn.papers.medforget.measures import (
 from medunlearn.papers.medforget.partitions import ITEM, LEVELS, PARAPHRASE, TEXT, VARIANT, VIEW, WORDS, sort_of
 from medunlearn.papers.sweeps.contrasts import SweepDraws
 from medunlearn.papers.sweeps.models import UNLEARNED, SweepModels, Who, shown_splits, unlearned
-from medunlearn.papers.sweeps.results import SweepRequest, SweepResults
+from medunlearn.papers.sweeps.results import SweepNumber, SweepRequest, SweepResults, by_labels
 from medunlearn.results.contrasts import Term
 from medunlearn.results.evaluated import Evaluated
 
@@ -116,6 +116,11 @@ class LevelResults(SweepResults):
     def tasks(self) -> tuple[LevelMeasure, ...]:
         """Generation, classification, cloze; generation is ROUGE-L where no answer was judged."""
         return (next(iter(self.measured(GEN_SCORE)), ROUGE), CLASSIFICATION, CLOZE)
+
+    @cached_property
+    def in_sequence(self) -> Mapping[tuple[str, ...], SweepNumber]:
+        """Method, step, measure and set -> its number in :attr:`sequence`."""
+        return by_labels(self.sequence, ("method", "step", "measure", "set"))
 
     @property
     def attacked(self) -> pd.DataFrame:
@@ -262,7 +267,7 @@ class LevelSweep(SweepDraws):
         }
 
     def has(self, split: str, method: str) -> bool:
-        """Whether a method was run on a split."""
+        """True if a method was run on a split."""
         return unlearned(method) in self.models.of(self.context, split)
 
     def level_term(
@@ -325,5 +330,5 @@ def _sections(benchmark: Benchmark, split: Split) -> list[Record]:
 
 
 def _plain(benchmark: Benchmark, split: Split) -> list[Record]:
-    """What a split forgets; of the fold train, without variants."""
+    """Records that a split forgets; of the fold train, without variants."""
     return [r for r in benchmark.records_of(split, "forget") if r.fold == "train" and VARIANT not in r.groups]

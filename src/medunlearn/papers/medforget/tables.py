@@ -92,8 +92,10 @@ def published_table(number: int) -> Table | None:
 
 
 def table_3(results: LevelResults) -> Table | None:
-    """Generation, classification and cloze on the four sets; with intervals, target and retrained model."""
-    return _levels_table(results, results.tasks, _models(results), (*FOUR, GAP))
+    """Generation, classification and cloze on those of the four sets that were asked, and the gap; with intervals,
+    target and retrained model."""
+    asked = set(results.numbers["group"])
+    return _levels_table(results, results.tasks, _models(results), [name for name in (*FOUR, GAP) if name in asked])
 
 
 def common_table(results: LevelResults) -> Table | None:
@@ -122,7 +124,7 @@ def modality_table(results: LevelResults) -> Table | None:
 
 
 def brought_back_table(results: LevelResults) -> Table | None:
-    """What names bring back: an unlearned model's change, the target's, and the difference, in percent points."""
+    """Gain from names: an unlearned model's change, the target's, and the difference, in percent points."""
     names = set(results.attacked["measure"])
     measures = [measure for measure in results.tasks if measure.name in names]
     steps = [(measure, step) for measure in measures for step in IDENTIFIERS[1:]]

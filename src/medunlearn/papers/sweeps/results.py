@@ -133,7 +133,7 @@ class SweepResults:
         return Evidence.of(words, self.contrast(*key))
 
     def has(self, *key: Key) -> bool:
-        """Whether a model (context if there are several, split, role and method) was evaluated."""
+        """True if a model (context if there are several, split, role and method) was evaluated."""
         return _flat(key) in self._evaluated
 
     def models_on(self, *place: str) -> list[Who]:
@@ -146,7 +146,7 @@ class SweepResults:
         return _warnings(self.broken)
 
     def broken_in(self, labels: Mapping[str, str], context: str) -> str:
-        """Why a model behind a case is broken, by the case's labels; "" where none is."""
+        """The reason why a model behind a case is broken, by the case's labels; "" where none is."""
         splits = labels["split"].split(" against ") if "split" in labels else None
         reasons = (
             reason
@@ -159,11 +159,11 @@ class SweepResults:
 
     @cached_property
     def _numbers(self) -> dict[tuple[str, ...], SweepNumber]:
-        return _by_labels(self.numbers, self.number_labels)
+        return by_labels(self.numbers, self.number_labels)
 
     @cached_property
     def _contrasts(self) -> dict[tuple[str, ...], SweepNumber]:
-        return _by_labels(self.contrasts, self.contrast_labels)
+        return by_labels(self.contrasts, self.contrast_labels)
 
     @cached_property
     def _evaluated(self) -> set[tuple[str, ...]]:
@@ -179,7 +179,8 @@ def _flat(key: Sequence[Key]) -> tuple[str, ...]:
     return tuple(str(label) for part in key for label in (part if isinstance(part, tuple) else (part,)))
 
 
-def _by_labels(table: pd.DataFrame, labels: Sequence[str]) -> dict[tuple[str, ...], SweepNumber]:
+def by_labels(table: pd.DataFrame, labels: Sequence[str]) -> dict[tuple[str, ...], SweepNumber]:
+    """A table's numbers by the labels of their rows."""
     return {tuple(str(row[name]) for name in labels): _number(row) for row in rows_of(table)}
 
 

@@ -68,7 +68,7 @@ def attack_each(
     """Attack the models of runs on a split; one whose answers are all alike is noted in its record.
 
     Results are kept in each run's folder; a complete attack is not run again. Several processes (torchrun) share
-    the documents of membership attacks; the other attacks are the main process's.
+    the documents of membership attacks and the questions of reconstruction; recovery attacks are rank 0's.
 
     Raises:
         InputError: an unknown split, attack or model; a benchmark without non-members, or another one than a model
@@ -186,7 +186,7 @@ def attack_one(
             attack_membership(run, who, members, settings, recording, reference, processes=together, **how)
         for one in attacks.values():
             if one.kind == "reconstruction":
-                together.on_main(partial(attack_reconstruction, run, benchmark, one, settings, recording, **how))
+                attack_reconstruction(run, benchmark, one, settings, recording, processes=together, **how)
             elif one.kind in RECOVERY:
                 together.on_main(partial(attack_recovery, holder, one, settings, recording, quiet=quiet))
         health = recording.info.results["health"]

@@ -31,7 +31,7 @@ from medunlearn.results.scores import question_labels
 from medunlearn.training.trainable import checksums
 
 MEASURES = ("rouge_l", "em", "ranked_first")
-"""What is said, what is likeliest token by token, and what is likelier than its alternatives."""
+"""Measures of what is said, of what is likeliest token by token, and of what is likelier than its alternatives."""
 
 
 @dataclass
@@ -130,7 +130,7 @@ class StateMeasurer:
 
     @property
     def folder(self) -> Path:
-        """What responses of changed models lie in."""
+        """Folder of the responses of changed models."""
         return self.run.folder / FOLDER
 
     @cached_property

@@ -42,7 +42,7 @@ class PausingPlan(Plan):
     pauses: tuple[int, ...] = ()
 
     def ends_epoch(self, step: int) -> bool:
-        """Whether the run pauses after ``step`` steps."""
+        """True if the run pauses after ``step`` steps."""
         return step in self.pauses
 
 
@@ -184,7 +184,7 @@ def rate_of(run: Run, attack: Relearning) -> float:
 
 
 def items_of(run: Run, attack: Relearning) -> What:
-    """What is trained on: the attack's own, else what the model was trained on, else records and questions."""
+    """Training data: the attack's own, else the model's, else records and questions."""
     if attack.items != "trained":
         return attack.items
     known: What = trained_settings(run).get("train_on", "both")

@@ -17,14 +17,13 @@ import copy
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import torch
 
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UtilitySettings
 from medunlearn.data.benchmark import Benchmark
@@ -55,8 +54,9 @@ from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import EPOCHS, FILE, Run, RunRecord
 from medunlearn.training.checkpoint import load_weights, problem_of_weights, save_weights
 from medunlearn.training.processes import Processes
-from medunlearn.training.sharding import gathered, is_sharded
+from medunlearn.training.sharding import is_sharded, merged_shares
 from medunlearn.training.trainable import merge, merged
+from medunlearn.training.turns import in_turns
 
 if TYPE_CHECKING:
     from medunlearn.pipeline.trainer import Trainer
@@ -110,11 +110,11 @@ class EpochEvaluation:
             return False
         started = time.perf_counter()
         run = self.processes.on_main(lambda: self._run(epoch))
-        with self._whole() as live:
+        with self._evaluation_mode() as live:
             words = f"Epoch {epoch} is not evaluated"
-            self.processes.together(lambda: refuse_non_finite(live.model, words) if live else None)
+            self.processes.together(lambda: refuse_non_finite(live.model, words))
             if self.options.keep_epochs and epoch:
-                self.processes.on_main(lambda: self._save_model(run, live) if live else None)
+                self._save_model(run, live)
             self._standings = self._evaluate(run, epoch, live, check)
         best = best_of(self._standings)
         if self.select == "best" and best is not None and best.epoch == epoch:
@@ -192,22 +192,8 @@ class EpochEvaluation:
         return Run.open(folder)
 
     @contextmanager
-    def _whole(self) -> Iterator[LanguageModel | None]:
-        """The unsharded model in evaluation mode: of a sharded one a copy on rank 0, and None on other ranks."""
+    def _evaluation_mode(self) -> Iterator[LanguageModel]:
         model = self.trainer.live.model
-        if self._sharded():
-            tensors = gathered(model, self.processes)
-
-            def copied() -> LanguageModel:
-                unsharded = self.trainer.build()
-                with torch.no_grad():
-                    for name, tensor in unsharded.model.named_parameters():
-                        tensor.copy_(tensors[name])
-                unsharded.model.eval()
-                return unsharded
-
-            yield self.processes.together(lambda: copied() if self.processes.main else None)
-            return
         training = model.training
         model.eval()
         try:
@@ -218,17 +204,18 @@ class EpochEvaluation:
     def _sharded(self) -> bool:
         return any(is_sharded(tensor) for tensor in self.trainer.live.model.parameters())
 
-    def _evaluate(self, run: Run, epoch: int, live: LanguageModel | None, check: Check) -> list[EpochStanding]:
-        """Generate and score; either every rank has the same model, or only rank 0 has one."""
-        several = self.processes.world > 1 and live is not None and not self._sharded()
-        with merged(live.model) if live else nullcontext():
-            if live is not None and several:
-                if self.settings is not None:
-                    self.processes.each(lambda: self._ask_a_share(run, live, check))
-                watched = self._watch(run, live, self.processes, check)
-            else:
-                watched = self.processes.on_main(lambda: self._watch(run, live, None, check) if live else [])
-            return self.processes.on_main(lambda: self._score(run, epoch, live, watched))
+    def _evaluate(self, run: Run, epoch: int, live: LanguageModel, check: Check) -> list[EpochStanding]:
+        """Generate and score; every rank has the same model, or its share of it."""
+        model, processes = live.model, self.processes
+        with merged_shares(model) if self._sharded() else merged(model):
+            if processes.world > 1 and self.settings is not None:
+                processes.each(lambda: in_turns(model, lambda: self._ask_a_share(run, live, check)))
+            watched = self._watch(run, live, processes, check)
+
+            def score() -> list[EpochStanding]:
+                return self._score(run, epoch, live, watched) if processes.main else []
+
+            return processes.each(lambda: in_turns(model, score))[0]
 
     def _ask_a_share(self, run: Run, live: LanguageModel, check: Check) -> None:
         """Generate this rank's share of the responses, for :func:`evaluate_one` to find."""
@@ -238,9 +225,7 @@ class EpochEvaluation:
         how = (settings, rendering, device, self.trainer.silent, live)
         ask_a_share(Questioning(run, self.benchmark, *how), self.processes, check)
 
-    def _watch(
-        self, run: Run, live: LanguageModel, processes: Processes | None, check: Check
-    ) -> list[dict[str, Any]]:
+    def _watch(self, run: Run, live: LanguageModel, processes: Processes, check: Check) -> list[dict[str, Any]]:
         """Rows of membership and utility; measurements that this epoch's run has are reused."""
         rows = []
         if self.attack is not None:
@@ -287,7 +272,7 @@ class EpochEvaluation:
         return on
 
     def _score(
-        self, run: Run, epoch: int, live: LanguageModel | None, watched: list[dict[str, Any]]
+        self, run: Run, epoch: int, live: LanguageModel, watched: list[dict[str, Any]]
     ) -> list[EpochStanding]:
         # The encoders of CS and ES go to the model's device, as in `evaluate`.
         device, tables = str(self.trainer.live.device), []
@@ -297,7 +282,6 @@ class EpochEvaluation:
         if watched:
             tables.append(_watched_table(watched))
         for measure in self.measures:
-            assert live is not None  # Rank 0 has the whole model, also of a sharded one.
             tables.append(measure(run, live))
         table = pd.concat([_in_order(table, epoch) for table in tables], ignore_index=True)
         self.trainer.tracking.epoch(_tracked(table), epoch)
@@ -309,13 +293,26 @@ class EpochEvaluation:
         return [replace(one, problem=self._problem(one.epoch)) for one in self.rule.standings(table)]
 
     def _problem(self, epoch: int) -> str:
-        """Why the model is broken after an epoch, by its evaluation."""
+        """The reason why the model is broken after an epoch, by its evaluation."""
         if self.settings is None:
             return ""
         folder = evaluation_folder(self._run(epoch), self.benchmark, self.settings)
         return "; ".join(RunRecord.read(folder).problems) if (folder / FILE).exists() else ""
 
     def _save_model(self, run: Run, live: LanguageModel) -> None:
+        """Save the model of an epoch; every process calls it."""
+        if self._sharded():
+            self.trainer.save(run.model)
+        else:
+            self.processes.on_main(lambda: self._save_whole(run, live))
+
+        def describe() -> None:
+            write_lineage(run.model, run.info.data_use, run.info.inputs)
+            replace(run.info, model_files=file_facts(run.model)).write(run.folder)
+
+        self.processes.on_main(describe)
+
+    def _save_whole(self, run: Run, live: LanguageModel) -> None:
         base, adapter = self.trainer.base, None
         if hasattr(live.model, "merge_and_unload"):
             adapter = low_rank_of(live.model, base) if base and not self.options.merge_adapter else None
@@ -329,8 +326,6 @@ class EpochEvaluation:
             live.save(run.model)
         else:
             live.save_smaller(self.trainer.target.model, run.model)
-        write_lineage(run.model, run.info.data_use, run.info.inputs)
-        replace(run.info, model_files=file_facts(run.model)).write(run.folder)
 
     def _remove_others(self, epoch: int) -> None:
         for folder in self._weights(epoch).parent.iterdir():

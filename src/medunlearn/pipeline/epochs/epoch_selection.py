@@ -64,7 +64,7 @@ def best_of(standings: Sequence[EpochStanding]) -> EpochStanding | None:
 
 
 def is_over(standings: Sequence[EpochStanding], patience: int) -> bool:
-    """Whether ``patience`` epochs or more passed since the best one; never with a patience of 0.
+    """True if ``patience`` epochs or more passed since the best one; never with a patience of 0.
 
     Without any number the first epoch counts as the best.
     """

@@ -92,7 +92,7 @@ def _without_effect(settings: EpochFields) -> list[str]:
 
 
 def has_measures(settings: EpochFields) -> bool:
-    """Whether a run measures something after its epochs that needs no split."""
+    """True if a run measures something after its epochs that needs no split."""
     return isinstance(settings, TrainSettings) and (settings.validation is not None or bool(settings.watch))
 
 
@@ -160,6 +160,14 @@ def epoch_sections(
     on = defaults | ({"split": split} if split else {})
     attack = collect(problems, "attack", lambda: attack_section(settings.attack, on))
     utility = collect(problems, "utility", lambda: utility_section(settings.utility, defaults))
+    if attack is not None and settings.sharding != "none":
+        from medunlearn.attacks import kinds_of
+
+        if others := sorted(kinds_of(attack.attacks) - {"membership", "reconstruction"}):
+            problems.append(
+                f"attack.attacks: {', '.join(others)} changes a model in memory, and this one is divided among "
+                "processes. Attack the finished run (`medunlearn attack`), or leave it out."
+            )
     if problems:
         raise ConfigError(problems)
     return attack, utility

@@ -93,7 +93,7 @@ def _facts(text: str, identifiers: Sequence[Identifier]) -> Iterator[NoteGap]:
 
 
 def _measured(text: str, start: int, end: int) -> str | None:
-    """What a number measures, by its unit and the word before it; None if nothing says so, or it numbers a list."""
+    """Quantity of a number, by its unit and the word before it; None if nothing names one, or it numbers a list."""
     if _NUMBERING.match(text, end) and (
         not (before := text[max(0, start - 3) : start].rstrip(" ")) or before[-1] in "\n:.;"
     ):

@@ -57,7 +57,7 @@ def chain_of(groups: Sequence[Mapping[str, str]], levels: Sequence[str]) -> tupl
 
 
 def _has_one(groups: Sequence[Mapping[str, str]], below: str, above: str) -> bool:
-    """Whether each node of one level lies in one node of another."""
+    """True if each node of one level lies in one node of another."""
     parents: dict[str, str] = {}
     both = (row for row in groups if below in row and above in row)
     return all(parents.setdefault(row[below], row[above]) == row[above] for row in both)

@@ -123,7 +123,7 @@ def whose(record: Record, hidden: str, start: int | None = None) -> str | None:
 
 
 def _stands_in(value: str, text: str) -> bool:
-    """Whether a value stands in a text by itself, in any case: 5 does not stand in 15 or 5.2."""
+    """True if a value stands in a text by itself, in any case: 5 does not stand in 15 or 5.2."""
     # Without an expression: each value would be compiled into one of its own, and there are millions.
     value, text = value.lower(), text.lower()
     place = text.find(value)

@@ -193,7 +193,7 @@ def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.
 
 
 def made_for_this(model: Evaluated) -> bool:
-    """Whether a model is no retrained or unlearned one of another split than it was evaluated on."""
+    """True if a model is no retrained or unlearned one of another split than it was evaluated on."""
     return model.run.role == "target" or model.run.info.made_for == model.record.info.split
 
 

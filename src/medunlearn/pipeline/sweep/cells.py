@@ -171,7 +171,7 @@ class Board:
 
     @property
     def open(self) -> bool:
-        """Whether anything runs or is still to run."""
+        """True if anything runs or is still to run."""
         return any(cell.status in _OPEN for cell in self.cells.values())
 
     def running(self) -> list[SweepCell]:

@@ -152,7 +152,7 @@ class SlurmEngine:
         write_json(self._known, self._ids)
 
     def _is_there(self, call: Call) -> bool:
-        """Whether a job of an earlier process still does this call; it is then waited for."""
+        """True if a job of an earlier process still does this call; it is then waited for."""
         if call.name not in self._ids:
             return False
         job = self._job_class(self._executor.folder, self._ids[call.name])

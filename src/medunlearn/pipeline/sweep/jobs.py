@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -21,6 +20,7 @@ from medunlearn.models.folders import model_identity
 from medunlearn.pipeline.attacking.attack_run import attack_each, attack_folder
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
 from medunlearn.pipeline.experiment import run_folder
+from medunlearn.pipeline.shared_work import SharedWork
 from medunlearn.pipeline.sweep.cell_launch import Launch
 from medunlearn.pipeline.sweep.cells import SweepCell
 from medunlearn.pipeline.sweep.pool import Slot
@@ -62,7 +62,7 @@ class Job:
 
     @property
     def trains(self) -> bool:
-        """Whether several processes can share it: a training, or an unlearning that is no edit of the weights."""
+        """True if several processes can share it: a training, or an unlearning that is no edit of the weights."""
         settings = self.settings
         return settings is not None and not (isinstance(settings, UnlearnSettings) and is_edit(settings.method))
 
@@ -117,7 +117,7 @@ def perform(job: Job, slot: Slot) -> JobOutput:
         return perform_apart(job, slot)
     # A worker of a sweep that was killed may still be writing its last checkpoint.
     with freed(slot), patient(ORPHAN_SECONDS):
-        return _perform(job, slot.device)
+        return _perform(job, slot.device, slot.work)
 
 
 def perform_apart(job: Job, slot: Slot) -> JobOutput:
@@ -147,46 +147,45 @@ def perform_here(job: Job, slot: Slot) -> tuple[str, str | None, float | None]:
 
 @contextmanager
 def freed(slot: Slot) -> Iterator[None]:
-    """A job's work on its share of the processor; the next one of the worker finds the memory that it found."""
+    """A job's work on its share of the processor; the next one of the worker finds the memory that it found.
+
+    One model may stay in memory: the next job puts its weights in place, or lets it go before it loads another.
+    """
     torch.set_num_threads(slot.threads)
     try:
         yield
+    except BaseException:
+        if slot.work is not None:
+            slot.work.base.drop()
+        raise
     finally:
         gc.collect()
-        keep_loaded()
+        if slot.work is not None:
+            slot.work.keep_aside()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
 
-@cache
-def keep_loaded() -> None:
-    """Once, after the first job: what it has loaded stays, and is not looked through after each of the others."""
-    gc.freeze()
-
-
-def _perform(job: Job, device: str) -> JobOutput:
+def _perform(job: Job, device: str, work: SharedWork | None) -> JobOutput:
     started, evaluation = time.perf_counter(), None
-    benchmark = open_benchmark(job.benchmark)
+    benchmark = Benchmark.load(job.benchmark) if work is None else work.benchmark(job.benchmark)
     folder = job.folder(benchmark)
+    if work is not None and (isinstance(job.settings, TrainSettings) or isinstance(job.measure, AttackSettings)):
+        work.base.drop()
     if isinstance(job.settings, TrainSettings):
         train(benchmark, job.settings, folder, device=device, quiet=True)
     elif job.settings is not None and job.model is not None:
-        unlearn(Run.open(job.model), benchmark, job.settings, folder, device=device, quiet=True)
+        unlearn(Run.open(job.model), benchmark, job.settings, folder, device=device, quiet=True, work=work)
     if job.measure is not None:
         processes = join()
-        evaluation = processes.on_main(lambda: _measure(job, benchmark, folder, processes.device(device)))
+        evaluation = processes.on_main(lambda: _measure(job, benchmark, folder, processes.device(device), work))
     return JobOutput(folder, evaluation, round(time.perf_counter() - started, 2))
 
 
-def _measure(job: Job, benchmark: Benchmark, folder: Path, device: str) -> Path:
+def _measure(job: Job, benchmark: Benchmark, folder: Path, device: str, work: SharedWork | None) -> Path:
     if isinstance(job.measure, EvaluateSettings):
-        return evaluate_one(Run.open(folder), benchmark, job.measure, device=device, quiet=True).record.folder
+        how: dict[str, Any] = {"device": device, "quiet": True, "work": work}
+        return evaluate_one(Run.open(folder), benchmark, job.measure, **how).record.folder
     assert job.measure is not None
     attacked = attack_each([Run.open(folder)], benchmark, job.measure, device=device, quiet=True)
     return attacked.models[0].record.folder
-
-
-@lru_cache(maxsize=1)
-def open_benchmark(folder: Path) -> Benchmark:
-    """The benchmark that the worker's jobs are about, read once."""
-    return Benchmark.load(folder)

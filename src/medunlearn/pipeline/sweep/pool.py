@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -24,6 +25,7 @@ from unittest import mock
 from medunlearn.data.storage import make_folder
 from medunlearn.errors import MedunlearnError
 from medunlearn.metrics.workers import main_module_hidden
+from medunlearn.pipeline.shared_work import SharedWork
 
 # Seconds that an interrupted worker may take to end its step and write a checkpoint.
 PATIENCE = 60.0
@@ -41,12 +43,14 @@ class Slot:
         threads: of each process.
         processes: that a training is shared among.
         gpus: numbers of the GPUs that they have, of those that this process sees; none on a CPU.
+        work: what the calls of a worker share, given to them there; None: nothing.
     """
 
     device: str = "cpu"
     threads: int = 1
     processes: int = 1
     gpus: tuple[int, ...] = ()
+    work: SharedWork | None = None
 
 
 class Call(NamedTuple):
@@ -188,6 +192,12 @@ def _begin(folder: str, log: Path) -> None:
         threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
+@cache
+def _worker_work() -> SharedWork:
+    """The work that this worker's calls share, from the first to the last."""
+    return SharedWork()
+
+
 def _end_with_parent() -> None:
     """A worker whose parent was killed stops as by Ctrl-C, or the next sweep would meet it in its folders."""
     if (parent := multiprocessing.parent_process()) is not None:
@@ -201,7 +211,7 @@ def _answer(call: Call, slot: Slot) -> tuple[Any, str]:
     with _at_work, _redirected(call.log) as log:
         _note(log, f"{call.name}: starts on {slot.device} with {slot.threads} threads")
         try:
-            value = call.function(call.argument, slot)
+            value = call.function(call.argument, replace(slot, work=_worker_work()))
         except KeyboardInterrupt:
             _note(log, "interrupted; it goes on from its last checkpoint")
             raise
@@ -231,7 +241,7 @@ def _note(log: IO[str], line: str) -> None:
 
 
 def failure_reason(error: BaseException) -> str:
-    """Why a call failed, in a line; of an error that is not ours without what follows its first line."""
+    """The reason why a call failed, in a line; of an error that is not ours without what follows its first line."""
     text = str(error).strip()
     if isinstance(error, MedunlearnError):
         return text

@@ -72,7 +72,7 @@ class SweepCost:
         return sum(kind.disk for kind in self.kinds) + max((kind.scratch for kind in self.kinds), default=0.0)
 
     def lines(self) -> Iterator[str]:
-        """What the numbers are, and what to see to before the sweep starts."""
+        """Lines on the numbers, and on what to see to before the sweep starts."""
         if self.hours is not None:
             yield (
                 f"About {self.hours:.3g} hours of one {self.device}, taken to reach {PASSES:.0%} of its matrix "
@@ -180,7 +180,7 @@ def missing_parts(sweep: Sweep, benchmark: Benchmark) -> Iterator[str]:
 
 
 def _is_fetched(source: str) -> bool:
-    """Whether a hub model's configuration is in the cache."""
+    """True if a hub model's configuration is in the cache."""
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(source, "config.json") if source.count("/") == 1 else None

@@ -122,7 +122,7 @@ class Sweep:
         return benchmark
 
     def unjudgeable(self, benchmark: Benchmark) -> list[str]:
-        """Why its judges may not get the benchmark's data."""
+        """Reasons why its judges may not get the benchmark's data."""
         return self.judges.why_not(benchmark) if self.judges else []
 
 

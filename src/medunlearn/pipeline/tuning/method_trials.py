@@ -37,7 +37,7 @@ class MethodTrials:
 
     @classmethod
     def open(cls, tuning: Tuning, method: str, benchmark: Benchmark, cost: Cost) -> MethodTrials:
-        """What the folder holds so far; settings that change trials have a folder of their own."""
+        """Results in the folder so far; settings that change trials have a folder of their own."""
         folder = tuning.settings.out / f"trials-{slug(method)}-{tuning.study_key(method, benchmark)[:8]}"
         opened = cls(tuning, method, folder, cost, read_trials(folder))
         opened.ended = opened._is_spent()

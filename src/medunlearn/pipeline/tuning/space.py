@@ -63,7 +63,7 @@ class Dimension:
         return f"{self.low:g} to {self.high:g}" + (", log" if self.log else "")
 
     def holds(self, value: Any) -> bool:
-        """Whether a value is in the range."""
+        """True if a value is in the range."""
         if self.choices:
             return value in self.choices
         return isinstance(value, int | float) and not isinstance(value, bool) and self.low <= value <= self.high

@@ -14,7 +14,7 @@ from medunlearn.errors import FrozenParametersError, NonFiniteLossError, OutOfMe
 from medunlearn.pipeline.epochs.epoch_selection import TABLE
 from medunlearn.pipeline.epochs.epoch_settings import epoch_settings
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
-from medunlearn.pipeline.sweep.jobs import ORPHAN_SECONDS, freed, open_benchmark
+from medunlearn.pipeline.sweep.jobs import ORPHAN_SECONDS, freed
 from medunlearn.pipeline.sweep.pool import Slot
 from medunlearn.pipeline.tuning.objective import AxisValues, TuneObjective
 from medunlearn.pipeline.tuning.study import Pruner
@@ -49,7 +49,8 @@ class TrialJob:
 def perform_trial(job: TrialJob, slot: Slot) -> TuneTrial:
     """The trial as it ended. One that diverges, moves nothing or does not fit in memory has failed."""
     with freed(slot), patient(ORPHAN_SECONDS):
-        started, benchmark = time.perf_counter(), open_benchmark(job.benchmark)
+        started, work = time.perf_counter(), slot.work
+        benchmark = Benchmark.load(job.benchmark) if work is None else work.benchmark(job.benchmark)
         pruner = Pruner(job.objective, job.trials, job.halving, job.settings.epochs)
         try:
             run = unlearn(
@@ -60,6 +61,7 @@ def perform_trial(job: TrialJob, slot: Slot) -> TuneTrial:
                 device=slot.device,
                 quiet=True,
                 stop=pruner,
+                work=work,
             )
             trial = _ended(job, run, benchmark, pruner, slot.device)
         except (FrozenParametersError, NonFiniteLossError, OutOfMemoryError) as error:
@@ -98,7 +100,7 @@ def _ended(job: TrialJob, run: Run, benchmark: Benchmark, pruner: Pruner, device
 
 
 def _problem(job: TrialJob, run: Run, benchmark: Benchmark) -> str:
-    """Why the model is broken after its last epoch, by that epoch's evaluation."""
+    """The reason why the model is broken after its last epoch, by that epoch's evaluation."""
     settings = epoch_settings(job.settings, job.settings.split)
     assert settings is not None
     return "; ".join(RunRecord.read(evaluation_folder(run, benchmark, settings)).problems)

@@ -54,7 +54,7 @@ class TuneTrial:
 
     @property
     def eligible(self) -> bool:
-        """Whether it may be the best one: it ran to its end and has a number."""
+        """True if it may be the best one: it ran to its end and has a number."""
         return self.state == "complete" and self.value is not None
 
     @property

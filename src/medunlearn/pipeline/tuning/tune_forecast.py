@@ -36,7 +36,7 @@ class MethodForecast:
 
 @dataclass(frozen=True)
 class TuneForecast:
-    """What a tuning will take.
+    """Cost of a tuning.
 
     Attributes:
         models: trained or unlearned besides the trials, by kind.
@@ -61,7 +61,7 @@ class TuneForecast:
         return asdict(self)
 
     def lines(self) -> Iterator[str]:
-        """What stands below the table."""
+        """Lines below the table."""
         kinds = ", ".join(f"{number} {kind}" for kind, number in self.models.items())
         yield f"Budget: {self.budget}. Besides: {kinds}."
         for half, what in (("choosing", "after every epoch of a trial"), ("reporting", "of each model at the end")):
@@ -75,7 +75,7 @@ class TuneForecast:
 
 
 def foresee(tuning: Tuning, *, device: str = "auto") -> TuneForecast:
-    """What a tuning will take; of a benchmark that is yet to be built, only what its file says.
+    """Cost of a tuning; of a benchmark that is yet to be built, only what its file says.
 
     Raises:
         InputError: a budget in FLOPs that is too small or cannot be counted.

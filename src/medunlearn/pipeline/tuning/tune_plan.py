@@ -101,13 +101,13 @@ class Tuning:
         return with_retrained(settings, retrained)
 
     def measuring(self, method: str) -> EvaluateSettings:
-        """How a method's trials are evaluated, and target and retrained model with them."""
+        """Evaluation of a method's trials, and of target and retrained model with them."""
         settings = self.unlearning(method, {}, self.seeds[0], trial=True)
         return epoch_settings(settings, settings.split) or self.evaluating("choosing", settings.weights)
 
     @cached_property
     def measures(self) -> tuple[EvaluateSettings, ...]:
-        """How trials are evaluated: mostly one way, several where methods have weights of different types."""
+        """Evaluations of the trials: mostly one, several where methods have weights of different types."""
         different = {self.measuring(method).model_dump_json(): self.measuring(method) for method in self.methods}
         return tuple(different.values())
 

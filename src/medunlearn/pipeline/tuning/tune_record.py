@@ -25,7 +25,7 @@ from medunlearn.results.machine import code, hardware, packages
 
 FILE, RESULTS = "tune.json", "results.parquet"
 _WORDS = ("objective", "caveats", "budget", "refused")
-"""What the report says in words."""
+"""Sentences of the report."""
 
 
 def tune_facts(tuning: Tuning, benchmark: Benchmark) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def tuned(
 
 
 def _refused(tuning: Tuning, evaluated: Mapping[str, Evaluated]) -> tuple[str, ...]:
-    """Why nothing may be read against a retrained model, by the reference check on the reporting half."""
+    """The reason why there is no retrained model to read against, by the reference check on the reporting half."""
     reasons: dict[str, None] = {}
     settings = tuning.evaluating("reporting")
     for seed in tuning.seeds:

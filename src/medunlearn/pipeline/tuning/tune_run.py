@@ -186,7 +186,7 @@ class TuneWork:
         self.write()
 
     def _check(self, cell: TuneCell) -> str:
-        """Why target or retrained model cannot be tuned against, by its evaluation on the choosing half; or ""."""
+        """The reason why target or retrained model is no reference, by its evaluation on the choosing half."""
         if cell.half != "choosing" or cell.evaluation is None or cell.folder is None:
             return ""
         evaluated = Evaluated(Run.open(cell.folder), Run.open(cell.evaluation))

@@ -11,7 +11,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from importlib.util import find_spec
 from typing import Any
@@ -25,6 +25,7 @@ from medunlearn.errors import ConfigError, InputError, UnknownNameError
 from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.utility.numbers import Result, TaskItem
 from medunlearn.training.processes import Processes
+from medunlearn.training.turns import in_turns
 
 _CHUNK = 16
 """Batches between two looks at the clock and at signals."""
@@ -213,7 +214,8 @@ def _harness_model(language_model: LanguageModel, batch_size: int, processes: Pr
                         advance(len(chunk))
                 return answers
 
-            return [answer for part in processes.each(in_chunks) for answer in part]
+            passes = partial(in_turns, language_model.model, in_chunks)
+            return [answer for part in processes.each(passes) for answer in part]
 
     return Shared(pretrained=language_model.model, tokenizer=language_model.tokenizer, batch_size=batch_size)
 

@@ -61,7 +61,7 @@ class Anatomy:
 
     @cached_property
     def mediastinum(self) -> tuple[Ellipsoid, ...]:
-        """What lies between the lungs beside the heart: vessels above it, the arch of the aorta, both hila."""
+        """The mediastinum beside the heart: vessels above it, the arch of the aorta, both hila."""
         hila = (Ellipsoid((side * 36, 0, 2 - 6 * side), (15, 14, 26)) for side in (-1, 1))
         return (
             Ellipsoid((0, 0, 30), (31, 46, 128)),

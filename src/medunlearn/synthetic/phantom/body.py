@@ -47,7 +47,7 @@ def invent_pose(rng: np.random.Generator) -> Pose:
 
 @dataclass(frozen=True)
 class Exposure:
-    """How a radiograph was taken; its film shows it in words and numbers.
+    """Exposure of a radiograph; its film shows it in words and numbers.
 
     Attributes:
         position: ``ERECT``, ``SUPINE`` or ``PORTABLE``; the first is a PA view, the others are AP.

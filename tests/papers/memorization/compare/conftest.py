@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ def records() -> list[tuple[str, str, str]]:
     return found + [(f"n{n}", f"patient-{n // 2}", "notes") for n in range(CORPORA["notes"])]
 
 
+@cache
 def known(record: str) -> float:
     """How hard a record is to draw out, 0-1; a model knows it where its rate is above this."""
     return float(generator("hardness of", record).random())

@@ -174,10 +174,16 @@ def test_no_advice_for_models_that_did_nothing(controls: Mapping[str, AuditConte
     assert (advice in called["everything"]) == (advice not in {"clinical narrative", "set phrases", "knowledge"})
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in {"more epochs", "before overfitting"}])
-def test_without_a_baseline_nothing_is_called_memorized(tmp_path: Path, rule: str) -> None:
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> AuditContent:
+    """Memorizing models without a baseline."""
     models = {label: memorized(1.0) for label in MODELS[1:]}
-    alone = content(tmp_path, models, dict.fromkeys(MODELS, 0.5), (0.1, 0.3, 0.5), (0.1, 0.1, 0.1), baselines={})
+    rates, risen, flat = dict.fromkeys(MODELS, 0.5), (0.1, 0.3, 0.5), (0.1, 0.1, 0.1)
+    return content(tmp_path_factory.mktemp("alone"), models, rates, risen, flat, baselines={})
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in {"more epochs", "before overfitting"}])
+def test_without_a_baseline_nothing_is_called_memorized(alone: AuditContent, rule: str) -> None:
     # Pairs before and after are held against each other, and are equal here.
     assert finding(alone, rule).verdict == (OPEN if rule == "option regeneration" else NOT_MEASURABLE)
 

@@ -168,7 +168,7 @@ def number_of_age(span: DetectedSpan, text: str) -> DetectedSpan:
 
 
 def covered(kind: str, start: int, end: int, spans: Iterable[DetectedSpan]) -> bool:
-    """Whether spans of the kind's group cover at least half of a place."""
+    """True if spans of the kind's group cover at least half of a place."""
     places: set[int] = set()
     for span in spans:
         if kinds()[span.kind].group == kinds()[kind].group:

@@ -109,7 +109,7 @@ _COUNTED = re.compile(
     re.IGNORECASE,
 )
 _SHARES = (2, 3, 4, 5, 6, 8, 9, 10)
-"""What small numbers are usually parts of: strengths of 5, murmurs of 6, pains of 10, Apgar scores of 10."""
+"""Scales that small numbers are usually parts of: strengths of 5, murmurs of 6, pains of 10, Apgar scores of 10."""
 _UNSURE = ("may", "march")
 _SURE_ALONE = ("january", "february", "july", "september", "october", "november", "december")
 
@@ -177,7 +177,7 @@ def _named(text: str, lower: str) -> Iterator[DateElement]:
 
 
 def _is_month(text: str, month: str, before: str, end: int, head: bool) -> bool:
-    """Whether a month without a day or year is one: ``May`` and ``Dec`` need a cue, ``April Vane`` is a person."""
+    """True if a month without a day or year is one: ``May`` and ``Dec`` need a cue, ``April Vane`` is a person."""
     lower = month.lower()
     if lower in _SURE_ALONE and month[0].isupper():
         return True
@@ -192,7 +192,7 @@ def _is_month(text: str, month: str, before: str, end: int, head: bool) -> bool:
 
 
 def _is_date(text: str, match: re.Match[str]) -> bool:
-    """Whether two numbers around a stroke are a day and month, not a score, a strength or a share."""
+    """True if two numbers around a stroke are a day and month, not a score, a strength or a share."""
     month, day, start = int(match["month"]), int(match["day"]), match.start()
     before, after = text[max(0, start - 40) : start], text[match.end() : match.end() + 24]
     if "-" in match.group():

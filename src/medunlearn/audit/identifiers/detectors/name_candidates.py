@@ -87,7 +87,7 @@ class NameCandidate:
 
 
 def ends_like_name(word: str) -> bool:
-    """Whether a word in lower case ends otherwise than verbs, drugs, diseases and procedures do."""
+    """True if a word in lower case ends otherwise than verbs, drugs, diseases and procedures do."""
     return _ENDINGS.search(word) is None
 
 

@@ -59,7 +59,7 @@ class CuedForm(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What ``rules.yaml`` holds; ``cued`` are the forms behind a cue by what they look like.
+    """Content of ``rules.yaml``; ``cued`` are the forms behind a cue by what they look like.
 
     ``endings`` have for a cue the words that end a place's name.
     """
@@ -149,7 +149,7 @@ def _facilities(text: str) -> Iterator[DetectedSpan]:
 
 
 def _is_place(kind: str, value: str) -> bool:
-    """Whether a place has a name of its own, and is no state or country (``Hematology Clinic``, ``Ohio``)."""
+    """True if a place has a name of its own, and is no state or country (``Hematology Clinic``, ``Ohio``)."""
     words = [word.strip(".,").lower() for word in value.split()]
     if kind == "location":
         own = words[0] not in gazetteer().no_names or words[0] in ("st", "new", "north")

@@ -93,7 +93,7 @@ _ACTS = re.compile(
     r"was\s(?:brought|seen|admitted|discharged|transferred|referred|told|evaluated|born|sent|asked|readmitted|"
     r"accompanied)\b|saw\b|who\b|whose\b)"
 )
-"""What is said of persons, behind two words that no list knows."""
+"""Words said of persons, behind two words that no list knows."""
 
 
 class PersonName(NamedTuple):
@@ -244,7 +244,7 @@ def _common(candidate: NameCandidate) -> Iterator[PersonName]:
 
 
 def _start_of_known(candidate: NameCandidate) -> int | None:
-    """Where a name of several words begins, of which one is a common name; None if none is."""
+    """Start of a name of several words, of which one is a common name; None if none is."""
     lists, words, full = gazetteer(), candidate.words, candidate.full
     for word in words[:-1]:
         if word.lower in lists.given:
@@ -257,7 +257,7 @@ def _start_of_known(candidate: NameCandidate) -> int | None:
 
 
 def _is_strange(candidate: NameCandidate) -> bool:
-    """Whether two or three words look like names, though no list has them."""
+    """True if two or three words look like names, though no list has them."""
     return len(candidate.full) <= 3 and all(
         ends_like_name(word.lower) and not candidate.text[word.start : word.end].isupper()
         for word in candidate.full
@@ -270,7 +270,7 @@ def _is_eponym(after: str, words: Sequence[CapitalizedWord]) -> bool:
 
 
 def _person_follows(after: str, *, strictly: bool = False) -> bool:
-    """Whether a verb follows of which persons are the subject, or ``'s`` and a relative."""
+    """True if a verb follows of which persons are the subject, or ``'s`` and a relative."""
     if match := _OWNED.match(after):
         return match[1] in gazetteer().relatives or match[1] == "office"
     verb = _VERB.match(after)

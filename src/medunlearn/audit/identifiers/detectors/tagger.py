@@ -22,7 +22,7 @@ LABELS: Mapping[str, str] = {
     **dict.fromkeys(("ipaddr", "ipaddress"), "ip_address"),
     "bioid": "biometric",
 }
-"""What models call kinds that are neither named so nor declared so by records."""
+"""Models' labels of kinds that are neither named so nor declared so by records."""
 BATCH = 16
 _STRIDE = 32
 

@@ -10,7 +10,7 @@ import pandas as pd
 from medunlearn.results.summary import compare, summarize
 
 ALL = ""
-"""What tables call the specialty of all admissions together."""
+"""Name of all admissions' specialty in tables."""
 
 
 def accuracy_scores(predictions: pd.DataFrame, ks: Sequence[int]) -> pd.DataFrame:

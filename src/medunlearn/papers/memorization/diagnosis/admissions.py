@@ -15,7 +15,7 @@ from medunlearn.sources.table_files import BROKEN, BadRowError, read_rows, refus
 from medunlearn.synthetic.admissions import Admission
 
 FIELDS = ("hpi", "diagnoses", "hpi_date", "labs", "patient", "specialty", "part", "id")
-"""What a file holds of a stay; by default columns of the same names.
+"""Fields of a stay in a file; by default columns of the same names.
 
 ``hpi``: history of present illness. ``diagnoses``: a list, or names with ``;`` or line breaks between them; the
 principal one first. ``labs``: a text, a list, or test -> result. Without ``patient`` every row is somebody else's,
@@ -149,5 +149,5 @@ def _diagnoses(value: Any, column: str) -> tuple[str, ...]:
 
 
 def is_iso_date(text: str) -> bool:
-    """Whether a date is written so that dates sort as texts do: ``2019-03-02``, perhaps with a time behind it."""
+    """True if a date is written so that dates sort as texts do: ``2019-03-02``, perhaps with a time behind it."""
     return bool(_ISO.match(text))

@@ -147,7 +147,7 @@ def _models(
 
 
 def _is_asked(epoch: Run, benchmark: Benchmark, settings: DiagnoseSettings) -> bool:
-    """Whether an epoch's responses are there, or weights to ask for them."""
+    """True if an epoch's responses are there, or weights to ask for them."""
     try:
         _ask(epoch, benchmark, settings, quiet=True)
     except InputError:

@@ -48,7 +48,7 @@ class Names:
         return key
 
     def same(self, one: str, other: str) -> bool:
-        """Whether two names are one diagnosis; never with a name that has no words."""
+        """True if two names are one diagnosis; never with a name that has no words."""
         first = self._root(name_key(one))
         return bool(first) and first == self._root(name_key(other))
 

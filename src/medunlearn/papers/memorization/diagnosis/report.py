@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 ACCURACY, DIFFERENCES, PREDICTIONS = "accuracy.parquet", "differences.parquet", "predictions.parquet"
 FOLDS = {"train": ", training records", "holdout": ", held-out records"}
 PATIENCE = 2
-"""Where a run did not end early, its report marks the epoch after which it would have; the paper's patience."""
+"""Patience of the paper: a run that did not end early has the epoch marked after which it would have."""
 _DASHES = {"chosen": "solid", "stop": "dash"}
 
 

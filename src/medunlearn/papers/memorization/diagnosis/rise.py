@@ -68,7 +68,7 @@ class Rise:
         return FAILS if loss.low > 0 or trained.high <= 0 else OPEN
 
     def _beyond_held_out(self, low: float) -> bool:
-        """Whether the rise on training records lies above that on held-out ones; they share no record to pair."""
+        """True if the rise on training records lies above that on held-out ones; they share no record to pair."""
         high = None if self.held_out is None else self.held_out.high
         return high is not None and low > high
 

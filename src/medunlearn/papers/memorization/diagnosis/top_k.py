@@ -31,7 +31,7 @@ class Prediction(NamedTuple):
     rank: int | None
 
     def right_at(self, k: int) -> bool:
-        """Whether a right diagnosis is among the first k."""
+        """True if a right diagnosis is among the first k."""
         return self.rank is not None and self.rank <= k
 
 

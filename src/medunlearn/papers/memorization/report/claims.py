@@ -99,14 +99,14 @@ def _place(row: Row, template: str | None = None) -> str:
 
 
 def is_trained(content: AuditContent, label: str) -> bool:
-    """Whether a model is more than a baseline of others."""
+    """True if a model is more than a baseline of others."""
     return label not in content.baselines or any(
         model.label == label and model.baselines for model in content.models
     )
 
 
 def memorizes(content: AuditContent, label: str, corpus: str, prefix: float | None) -> bool | None:
-    """Whether a model repeats more than each of its baselines there; None for a model without baselines.
+    """True if a model repeats more than each of its baselines there; None for a model without baselines.
 
     Args:
         prefix: None asks for any prefix length.
@@ -157,7 +157,7 @@ def epoch_values(content: AuditContent) -> dict[str, list[Point]]:
 
 
 def is_memorization(measure: str) -> bool:
-    """Whether a measure of the table of epochs is one of memorization."""
+    """True if a measure of the table of epochs is one of memorization."""
     return measure.startswith(("run ", "memorization", "longest run", "extraction"))
 
 

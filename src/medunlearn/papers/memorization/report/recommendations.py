@@ -114,7 +114,7 @@ def _beside(others: Mapping[str, int]) -> str:
 
 
 def _memorizing(content: AuditContent, row: Row) -> bool:
-    """Whether a row is of a model that repeats more of the corpus than its baselines, or has none to tell."""
+    """True if a row is of a model that repeats more of the corpus than its baselines, or has none to tell."""
     return is_trained(content, row["model"]) and memorizes(content, row["model"], row["corpus"], None) is not False
 
 

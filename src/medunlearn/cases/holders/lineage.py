@@ -1,4 +1,4 @@
-"""Which weights below some folders were trained on a subject, by their runs' records and benchmarks."""
+"""Weights below some folders that were trained on a subject, by their runs' records and benchmarks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import torch
 
+from medunlearn.cases.holders.traces import SubjectTraces, words_of
 from medunlearn.config import TINIES
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.models.delta import StoredTensors
-from medunlearn.pipeline.holders.traces import SubjectTraces, words_of
 from medunlearn.results.record import FILE, RunRecord
 
 RECORDS = "records.parquet"
@@ -80,7 +80,7 @@ class Lineage:
         return next((folder for folder in path.parents if folder in self.runs), None)
 
     def trained(self, weights: Path) -> bool | None:
-        """Whether a file of weights comes from training on the subject; None where that is not recorded."""
+        """True if a file of weights comes from training on the subject; None where that is not recorded."""
         run = self.run_of(weights)
         return None if run is None else self._trained(run)
 
@@ -94,7 +94,7 @@ class Lineage:
         return self._saw[folder]
 
     def _own(self, record: RunRecord) -> bool | None:
-        """Whether the run's own training reads a record of the subject's. Unlearning reads both sides."""
+        """True if the run's own training reads a record of the subject's. Unlearning reads both sides."""
         if str(record.benchmark) not in self.benchmarks:
             return None
         benchmark, theirs = self.benchmarks[str(record.benchmark)]
@@ -116,7 +116,7 @@ class Lineage:
         return self._trained(folder.absolute()) if (folder / FILE).exists() else None
 
     def copied(self, weights: Path) -> bool | None:
-        """Whether weights without a record are those of a run that was trained on the subject; None of no run's.
+        """True if weights without a record are those of a run that was trained on the subject; None of no run's.
 
         The bytes of the file are compared, then the tensors: those of a delta and its base, put together, are one
         model.
@@ -138,7 +138,7 @@ class Lineage:
         return {digest: trained for digest, trained in told if digest is not None and trained is not None}
 
     def has_foreign_tokenizer(self, path: Path) -> bool:
-        """Whether a tokenizer is a run's that did not fit it: the base model's."""
+        """True if a tokenizer is a run's that did not fit it: the base model's."""
         run = self.run_of(path)
         return run is not None and self.runs[run].lineage[:1] != [] and self.runs[run].lineage[0] not in TINIES
 
@@ -150,7 +150,7 @@ def _base(record: RunRecord) -> tuple[str, object]:
 
 
 def _is_empty(weights: Path) -> bool:
-    """Whether a file of weights has no tensors, as that of a reference: all such files are alike."""
+    """True if a file of weights has no tensors, as that of a reference: all such files are alike."""
     try:
         with weights.open("rb") as file:
             head = json.loads(file.read(int.from_bytes(file.read(8), "little")))

@@ -13,21 +13,24 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from medunlearn.cases.holders.contents import IMAGES, TABLES, UnreadableError, pieces
+from medunlearn.cases.holders.lineage import Lineage
+from medunlearn.cases.holders.traces import SubjectTraces, Trace, subject_traces, words_of
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.escaping import csv_of_frame
 from medunlearn.data.storage import sha256_of, write_atomically
 from medunlearn.errors import InputError
-from medunlearn.pipeline.holders.contents import IMAGES, TABLES, UnreadableError, pieces
-from medunlearn.pipeline.holders.lineage import Lineage
-from medunlearn.pipeline.holders.traces import SubjectTraces, Trace, subject_traces, words_of
 from medunlearn.progress import progress
 from medunlearn.results.runs import FILE
 
 How = (
     Trace | Literal["record", "image", "name of the file", "trained on", "token of the vocabulary", "answer about"]
 )
-"""How a file holds a subject, besides by traces in its text. Weights are trained on it; a vocabulary's token is in
-its texts alone; a stored answer is to a request that a table links to it."""
+"""Ways in which a file holds a subject, besides traces in its text.
+
+Weights are trained on it; a vocabulary's token is in its texts alone; a stored answer is to a request that a table
+links to it.
+"""
 WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".gguf"})
 TOKENIZER = "tokenizer.json"
 LOGS = (".parquet", ".csv", ".json")
@@ -78,7 +81,7 @@ class Holders:
 
     @property
     def complete(self) -> bool:
-        """Whether every file was looked at."""
+        """True if every file was looked at."""
         return not self.not_looked_at
 
     def table(self) -> pd.DataFrame:
@@ -298,7 +301,7 @@ class _Search:
 
 
 def kind_of(path: Path) -> str:
-    """What a file is, by its name and place."""
+    """Kind of a file, by its name and place."""
     name, suffix, parts = path.name, path.suffix.lower(), set(path.parts)
     by_name = {
         FILE: "run",

@@ -1,4 +1,4 @@
-"""What tells a subject in a file: ids, identifiers, and runs of words of the subject's texts that no other has."""
+"""Traces of a subject in a file: ids, identifiers, and runs of words of the subject's texts that no other has."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Phrases:
 
 @dataclass(frozen=True)
 class SubjectTraces:
-    """What is looked for of one subject, or of several as one.
+    """The traces that are searched for, of one subject or of several as one.
 
     Attributes:
         subjects: nodes of the benchmark's subject level; empty where only identifiers were given.
@@ -159,9 +159,9 @@ def _records(benchmark: Benchmark, subject: str | Collection[str] | None) -> fro
 
 def _images(benchmark: Benchmark, records: Collection[str]) -> Iterator[str]:
     for name in records:
-        image = benchmark.record[name].image
-        if image is not None and benchmark.folder is not None and (path := benchmark.folder / image).is_file():
-            yield sha256_of(path)
+        for image in benchmark.record[name].images:
+            if benchmark.folder is not None and (path := benchmark.folder / image).is_file():
+                yield sha256_of(path)
 
 
 def _runs(words: Sequence[str]) -> Iterator[Phrase]:
@@ -172,7 +172,7 @@ def _runs(words: Sequence[str]) -> Iterator[Phrase]:
 
 
 def _is_distinctive(name: str) -> bool:
-    """Whether an id can be told in running text: ``patient-0007`` can, ``7`` and ``note`` cannot."""
+    """True if an id can be told in running text: ``patient-0007`` can, ``7`` and ``note`` cannot."""
     letters = "".join(words_of(name))
     if letters.isdigit():
         return len(letters) >= 6

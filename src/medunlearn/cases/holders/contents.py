@@ -21,7 +21,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from medunlearn.pipeline.holders.traces import words_of
+from medunlearn.cases.holders.traces import words_of
 
 CHUNK = 1 << 20
 BREAK = "endofcell"

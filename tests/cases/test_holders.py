@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from medunlearn.cases.holders.holders import Holders, find_holders
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Identifier, Record
@@ -26,7 +27,6 @@ from medunlearn.llm.usage import Usage
 from medunlearn.models.load import load_model
 from medunlearn.pipeline.evaluate import evaluate
 from medunlearn.pipeline.export import export
-from medunlearn.pipeline.holders.holders import Holders, find_holders
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.train import train
 from medunlearn.pipeline.unlearn import unlearn
@@ -354,7 +354,7 @@ def test_short_ids_are_told_in_columns_of_ids_alone(tmp_path: Path) -> None:
 
 
 def test_a_phrase_is_found_over_the_border_of_two_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medunlearn.pipeline.holders.contents.CHUNK", 16)
+    monkeypatch.setattr("medunlearn.cases.holders.contents.CHUNK", 16)
     for shift in range(40):
         (tmp_path / "a.txt").write_text("x " * shift + "Ana Maria Silva Reis" + " y" * 30)
         (held,) = find_holders([tmp_path], None, identifiers=["Ana Maria Silva Reis"], quiet=True).holders

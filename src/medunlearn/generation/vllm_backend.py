@@ -1,0 +1,254 @@
+"""Responses and likelihoods by vLLM, which is optional: ``pip install 'medunlearn[vllm]'``.
+
+vLLM computes with kernels and a precision of attention of its own, so numbers agree with our engine's up to
+rounding; draws have seeds of their own. A LoRA run's adapter is laid on its base by vLLM, without merging, and one
+base in memory serves all of its adapters.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from safetensors.torch import save_file
+from transformers import AutoConfig, GenerationConfig
+
+from medunlearn.errors import ConfigError, InputError
+from medunlearn.generation.decodings import GREEDY, Decoding
+from medunlearn.models.folders import DTYPES, Weights, adapter_base, chain, is_adapter, model_identity
+from medunlearn.models.load import LanguageModel, load_tokenizer
+from medunlearn.models.low_rank import A, B, LowRank, read_low_rank
+from medunlearn.models.scoring import AnswerScore
+from medunlearn.models.sequences import TokenSequence
+from medunlearn.seeds import stable_seed
+
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks that vLLM reserves room for."""
+DESCRIPTION = "vLLM {}: paged attention, its own batching"
+
+
+def check_backend(backend: str) -> None:
+    """Refuse vLLM where it is not installed.
+
+    Raises:
+        ConfigError: names the extra.
+    """
+    if backend == "vllm" and find_spec("vllm") is None:
+        raise ConfigError(
+            ["backend=vllm needs vLLM: pip install 'medunlearn[vllm]' (Linux, a GPU), or leave --backend out."]
+        )
+
+
+@dataclass
+class VllmEngine:
+    """One model in vLLM, and the adapters that it serves.
+
+    Attributes:
+        llm: of vLLM.
+        adapters: fingerprint of an adapter's folder -> the request that selects it.
+    """
+
+    llm: Any
+    key: tuple[str, str, int]
+    adapters: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Served:
+    """A :class:`VllmEngine` with one adapter or none: what scoring and decoding call instead of a model."""
+
+    engine: VllmEngine
+    adapter: Any
+    description: str
+
+    def score(self, sequences: Sequence[TokenSequence]) -> list[AnswerScore]:
+        """Teacher-forced scores of each sequence's scored tokens."""
+        from vllm import SamplingParams
+
+        # One token is drawn, since vLLM draws at least one; it is not looked at.
+        how = SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=1, detokenize=False)
+        outputs = self._generate([sequence.ids for sequence in sequences], [how] * len(sequences))
+        return [
+            _score(sequence, output.prompt_logprobs) for sequence, output in zip(sequences, outputs, strict=True)
+        ]
+
+    def continued(
+        self,
+        prompts: Sequence[Sequence[int]],
+        room: Sequence[int],
+        ends: frozenset[int],
+        decoding: Decoding,
+        purposes: Sequence[Sequence[str | int]],
+    ) -> list[tuple[int, ...]]:
+        """Tokens that follow each prompt, the one that ends them last where there is one.
+
+        Args:
+            room: tokens at most, by prompt.
+            purposes: words of each draw's seed; unused where the decoding is greedy.
+        """
+        from vllm import SamplingParams
+
+        stop: dict[str, Any] = {"stop_token_ids": sorted(ends), "detokenize": False}
+        how = [
+            SamplingParams(max_tokens=most, **stop, **_drawn(decoding, purposes, n)) for n, most in enumerate(room)
+        ]
+        answers = []
+        for output in self._generate(prompts, how):
+            tokens = tuple(output.outputs[0].token_ids)
+            # A stop token may or may not be among the tokens.
+            stopped = output.outputs[0].finish_reason == "stop" and not (tokens and tokens[-1] in ends)
+            answers.append((*tokens, min(ends)) if stopped else tokens)
+        return answers
+
+    def _generate(self, prompts: Sequence[Sequence[int]], how: Sequence[Any]) -> list[Any]:
+        tokens = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        outputs: list[Any] = self.engine.llm.generate(tokens, list(how), lora_request=self.adapter, use_tqdm=False)
+        return outputs
+
+
+def _drawn(decoding: Decoding, purposes: Sequence[Sequence[str | int]], place: int) -> dict[str, Any]:
+    if not decoding.draws:
+        return {"temperature": 0.0}
+    cuts = {"top_k": decoding.top_k, "top_p": decoding.top_p}
+    seed = stable_seed("vllm", *purposes[place]) % 2**31
+    return {"temperature": decoding.temperature, "seed": seed, **{k: v for k, v in cuts.items() if v is not None}}
+
+
+def _score(sequence: TokenSequence, positions: Sequence[Mapping[int, Any] | None]) -> AnswerScore:
+    log_probs, hits, choices = list[float](), list[bool](), list[int]()
+    for place in range(sequence.scored_from, len(sequence.ids)):
+        token, candidates = sequence.ids[place], positions[place]
+        assert candidates is not None
+        first = max(candidates, key=lambda one: (candidates[one].logprob, one == token))
+        log_probs.append(float(candidates[token].logprob))
+        choices.append(first)
+        hits.append(first == token)
+    return AnswerScore(tuple(log_probs), tuple(hits), tuple(choices))
+
+
+_engines: list[VllmEngine] = []
+"""The engine in memory: one at a time."""
+
+
+def load_vllm(source: str | Path, *, weights: Weights) -> LanguageModel:
+    """A model folder or hub id behind vLLM; an adapter with its base.
+
+    The engine that is in memory serves every model that stands on its base.
+
+    Raises:
+        ConfigError: vLLM is not installed.
+        InputError: a model that vLLM cannot load as it lies on disk.
+    """
+    check_backend("vllm")
+    import vllm
+
+    folder = Path(source)
+    root, low_rank = _parts(folder) if folder.is_dir() else (str(source), None)
+    tokenizer = load_tokenizer(folder)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    config = AutoConfig.from_pretrained(root)
+    if hasattr(config, "vision_config"):
+        raise InputError(f"{source} sees images, which --backend vllm does not give it. Leave --backend out.")
+    rank = 0 if low_rank is None else next(r for r in (*RANKS, low_rank[1]) if r >= low_rank[1])
+    engine = _engine(vllm, root, weights, rank)
+    adapter = None if low_rank is None else _request(engine, folder, low_rank[0])
+    # What is asked of a model besides passes: its configuration, and the tokens that end its answers.
+    settings = GenerationConfig.from_pretrained(root) if (Path(root) / "generation_config.json").exists() else None
+    model = SimpleNamespace(config=config, generation_config=settings, eval=lambda: None)
+    description = DESCRIPTION.format(getattr(vllm, "__version__", ""))
+    return LanguageModel(model, tokenizer, str(source), engine=Served(engine, adapter, description))
+
+
+def _parts(folder: Path) -> tuple[str, tuple[Path | LowRank, int] | None]:
+    """The full model at the root of a folder, and the adapter on it with its rank."""
+    if is_adapter(folder):
+        facts = json.loads((folder / "adapter_config.json").read_text())
+        base = adapter_base(folder)
+        root, more = _parts(Path(base)) if Path(base).is_dir() else (base, None)
+        if more is None:
+            return root, (folder, int(facts["r"]))
+    else:
+        root_folder, *deltas = chain(folder)
+        low_rank = read_low_rank(deltas[0]) if len(deltas) == 1 else None
+        if not deltas:
+            return str(root_folder.resolve()), None
+        if low_rank is not None and all(factor > 0 for factor in low_rank.factors.values()):
+            return str(root_folder.resolve()), (
+                low_rank,
+                max(len(low_rank.tensors[n + A]) for n in low_rank.factors),
+            )
+    raise InputError(
+        f"{folder} is more than a full model or one LoRA adapter on it, which vLLM cannot load. Write it out "
+        f"(`medunlearn export {folder.parent} --out hf/`, then `medunlearn adopt hf/`), or leave --backend out."
+    )
+
+
+def _engine(vllm: Any, root: str, weights: Weights, rank: int) -> VllmEngine:
+    for engine in _engines:
+        if engine.key[:2] == (root, weights) and engine.key[2] >= rank:
+            return engine
+    _engines.clear()  # vLLM takes the device's memory: one model at a time
+    lora = {"enable_lora": True, "max_lora_rank": rank} if rank else {}
+    llm = vllm.LLM(model=root, tokenizer=root, dtype=DTYPES[weights], seed=0, **lora)
+    _engines.append(VllmEngine(llm, (root, weights, rank)))
+    return _engines[-1]
+
+
+def _request(engine: VllmEngine, folder: Path, adapter: Path | LowRank) -> Any:
+    from vllm.lora.request import LoRARequest
+
+    name = model_identity(str(folder))
+    if name not in engine.adapters:
+        where = adapter if isinstance(adapter, Path) else _as_peft(adapter)
+        engine.adapters[name] = LoRARequest(name[:12], len(engine.adapters) + 1, str(where))
+    return engine.adapters[name]
+
+
+def _as_peft(low_rank: LowRank) -> Path:
+    """A temporary folder with an adapter as PEFT saves it; of unequal scalings, B carries them."""
+    scratch = tempfile.TemporaryDirectory(prefix="medunlearn-adapter-")
+    atexit.register(scratch.cleanup)
+    folder, tensors, modules = Path(scratch.name), dict[str, Any](), set[str]()
+    rank = max(len(low_rank.tensors[name + A]) for name in low_rank.factors)
+    for name, factor in low_rank.factors.items():
+        module = name.removesuffix(".weight")
+        modules.add(module.rpartition(".")[2])
+        tensors[f"base_model.model.{module}.lora_A.weight"] = low_rank.tensors[name + A].contiguous()
+        tensors[f"base_model.model.{module}.lora_B.weight"] = (low_rank.tensors[name + B] * factor).contiguous()
+    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    facts = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": rank, "bias": "none",
+             "target_modules": sorted(modules), "base_model_name_or_path": ""}  # fmt: skip
+    (folder / "adapter_config.json").write_text(json.dumps(facts))
+    return folder
+
+
+def decode_by_engine(
+    engine: Served,
+    prompts: Sequence[Sequence[int]],
+    known: Sequence[tuple[int, ...]],
+    ends: frozenset[int],
+    most: int,
+    choose: Any,
+    batch_size: int,
+) -> Iterator[list[tuple[int, tuple[int, ...]]]]:
+    """Answers, by the place of their prompts; what is known of them already is not decoded again.
+
+    Args:
+        choose: a token sampler, for its decoding and seeds, or anything else for greedy decoding.
+    """
+    decoding, purposes = getattr(choose, "decoding", GREEDY), getattr(choose, "purposes", ())
+    places = [n for n, tokens in enumerate(known) if len(tokens) < most and not ends & {*tokens}]
+    for start in range(0, len(places), batch_size):
+        some = places[start : start + batch_size]
+        room = [most - len(known[place]) for place in some]
+        begun = [(*prompts[place], *known[place]) for place in some]
+        answers = engine.continued(begun, room, ends, decoding, [purposes[p] for p in some] if purposes else ())
+        yield [(place, (*known[place], *answer)) for place, answer in zip(some, answers, strict=True)]

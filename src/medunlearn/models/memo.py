@@ -1,0 +1,69 @@
+"""Memo of what models of one shape and tokenizer have in common: token sequences, batches, answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+SEQUENCE_TOKENS = 4_000_000
+"""Tokens of sequences that a process keeps, about 36 bytes each."""
+BATCH_TOKENS = 1_000_000
+"""Tokens of batches that a process keeps, about 100 bytes each."""
+ANSWERS = 8
+"""The most answers of earlier models to one prompt."""
+
+
+class Memo:
+    """Values by key, up to a size; at that size all of them are dropped."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._values: dict[Hashable, tuple[Any, int]] = {}
+        self._size = 0
+
+    def get(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
+        """The value of a key, made where it is not there."""
+        if key in self._values:
+            value: T = self._values[key][0]
+            return value
+        value = make()
+        amount = size(value)
+        if self._size + amount > self.most:
+            self.clear()
+        if amount <= self.most:
+            self._values[key] = value, amount
+            self._size += amount
+        return value
+
+    def clear(self) -> None:
+        self._values, self._size = {}, 0
+
+
+class TextMemo:
+    """Token sequences of one tokenizer, and answers of models to prompts in its tokens.
+
+    An answer of another model is a guess: :func:`medunlearn.generation.respond.respond` checks it token by token.
+    """
+
+    def __init__(self) -> None:
+        self.sequences = Memo(SEQUENCE_TOKENS)
+        self._answers: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+
+    def add_answer(self, prompt: tuple[int, ...], answer: tuple[int, ...]) -> None:
+        """Note an answer's tokens, the one that ended it included."""
+        known = self._answers.setdefault(prompt, [])
+        if answer in known:
+            known.remove(answer)
+        known.append(answer)
+        del known[:-ANSWERS]
+
+    def answer(self, prompt: tuple[int, ...], begun: tuple[int, ...]) -> tuple[int, ...]:
+        """The latest answer that goes on from these first tokens; none: no token."""
+        known = reversed(self._answers.get(prompt, ()))
+        return next((one for one in known if len(one) > len(begun) and one[: len(begun)] == begun), ())
+
+
+def tokens_of(sequences: Iterable[Any]) -> int:
+    """Tokens of sequences together."""
+    return sum(len(sequence.ids) for sequence in sequences)

@@ -1,0 +1,81 @@
+"""Work that the cells of one process share: what is the same for them is read, tokenized and computed once.
+
+Everything is found by its content, so that a cell's numbers are those that it has alone.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.generation.respond import longest_answer
+from medunlearn.models.activation_cache import ActivationCache
+from medunlearn.models.folders import chain, is_adapter
+from medunlearn.models.load import load_tokenizer
+from medunlearn.models.memo import Memo
+from medunlearn.models.precision import Precision
+from medunlearn.models.shared_base import SharedBase, shape_of
+from medunlearn.training.precompute import CachePlan
+
+ACTIVATION_BYTES = 512_000_000
+TOKENIZERS, BENCHMARKS, LENGTHS = 4, 1, 64
+
+
+@dataclass
+class SharedWork:
+    """One worker's shared work; a job is given it, and leaves in it what the next one may need.
+
+    Attributes:
+        base: the model in memory.
+    """
+
+    base: SharedBase = field(default_factory=SharedBase)
+    _activations: Memo = field(default_factory=lambda: Memo(ACTIVATION_BYTES))
+    _tokenizers: Memo = field(default_factory=lambda: Memo(TOKENIZERS))
+    _lengths: Memo = field(default_factory=lambda: Memo(LENGTHS))
+    _benchmarks: Memo = field(default_factory=lambda: Memo(BENCHMARKS))
+    _kept_aside: bool = False
+
+    def benchmark(self, folder: Path) -> Benchmark:
+        """The benchmark in a folder, read once."""
+        return self._benchmarks.get(folder, lambda: Benchmark.load(folder), lambda _: 1)
+
+    def tokenizer(self, folder: Path) -> Any:
+        """The tokenizer of a model folder; models whose files of it are the same share it."""
+        if is_adapter(folder):
+            return load_tokenizer(folder)
+        shape = shape_of(chain(folder, check=False)[0])
+        return self._tokenizers.get(shape, lambda: load_tokenizer(folder), lambda _: 1)
+
+    def longest_answer(self, folder: Path, benchmark: Benchmark) -> int:
+        """The default of ``max_new_tokens`` for a model folder."""
+        key: Hashable = (str(folder), benchmark.fingerprint)
+        if not is_adapter(folder):
+            key = (shape_of(chain(folder, check=False)[0]), benchmark.fingerprint)
+        return self._lengths.get(key, lambda: longest_answer(self.tokenizer(folder), benchmark), lambda _: 1)
+
+    def activations(self, plan: CachePlan, model: Hashable, precision: Precision) -> ActivationCache | None:
+        """What a run precomputes with its target, computed once for all that compute the same.
+
+        Args:
+            model: identity of the target, type of its weights, and what is trained of it.
+
+        Returns:
+            None where that is too large to stay in memory.
+        """
+        if plan.bytes > self._activations.most:
+            return None
+        key = (model, precision, plan.content)
+        return self._activations.get(key, lambda: plan.fill(None, precision), lambda cache: cache.bytes)
+
+    def keep_aside(self) -> None:
+        """Once, after the first job: what is loaded stays, and is not searched for garbage after each other one."""
+        if not self._kept_aside:
+            self._kept_aside = True
+            self.base.drop()  # A model that is kept aside could never be freed.
+            gc.collect()
+            gc.freeze()

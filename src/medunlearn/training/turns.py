@@ -1,0 +1,102 @@
+"""Different work in each process with one sharded model: passes start together, idle processes give their shares.
+
+A layer is put together from the shares of all processes, so no process can run a pass by itself. Inside
+:func:`in_turns`, a pass waits until every other process has one to run too or has ended its work; those that have
+ended help to gather the layers. It is what ``synced_gpus`` of transformers does for generation with DeepSpeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from medunlearn.models.decoder import decoder_layers
+
+T = TypeVar("T")
+
+
+def in_turns(model: Any, work: Callable[[], T]) -> T:
+    """Result of the work; each process calls this, and may run other passes than the others, or none.
+
+    Of a model that is not sharded, each process works by itself. Forward passes alone: a backward pass communicates
+    in an order of its own.
+    """
+    if not takes_turns(model):
+        return work()
+    turns: Turns = model._turns
+    with turns.opened():
+        return work()
+
+
+def takes_turns(model: Any) -> bool:
+    """True of a model whose decoder layers are sharded."""
+    return hasattr(model, "_turns")
+
+
+def take_turns(model: Any) -> None:
+    """Prepare a model, whose decoder layers are sharded, for :func:`in_turns`."""
+    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
+    turns = Turns(list(decoder_layers(plain)))
+    decoder = plain.get_decoder() if hasattr(plain, "get_decoder") else plain
+    decoder.register_forward_pre_hook(lambda module, inputs: turns.begin())
+    decoder.register_forward_hook(lambda module, inputs, output: turns.end(), always_call=True)
+    for place, layer in enumerate(turns.layers):
+        # Before FSDP2's own hook, which gathers the layer.
+        layer.register_forward_pre_hook(lambda module, inputs, place=place: turns.enter(place), prepend=True)
+    object.__setattr__(model, "_turns", turns)
+
+
+class Turns:
+    """Order in which the passes of all processes gather layers: each pass all of them once, from first to last."""
+
+    def __init__(self, layers: Sequence[Any]) -> None:
+        self.layers = layers
+        self._open = self._inside = False
+        self._next = 0
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Inside, passes wait for each other; at its end this process gives its shares until all have ended."""
+        self._open = True
+        try:
+            yield
+        finally:
+            while self._any_runs(False):
+                self._next = 0
+                self._gather_below(len(self.layers))
+            self._open = False
+
+    def begin(self) -> None:
+        """Before a pass through the decoder."""
+        if self._open:
+            self._any_runs(True)
+            self._inside, self._next = True, 0
+
+    def enter(self, place: int) -> None:
+        """Before a layer runs: gather those that this pass leaves out."""
+        if self._inside:
+            self._gather_below(place)
+            self._next = place + 1
+
+    def end(self) -> None:
+        """After a pass, however it ended: gather the layers that it did not reach."""
+        if self._inside:
+            if self._next:
+                self.layers[self._next - 1].reshard()  # An error inside the layer left it whole.
+            self._gather_below(len(self.layers))
+            self._inside = False
+
+    def _gather_below(self, place: int) -> None:
+        for layer in self.layers[self._next : place]:
+            layer.unshard()
+            layer.reshard()
+        self._next = max(self._next, place)
+
+    def _any_runs(self, mine: bool) -> bool:
+        count = torch.tensor([int(mine)], device=next(self.layers[0].parameters()).device)
+        dist.all_reduce(count)
+        return bool(count.item())
