@@ -60,11 +60,7 @@ def test_a_lock_with_an_address_is_refused() -> None:
             lock.parsed(f"{line}\n")
 
 
-UNLOCKED = {"vllm"}
-"""Extras that need an environment of their own: vLLM asks for one version of PyTorch."""
-
-
-@pytest.mark.parametrize("extra", [None, *sorted(PROJECT["optional-dependencies"].keys() - UNLOCKED)])
+@pytest.mark.parametrize("extra", [None, *sorted(PROJECT["optional-dependencies"].keys() - lock.UNLOCKED)])
 def test_the_lock_has_what_the_project_asks_for(extra: str | None) -> None:
     """A dependency that was added without `scripts/lock` is missing here."""
     versions = locked("base") if extra is None else locked("base", "test")

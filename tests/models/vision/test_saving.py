@@ -14,7 +14,7 @@ from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.vision.seeing import sight_of
 from medunlearn.training.trainable import choose_trainable, trained
 
-IMAGE = ("one.png", "r1")
+IMAGE = (("one.png",), "r1")
 
 
 def states(model: LanguageModel) -> torch.Tensor:
@@ -96,12 +96,12 @@ def test_a_model_without_its_processor(seeing: LanguageModel, tmp_path: Path) ->
 def test_images_that_cannot_be_read(seeing: LanguageModel, model_folder: Path, pictured: Path) -> None:
     assert seeing.pictures is not None
     with pytest.raises(InputError, match=r"Record 'r9'.*broken\.png cannot be read"):
-        seeing.pictures.tokens("broken.png", "r9")
+        seeing.pictures.tokens(("broken.png",), "r9")
     with pytest.raises(InputError, match=r"Record 'r8'.*no image .*none\.png"):
-        seeing.pictures.tokens("none.png", "r8")
+        seeing.pictures.tokens(("none.png",), "r8")
     with pytest.raises(MedunlearnError, match="did not make"):
         seeing.pictures.of(1)
     nowhere = load_model(model_folder, device="cpu")
     assert nowhere.pictures is not None
     with pytest.raises(InputError, match="benchmark lies in no folder"):
-        nowhere.pictures.tokens("one.png", "r7")
+        nowhere.pictures.tokens(("one.png",), "r7")
