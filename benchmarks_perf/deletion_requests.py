@@ -4,8 +4,8 @@
 
 A chat-like model is trained on the hospital's notes with plain transformers, not by medunlearn. Of each request:
 rank of the patient's facts before and after, values said, what others keep, verdict, of all earlier patients after
-the last one, and CPU and wall seconds. ``--retrain`` trains a model without the patient for each request and says
-what the same battery finds beside it. Resumes.
+the last one, and CPU and wall seconds. ``--retrain`` trains a model without the patients so far for each request:
+the same battery's verdict on it (``retrained``), and on the unlearned model beside it (``beside``). Resumes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,14 @@ import torch
 import medunlearn as mu
 from medunlearn.cases.evidence import BatteryCheck
 from medunlearn.cases.signing_keys import make_key
+from medunlearn.cases.verdicts import decide
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.forgetting.battery_rerun import BatteryRerun
+from medunlearn.forgetting.forget_run import Forgotten
+from medunlearn.forgetting.trial_search import is_dropped
 from medunlearn.models.load import load_model
 from medunlearn.models.precision import autocast
+from medunlearn.results.runs import FILE, Run
 from medunlearn.seeds import generator
 from medunlearn.synthetic.note_table import write_note_table
 
@@ -63,25 +68,38 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for number, patient in enumerate(order[: arguments.requests], start=1):
         case = out / f"case{number:02d}"
-        retrained = {}
-        if arguments.retrain:
-            retrained = {"retrained": training.trained(notes, out / f"without{number:02d}", tuple(order[:number]))}
         known = case.exists()
         clock = time.process_time(), time.time()
         done = mu.forget(
             model, notes, patient=patient, key=out / "owner" / "signing.key", out=case, holdout=unseen,
             prompt=[PROMPT], template="plain", battery=[b for b in arguments.battery.split(",") if b],
             facts=arguments.facts, others=arguments.others, budget=arguments.budget, quiet=True, say=print,
-            **retrained,
         )  # fmt: skip
         seconds = time.process_time() - clock[0], time.time() - clock[1]
         file = case.with_name(f"{case.name}.json")
         if not known:
             file.write_text(json.dumps({"cpu": seconds[0], "wall": seconds[1]}))
         rows.append(row_of(number, done.case.evidence, json.loads(file.read_text()) if file.exists() else {}))
+        if arguments.retrain:
+            never = training.trained(notes, out / f"without{number:02d}", tuple(order[:number]))
+            rows[-1] |= verdicts_beside(never, done)
         print(pd.DataFrame(rows).to_string(index=False), flush=True)
         model = done.model
     pd.DataFrame(rows).to_csv(out / "requests.csv", index=False)
+
+
+def verdicts_beside(never: Path, done: Forgotten) -> dict[str, str]:
+    """Verdicts on a model that never saw the patients, and on the unlearned one beside it."""
+    case, rerun = done.case.folder, BatteryRerun.of(done.case.folder, done.work, device="cpu", quiet=True)
+    trials = [Run.open(folder) for folder in sorted((done.work / "trials").iterdir()) if (folder / FILE).exists()]
+    unlearned, adopted = next(run for run in trials if not is_dropped(run)), rerun.adopted(never)
+    decisions = {
+        "retrained": decide(rerun.battery.on(adopted)),
+        "beside": decide(replace(rerun.battery, retrained=adopted).on(unlearned)),
+    }
+    text = {name: decision.model_dump(mode="json") for name, decision in decisions.items()}
+    case.with_name(f"{case.name}.verdicts.json").write_text(json.dumps(text, indent=1))
+    return {name: decision.verdict for name, decision in decisions.items()}
 
 
 def row_of(number: int, evidence: Any, seconds: dict[str, float]) -> dict[str, Any]:

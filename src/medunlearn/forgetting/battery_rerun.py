@@ -93,23 +93,24 @@ class BatteryRerun:
             ModelError: parts of the model are missing.
         """
         with lock_folder(self.work, "verify"):
-            run = self._adopted(model)
+            run = self.adopted(model)
             if run.info.problems:
                 return Battery(name=NAME, version=VERSION, alpha=ALPHA, problems=run.info.problems)
             self.say(f"verify: battery {evidence.battery.name} on {model}")
-            return self._battery.on(run)
+            return self.battery.on(run)
 
     @cached_property
     def _benchmarks(self) -> RequestBenchmarks:
         return RequestBenchmarks.load(self.work)
 
     @cached_property
-    def _battery(self) -> RequestBattery:
+    def battery(self) -> RequestBattery:
+        """The case's battery, beside the model before."""
         retrained = None if self.settings.retrained is None else Run.open(self.work / RETRAINED)
         target = Run.open(self.work / BEFORE)
         return RequestBattery(self._benchmarks, self.settings, target, retrained, self.device, self.quiet, self.say)
 
-    def _adopted(self, model: Path) -> Run:
+    def adopted(self, model: Path) -> Run:
         """The model as a run that is asked as the model before was."""
         values: dict[str, Any] = {
             "context": "closed_book",
