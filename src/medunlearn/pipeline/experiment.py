@@ -24,6 +24,7 @@ from medunlearn.config import (
     UtilitySettings,
     check,
 )
+from medunlearn.config.settings import flat_list
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.storage import sha256_of_json
@@ -87,15 +88,9 @@ def plan(values: dict[str, Any]) -> Experiment:
     shared = {"seed": settings.seed}
     target = collect(problems, "train", lambda: train_settings({**shared, **settings.train}))
     shape, section = shape_with(problems, target), dict(settings.unlearn)
-    names = section.pop("methods", None)
-    if not isinstance(names, list) or not names:
-        problems.append("unlearn.methods is missing: a list of methods, e.g. [graddiff, npo]")
-        names = []
-    for name in sorted({str(name) for name in names if names.count(name) > 1}):
-        problems.append(f"unlearn.methods names {name!r} twice; each needs settings of its own: another experiment")
     methods = [
         collect(problems, "unlearn", lambda: _method(name, section, settings, target, shape))  # noqa: B023
-        for name in names
+        for name in methods_named(problems, section)
     ]
     on = shared | {"split": settings.split}
     evaluation = collect(problems, "evaluate", lambda: check(EvaluateSettings, {**on, **settings.evaluate}))
@@ -110,6 +105,18 @@ def plan(values: dict[str, Any]) -> Experiment:
         raise ConfigError(["a method's reference=retrained needs the retrained model: leave out retrain: false"])
     done = tuple(m for m in methods if m)
     return Experiment(settings, target, retrained, done, evaluation, attack, utility, adopted, judges)
+
+
+def methods_named(problems: list[str], section: dict[str, Any]) -> list[str]:
+    """The methods of a section ``unlearn``, taken out of it: a list, or names with commas."""
+    names = flat_list(section.pop("methods", None))
+    if not isinstance(names, list) or not names:
+        problems.append("unlearn.methods is missing: a list of methods, e.g. [graddiff, npo]")
+        return []
+    names = [str(name) for name in names]
+    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+        problems.append(f"unlearn.methods names {name!r} twice; each needs settings of its own: another experiment")
+    return names
 
 
 def _adoption(settings: ExperimentSettings) -> tuple[str, AdoptSettings] | None:

@@ -148,7 +148,7 @@ def test_every_mistake_at_once(sweep_values: Values) -> None:
             "train: sharding=fsdp2 divides a model among processes: give --on torchrun",
         ),
         ({"unlearn": {"methods": ["ga"], "search": [1e-3]}}, "give it a split and rates"),
-        ({"unlearn": {"methods": "ga"}}, "unlearn.methods is missing"),
+        ({"unlearn": {"methods": "gaa, npo"}}, "no method 'gaa'"),
     ],
 )
 def test_refusals(sweep_values: Values, changes: Values, part: str) -> None:

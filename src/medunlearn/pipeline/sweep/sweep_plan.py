@@ -24,7 +24,7 @@ from medunlearn.errors import ConfigError, unknown_name
 from medunlearn.pipeline.benchmark_builds import from_section, needs_folder, open_section, save_new
 from medunlearn.pipeline.epochs.epoch_settings import attack_section, check_watched, collect
 from medunlearn.pipeline.evaluate import metric_names
-from medunlearn.pipeline.experiment import benchmark_folder
+from medunlearn.pipeline.experiment import benchmark_folder, methods_named
 from medunlearn.pipeline.judge_stage import JudgeStage, judge_section
 from medunlearn.pipeline.keyword_stage import interpreter_problem
 from medunlearn.pipeline.part_check import Shape, check_unlearning, shape_with
@@ -257,10 +257,6 @@ def _methods(
     problems: list[str], section: dict[str, Any], *, tiny: str | None, shape: Shape | None, processes: int
 ) -> dict[str, UnlearnSettings]:
     """The methods, taken out of the section ``unlearn``, with settings by what is left of it."""
-    names = section.pop("methods", None)
-    if not isinstance(names, list) or not names:
-        problems.append("unlearn.methods is missing: a list of methods, e.g. [graddiff, npo]")
-        return {}
 
     def method(name: str) -> UnlearnSettings:
         settings = unlearn_settings({**section, "method": name, "split": "any"}, tiny=tiny)
@@ -268,8 +264,7 @@ def _methods(
         check_cell_sharding(settings, processes)
         return settings
 
-    names = [str(name) for name in names]
-    problems += _twice("unlearn.methods", names)
+    names = methods_named(problems, section)
     checked = {name: collect(problems, "unlearn", lambda: method(name)) for name in names}  # noqa: B023
     return {name: settings for name, settings in checked.items() if settings is not None}
 
