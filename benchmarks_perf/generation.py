@@ -21,7 +21,7 @@ import torch
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from medunlearn.generation import sharing
-from medunlearn.generation.decode import DecodedAnswer, decode_greedily
+from medunlearn.generation.decode import DecodedAnswer, decode
 from medunlearn.models.load import LanguageModel
 
 VOCABULARY, NEVER = 4096, -1
@@ -55,7 +55,7 @@ def timed(
 ) -> tuple[float, list[DecodedAnswer]]:
     """Seconds and answers of one batch."""
     start = time.perf_counter()
-    (batch,) = decode_greedily(model, prompts, shared=shared, max_new_tokens=new, batch_size=len(prompts))
+    (batch,) = decode(model, prompts, shared=shared, max_new_tokens=new, batch_size=len(prompts))
     return time.perf_counter() - start, [decoded for _, decoded in sorted(batch, key=lambda pair: pair[0])]
 
 

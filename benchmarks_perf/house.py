@@ -10,11 +10,8 @@ if a function of it was called outside of an import.
 
 from __future__ import annotations
 
-import csv
 import inspect
-import json
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -151,82 +148,10 @@ def pages(out: Path) -> list[str]:
     return lines + [f"| {page.relative_to(out).parts[0]} | {page.stat().st_size / 1024:.0f} |" for page in found]
 
 
-def capabilities() -> None:
-    """Every row of the README's table, verb, flag, setting, registered name and Python call."""
-    from typer.main import get_command
-
-    from medunlearn import config
-    from medunlearn.cli.main import app
-    from medunlearn.config.reading import fields_of
-
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(("kind", "name", "today", "afterwards"))
-    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("## What works")[2].partition("\n## ")[0]
-    for line in re.findall(r"^\| (?!part |-)(.*) \|$", table, re.MULTILINE):
-        part, _, state = line.partition(" | ")
-        writer.writerow(("row", part, state, ""))
-
-    def verbs(command: Any, name: str) -> None:
-        below = getattr(command, "commands", None)
-        for own in below or ():
-            verbs(below[own], f"{name} {own}".strip())
-        if below:
-            return
-        writer.writerow(("verb", name, (command.help or "").splitlines()[0], ""))
-        for parameter in command.params:
-            if parameter.name != "help":
-                shown = (
-                    max(parameter.opts, key=len) if parameter.opts[0].startswith("-") else parameter.name.upper()
-                )
-                writer.writerow(("flag", f"{name} {shown}", getattr(parameter, "help", "") or "", ""))
-
-    verbs(get_command(app), "")
-    for owner in settings_classes(config.Settings):
-        for field, default, what in fields_of(owner):
-            writer.writerow(("setting", f"{owner.__name__}.{field}", f"{what} (default {default})", ""))
-    for what in ("methods", "metrics", "measures", "attacks", "benchmarks", "presets", "tasks"):
-        said = subprocess.run(
-            [sys.executable, "-m", "medunlearn", "list", what, "--json"],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=ENVIRONMENT,
-        )
-        for row in json.loads(said.stdout):
-            writer.writerow(("name", f"{what}: {row['name']}", row.get("what", ""), ""))
-    import medunlearn
-
-    for name in medunlearn.__all__:
-        writer.writerow(
-            ("call", f"mu.{name}", (inspect.getdoc(getattr(medunlearn, name)) or "").split("\n")[0], "")
-        )
-
-
-def settings_classes(base: type) -> list[type]:
-    """Settings without classes below them: those that a command reads."""
-    import pkgutil
-    from importlib import import_module
-
-    import medunlearn
-
-    for module in pkgutil.walk_packages(medunlearn.__path__, "medunlearn."):
-        if module.name.rpartition(".")[2] in ("settings", "judges") or ".config" in module.name:
-            import_module(module.name)
-    found, ahead = [], [base]
-    while ahead:
-        one = ahead.pop()
-        below = one.__subclasses__()
-        ahead += below
-        found += [] if below else [one]
-    return sorted(found, key=lambda one: one.__name__)
-
-
 def main() -> None:
     verb, *words = sys.argv[1:] or ["--help"]
     if verb == "trace":
         trace(words)
-    elif verb == "capabilities":
-        capabilities()
     elif verb == "measure" and len(words) == 1:
         out = Path(words[0]).resolve()
         print("# The house in numbers\n\nBy `benchmarks_perf/house.py measure`, with one thread.\n")

@@ -16,7 +16,7 @@ import time
 import torch
 
 from generation import VOCABULARY, random_llama
-from medunlearn.generation.decode import DecodedAnswer, decode_greedily, greedy_prefix
+from medunlearn.generation.decode import DecodedAnswer, decode, greedy_prefix
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import TokenSequence
@@ -41,7 +41,7 @@ def respond(
     known = [
         greedy_prefix(s.ids[s.scored_from :], score.choices) for s, score in zip(sequences, scores, strict=True)
     ]
-    batches = decode_greedily(
+    batches = decode(
         model,
         [sequence.prompt for sequence in sequences],
         shared=[sequence.shared for sequence in sequences],

@@ -1,0 +1,39 @@
+"""Scripts in benchmarks_perf/ are run by hand: what they import from the package is there."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = sorted((ROOT / "benchmarks_perf").glob("*.py"))
+
+
+@cache
+def names_in(module: str) -> frozenset[str]:
+    """Names at the top level of a module or package of ours, its own modules among them."""
+    path = ROOT / "src" / Path(*module.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    found = {below.stem for below in path.iterdir()} if path.is_dir() else set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found |= {one.asname or one.name for one in names}
+            case ast.Constant(value=str(name)) if file.name == "__init__.py":
+                found.add(name)  # lazy imports and __all__
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_what_a_script_imports_is_there(script: Path) -> None:
+    for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "medunlearn":
+            gone = [one.name for one in node.names if one.name not in names_in(node.module)]
+            assert not gone, f"{script.name} imports {gone} from {node.module}"
