@@ -108,7 +108,7 @@ def row_of(number: int, evidence: Any, seconds: dict[str, float]) -> dict[str, A
     row: dict[str, Any] = {"request": number, "verdict": evidence.decision.verdict, "method": evidence.method}
     for name in (
         *("identifiers answers", "identifiers notes", "values answers", "values notes"),
-        *("said completion", "earlier identifiers notes", "earlier values notes"),
+        *("together", "said completion", "earlier identifiers notes", "earlier values notes"),
     ):
         check = checks.get(name)
         if check is not None and check.comparison is not None:

@@ -43,9 +43,9 @@ def material(after: Standings, retrained: Standings | None = None, *, margin: fl
 
 
 def verdict(given: BatteryMaterial) -> str:
-    battery = Battery(
-        name="by hand", version="1", alpha=0.05, checks=tuple(given.checks()), problems=given.after.problems
-    )
+    together = given.together(0.05)
+    checks = (*given.checks(), *([together] if together else []))
+    battery = Battery(name="by hand", version="1", alpha=0.05, checks=checks, problems=given.after.problems)
     return decide(battery, models=("in", "out")).verdict
 
 
@@ -72,7 +72,7 @@ def test_a_model_that_never_knew_gives_no_verdict() -> None:
 
 
 def test_a_smaller_margin_asks_for_more() -> None:
-    assert verdict(material(stands(FORGOT, seed=1), margin=0.05)) == "inconclusive"
+    assert verdict(material(stands(FORGOT, seed=1), margin=0.02)) == "inconclusive"
 
 
 def test_without_others_there_is_no_baseline() -> None:
@@ -120,6 +120,76 @@ def test_ranks_are_judged_by_their_exact_tests() -> None:
     bare = replace(knows, surprises={})
     assert verdict(replace(material(bare), before=bare)) == "inconclusive"
     assert verdict(replace(material(never), before=never)) == "inconclusive"
+
+
+PLACES = tuple(f"place {number}" for number in range(5))
+
+
+def drawn(rank: Mapping[str, float], seed: int, facts: int = 4) -> Standings:
+    """Ranks of a few facts in five ways of asking; her p is a uniform one to the power given (1: nothing is known)."""
+    draws, patients = np.random.default_rng(seed), (*UNSEEN, "her")
+    p = {place: draws.uniform(size=(len(patients), facts)) for place in PLACES}
+    for place in PLACES:
+        p[place][-1] **= rank.get(place, 1.0)
+    return Standings(
+        {place: AskingWay(place, place, "given", "share") for place in PLACES},
+        {place: dict(zip(patients, (1 - p[place]).mean(axis=1).tolist(), strict=True)) for place in PLACES},
+        {place: dict.fromkeys(patients, facts) for place in PLACES},
+        surprises={
+            place: {
+                who: Surprise(float(mean), facts)
+                for who, mean in zip(patients, -np.log(p[place]).mean(axis=1), strict=True)
+            }
+            for place in PLACES
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("left", "verdict_of_most", "least"),
+    [
+        # Who never saw her passes, though the bound of each way alone is above the margin.
+        (1.0, "no residual found", 0.6),
+        # 1 - E[p ** 3] = 0.75: an excess at the margin is let pass no oftener than the test's level allows.
+        (3.0, "no residual found", -0.05),
+        (30.0, "residual found", 0.95),
+    ],
+)
+def test_how_often_a_verdict_is_right(left: float, verdict_of_most: str, least: float) -> None:
+    """Of 200 models each. A negative share is the most that is allowed, to three standard errors."""
+    before = drawn(dict.fromkeys(PLACES, 60.0), seed=1)
+    hits = 0
+    for seed in range(200):
+        after = drawn(dict.fromkeys(PLACES, left), seed=seed + 2)
+        hits += verdict(replace(material(after), before=before)) == verdict_of_most
+    share, error = hits / 200, 3 * (abs(least) * (1 - abs(least)) / 200) ** 0.5
+    assert share <= -least + error if least < 0 else share >= least, share
+
+
+def test_who_never_saw_her_is_seldom_called_a_residual() -> None:
+    before, found = drawn(dict.fromkeys(PLACES, 60.0), seed=1), 0
+    for seed in range(200):
+        found += verdict(replace(material(drawn({}, seed=seed + 900)), before=before)) == "residual found"
+    assert found / 200 <= 0.05 + 3 * (0.05 * 0.95 / 200) ** 0.5
+
+
+def test_one_way_in_which_she_is_still_known_is_not_averaged_away() -> None:
+    before = drawn(dict.fromkeys(PLACES, 60.0), seed=1)
+    for seed in range(50):
+        after = drawn({PLACES[0]: 60.0}, seed=seed + 2)
+        assert verdict(replace(material(after), before=before)) != "no residual found"
+
+
+def test_the_mean_of_all_ways_by_hand() -> None:
+    after = stands({"ranks": 0.7, "said": 0.6}, seed=1)
+    check = material(after).together(0.05)
+    assert check is not None
+    assert check.comparison is not None
+    centres = [np.mean([after.values[way][who] for who in UNSEEN]) for way in WAYS]
+    assert check.comparison.excess.value == pytest.approx(((0.7 - centres[0]) + (0.6 - centres[1])) / 2)
+    assert check.after.value == pytest.approx(0.65)
+    assert check.probes.n == 20
+    assert replace(material(after), before=after).together(1e-9) is None
 
 
 def lost(kept: float) -> list[CostReading]:

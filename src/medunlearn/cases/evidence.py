@@ -131,6 +131,10 @@ class Comparison(EvidencePart):
     )
 
 
+TOGETHER = "together"
+"""Name of the check that is the mean over the ways of asking that found the patients before."""
+
+
 class BatteryCheck(EvidencePart):
     """One check of the battery: a measure on some probes, before and after, and of a retrained model.
 

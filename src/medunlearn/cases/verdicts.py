@@ -6,7 +6,11 @@
 | residual found | a check finds an excess above its margin, after Holm's correction over all checks |
 | no baseline | nothing was compared with a retrained model, or with patients that no model saw |
 | inconclusive | a broken model; no check that found her before; or an excess that may be above its margin |
-| no residual found | every check that can tell is below its margin, with the bound of each |
+| no residual found | all that can tell, taken together, are below the margin, and none is above it by itself |
+
+*Taken together* is a check of its own (:data:`~medunlearn.cases.evidence.TOGETHER`), whose upper bound counts: one
+patient has few facts of a kind, so the bounds of single ways of asking are wide even where nothing is left. Without
+it each bound must be below the margin.
 
 A check *can tell* if its probes were held out from the choice of settings, its excess has an upper bound, and the
 same test found her in the model before. What was not found before is no evidence of forgetting, and a model that
@@ -17,7 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from medunlearn.cases.evidence import Battery, BatteryCheck, Bound, CaseDecision, Comparison, ExactDeletion, Verdict
+from medunlearn.cases.evidence import (
+    TOGETHER,
+    Battery,
+    BatteryCheck,
+    Bound,
+    CaseDecision,
+    Comparison,
+    ExactDeletion,
+    Verdict,
+)
 from medunlearn.reports.formatting import count, decimal, p_text, signed
 from medunlearn.statistics.intervals import holm
 
@@ -117,14 +130,23 @@ def _without_residual(
     if not able:
         return _decision("inconclusive", ["No check can tell whether anything is left of the patient.", *left_out])
     checks = [check for check, _ in able]
-    wide = [check for check, its in able if its.excess.high is None or its.excess.high > its.margin]
+    together = any(check.name == TOGETHER for check in checks)
+    wide = [check for check, its in able if _may_be_left(its, alone=together and check.name != TOGETHER)]
     if wide:
         reasons = [f"{_titled(check)}: what is left may be above the margin." for check in wide]
         return _decision("inconclusive", [*reasons, *left_out], wide)
-    verb = "finds" if len(checks) == 1 else "find"
-    able_checks = f"{count(len(checks), 'check')} that found the patient in the model before"
-    least = f"{able_checks} {verb} no more than the margin now."
+    number = len(checks) - together
+    verb = "finds" if number == 1 else "find"
+    able_checks = f"{count(number, 'check')} that found the patient in the model before"
+    least = f"{able_checks} {verb} no more than the margin now"
+    least += ", taken together, and none of them by itself." if together else "."
     return _decision("no residual found", [least, *left_out], checks)
+
+
+def _may_be_left(comparison: Comparison, *, alone: bool) -> bool:
+    """True if an excess may be above its margin: by its bound, or by its value where others bound it together."""
+    most = comparison.excess.value if alone else comparison.excess.high
+    return most is None or most > comparison.margin
 
 
 def _not_come_back(comparisons: Sequence[Comparison]) -> str:

@@ -21,7 +21,7 @@ from medunlearn.results.runs import Run
 Say = Callable[[str], None]
 AUTOMATIC = "auto"
 """Method: settings are chosen by measuring."""
-NAME, VERSION = "forget", "2"
+NAME, VERSION = "forget", "3"
 ALPHA = 0.05
 UNTESTED = (
     (
@@ -77,7 +77,9 @@ class RequestBattery:
         """The checks on a model."""
         after = self._verified(run)[1]
         material = self.material(self.before[1], after, None if self.beside is None else self.beside[1])
-        checks, untested = [*material.checks(), *self._earlier_checks(run)], [*material.untested()]
+        together = material.together(ALPHA)
+        checks = [*material.checks(), *([together] if together else []), *self._earlier_checks(run)]
+        untested = [*material.untested()]
         left_out = [name for name in BATTERY if name not in self.settings.battery]
         untested += [
             Untested(name=name, title=name.capitalize(), reason="it was left out (--battery)") for name in left_out
