@@ -126,7 +126,7 @@ PLACES = tuple(f"place {number}" for number in range(5))
 
 
 def drawn(rank: Mapping[str, float], seed: int, facts: int = 4) -> Standings:
-    """Ranks of a few facts in five ways of asking; her p is a uniform one to the power given (1: nothing is known)."""
+    """Ranks of a few facts in five ways of asking; her p is uniform, to the power given (1: not known)."""
     draws, patients = np.random.default_rng(seed), (*UNSEEN, "her")
     p = {place: draws.uniform(size=(len(patients), facts)) for place in PLACES}
     for place in PLACES:
