@@ -114,6 +114,13 @@ def test_training_and_unlearning_go_on_from_a_delta(
 def test_a_full_model_and_a_folder_without_a_run(medunlearn: Medunlearn, target: Path, tmp_path: Path) -> None:
     medunlearn("export", target / "model", "--out", tmp_path / "hf", "--quiet")
     assert equal(state(tmp_path / "hf"), state(target / "model"))
+    lineage = tmp_path / "hf" / "lineage.json"
+    told = json.loads(lineage.read_text())
+    assert told["template"] == "plain"
+    # An export of a version that did not record it is completed.
+    lineage.write_text(json.dumps({**told, "template": None}))
+    medunlearn("export", target / "model", "--out", tmp_path / "hf", "--quiet")
+    assert json.loads(lineage.read_text()) == told
 
 
 def test_the_type_of_the_weights_stays(medunlearn: Medunlearn, target: Path, tmp_path: Path) -> None:
@@ -220,7 +227,9 @@ def test_push(medunlearn: Medunlearn, exported: Path, hub: Hub) -> None:
     assert hub.created == [("clinic/model", True)]
     assert {"model.safetensors", "tokenizer.json", "README.md", "lineage.json"} <= set(files)
     assert "notes.txt" not in files
-    assert "Data use: **open**" in (exported / "README.md").read_text()
+    card = (exported / "README.md").read_text()
+    assert "Data use: **open**" in card
+    assert "Prompt template of its training: **plain**" in card
     medunlearn("export", source, "--out", exported, "--push", "clinic/model", "--public")
     assert hub.created[1:] == [("clinic/model", False)]
     (exported / "notes.txt").unlink()

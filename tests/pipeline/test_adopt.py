@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import math
 import os
 import shutil
@@ -145,6 +146,16 @@ def test_later_stages_ask_as_it_was_asked(
     assert unlearned.info.lineage == [str(folder), str(run.folder)]
     assert (train_settings({"model": str(run.folder)}).template, run.rendering().template) == (template,) * 2
     assert train_settings({"model": str(run.folder), "template": "plain"}).template == "plain"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked"), [("clinical", "clinical"), ("plain", "plain"), ("chat", "chat"), (["mine"], "chat")]
+)
+def test_a_model_is_asked_as_it_was_trained_where_its_folder_tells(
+    own_chat: Path, hospital: Benchmark, tmp_path: Path, recorded: Any, asked: str
+) -> None:
+    (own_chat / "lineage.json").write_text(json.dumps({"data_use": "open", "template": recorded}))
+    assert adopted(own_chat, hospital, tmp_path / "run", sample=1).rendering().template == asked
 
 
 def test_an_adapter_goes_with_its_base(adapter: Path, chat: Path, hospital: Benchmark, tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ class AdoptSettings(Settings):
     )
     template: Template | None = Field(
         None,
-        description="prompt template or file that every later command asks in; none: the tokenizer's chat template "
-        "where it has one, else plain",
+        description="prompt template or file that every later command asks in; none: that of training where the "
+        "folder records it, else the tokenizer's chat template, else plain",
     )
     context: Context = Field("closed_book", description="closed_book: the record is not in the prompt; note: it is")
     max_length: int = Field(

@@ -39,7 +39,7 @@ class ForgetSettings(Settings):
         json_schema_extra={"flag": "repeated"},
     )
     template: Template | None = Field(
-        None, description="prompt template or file; none: the model's own chat template, else plain"
+        None, description="prompt template or file; none: that of training where recorded, else chat, else plain"
     )
     base: str | None = Field(None, description="base of a LoRA adapter: folder, run or hub id")
     retrained: Path | None = Field(

@@ -17,7 +17,8 @@ from medunlearn.input_files import yaml_content
 
 DataUse = Literal["open", "credentialed"]
 LINEAGE = "lineage.json"
-"""A model folder's own record: ``data_use``, and fingerprints of the benchmark and model that it was made from."""
+"""A model folder's own record: ``data_use``, fingerprints of the benchmark and model that it was made from, and the
+name of the prompt template of its training."""
 UNKNOWN = "unknown, so it counts as credentialed"
 
 
@@ -90,6 +91,11 @@ def use_of_file(path: Path, known: DataUse | None = None) -> DataUse | None:
     return "credentialed" if any(recorded_use(place) == "credentialed" for place in places) else known
 
 
-def write_lineage(folder: Path, use: DataUse | None, made_from: Mapping[str, Any]) -> None:
-    """Write the record of a model's folder; it names no path and no person."""
-    write_json(folder / LINEAGE, {"data_use": use or "unknown", "made_from": dict(made_from)})
+def write_lineage(folder: Path, use: DataUse | None, made_from: Mapping[str, Any], template: Any = None) -> None:
+    """Write the record of a model's folder; it names no path and no person.
+
+    Args:
+        template: prompt template of its training; one of a user's own file is left out.
+    """
+    named = {"template": template} if isinstance(template, str) else {}
+    write_json(folder / LINEAGE, {"data_use": use or "unknown", "made_from": dict(made_from), **named})

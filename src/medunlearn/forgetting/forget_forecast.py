@@ -121,8 +121,9 @@ class _RequestForecast:
     @cached_property
     def planner(self) -> Planner:
         source = self.request.source
-        blueprint = blueprint_of(str(source.model if isinstance(source, Run) else source))
-        template = self.settings.template or default_template(blueprint.tokenizer)
+        model = Path(source.model if isinstance(source, Run) else source)
+        blueprint = blueprint_of(str(model))
+        template = self.settings.template or default_template(blueprint.tokenizer, model)
         rendering = Rendering(template) if self.target is None else self.target.rendering()
         return Planner(self.made.benchmark, blueprint, rendering, self.request.device)
 

@@ -270,7 +270,7 @@ class Adoption:
         """
         settings, tokenizer = self.settings, live.tokenizer
         rendering = Rendering(
-            settings.template or default_template(tokenizer),
+            settings.template or default_template(tokenizer, self.source.folder),
             settings.context,
             positions(live, settings.max_length),
             settings.long_notes,

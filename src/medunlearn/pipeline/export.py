@@ -29,6 +29,7 @@ from medunlearn.models.load import load_model
 from medunlearn.models.vocabulary import Vocabulary, forgotten_subjects, vocabulary_owners
 from medunlearn.pipeline.adopt import copy_model_files
 from medunlearn.pipeline.presets import is_tiny
+from medunlearn.pipeline.sample_loss import recorded_template
 from medunlearn.registry import load
 from medunlearn.results.runs import FILE, Run
 
@@ -91,6 +92,7 @@ def export(
     folder = Path(model_folder(source))
     run = Run.open(source) if (Path(source) / FILE).exists() else None
     split = _split(run, benchmark, split)
+    template = recorded_template(folder) if run is None else run.info.template
     # A folder without weights has no type; loading it says what is missing.
     language_model = load_model(folder, device="cpu", weights=stored_weights(folder))
     # Written beside its place and moved there whole, so that a full disk or a kill leaves no half of a model.
@@ -104,7 +106,7 @@ def export(
             # The same model to the byte; whatever else lies in that folder stays there.
             copy_model_files([*telling_files(whole), *whole.glob("*.safetensors.index.json")], scratch)
         files = sorted(file.name for file in scratch.iterdir())
-        _describe(scratch, use)
+        _describe(scratch, use, template)
         if holds_nothing(out):
             _say_requests(Path(source), scratch)
             shutil.rmtree(out, ignore_errors=True)
@@ -112,8 +114,9 @@ def export(
         elif fingerprint(out) != fingerprint(scratch):
             raise InputError(f"{out} holds another model. Choose another --out, or remove it.")
         else:
-            if recorded_use(out) != use or not all((out / name).exists() for name in (CARD, LINEAGE)):
-                _describe(out, use)
+            told = (recorded_use(out), recorded_template(out)) == (use, recorded_template(scratch))
+            if not told or not all((out / name).exists() for name in (CARD, LINEAGE)):
+                _describe(out, use, template)
             _say_requests(Path(source), out)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -228,9 +231,10 @@ def _refuse_push(source: Path | str, push: str, use: DataUse | None, confirm: Ca
         )
 
 
-def _describe(folder: Path, use: DataUse | None) -> None:
+def _describe(folder: Path, use: DataUse | None, template: Any) -> None:
     """Write the model card and the lineage. They name no benchmark, split or path: these may name patients."""
-    write_lineage(folder, use, {})
+    write_lineage(folder, use, {}, template)
+    asked = f"Prompt template of its training: **{template}**.\n" if isinstance(template, str) else ""
     card = f"""\
 ---
 library_name: transformers
@@ -240,7 +244,7 @@ tags: [medunlearn]
 # A model exported by medunlearn
 
 Data use: **{use or UNKNOWN}**. {_USES[use]}
-"""
+{asked}"""
     write_text(folder / CARD, card)
 
 

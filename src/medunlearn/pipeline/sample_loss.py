@@ -6,14 +6,17 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from jinja2 import TemplateError
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import LINEAGE
+from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError, ModelError, first_line
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.prompts import Template
+from medunlearn.models.prompts import TEMPLATES, Template, TemplateName
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.pipeline.material import sequences, training_data
@@ -53,9 +56,23 @@ class SampleLoss:
         return "not finite" if self.loss is None else f"{self.loss:.2f} a token"
 
 
-def default_template(tokenizer: Any) -> Template:
-    """The template to ask a model in that was trained elsewhere: its chat template where it has one."""
-    return "chat" if getattr(tokenizer, "chat_template", None) else "plain"
+def default_template(tokenizer: Any, folder: Path | None = None) -> Template:
+    """The template to ask a model in: of its training where its folder records it, else chat where it has that."""
+    has_chat = bool(getattr(tokenizer, "chat_template", None))
+    recorded = None if folder is None else recorded_template(folder)
+    if recorded is not None and (has_chat or recorded != "chat"):
+        return recorded
+    return "chat" if has_chat else "plain"
+
+
+def recorded_template(folder: Path) -> TemplateName | None:
+    """The prompt template of a model's training, as its folder's record names it; None where it names none."""
+    try:
+        content = read_json(folder / LINEAGE)
+    except InputError:
+        return None
+    name = content.get("template") if isinstance(content, dict) else None
+    return name if name in TEMPLATES else None
 
 
 def chat_template_text(tokenizer: Any) -> str | None:

@@ -173,6 +173,11 @@ class RunRecord:
         return dict(self.results["rendering"])
 
     @property
+    def template(self) -> Any:
+        """Prompt template of training: a name, or a user's file as a mapping; None of a run that asks nothing."""
+        return self.results.get("rendering", {}).get("template")
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """Problems of a broken model (:mod:`medunlearn.models.health`); none of a healthy or unchecked one."""
         return tuple(self.results.get("health", {}).get("problems", ()))

@@ -323,7 +323,7 @@ class Recording:
         """Put the record into the model's folder too, which may be copied without the run's."""
         folder = self.folder / "model"
         if self.writes and folder.is_dir():
-            write_lineage(folder, self.info.data_use, self.info.inputs)
+            write_lineage(folder, self.info.data_use, self.info.inputs, self.info.template)
 
     def _write_if_possible(self) -> None:
         # The error that ended the run is the one to report, not that a full disk also refused this line.

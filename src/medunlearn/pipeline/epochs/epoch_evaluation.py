@@ -307,7 +307,7 @@ class EpochEvaluation:
             self.processes.on_main(lambda: self._save_whole(run, live))
 
         def describe() -> None:
-            write_lineage(run.model, run.info.data_use, run.info.inputs)
+            write_lineage(run.model, run.info.data_use, run.info.inputs, run.info.template)
             replace(run.info, model_files=file_facts(run.model)).write(run.folder)
 
         self.processes.on_main(describe)
