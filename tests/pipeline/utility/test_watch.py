@@ -101,11 +101,11 @@ def test_cut_off_in_an_attack(
     settings = npo(evaluate_every=1, evaluate=FEW, attack=AREAS, utility=asked(tasks), keep_epochs=True)
     real, calls = attacking.attack_membership, list[str]()
 
-    def killed(run: Run, *rest: Any, **more: Any) -> None:
-        calls.append(run.label)
+    def killed(holder: Any, *rest: Any) -> None:
+        calls.append(holder.run.label)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        real(run, *rest, **more)
+        real(holder, *rest)
 
     monkeypatch.setattr(attacking, "attack_membership", killed)
     out = tmp_path / "npo"

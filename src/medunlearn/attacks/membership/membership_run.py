@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -19,12 +20,13 @@ from medunlearn.attacks.membership.passes import (
     log_likelihoods,
 )
 from medunlearn.attacks.membership.sample import Candidate
+from medunlearn.attacks.model_holder import ModelHolder
 from medunlearn.config import AttackSettings
 from medunlearn.data.leftovers import read_whole, set_aside
 from medunlearn.data.storage import read_frame, write_atomically
 from medunlearn.errors import InputError
 from medunlearn.models.folders import model_folder
-from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.load import load_model
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
@@ -36,78 +38,51 @@ TOKENS, GRADIENTS = "membership_tokens.parquet", "membership_gradients.parquet"
 
 
 class _RankShare:
-    """One process's share of the documents and its model passes; the model is loaded on first use."""
+    """One process's share of the documents and its model passes."""
 
-    def __init__(
-        self,
-        run: Run,
-        who: Sequence[Candidate],
-        settings: AttackSettings,
-        device: str,
-        quiet: bool,
-        live: LanguageModel | None,
-        processes: Processes,
-    ) -> None:
-        first, last = (len(who) * rank // processes.world for rank in (processes.rank, processes.rank + 1))
-        self._run, self._who, self._settings, self._device = run, who[first:last], settings, device
-        self._live, self._quiet = live, quiet or not processes.main
-
-    @cached_property
-    def _model(self) -> LanguageModel:
-        settings = self._settings
-        return self._live or load_model(
-            self._run.model, device=self._device, weights=settings.weights, allow_broken=settings.allow_broken
-        )
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Problems of the model's weights; none where it was not needed."""
-        return self._model.problems if "_model" in vars(self) else ()
+    def __init__(self, holder: ModelHolder, who: Sequence[Candidate]) -> None:
+        rank, world = holder.processes.rank, holder.processes.world
+        self._holder, self._who = holder, who[len(who) * rank // world : len(who) * (rank + 1) // world]
 
     @cached_property
     def _documents(self) -> list[list[TokenSequence]]:
-        return document_sequences([one.record for one in self._who], self._model.tokenizer, longest(self._run))
+        run, tokenizer = self._holder.run, self._holder.model.tokenizer
+        return document_sequences([one.record for one in self._who], tokenizer, longest(run))
+
+    def _progress(self, what: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
+        return progress(f"{self._holder.run.label}: {what}", total, quiet=self._holder.silent)
 
     def moments(self) -> pd.DataFrame:
         """record_id and a list each of log_probs, means and variances; no text."""
-        documents, size = self._documents, self._settings.batch_size
-        with progress(f"{self._run.label}: documents", sum(map(len, documents)), quiet=self._quiet) as advance:
-            moments = document_moments(self._model, documents, batch_size=size, advance=advance)
+        documents, size = self._documents, self._holder.settings.batch_size
+        with self._progress("documents", sum(map(len, documents))) as advance:
+            moments = document_moments(self._holder.model, documents, batch_size=size, advance=advance)
         columns = {name: [getattr(one, name) for one in moments] for name in ("log_probs", "means", "variances")}
         return pd.DataFrame({"record_id": [one.record.record_id for one in self._who], **columns})
 
     def gradients(self) -> pd.DataFrame:
         """record_id, gradient_norm."""
-        with progress(f"{self._run.label}: gradients", len(self._documents), quiet=self._quiet) as advance:
-            norms = gradient_norms(self._model, self._documents, advance=advance)
+        with self._progress("gradients", len(self._documents)) as advance:
+            norms = gradient_norms(self._holder.model, self._documents, advance=advance)
         return pd.DataFrame({"record_id": [one.record.record_id for one in self._who], "gradient_norm": norms})
 
 
 def attack_membership(
-    run: Run,
+    holder: ModelHolder,
     who: Sequence[Candidate],
     attacks: Mapping[str, MembershipAttack],
-    settings: AttackSettings,
     recording: Recording,
     reference: Callable[[], Sequence[float]] | None,
-    *,
-    device: str = "auto",
-    quiet: bool = False,
-    live: LanguageModel | None = None,
-    processes: Processes | None = None,
 ) -> None:
     """Run membership attacks on a run's model and write their tables to the recording's folder.
 
     Args:
         reference: computes the log-likelihood of each candidate under the reference model; None where none was
             named: the attacks that need one are then unscored.
-        live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
-        processes: that hold the same live model and share the documents; each calls this alike.
     """
-    together, folder = processes or Processes(), recording.folder
-    share = _RankShare(run, who, settings, device, quiet, live, together)
+    together, folder, model = holder.processes, recording.folder, holder.live_module
+    share = _RankShare(holder, who)
     needs = {need for attack in attacks.values() for need in attack.needs}
-    model = None if live is None else live.model
     with recording.stage("pass"):
         tokens = _stored(folder / TOKENS, who, partial(in_turns, model, share.moments), together)
     more: dict[str, Sequence[float]] = {}
@@ -120,9 +95,9 @@ def attack_membership(
                 "gradient_norm"
             ].tolist()
     with recording.stage("score"):
-        together.on_main(lambda: _score(folder, who, tokens.assign(**more), attacks, settings))
+        together.on_main(lambda: _score(folder, who, tokens.assign(**more), attacks, holder.settings))
     members = sum(one.member for one in who)
-    recording.info.results["health"]["problems"] += share.problems
+    recording.info.results["health"]["problems"] += holder.problems
     recording.info.results |= {"members": members, "nonmembers": len(who) - members}
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from medunlearn.attacks.attacked import FOLDER, SUMMARIES
+from medunlearn.attacks.model_holder import ModelHolder
 from medunlearn.attacks.reconstruction.contexts import ContextLevel, Cumulative, attacked_questions
 from medunlearn.attacks.reconstruction.reconstruction_results import (
     ATTACK,
@@ -16,8 +17,6 @@ from medunlearn.attacks.reconstruction.reconstruction_results import (
     context_scores,
     summarize_contexts,
 )
-from medunlearn.config import AttackSettings
-from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
 from medunlearn.data.records import SIDES, Question
 from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
@@ -29,12 +28,11 @@ from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.measure import question_items
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems
-from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
+from medunlearn.models.load import load_tokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.progress import progress
-from medunlearn.results.runs import Recording, Run
+from medunlearn.results.runs import Recording
 from medunlearn.results.scores import question_labels, replace_scores
-from medunlearn.training.processes import ALONE, Processes
 from medunlearn.training.turns import in_turns
 
 
@@ -42,48 +40,29 @@ from medunlearn.training.turns import in_turns
 class _Prompter:
     """Asks the model under attack, which is loaded when a response is missing."""
 
-    run: Run
-    benchmark: Benchmark
+    holder: ModelHolder
     attack: Cumulative
-    settings: AttackSettings
-    device: str
-    quiet: bool
-    live: LanguageModel | None
-
-    @cached_property
-    def model(self) -> LanguageModel:
-        images, weights = self.benchmark.folder, self.settings.weights
-        return self.live or load_model(
-            self.run.model,
-            device=self.device,
-            weights=weights,
-            images=images,
-            allow_broken=self.settings.allow_broken,
-        )
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Problems of the model's weights; none where it was not needed."""
-        return self.model.problems if "model" in vars(self) else ()
 
     @cached_property
     def rendering(self) -> Rendering:
-        return self.run.rendering(None, self.attack.context)
+        return self.holder.run.rendering(None, self.attack.context)
 
     @cached_property
     def limit(self) -> int:
-        tokenizer = self.live.tokenizer if self.live else load_tokenizer(self.run.model)
-        return self.attack.max_new_tokens or longest_answer(tokenizer, self.benchmark)
+        holder = self.holder
+        tokenizer = holder.live.tokenizer if holder.live else load_tokenizer(holder.run.model)
+        return self.attack.max_new_tokens or longest_answer(tokenizer, holder.benchmark)
 
     def store(self, limit: int) -> ResponseStore:
+        run, benchmark = self.holder.run, self.holder.benchmark
         return open_store(
-            self.run.folder / FOLDER / "responses",
-            model_fingerprint=self.run.fingerprint,
-            benchmark_fingerprint=self.benchmark.fingerprint,
-            weights=self.settings.weights,
+            run.folder / FOLDER / "responses",
+            model_fingerprint=run.fingerprint,
+            benchmark_fingerprint=benchmark.fingerprint,
+            weights=self.holder.settings.weights,
             rendering=self.rendering,
             max_new_tokens=limit,
-            data_use=tightest([self.benchmark.data_use, model_use(self.run.folder)]),
+            data_use=tightest([benchmark.data_use, model_use(run.folder)]),
         )
 
     def respond(self, questions: Sequence[Question], context: ContextLevel) -> Mapping[str, Response]:
@@ -91,10 +70,11 @@ class _Prompter:
         known = store.read()
         if all((question.question_id, variant, 0) in known for question in questions):
             return {question.question_id: known[question.question_id, variant, 0] for question in questions}
-        with progress(f"{self.run.label}: {variant}", len(questions), quiet=self.quiet) as advance:
+        holder = self.holder
+        with progress(f"{holder.run.label}: {variant}", len(questions), quiet=holder.silent) as advance:
             return respond(
-                self.model, questions, self.benchmark.record, store, self.rendering, max_new_tokens=self.limit,
-                batch_size=self.settings.batch_size, variant=variant, advance=advance,
+                holder.model, questions, holder.benchmark.record, store, self.rendering, max_new_tokens=self.limit,
+                batch_size=holder.settings.batch_size, variant=variant, advance=advance,
             )  # fmt: skip
 
     def rate(self, questions: Sequence[Question], context: ContextLevel) -> Mapping[str, LogProbs]:
@@ -105,35 +85,24 @@ class _Prompter:
         known = known_options(store.read(), choices, variant)
         if len(known) == len(choices):
             return known
-        with progress(f"{self.run.label}: {variant}, options", len(choices), quiet=self.quiet) as advance:
+        holder = self.holder
+        with progress(f"{holder.run.label}: {variant}, options", len(choices), quiet=holder.silent) as advance:
             return rate_options(
-                self.model, choices, self.benchmark.record, store, self.rendering,
-                batch_size=self.settings.batch_size, variant=variant, advance=advance,
+                holder.model, choices, holder.benchmark.record, store, self.rendering,
+                batch_size=holder.settings.batch_size, variant=variant, advance=advance,
             )  # fmt: skip
 
 
-def attack_reconstruction(
-    run: Run,
-    benchmark: Benchmark,
-    attack: Cumulative,
-    settings: AttackSettings,
-    recording: Recording,
-    *,
-    device: str = "auto",
-    quiet: bool = False,
-    live: LanguageModel | None = None,
-    processes: Processes = ALONE,
-) -> None:
-    """Run the attack on a run's model and write its tables to the recording's folder.
+def attack_reconstruction(holder: ModelHolder, attack: Cumulative, recording: Recording) -> None:
+    """Run the attack and write its tables to the recording's folder.
 
-    Args:
-        processes: that hold the same live model, or load it: each asks a share of the questions, and rank 0 scores.
+    Each process asks a share of the questions, and rank 0 scores.
     """
+    benchmark, settings, processes, model = holder.benchmark, holder.settings, holder.processes, holder.live_module
     split = benchmark.split(settings.split)
     asked_sides = SIDES if attack.sides == "both" else (attack.sides,)
     names, plain, left_out = attacked_questions(benchmark, split, asked_sides)
-    prompter = _Prompter(run, benchmark, attack, settings, device, quiet or not processes.main, live)
-    model, records = None if live is None else live.model, list(dict.fromkeys(one.record_id for one in plain))
+    prompter, records = _Prompter(holder, attack), list(dict.fromkeys(one.record_id for one in plain))
     mine = {*records[processes.rank :: processes.world]}
 
     def ask_a_share() -> None:
@@ -164,13 +133,13 @@ def attack_reconstruction(
             summary = summarize_contexts(scores, split, replicates=settings.replicates, seed=settings.seed)
             replace_scores(recording.folder, scores, attack=[ATTACK])
             write_atomically(recording.folder / SUMMARIES["reconstruction"], summary.to_parquet)
-        recording.info.results["health"]["problems"] += [*prompter.problems, *answer_problems(answers)]
+        recording.info.results["health"]["problems"] += [*holder.problems, *answer_problems(answers)]
         recording.info.results["reconstruction"] = {
             "context": prompter.rendering.context,
             "levels": list(names.levels),
             "questions": len(plain),
             "left_out": left_out,
-            "responses": str(prompter.store(prompter.limit).folder.relative_to(run.folder)),
+            "responses": str(prompter.store(prompter.limit).folder.relative_to(holder.run.folder)),
         }
 
     processes.each(lambda: in_turns(model, score_all if processes.main else lambda: None))

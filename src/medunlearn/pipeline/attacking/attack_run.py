@@ -18,6 +18,7 @@ from medunlearn.attacks.membership.membership_run import (
     reference_likelihoods,
 )
 from medunlearn.attacks.membership.sample import Candidate, candidates
+from medunlearn.attacks.model_holder import ModelHolder
 from medunlearn.attacks.reconstruction.contexts import attacked_questions
 from medunlearn.attacks.reconstruction.reconstruction_run import attack_reconstruction
 from medunlearn.attacks.recovery.recovery_attacks import RECOVERY
@@ -30,7 +31,7 @@ from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import model_identity
 from medunlearn.models.health import refuse_broken
 from medunlearn.models.load import LanguageModel
-from medunlearn.pipeline.attacking.recovery_run import ModelHolder, attack_recovery
+from medunlearn.pipeline.attacking.recovery_run import attack_recovery
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.keys import keyed_folder
 from medunlearn.results.runs import FILE, Recording, Run
@@ -174,8 +175,7 @@ def attack_one(
     attacks = {name: make_attack(name, settings.arguments.get(name, {})) for name in names}
     members = {name: one for name, one in attacks.items() if one.kind == "membership"}
     reference = None if settings.reference is None else partial(likelihoods, longest(run))
-    how: dict[str, Any] = {"device": device, "quiet": quiet, "live": live}
-    holder = ModelHolder(run, benchmark, settings, device, live)
+    holder = ModelHolder(run, benchmark, settings, device, quiet, live, together)
     with recording.running():
         recording.info.results = {
             "health": {"problems": list(run.info.problems)},
@@ -183,12 +183,12 @@ def attack_one(
             "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         }
         if members:
-            attack_membership(run, who, members, settings, recording, reference, processes=together, **how)
+            attack_membership(holder, who, members, recording, reference)
         for one in attacks.values():
             if one.kind == "reconstruction":
-                attack_reconstruction(run, benchmark, one, settings, recording, processes=together, **how)
+                attack_reconstruction(holder, one, recording)
             elif one.kind in RECOVERY:
-                together.on_main(partial(attack_recovery, holder, one, settings, recording, quiet=quiet))
+                together.on_main(partial(attack_recovery, holder, one, recording))
         health = recording.info.results["health"]
         health["problems"] = list(dict.fromkeys(health["problems"]))
     return together.on_main(lambda: Attacked(run, Run.open(folder)))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
+from medunlearn.attacks.model_holder import ModelHolder
 from medunlearn.attacks.recovery.recovery_attacks import Quantization, RecoveryAttack, Relearning, RepeatedSampling
 from medunlearn.attacks.recovery.recovery_results import (
     SUBJECTS,
@@ -17,7 +16,6 @@ from medunlearn.attacks.recovery.recovery_results import (
     subject_means,
     summarize_strengths,
 )
-from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question
 from medunlearn.data.responses import Response
@@ -26,13 +24,12 @@ from medunlearn.errors import InputError
 from medunlearn.generation.decodings import Decoding
 from medunlearn.generation.question_samples import sample_responses
 from medunlearn.metrics.text import rouge_l_recalls
-from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.quantization import round_weights
 from medunlearn.pipeline.attacking.measuring import StateMeasurer, restored
 from medunlearn.pipeline.attacking.relearning_run import items_of, rate_of, relearn
 from medunlearn.pipeline.questioning import longest_answer, store_of
 from medunlearn.progress import progress
-from medunlearn.results.runs import Recording, Run
+from medunlearn.results.runs import Recording
 from medunlearn.results.scores import question_labels, replace_scores, score_table
 from medunlearn.statistics.best_of import any_of, best_of, extraction_probability
 
@@ -41,40 +38,14 @@ NOT_A_NUMBER = "the model gives no number (NaN)"
 NOTHING_TO_ATTACK = "Nothing can be attacked by {}: {}."
 
 
-@dataclass
-class ModelHolder:
-    """The model under attack, loaded on first use; several attacks share it.
-
-    Attributes:
-        live: the model where it is in memory already.
-    """
-
-    run: Run
-    benchmark: Benchmark
-    settings: AttackSettings
-    device: str
-    live: LanguageModel | None
-
-    @cached_property
-    def model(self) -> LanguageModel:
-        return self.live or load_model(
-            self.run.model,
-            device=self.device,
-            weights=self.settings.weights,
-            images=self.benchmark.folder,
-            allow_broken=self.settings.allow_broken,
-        )
-
-
-def attack_recovery(
-    holder: ModelHolder, attack: RecoveryAttack, settings: AttackSettings, recording: Recording, *, quiet: bool
-) -> None:
+def attack_recovery(holder: ModelHolder, attack: RecoveryAttack, recording: Recording) -> None:
     """Run one attack on a run's model and write its tables to the recording's folder.
 
     Raises:
         InputError: no question or no subject to attack; a state whose training diverged is an error, too.
     """
-    measurer = StateMeasurer(holder.run, holder.benchmark, attack, settings, holder.model, quiet)
+    settings = holder.settings
+    measurer = StateMeasurer(holder.run, holder.benchmark, attack, settings, holder.model, holder.quiet)
     folder, tables, notes = recording.folder, list[pd.DataFrame](), dict[str, str]()
     with recording.stage(attack.kind):
         for label, table, note in _states(measurer, attack):
