@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,17 +47,11 @@ def regular_file(path: Path, error: type[InputError] = InputError) -> Path:
     raise error(f"{path} cannot be read: it is {_SPECIAL.get(kind, 'something else')}, not a file.")
 
 
-def read_text(path: Path, error: type[InputError] = InputError, *, most: int = LONGEST_TEXT) -> str:
-    """A file's text, in UTF-8 with or without a byte order mark.
-
-    Raises:
-        InputError: no such file, not a regular one, larger than ``most`` bytes, or no text in UTF-8.
-    """
+@contextmanager
+def told_unreadable(path: Path, error: type[InputError]) -> Iterator[None]:
+    """Raise what happens while a file is read as an error that a user understands."""
     try:
-        size = regular_file(path, error).stat().st_size
-        if size > most:
-            raise error(f"{path} has {size:,} bytes, and {most:,} are the most that is read. Is it the right file?")
-        text = path.read_text(encoding="utf-8-sig")
+        yield
     except FileNotFoundError:
         raise error(f"There is no file {path}.") from None
     except UnicodeDecodeError as reason:
@@ -65,6 +60,19 @@ def read_text(path: Path, error: type[InputError] = InputError, *, most: int = L
         ) from None
     except OSError as reason:
         raise error(f"{path} cannot be read: {reason.strerror or reason}.") from None
+
+
+def read_text(path: Path, error: type[InputError] = InputError, *, most: int = LONGEST_TEXT) -> str:
+    """A file's text, in UTF-8 with or without a byte order mark.
+
+    Raises:
+        InputError: no such file, not a regular one, larger than ``most`` bytes, or no text in UTF-8.
+    """
+    with told_unreadable(path, error):
+        size = regular_file(path, error).stat().st_size
+        if size > most:
+            raise error(f"{path} has {size:,} bytes, and {most:,} are the most that is read. Is it the right file?")
+        text = path.read_text(encoding="utf-8-sig")
     if "\0" in text:
         raise error(f"{path} is no text: there is a zero byte in it (character {text.index(chr(0)) + 1}).")
     return text

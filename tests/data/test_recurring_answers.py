@@ -13,9 +13,9 @@ from medunlearn.data.recurring_answers import (
     RECURS,
     SAME_STATEMENT,
     filled_statement,
-    private_share,
     recurring_answers,
 )
+from medunlearn.results.scores import question_labels
 
 LEVELS = ("patient", "section")
 TEXTS = {
@@ -70,7 +70,6 @@ def test_what_stands_in_a_kept_record_is_not_private(ward: Benchmark) -> None:
         "clear": RECURS,
         "kept clear": RECURS,
     }
-    assert private_share(ward, ward.split("patient=a")) == {"cloze": (1, 2), "generation": (1, 2)}
 
 
 def test_what_is_forgotten_too_is_private(ward: Benchmark) -> None:
@@ -84,8 +83,15 @@ def test_what_is_forgotten_too_is_private(ward: Benchmark) -> None:
     assert "whole" not in of_section
 
 
-def test_other_builders_are_not_marked(ward: Benchmark) -> None:
-    assert recurring_answers(replace(ward, builder="lume"), ward.split("patient=a")) == {}
+def test_questions_are_marked_private_where_the_builder_s_answers_recur(ward: Benchmark) -> None:
+    split = ward.split("patient=a")
+    marks = question_labels(ward, split, QUESTIONS).set_index("item")["private"]
+    assert marks.drop("general").to_dict() == {
+        "large": False, "nodule": True, "all": False, "clear": False,
+        "whole": True, "kept": True, "kept clear": False,
+    }  # fmt: skip
+    assert marks.isna()["general"]
+    assert "private" not in question_labels(replace(ward, builder="lume"), split, QUESTIONS)
 
 
 @pytest.mark.parametrize(("question", "answer", "filled"), [

@@ -74,6 +74,10 @@ GROUPINGS: Mapping[str, Grouping] = {
 }
 
 
+ANSWERS_RECUR = frozenset(("medforget",))
+"""Benchmarks whose questions are on short texts that recur: they are marked private or not."""
+
+
 def identifier_asked(provenance: str) -> str | None:
     """The type of identifier that a question asks for (``released:personal_biography:ssn``), by its provenance."""
     parts = provenance.split(":")

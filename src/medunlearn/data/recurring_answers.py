@@ -6,7 +6,7 @@ that the model may keep. That a model still answers the others says nothing abou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 
 from medunlearn.data.answer_texts import BLANK, GRAMMAR, normalised, stands_in
@@ -14,8 +14,6 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question
 from medunlearn.data.splits import Split
 
-BUILDERS = frozenset(("medforget",))
-"""Benchmarks whose questions are on short texts that recur; of others nothing is marked."""
 RECURS, SAME_STATEMENT, ALL_GAP = (
     "its answer stands in another record",
     "another record holds the same statement",
@@ -30,11 +28,8 @@ def recurring_answers(benchmark: Benchmark, split: Split) -> dict[str, str]:
     General questions (fold ``utility``) are never listed. The rephrased twin of a question is marked as it is.
 
     Returns:
-        question id -> :data:`RECURS`, :data:`SAME_STATEMENT` or :data:`ALL_GAP`; empty for a builder that is not in
-        :data:`BUILDERS`.
+        question id -> :data:`RECURS`, :data:`SAME_STATEMENT` or :data:`ALL_GAP`.
     """
-    if benchmark.builder not in BUILDERS:
-        return {}
     sides = benchmark.sides(split)
     texts = {r.record_id: f" {normalised(r.text)} " for r in benchmark.records if r.fold == "train"}
     subject = {name: benchmark.subject(name) for name in texts}
@@ -54,16 +49,6 @@ def recurring_answers(benchmark: Benchmark, split: Split) -> dict[str, str]:
         if question.fold != "utility" and (reason := _reason(question, benchmark, elsewhere)):
             reasons[question.question_id] = reason
     return reasons
-
-
-def private_share(benchmark: Benchmark, split: Split) -> Mapping[str, tuple[int, int]]:
-    """Kind of question -> how many of the forget set are private, of how many; of the fold train."""
-    recurring = recurring_answers(benchmark, split)
-    shares: dict[str, tuple[int, int]] = {}
-    for question in benchmark.questions_of(split, "forget", ("train",)):
-        private, total = shares.get(question.kind, (0, 0))
-        shares[question.kind] = private + (question.question_id not in recurring), total + 1
-    return shares
 
 
 def _reason(question: Question, benchmark: Benchmark, elsewhere: Callable[[str, str], bool]) -> str:

@@ -25,6 +25,7 @@ from transformers import AttentionInterface, DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from medunlearn.generation.cache import RoomyLayer
+from medunlearn.models.precision import at_least_fp32
 
 
 class Families:
@@ -127,7 +128,7 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
         if any(type(layer) not in PLAIN or layer.keys.shape[2] != self.shared for layer in heads.layers):
             raise ValueError("This model's cache does not hold keys and values of all tokens.")
         self.layers = [RoomyLayer(room) for _ in heads.layers]
-        self.heads = [(_precise(layer.keys), layer.values) for layer in heads.layers]
+        self.heads = [(at_least_fp32(layer.keys), layer.values) for layer in heads.layers]
         self.families = Families(owner, mask.device)
         self._head_padding = None if bool(mask.all()) else mask == 0
         self._padded: bool | None = None
@@ -183,7 +184,7 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
         """
         if softcap is None and has_fused_kernel(queries, *tail):
             return self._joined(layer, queries, tail, scaling)
-        scaled = _precise(queries) * scaling
+        scaled = at_least_fp32(queries) * scaling
         many = queries.shape[0] * queries.shape[1] * self.get_seq_length(layer)
         turn = max(1, MOST_SCORES // many)
         outputs = [
@@ -220,7 +221,7 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
         # Queries that read the same keys stand one behind the other: [R, K, Q / K * T, width].
         grouped = queries.reshape(rows, heads, -1, queries.shape[3])
         of_head = self.families.fold(grouped) @ head_keys.mT
-        of_own = grouped @ _precise(keys).mT
+        of_own = grouped @ at_least_fp32(keys).mT
         if softcap is not None:
             of_head, of_own = (torch.tanh(scores / softcap) * softcap for scores in (of_head, of_own))
         lowest = torch.finfo(of_own.dtype).min
@@ -233,10 +234,6 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
         for_head, for_own = weights[..., : self.shared], self.families.unfold(weights[..., self.shared :])
         output = self.families.unfold(for_head @ head_values) + for_own @ values
         return output.reshape(rows, queries.shape[1], steps, values.shape[3])
-
-
-def _precise(tensor: Tensor) -> Tensor:
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def _unseen(mask: Tensor, queries: int) -> Tensor:

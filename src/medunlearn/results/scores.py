@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.builders import GROUPINGS, identifier_asked
+from medunlearn.data.builders import ANSWERS_RECUR, GROUPINGS, identifier_asked
 from medunlearn.data.records import RECORD, Question
-from medunlearn.data.recurring_answers import BUILDERS, recurring_answers
+from medunlearn.data.recurring_answers import recurring_answers
 from medunlearn.data.splits import Split
 from medunlearn.data.storage import read_frame, write_atomically
 from medunlearn.errors import InputError
@@ -258,7 +258,7 @@ def question_labels(benchmark: Benchmark, split: Split, questions: Sequence[Ques
         for question in questions
     ]
     table = _label_table(rows)
-    if benchmark.builder in BUILDERS:
+    if benchmark.builder in ANSWERS_RECUR:
         recurring = recurring_answers(benchmark, split)
         private = [None if q.fold == "utility" else q.question_id not in recurring for q in questions]
         table["private"] = pd.array(private, dtype="boolean")

@@ -6,7 +6,6 @@ article are several people.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -16,7 +15,7 @@ from typing import Any
 
 from medunlearn.data.records import Identifier
 from medunlearn.errors import ConfigError, SourceError, unknown_name
-from medunlearn.sources.table_files import BROKEN, BadRowError, Row, read_rows, refuse_bad_rows
+from medunlearn.sources.table_files import BROKEN, BadRowError, Row, listed_cell, read_rows, refuse_bad_rows
 
 PMC_FIELDS = frozenset(("patient_id", "patient_uid", "PMID", "title", "patient"))
 PMC_UID = re.compile(r"\d+-\d+")
@@ -200,19 +199,7 @@ def _copies(row: Row, column: str) -> int | None:
 
 
 def _identifiers(row: Row, column: str) -> tuple[Identifier, ...]:
-    value = row.get(column)
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise BadRowError(f"has a list that is no JSON in {column!r}") from None
-    elif isinstance(value, str):
-        value = [part.strip() for part in value.split(";") if part.strip()]
-    if value is None:
-        return ()
-    if not isinstance(value, Sequence):
-        raise BadRowError(f"has no list of identifiers in {column!r}")
-    return tuple(_identifier(entry, column) for entry in value)
+    return tuple(_identifier(entry, column) for entry in listed_cell(row.get(column), column, "identifiers"))
 
 
 def _identifier(entry: Any, column: str) -> Identifier:

@@ -14,7 +14,7 @@ from typing import Any
 
 from medunlearn.errors import HubError, SourceError
 from medunlearn.hub_offline import go_offline_if_unreachable
-from medunlearn.input_files import regular_file
+from medunlearn.input_files import regular_file, told_unreadable
 from medunlearn.sources.table_files import BROKEN, read_rows
 
 HUB = "hub"
@@ -146,9 +146,5 @@ def _row(path: Path, number: int, value: Any) -> Row:
 
 
 def _read(path: Path) -> str:
-    try:
+    with told_unreadable(path, SourceError):
         return regular_file(path, SourceError).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror or error}.") from error

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from medunlearn.errors import SourceError, first_line
-from medunlearn.input_files import regular_file
+from medunlearn.input_files import regular_file, told_unreadable
 
 Row = Mapping[str, Any]
 Rows = Iterator[tuple[str, Row | str]]
@@ -62,16 +62,31 @@ def read_rows(path: Path) -> Rows:
     read = READERS.get(path.suffix.lower())
     if read is None:
         raise SourceError(f"{path}: notes are read from {', '.join(READERS)}. Save the file as one of these.")
-    try:
+    with told_unreadable(path, SourceError):
         yield from read(regular_file(path, SourceError))
-    except FileNotFoundError:
-        raise SourceError(f"There is no file {path}.") from None
-    except UnicodeDecodeError as error:
-        raise SourceError(
-            f"{path} is not UTF-8 text ({error.reason} at byte {error.start}). Save it as UTF-8 and try again."
-        ) from error
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def listed_cell(value: Any, column: str, what: str, between: str = ";") -> Sequence[Any]:
+    """Entries of a cell: of a list, of its JSON, or of a text with separators; of a text no empty ones.
+
+    Args:
+        between: separators, each one letter.
+
+    Raises:
+        BadRowError: no list.
+    """
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise BadRowError(f"has a list that is no JSON in {column!r}") from None
+    elif isinstance(value, str):
+        value = [part.strip() for part in re.split(f"[{between}]", value) if part.strip()]
+    if value is None:
+        return ()
+    if not isinstance(value, Sequence):
+        raise BadRowError(f"has no list of {what} in {column!r}")
+    return value
 
 
 def files_in(path: Path) -> tuple[Path, ...]:

@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 from medunlearn.errors import InputError
+from medunlearn.models.memo import tokens_of
 from medunlearn.models.sequences import TokenSequence, families, families_by_length, tokens_once
 from medunlearn.seeds import generator
 
@@ -198,7 +199,7 @@ def largest(
 ) -> int:
     """The size from which on :func:`micro_batches` makes no larger pieces of a step."""
     if row is not None:
-        tokens_each = -(-max(map(_tokens, step.values())) // processes)
+        tokens_each = -(-max(map(tokens_of, step.values())) // processes)
         return -(-(tokens_each if tokens is None else min(tokens_each, tokens)) // row)
     if tokens is not None:
         cut = [_within(_by_length(sequences), len(sequences), tokens) for sequences in step.values()]
@@ -220,7 +221,7 @@ def _by_tokens(
         pieces[-1].append(sequence)
         filled += len(sequence.ids)
     count = min(len(sequences), -(-len(pieces) // processes) * processes)
-    return [{side: piece} for piece in sorted(_split_pieces(pieces, count), key=_tokens)]
+    return [{side: piece} for piece in sorted(_split_pieces(pieces, count), key=tokens_of)]
 
 
 def _split_pieces(pieces: list[list[TokenSequence]], count: int) -> list[list[TokenSequence]]:
@@ -248,10 +249,6 @@ def _within(kin: Sequence[Sequence[TokenSequence]], size: int, tokens: int) -> l
             pieces[-1].append(sequence)
             filled += more
     return pieces
-
-
-def _tokens(sequences: Sequence[TokenSequence]) -> int:
-    return sum(len(sequence.ids) for sequence in sequences)
 
 
 def share(pieces: Sequence[T], rank: int, world: int) -> list[tuple[int, T]]:

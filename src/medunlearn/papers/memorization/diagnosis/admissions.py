@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.errors import ConfigError, SourceError, unknown_name
-from medunlearn.sources.table_files import BROKEN, BadRowError, read_rows, refuse_bad_rows
+from medunlearn.sources.table_files import BROKEN, BadRowError, listed_cell, read_rows, refuse_bad_rows
 from medunlearn.synthetic.admissions import Admission
 
 FIELDS = ("hpi", "diagnoses", "hpi_date", "labs", "patient", "specialty", "part", "id")
@@ -133,18 +132,8 @@ def _labs(value: Any, column: str) -> str:
 
 def _diagnoses(value: Any, column: str) -> tuple[str, ...]:
     """Names in their order, each once."""
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise BadRowError(f"has a list that is no JSON in {column!r}") from None
-    elif isinstance(value, str):
-        value = re.split(r"[;\n]", value)
-    if value is None:
-        return ()
-    if not isinstance(value, Sequence):
-        raise BadRowError(f"has no list of diagnoses in {column!r}")
-    names = (" ".join(_NUMBER.sub("", _text(name, column)).split()) for name in value)
+    listed = listed_cell(value, column, "diagnoses", ";\n")
+    names = (" ".join(_NUMBER.sub("", _text(name, column)).split()) for name in listed)
     return tuple(dict.fromkeys(name for name in names if name))
 
 
