@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from pages import ROOT, Page
-
-from medunlearn.cli.main import app
+from pages import ROOT, Page, run_line
 
 DATA = ROOT.parent / "shared" / "data"
 PAGES = sorted(
@@ -58,10 +54,8 @@ def workplace(tmp_path, monkeypatch):
 
 
 def run(line: str) -> None:
-    words = shlex.split(line)
     extra = next((more for start, more in SMALL.items() if line.startswith(start)), [])
-    result = CliRunner().invoke(app, [*words[1:], *extra])
-    assert result.exit_code == 0, f"{line}\n{result.output}"
+    run_line(line, extra)
 
 
 def run_all(workplace: Path, name: str) -> None:

@@ -7,13 +7,11 @@ import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from pages import Page
+from pages import Page, run_line
 
 from medunlearn.attacks import ATTACKS
 from medunlearn.attacks.recovery.recovery_attacks import Relearning, RepeatedSampling
 from medunlearn.attacks.recovery.recovery_results import READINGS
-from medunlearn.cli.main import app
 from medunlearn.models.quantization import GROUP
 
 PAGE = Page.read("measure.md", "Membership inference", "Reconstruction", "Relearning, quantization, sampling")
@@ -36,8 +34,7 @@ def test_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
         words = shlex.split(line)
         more = RECOVERY if "relearning" in line else []
         more = [*more, *(QUICK if "quantization" in line else [])]
-        result = CliRunner().invoke(app, [*words[1:], *SMALL.get(words[1], []), *more])
-        assert result.exit_code == 0, f"{line}\n{result.output}"
+        run_line(line, [*SMALL.get(words[1], []), *more])
     assert "## Membership inference" in (tmp_path / "report" / "report.md").read_text()
     kept = {path.name for path in (tmp_path / "runs" / "npo" / "attacks").glob("*/*.parquet")}
     named = re.findall(

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from fake_server import FakeServer
-from pages import Page
+from pages import Page, run_line
 
 from medunlearn.audit.audit_tables import BASELINES_FILE, PROBES, SPANS, STARTS
 from medunlearn.audit.measures import default_measures
-from medunlearn.cli.main import app
 from medunlearn.results.scores import FILE
 
 PAGE = Page.read("audit.md", "Run an audit")
@@ -28,10 +25,8 @@ SMALL_DEMO = ["--texts", "2", "--epochs", "2"]
 
 
 def run(line: str, *more: str) -> str:
-    words = shlex.split(line)
-    result = CliRunner().invoke(app, [*words[1:], *more])
-    assert result.exit_code == 0, f"{line}\n{result.output}"
-    return result.stdout
+    said: str = run_line(line, more).stdout
+    return said
 
 
 @pytest.fixture(scope="module")

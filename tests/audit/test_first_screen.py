@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from pages import Page
+from row_files import write_lines
 from scipy import stats
 
 from medunlearn.audit.audit_result import Audit
@@ -65,7 +66,7 @@ def write(path: Path, says: Callable[[int], str]) -> Path:
                 "response": says(patient),
             }
         )
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(path, rows)
     return path
 
 
@@ -168,7 +169,7 @@ def test_texts_of_no_copies_are_unseen_and_a_patient_of_both_is_not(tmp_path: Pa
     for number, row in enumerate(rows):
         row |= {"corpus": "notes", "copies": int(number < TRAINED)}
     rows[-1]["subject"] = rows[0]["subject"]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(file, rows)
     screen = audit(responses=file, out=tmp_path / "audit", quiet=True, replicates=50).first_screen()
     (corpus,) = screen.extraction.corpora
     assert corpus.unseen is not None
@@ -327,7 +328,7 @@ def test_recall_on_the_users_own_labelled_notes(tmp_path: Path):
             {"text": text, "spans": [dict(zip(("start", "end", "kind"), span, strict=True)) for span in spans]}
         )
     labelled = tmp_path / "labelled.jsonl"
-    labelled.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(labelled, rows)
     screen = screen_of(tmp_path, suffix, **{"identifiers.labelled": str(labelled)})
     (line,) = (line for line in screen.sentences if "a detector must find" in line)
     assert "of your labelled notes it finds 5 of 10 identifiers (50%" in line

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from row_files import write_lines
 
 from medunlearn import Audit, audit
 from medunlearn.audit.semantic import first_bart_tokens
@@ -137,7 +138,7 @@ def test_options_are_asked_of_model_and_baseline(world: Any, tmp_path: Path) -> 
         for n in range(3)
     ]
     file = tmp_path / "questions.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(file, rows)
     found = audit(
         world.model,
         f"seen={world.seen}",

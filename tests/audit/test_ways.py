@@ -13,6 +13,7 @@ from chat_models import save_chat_model
 from click.testing import CliRunner
 from fake_server import FakeServer
 from pages import Page
+from row_files import write_lines
 
 from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_run import audit
@@ -226,7 +227,7 @@ def sampled(folder: Path, hits: dict[str, list[list[bool]]]) -> Audit:
             for number, hit in enumerate(samples):
                 said = place["suffix"] if hit else f" else {patient} {number}"
                 rows.append({**place, "variant": "top_k_10", "sample": number, "response": said})
-    (folder / "said.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(folder / "said.jsonl", rows)
     return audit(responses=folder / "said.jsonl", out=folder / "audit", **MEASURES, quiet=True, replicates=20)
 
 

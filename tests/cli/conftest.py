@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from row_files import write_csv, write_lines
 
 TINY = ("--model", "tiny", "--tiny-width=32", "--tiny-layers=2", "--epochs=2", "--precision=fp32")
 SHORT = ("--epochs=1", "--precision=fp32")
@@ -88,7 +87,7 @@ def lume_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 {"id": f"{name}sc1", "task": "Task2", "input": f"{who} lives here. SSN", "output": f"{secret}."},
                 {"id": f"{name}qa0", "task": "Task2", "input": f"What is the SSN of {who}?", "output": secret},
             ]
-        (folder / f"{side}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(folder / f"{side}.jsonl", rows)
     return folder
 
 
@@ -99,25 +98,10 @@ def lume(medunlearn: Callable[..., Said], lume_files: Path) -> Path:
     return out
 
 
-@pytest.fixture(scope="session")
-def write_csv() -> Callable[[Path, list[dict[str, str]]], Path]:
-    """``write_csv(path, rows)``: a table with the keys of its first row."""
-
-    def write(path: Path, rows: list[dict[str, str]]) -> Path:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            table = csv.DictWriter(file, list(rows[0]))
-            table.writeheader()
-            table.writerows(rows)
-        return path
-
-    return write
-
-
 @pytest.fixture
-def notes(tmp_path: Path, own_notes: Any, write_csv: Any) -> Path:
+def notes(tmp_path: Path, own_notes: Any) -> Path:
     """Twelve notes, four of each of three diseases."""
-    path: Path = write_csv(tmp_path / "notes.csv", own_notes(12))
-    return path
+    return write_csv(tmp_path / "notes.csv", own_notes(12))
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fake_server import FakeServer
+from row_files import write_lines
 
 Run = Callable[..., Any]
 SMALL = ("--prefixes=8", "--max-new-tokens=40", "--replicates=20")
@@ -37,7 +38,7 @@ def rows(copied: int = 2, of: int = 4) -> list[dict[str, Any]]:
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
     file = tmp_path / "said.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows()))
+    write_lines(file, rows())
     return file
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from broken import poison
+from row_files import write_lines
 from run_folders import rerecorded
 
 Medunlearn = Callable[..., Any]
@@ -103,12 +104,12 @@ def test_stored_responses_that_are_all_alike(medunlearn: Medunlearn, tmp_path: P
     )
     rows = [{"prefix": f"Day {n}", "suffix": text, "response": "the the"} for n, text in enumerate(suffixes)]
     file = tmp_path / "said.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(file, rows)
     words = ("audit", "--responses", file, "--out", tmp_path / "a", "--replicates=20")
     assert "all of its 6 answers are the same" in medunlearn(*words, code=2).text
     assert medunlearn(*words, "--allow-broken").stdout.startswith("WARNING: said is a broken model")
     rows[0]["response"] = "a"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(file, rows)
     assert "WARNING" not in medunlearn(*words[:-2], tmp_path / "b", "--replicates=20").stdout
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from fake_server import FakeServer
+from row_files import write_csv
 
 from medunlearn.data.benchmark import Benchmark
 
@@ -73,7 +74,7 @@ def test_notes_become_a_benchmark(build: Build, canned: Any, tmp_path: Path) -> 
 
 
 def test_what_is_left_out_is_listed_with_its_reason(
-    build: Build, write_csv: Any, own_notes: Any, canned: Any, tmp_path: Path
+    build: Build, own_notes: Any, canned: Any, tmp_path: Path
 ) -> None:
     """A bad row, a title that fits no disease, no title, and a note that the model never asks well about."""
     rows = own_notes(12, ("tumor", "sepsis", "infarction", "odd"))
@@ -108,7 +109,7 @@ def test_what_is_left_out_is_listed_with_its_reason(
     assert benchmark.notes["left out"]["amnesia_questions@1: invalid"] == 1
 
 
-def test_other_can_be_kept(build: Build, write_csv: Any, own_notes: Any, canned: Any, tmp_path: Path) -> None:
+def test_other_can_be_kept(build: Build, own_notes: Any, canned: Any, tmp_path: Path) -> None:
     file = write_csv(tmp_path / "n.csv", own_notes(8, ("tumor", "odd")))
     with FakeServer(answer=canned) as server:
         build(server, "--other=keep", file=file)
@@ -126,7 +127,7 @@ def test_when_no_note_comes_through_it_says_why(build: Build, tmp_path: Path) ->
 
 
 def test_columns_diseases_of_ones_own_and_a_sample(
-    build: Build, write_csv: Any, own_notes: Any, canned: Any, tmp_path: Path
+    build: Build, own_notes: Any, canned: Any, tmp_path: Path
 ) -> None:
     rows = [
         {"key": row["id"], "letter": row["text"], "who": f"p{n // 2}", "icd": ("I21", "C50")[n // 2 % 2]}
@@ -172,7 +173,7 @@ def test_of_pmc_patients_as_many_are_drawn_as_the_paper_drew(
 
 
 def test_notes_from_a_hub(
-    build: Build, write_csv: Any, own_notes: Any, canned: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    build: Build, own_notes: Any, canned: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import huggingface_hub
 
@@ -236,9 +237,7 @@ def test_notes_that_a_server_fails_on_are_left_out_only_when_told(
     assert len(Benchmark.load(tmp_path / "bench").records) == 11
 
 
-def test_the_same_in_python_and_in_an_experiment(
-    write_csv: Any, own_notes: Any, canned: Any, tmp_path: Path
-) -> None:
+def test_the_same_in_python_and_in_an_experiment(own_notes: Any, canned: Any, tmp_path: Path) -> None:
     import medunlearn as mu
     from medunlearn.errors import ConfigError
     from medunlearn.pipeline.benchmark_builds import from_section
@@ -269,9 +268,7 @@ def test_notes_stay_on_this_machine_unless_permitted(medunlearn: Medunlearn, not
     medunlearn("build", "amnesia", notes, *away, "--data-use", "open", "--dry-run")
 
 
-def test_known_identifiers_keep_open_notes_here(
-    write_csv: Any, medunlearn: Medunlearn, own_notes: Any, tmp_path: Path
-) -> None:
+def test_known_identifiers_keep_open_notes_here(medunlearn: Medunlearn, own_notes: Any, tmp_path: Path) -> None:
     rows = [{**row, "identifiers": "Ann Lee; HX-77" if n == 3 else ""} for n, row in enumerate(own_notes(6))]
     file = write_csv(tmp_path / "n.csv", rows)
     away = (
@@ -333,7 +330,7 @@ def test_mistakes_name_the_fix(medunlearn: Medunlearn, notes: Path, tmp_path: Pa
     assert not (tmp_path / "b").exists()
 
 
-def test_no_way_to_tell_a_disease(write_csv: Any, medunlearn: Medunlearn, tmp_path: Path) -> None:
+def test_no_way_to_tell_a_disease(medunlearn: Medunlearn, tmp_path: Path) -> None:
     file = write_csv(tmp_path / "n.csv", [{"text": "One."}, {"text": "Two."}])
     said = medunlearn("build", "amnesia", file, *LOCAL, "--out", tmp_path / "b", code=2).text
     assert "--title" in said

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from fake_server import FakeServer, share_of_faults
 from forking import Forked, command
+from row_files import write_csv
 
 from medunlearn.data.benchmark import Benchmark
 
@@ -25,7 +26,6 @@ COUNT = 10
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGKILL])
 def test_a_build_cut_off_goes_on_where_it_stopped(
     asked: Any,
-    write_csv: Any,
     medunlearn: Medunlearn,
     own_notes: Any,
     canned: Any,

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from row_files import write_lines
+
 from medunlearn.data.benchmark import Benchmark
 
 
 def test_it_builds_and_says_what_it_built(medunlearn: Callable[..., Any], tmp_path: Path) -> None:
     file = tmp_path / "q.jsonl"
     rows = [{"question": f"Is it {n}?", "options": ["yes", "no"], "answer": "no"} for n in range(8)]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(file, rows)
     said = medunlearn("build", "options", file, "--out", tmp_path / "b", "--json", "--nonmembers=3", "--seed", "1")
     assert json.loads(said.stdout)["counts"]["questions_train"] == 5
     assert Benchmark.load(tmp_path / "b").seed == 1

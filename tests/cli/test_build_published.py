@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from row_files import write_lines
 
 from medunlearn.data.benchmark import Benchmark
 
@@ -17,11 +18,6 @@ SMALL = ("--stories=4", "--personal-biographies=4", "--public-biographies=4", "-
 SHORT = ("--epochs=2", "--pretrain-epochs=0", "--precision=fp32")
 TINY = ("--model=tiny", "--tiny-width=32", "--tiny-layers=2", *SHORT)
 QUICK = ("--replicates=20", "--max-new-tokens=4", "--allow-broken")
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 @pytest.fixture(scope="module")
@@ -37,16 +33,16 @@ def tofu_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {**r, "paraphrased_answer": f"It was {r['answer']}", "perturbed_answer": ["Film 1.", "A song."]}
         for r in full
     ]
-    write(folder / "full.json", full)
-    write(folder / "forget01.json", full[-3:])
-    write(folder / "forget01_perturbed.json", more[-3:])
-    write(folder / "retain_perturbed.json", more[:6])
+    write_lines(folder / "full.json", full)
+    write_lines(folder / "forget01.json", full[-3:])
+    write_lines(folder / "forget01_perturbed.json", more[-3:])
+    write_lines(folder / "retain_perturbed.json", more[:6])
     for name in ("real_authors", "world_facts"):
         rows = [
             {"question": f"{name} {n}?", "answer": f"Yes {n}", "perturbed_answer": ["No", "Never"]}
             for n in range(3)
         ]
-        write(folder / f"{name}_perturbed.json", rows)
+        write_lines(folder / f"{name}_perturbed.json", rows)
     return folder
 
 
@@ -126,13 +122,15 @@ def test_alternatives_are_rated_once(medunlearn: Medunlearn, tofu: Path) -> None
 
 def test_muse_groups_are_verbatim_and_knowledge_memorization(medunlearn: Medunlearn, tmp_path: Path) -> None:
     for name in ("forget", "retain2", "holdout"):
-        write(tmp_path / "m" / "raw" / f"{name}.json", [{"text": f"{name} {n} is a bridge."} for n in range(3)])
-    write(
+        write_lines(
+            tmp_path / "m" / "raw" / f"{name}.json", [{"text": f"{name} {n} is a bridge."} for n in range(3)]
+        )
+    write_lines(
         tmp_path / "m" / "verbmem" / "forget.json",
         [{"prompt": f"forget {n} is", "gt": "a bridge."} for n in range(3)],
     )
     for side in ("forget", "retain"):
-        write(
+        write_lines(
             tmp_path / "m" / "knowmem" / f"{side}_qa.json",
             [{"question": f"{side} {n}?", "answer": "A"} for n in range(3)],
         )

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from fake_server import FakeServer
+from row_files import write_lines
 
 import medunlearn as mu
 from medunlearn.audit.options.option_audit import audit_options
@@ -73,7 +74,7 @@ def say(folder: Path, use: str | None, name: str = "run.json") -> Path:
 
 
 def rows(path: Path, *content: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in content))
+    write_lines(path, content)
     return path
 
 

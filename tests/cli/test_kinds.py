@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import shutil
@@ -13,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from fake_server import FakeServer
+from row_files import read_csv, write_csv, write_lines
 
 from medunlearn.papers.memorization.compare import audit_content
 
@@ -45,7 +45,7 @@ def made(medunlearn: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for place in range(2)
         for text in (said_again(name, place),)
     ]
-    (folder / "said.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(folder / "said.jsonl", rows)
     words = ("--responses", folder / "said.jsonl", "--out", folder / "audit", "--quiet", "--replicates=20")
     medunlearn("audit", *words)
     return folder / "audit"
@@ -113,19 +113,15 @@ def test_three_ways_are_counted_apart(medunlearn: Run, audit: Path, tmp_path: Pa
 
 
 def fill(sheet: Path) -> None:
-    with sheet.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(sheet)
     for row in rows:
         row["kind"] = "drug" if "mg" in row["span"] else "editorial" if "rights" in row["span"] else "unclear"
-    with sheet.open("w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]))
-        table.writeheader()
-        table.writerows(rows)
+    write_csv(sheet, rows)
 
 
 def test_a_whole_corpus_shows_set_phrases(medunlearn: Run, audit: Path, tmp_path: Path) -> None:
     rows = [{"id": f"p{place}", "text": f"{said_again('walk', 0)} page {place}"} for place in range(6)]
-    (tmp_path / "pages.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "pages.jsonl", rows)
     medunlearn("audit", "kinds", "find", audit, "--corpus", f"pages={tmp_path / 'pages.jsonl'}", "--quiet")
     table = pd.read_parquet(audit / "kinds.parquet").set_index("probe_id")
     walked = table[table.index.str.startswith("walk0")].iloc[0]

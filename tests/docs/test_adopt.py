@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from pages import Page
+from pages import Page, run_line
 
-from medunlearn.cli.main import app
 from medunlearn.config import AdoptSettings
 from medunlearn.results.runs import Run
 
@@ -25,9 +22,7 @@ def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     assert len(PAGE.commands) == 7
     for line in PAGE.commands:
-        words = shlex.split(line)[1:]
-        result = CliRunner().invoke(app, [*words, *SMALL.get(words[0], [])])
-        assert result.exit_code == 0, f"{line}\n{result.output}"
+        run_line(line, SMALL)
     assert Run.open(tmp_path / "runs" / "npo").info.lineage[0] == str(tmp_path / "hospital" / "model")
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from forking import torchrun
-from pages import Page
+from pages import Page, run_line
 
 import medunlearn as mu
-from medunlearn.cli.main import app
 from medunlearn.config import ExperimentSettings, read_yaml
 from medunlearn.config import TrainSettings as Train
 from medunlearn.config import UnlearnSettings as Unlearn
@@ -34,8 +31,7 @@ def test_the_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.Mon
     for line in lines:
         more = SMALL if " train " in line else ("--epochs=1", "--precision=fp32") if " unlearn " in line else ()
         more = ("--allow-broken",) if " evaluate " in line else more  # hardly trained here
-        result = CliRunner().invoke(app, [*shlex.split(line)[1:], *more])
-        assert result.exit_code == 0, f"{line}\n{result.output}"
+        run_line(line, more)
     run = Run.open("runs/target")
     assert (run.info["config"]["pack_records"], run.info["results"]["rendering"]["context"]) == (True, "note")
     assert 'mu.inspect("bench/").tables()' in PAGE.text

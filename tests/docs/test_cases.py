@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from datetime import date
 from pathlib import Path
 
 import pytest
 from case_evidence import case_evidence
-from click.testing import CliRunner
-from pages import Page
+from pages import Page, run_line
 
 from medunlearn.cases.case_folder import write_case
 from medunlearn.cases.digests import digest_model, digest_notes
@@ -17,7 +15,6 @@ from medunlearn.cases.evidence import DeletionRequest
 from medunlearn.cases.ledger import LedgerEntry, append_request
 from medunlearn.cases.pseudonyms import OwnerSecret
 from medunlearn.cases.signing_keys import read_private_key
-from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
 
 PAGE = Page.read("cases.md", "Keys", "Check a case", "Delete the files that hold a patient")
@@ -25,8 +22,7 @@ SMALL = "--model tiny --epochs 1 --tiny-width 16 --tiny-layers 1 --precision fp3
 
 
 def run(line: str, code: int = 0) -> str:
-    result = CliRunner().invoke(app, shlex.split(line.removeprefix("medunlearn ")))
-    assert result.exit_code == code, f"{line}\n{result.output}"
+    result = run_line(line, code=code)
     return " ".join((result.stdout + result.stderr).split())
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from pages import ROOT, Page
+from pages import ROOT, Page, run_line
 
-from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.pipeline.notes.note_levels import USUAL
 from medunlearn.synthetic.note_table import write_note_table
@@ -29,8 +26,7 @@ def test_the_page_runs_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(lines) == 10
     for line in lines:
         extra = next((more for start, more in SMALL.items() if line.startswith(start)), ())
-        result = CliRunner().invoke(app, [*shlex.split(line)[1:], *extra])
-        assert result.exit_code == 0, f"{line}\n{result.output}"
+        run_line(line, extra)
     bench = Benchmark.load(tmp_path / "bench")
     assert bench.counts()["subjects"] == 32
     assert bench.counts()["records_holdout"] == 16

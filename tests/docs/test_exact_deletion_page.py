@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from pages import Page
+from pages import Page, run_line
 
-from medunlearn.cli.main import app
 from medunlearn.errors import InputError
 from medunlearn.forgetting.exact_deletion import delete_exactly, training_benchmark
 from medunlearn.results.runs import Run
@@ -22,9 +19,7 @@ def test_the_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.chdir(tmp_path)
     assert len(PAGE.commands) == 6
     for line in PAGE.commands:
-        words = shlex.split(line)[1:]
-        result = CliRunner().invoke(app, [*words, *(SMALL if words[0] == "train" else [])])
-        assert result.exit_code == 0, f"{line}\n{result.output}"
+        run_line(line, {"train": SMALL})
     (code,) = PAGE.blocks("python")
     exec(code, {})
     assert "retrained without her True" in capsys.readouterr().out

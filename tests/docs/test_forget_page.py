@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from foreign_models import save_adapter
-from pages import Page
+from pages import Page, run_line
 
 from medunlearn.cases.case_folder import CaseFolder
 from medunlearn.cases.ledger import read_ledger
-from medunlearn.cli.main import app
 from medunlearn.config import ForgetSettings
 from medunlearn.forgetting.candidates import AUTO, rate_of_size
 from medunlearn.forgetting.measuring_models import ALTERNATIVES
@@ -33,10 +30,7 @@ SMALL = {
 
 def run(line: str) -> str:
     """Standard output as one line."""
-    verb, *words = shlex.split(line)[1:]
-    result = CliRunner().invoke(app, [verb, *words, *SMALL.get(verb, ())])
-    assert result.exit_code == 0, f"{line}\n{result.output}"
-    return " ".join(result.stdout.split())
+    return " ".join(run_line(line, SMALL).stdout.split())
 
 
 def test_the_page_runs_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

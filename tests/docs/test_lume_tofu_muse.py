@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from fake_server import FakeServer
-from pages import Page
+from pages import Page, run_line
+from row_files import write_lines
 
-from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import BENCHMARKS
 from medunlearn.pipeline.benchmark_builds import SETTINGS
@@ -38,8 +35,7 @@ SMALL = {
 
 def run(line: str) -> str:
     extra = next((more for start, more in SMALL.items() if line.startswith(start)), ())
-    result = CliRunner().invoke(app, [*shlex.split(line)[1:], *extra])
-    assert result.exit_code == 0, f"{line}\n{result.output}"
+    result = run_line(line, extra)
     return result.output
 
 
@@ -67,20 +63,19 @@ def test_the_example_runs(here: Path) -> None:
     assert "knowledge, forget" in (here / "runs" / "lume-new" / "report" / "report.md").read_text()
 
 
-def put(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 def test_the_page_on_tofu_and_muse_runs(here: Path) -> None:
     full = [{"question": f"What did author {n // 2} do in {n}?", "answer": f"Wrote {n}"} for n in range(6)]
-    put(here / "tofu-files" / "full.json", full)
-    put(here / "tofu-files" / "forget01.json", full[-2:])
+    write_lines(here / "tofu-files" / "full.json", full)
+    write_lines(here / "tofu-files" / "forget01.json", full[-2:])
     for name in ("forget", "retain2", "holdout"):
-        put(here / "muse-files" / "raw" / f"{name}.json", [{"text": f"{name} {n} is a bridge."} for n in range(2)])
-    put(here / "muse-files" / "verbmem" / "forget.json", [{"prompt": "forget 0 is", "gt": "a bridge."}])
+        write_lines(
+            here / "muse-files" / "raw" / f"{name}.json", [{"text": f"{name} {n} is a bridge."} for n in range(2)]
+        )
+    write_lines(here / "muse-files" / "verbmem" / "forget.json", [{"prompt": "forget 0 is", "gt": "a bridge."}])
     for side in ("forget", "retain"):
-        put(here / "muse-files" / "knowmem" / f"{side}_qa.json", [{"question": f"{side} 1?", "answer": "A bridge"}])
+        write_lines(
+            here / "muse-files" / "knowmem" / f"{side}_qa.json", [{"question": f"{side} 1?", "answer": "A bridge"}]
+        )
     said = "".join(run(line) for line in Page.read("benchmarks.md", "TOFU", "MUSE").commands)
     assert "forget quality" in said
     assert "rouge_l_f" in said

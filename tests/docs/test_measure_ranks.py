@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
-from pages import Page
+from pages import Page, run_line
 
-from medunlearn.cli.main import app
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.alternatives import FEWEST, USUAL
 from medunlearn.data.measurements import ENOUGH
@@ -29,9 +26,7 @@ def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     assert len(PAGE.commands) == 3
     for line in (*START, *PAGE.commands):
-        words = shlex.split(line)[1:]
-        result = CliRunner().invoke(app, [*words, *(SMALL if words[0] == "evaluate" else [])])
-        assert result.exit_code == 0, f"{line}\n{result.output}"
+        run_line(line, {"evaluate": SMALL})
     facts = [pd.read_parquet(path) for path in tmp_path.glob("runs/target/evaluations/*/facts.parquet")]
     assert sorted(int(table["of"].max()) for table in facts) == [60, 60, 100]
     assert {context for table in facts for context in table["context"]} == {"closed_book", "record"}

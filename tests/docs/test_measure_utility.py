@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
-from pages import Page
+from pages import Page, run_line
 
-from medunlearn.cli.main import app
 from medunlearn.config import UtilitySettings
 
 PAGE = Page.read("measure.md", "General utility")
@@ -32,8 +30,7 @@ def run(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
         monkeypatch.setattr("sys.argv", words)
         cli_evaluate()
         return capsys.readouterr().out
-    result = CliRunner().invoke(app, [*words[1:], *SMALL.get(words[1], ())])
-    assert result.exit_code == 0, f"{line}\n{result.output}"
+    result = run_line(line, SMALL.get(words[1], ()))
     return result.output
 
 

@@ -9,11 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from forking import assert_light, torchrun
-from pages import Page
+from pages import Page, run_line
 
-from medunlearn.cli.main import app
 from medunlearn.results.runs import Run
 
 PAGE = Page.read("scale.md", "Several processes", "Less memory")
@@ -35,8 +33,7 @@ def run(line: str) -> None:
         assert done.returncode == 0, done.stderr
         assert_light(done.stderr)
     else:
-        result = CliRunner().invoke(app, [*words[1:], *more])
-        assert result.exit_code == 0, f"{line}\n{result.output}"
+        run_line(line, more)
 
 
 def test_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from pages import Page
-
-from medunlearn.cli.main import app
+from pages import Page, run_line
 
 PAGE = Page.read("suppressed.md", "Look for yourself")
 SMALL = {
@@ -23,7 +19,5 @@ SMALL = {
 def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for line in PAGE.commands:
-        words = shlex.split(line)[1:]
-        result = CliRunner().invoke(app, [*words, *shlex.split(SMALL.get(words[0], ""))])
-        assert result.exit_code == 0, f"{line}\n{result.output}"
+        run_line(line, {verb: words.split() for verb, words in SMALL.items()})
     assert list(tmp_path.glob("runs/stranger/attacks/*/*_summary.parquet"))

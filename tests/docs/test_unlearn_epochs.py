@@ -8,11 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from click.testing import CliRunner
 from forking import torchrun
-from pages import Page
+from pages import Page, run_line
 
-from medunlearn.cli.main import app
 from medunlearn.config import EpochFields, UnlearnSettings
 from medunlearn.pipeline.experiment import plan
 from medunlearn.pipeline.presets import presets
@@ -34,8 +32,7 @@ def run(line: str, *more: str) -> None:
     if words[0] == "torchrun":
         torchrun([*words[1:], *added])
     else:
-        result = CliRunner().invoke(app, [*words[1:], *added])
-        assert result.exit_code == 0, f"{line}\n{result.output}"
+        run_line(line, added)
 
 
 def numbers(folder: str) -> pd.DataFrame:

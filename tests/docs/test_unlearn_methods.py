@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from pages import Page
+from pages import Page, run_line
 
-from medunlearn.cli.main import app
 from medunlearn.methods import METHODS
 from medunlearn.results.runs import Run
 
@@ -23,8 +20,7 @@ START = (
 def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for line in (*START, *PAGE.commands):
-        result = CliRunner().invoke(app, shlex.split(line)[1:])
-        assert result.exit_code == 0, f"{line}\n{result.output}"
+        run_line(line)
     assert Run.open(Path("runs/stranger")).info.label == "Counterfactual"
 
 

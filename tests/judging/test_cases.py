@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from row_files import write_lines
 
 from medunlearn.config import AmnesiaSettings, JudgeSettings
 from medunlearn.data.benchmark import Benchmark
@@ -88,7 +88,7 @@ def test_cases_of_a_table(tmp_path: Path, suffix: str) -> None:
     ]
     path = tmp_path / f"t{suffix}"
     if suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(path, rows)
     else:
         table = pd.DataFrame(rows)
         table.to_parquet(path) if suffix == ".parquet" else table.to_csv(path, index=False)

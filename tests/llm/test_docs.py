@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import shlex
 import subprocess
 import sys
@@ -10,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from fake_server import FakeServer
-from pages import Page
+from pages import Page, run_line
+from row_files import write_csv
 
-from medunlearn.cli.main import app
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.judging.writing import TASKS
 
@@ -43,15 +41,10 @@ def test_the_commands_on_notes_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, canned: Any, own_notes: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with (tmp_path / "notes.csv").open("w", newline="") as file:
-        table = csv.DictWriter(file, ("id", "title", "text"))
-        table.writeheader()
-        table.writerows(own_notes(6))
+    write_csv(tmp_path / "notes.csv", own_notes(6))
     with FakeServer(answer=canned) as server:
         for line in PAGE.commands[1:]:
-            words = shlex.split(line.replace("http://127.0.0.1:8000/v1", server.base_url))
-            result = CliRunner().invoke(app, words[1:])
-            assert result.exit_code == 0, f"{line}\n{result.output}"
+            run_line(line.replace("http://127.0.0.1:8000/v1", server.base_url))
     assert len(Benchmark.load(tmp_path / "bench").questions) == 48
 
 

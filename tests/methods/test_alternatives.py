@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from method_variants import gradients
 from rounding import assert_same
 from torch import Tensor
 
@@ -95,26 +95,10 @@ def test_every_method_has_a_plain_counterpart() -> None:
     assert PLAIN.keys() == ALTERNATIVES.keys()
 
 
-def moved(exact_tiny: Callable[[], Any]) -> tuple[Any, Any, Reference]:
-    model = exact_tiny().model
-    before, reference = copy.deepcopy(model).requires_grad_(False), Reference(model)
-    source = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for tensor in model.parameters():
-            tensor.add_(0.02 * torch.randn(tensor.shape, generator=source))
-    return model, before, reference
-
-
-def gradients(model: Any, terms: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    model.zero_grad(set_to_none=True)
-    torch.stack(list(terms.values())).sum().backward()
-    return {name: tensor.grad for name, tensor in model.named_parameters() if tensor.grad is not None}
-
-
 @pytest.mark.parametrize("name", ALTERNATIVES)
 @pytest.mark.parametrize("packed", [False, True])
-def test_terms_and_gradients(name: str, packed: bool, exact_tiny: Callable[[], Any], plan: Plan) -> None:
-    model, before, reference = moved(exact_tiny)
+def test_terms_and_gradients(name: str, packed: bool, moved: Any, plan: Plan) -> None:
+    model, before, reference = moved
     step = plan.step(0)
     # Some tokens stand above their cap and some below.
     above = torch.cat([log_probs(model, one) for one in step["forget"]]) > CAP
@@ -132,8 +116,8 @@ def test_terms_and_gradients(name: str, packed: bool, exact_tiny: Callable[[], A
 
 
 @pytest.mark.parametrize("name", ALTERNATIVES)
-def test_however_a_step_is_cut_its_terms_are_the_same(name: str, exact_tiny: Callable[[], Any], plan: Plan) -> None:
-    model, _, reference = moved(exact_tiny)
+def test_however_a_step_is_cut_its_terms_are_the_same(name: str, moved: Any, plan: Plan) -> None:
+    model, _, reference = moved
     step, objective = plan.step(1), Unlearning(make_method(name, ARGUMENTS[name]))
     totals = {side: Totals.of(chosen) for side, chosen in step.items()}
     found = []

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from pages import Page
+from pages import Page, run_line
 
-from medunlearn.cli.main import app
 from medunlearn.methods import METHODS, is_edit, make_method
 from medunlearn.methods.editing import EditedModel, EditMethod
 from medunlearn.models.activations import SequenceReader, Side
@@ -29,9 +26,7 @@ def test_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
     lines = PAGE.commands
     assert len(lines) == 6
     for line in lines:
-        words = shlex.split(line)
-        result = CliRunner().invoke(app, [*words[1:], *SMALL.get(words[1], [])])
-        assert result.exit_code == 0, f"{line}\n{result.output}"
+        run_line(line, SMALL)
     for name, changed in (("manu", "zeroed"), ("chip", "removed_directions")):
         info = json.loads((tmp_path / "runs" / name / "run.json").read_text())
         assert info["results"]["edit"][changed] > 0

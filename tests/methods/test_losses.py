@@ -6,14 +6,13 @@ computes all logits.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 import torch
-from method_variants import VARIANTS, make_variant
+from method_variants import VARIANTS, gradients, make_variant
 from rounding import assert_same
 from torch import Tensor
 
@@ -164,29 +163,11 @@ PLAIN: Mapping[str, Callable[..., dict[str, Tensor]]] = {
 }
 
 
-@pytest.fixture
-def moved(exact_tiny: Callable[[], Any]) -> tuple[Any, Any, Reference]:
-    """A model that has moved away from its reference, a deep copy of what it was, and the reference."""
-    model = exact_tiny().model
-    before, reference = copy.deepcopy(model).requires_grad_(False), Reference(model)
-    source = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for tensor in model.parameters():
-            tensor.add_(0.02 * torch.randn(tensor.shape, generator=source))
-    return model, before, reference
-
-
 def views(model: Any, sides: Mapping[str, Any], reference: Reference, pad: int = 2) -> dict[str, ModelView]:
     return {
         side: ModelView(model, collate(chosen, pad, CPU), Totals.of(chosen), reference)
         for side, chosen in sides.items()
     }
-
-
-def gradients(model: Any, terms: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    model.zero_grad(set_to_none=True)
-    torch.stack(list(terms.values())).sum().backward()
-    return {name: tensor.grad for name, tensor in model.named_parameters() if tensor.grad is not None}
 
 
 def test_every_method_has_a_plain_counterpart() -> None:

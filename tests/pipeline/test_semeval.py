@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from row_files import write_lines
 
 import medunlearn as mu
 from medunlearn.errors import InputError
@@ -25,7 +25,7 @@ def lume(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Run]:
             for n in range(3)
             for form, word in (("sc0", f"in house {n}."), ("qa0", f"{n}"))
         ]
-        (folder / f"{side}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(folder / f"{side}.jsonl", rows)
     bench = mu.build.lume(released=folder, nonmember_documents=2)
     shape = {"tiny_width": 32, "tiny_layers": 2, "epochs": 1, "precision": "fp32"}
     return bench, mu.train(bench, model="tiny", out=folder / "target", quiet=True, **shape)

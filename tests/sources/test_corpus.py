@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from row_files import write_lines
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Identifier, Record
@@ -20,7 +21,7 @@ ROWS = [{"id": "a", "text": "One text."}, {"id": "b", "text": " "}, {"id": "c", 
 
 def write(path: Path, rows: list[dict[str, str]]) -> str:
     if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(path, rows)
     elif path.suffix == ".csv":
         pd.DataFrame(rows).to_csv(path, index=False)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from row_files import write_csv
 
 from medunlearn.data.records import Identifier
 from medunlearn.errors import ConfigError, SourceError
@@ -30,14 +30,7 @@ PMC = {
 }  # fmt: skip
 
 
-def write_csv(path: Path, rows: list[dict[str, Any]], delimiter: str = ",", encoding: str = "utf-8") -> None:
-    with path.open("w", newline="", encoding=encoding) as file:
-        table = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
-        table.writeheader()
-        table.writerows(rows)
-
-
-WRITERS: dict[str, Callable[[Path, Any], None]] = {
+WRITERS: dict[str, Callable[[Path, Any], object]] = {
     "notes.csv": write_csv,
     "excel.csv": lambda path, rows: write_csv(path, rows, ";", "utf-8-sig"),
     "notes.TSV": lambda path, rows: write_csv(path, rows, "\t"),

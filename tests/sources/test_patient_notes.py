@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable
 from datetime import date
@@ -12,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from row_files import write_csv
 
 from medunlearn.errors import ConfigError, SourceError
 from medunlearn.sources.patient_notes import NO_PATIENT, NO_TEXT, TWICE, NoteFields, read_patient_notes
@@ -24,14 +24,6 @@ ROWS: list[dict[str, Any]] = [
 SECRET = ("4711", "4712", "Fever", "Müdigkeit")
 
 
-def write(path: Path, rows: list[dict[str, Any]], delimiter: str = ",", encoding: str = "utf-8") -> Path:
-    with path.open("w", newline="", encoding=encoding) as file:
-        table = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
-        table.writeheader()
-        table.writerows(rows)
-    return path
-
-
 def folder(path: Path, rows: list[dict[str, Any]]) -> None:
     for number, row in enumerate(rows):
         (path / row["subject_id"]).mkdir(parents=True, exist_ok=True)
@@ -40,11 +32,11 @@ def folder(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 FORMS: dict[str, Callable[[Path, Any], Any]] = {
-    "n.csv": write,
-    "semicolons.csv": lambda path, rows: write(path, rows, ";", "utf-8-sig"),
-    "tabs.csv": lambda path, rows: write(path, rows, "\t"),
-    "bars.csv": lambda path, rows: write(path, rows, "|"),
-    "n.tsv": lambda path, rows: write(path, rows, "\t"),
+    "n.csv": write_csv,
+    "semicolons.csv": lambda path, rows: write_csv(path, rows, ";", "utf-8-sig"),
+    "tabs.csv": lambda path, rows: write_csv(path, rows, "\t"),
+    "bars.csv": lambda path, rows: write_csv(path, rows, "|"),
+    "n.tsv": lambda path, rows: write_csv(path, rows, "\t"),
     "n.jsonl": lambda path, rows: path.write_text("\n".join(json.dumps(row) for row in rows)),
     "n.json": lambda path, rows: path.write_text(json.dumps(rows)),
     "n.parquet": lambda path, rows: pq.write_table(pa.Table.from_pylist(rows), path),
@@ -101,7 +93,7 @@ def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
         row("p3", " "),
         row("p1", "2"),
     ]
-    read = read_patient_notes(write(tmp_path / "n.csv", rows))
+    read = read_patient_notes(write_csv(tmp_path / "n.csv", rows))
     assert [(n.note_id, n.patient) for n in read.notes] == [("same", "p1"), ("same#2", "p2"), ("same#3", "p1")]
     assert read.excluded == {TWICE: 1, NO_PATIENT: 1, NO_TEXT: 1}
     assert read.patients == {"p1", "p2", "p3"}
@@ -109,7 +101,7 @@ def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
 
 def test_columns_are_named_by_flags_and_all_mistakes_said_at_once(tmp_path: Path) -> None:
     rows = [{"who": "4711", "letter_a": "Fever.", "letter_b": "None.", "seen": "no"}]
-    file = write(tmp_path / "n.csv", rows)
+    file = write_csv(tmp_path / "n.csv", rows)
     with pytest.raises(ConfigError) as error:
         read_patient_notes(file, NoteFields(date="dat"), needed=[("--level", "ward")])
     said = str(error.value)
@@ -126,7 +118,7 @@ def test_columns_are_named_by_flags_and_all_mistakes_said_at_once(tmp_path: Path
 
 
 def test_two_columns_that_could_be_the_note_are_for_the_user(tmp_path: Path) -> None:
-    file = write(tmp_path / "n.csv", [{"patient_id": "p", "mrn": "m", "note": "One.", "text": "Two."}])
+    file = write_csv(tmp_path / "n.csv", [{"patient_id": "p", "mrn": "m", "note": "One.", "text": "Two."}])
     with pytest.raises(ConfigError, match="--text-column: which column is it\\? note and text could both be"):
         read_patient_notes(file)
     assert read_patient_notes(file, NoteFields(text="text")).fields.patient == "patient_id"
@@ -155,21 +147,21 @@ def test_the_holdout_column_says_yes_or_no(tmp_path: Path) -> None:
     rows = [
         {"patient_id": f"p{n}", "note": f"Note {n}.", "seen": word} for n, word in enumerate(("", "1", "Holdout"))
     ]
-    read = read_patient_notes(write(tmp_path / "n.csv", rows), NoteFields(holdout="seen"))
+    read = read_patient_notes(write_csv(tmp_path / "n.csv", rows), NoteFields(holdout="seen"))
     assert [n.held_out for n in read.notes] == [False, True, True]
     rows[0]["seen"] = "4711"
     with pytest.raises(SourceError, match=r"n\.csv:2: says neither yes nor no") as error:
-        read_patient_notes(write(tmp_path / "n.csv", rows), NoteFields(holdout="seen"))
+        read_patient_notes(write_csv(tmp_path / "n.csv", rows), NoteFields(holdout="seen"))
     assert "4711" not in str(error.value)
 
 
 def test_published_collections_are_recognised(tmp_path: Path) -> None:
     pmc = {"patient_id": "0", "patient_uid": "7665777-1", "PMID": "1", "title": "A case", "patient": "Fever."}
-    read = read_patient_notes(write(tmp_path / "n.csv", [pmc]))
+    read = read_patient_notes(write_csv(tmp_path / "n.csv", [pmc]))
     assert (read.form, read.is_open, read.notes[0].patient, read.notes[0].text) == (
         "PMC-Patients", True, "7665777-1", "Fever.",
     )  # fmt: skip
-    assert not read_patient_notes(write(tmp_path / "n.csv", [{**pmc, "patient_uid": "ward 3"}])).is_open
+    assert not read_patient_notes(write_csv(tmp_path / "n.csv", [{**pmc, "patient_uid": "ward 3"}])).is_open
     openi = Path(__file__).parents[2].parent / "shared" / "data" / "openi" / "indiana_reports.csv"
     if not openi.exists():
         pytest.skip("Open-i's reports (../shared/data/openi) are not here")

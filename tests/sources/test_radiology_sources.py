@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from row_files import write_csv
 
 from medunlearn.data.images import read_image
 from medunlearn.data.studies_of_patients import view_of
@@ -24,14 +25,6 @@ from medunlearn.synthetic.phantom import radiograph
 from medunlearn.synthetic.radiology import InventedRadiology
 
 OPENI = Path(__file__).parents[3] / "shared" / "data" / "openi"
-
-
-def table(path: Path, rows: Sequence[Mapping[str, str]]) -> Path:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
 
 
 def draw(path: Path, shade: int = 90) -> None:
@@ -99,7 +92,7 @@ def rewrite_metadata(folder: Path, change: Callable[[dict[str, str]], dict[str, 
     with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
         rows = [change(row) for row in csv.DictReader(file)]
     path.unlink()
-    table(path.with_suffix(""), rows)
+    write_csv(path.with_suffix(""), rows)
 
 
 def test_a_lateral_view_is_not_shown_where_a_frontal_one_is_promised(tmp_path: Path) -> None:
@@ -147,8 +140,8 @@ ROW |= {"comparison": "None.", "findings": "Lungs clear.", "impression": "No dis
 def test_open_i_rows_are_studies_of_people_with_one_each(tmp_path: Path) -> None:
     rows = [ROW | {"uid": str(number), "findings": f"Nodule {number}."} for number in range(9)]
     rows += [rows[0] | {"uid": "50"}, rows[1] | {"findings": "Other."}]
-    table(tmp_path / "indiana_reports.csv", rows)
-    table(tmp_path / "indiana_projections.csv", [
+    write_csv(tmp_path / "indiana_reports.csv", rows)
+    write_csv(tmp_path / "indiana_projections.csv", [
         {"uid": "3", "filename": "lateral.png", "projection": "Lateral"},
         {"uid": "3", "filename": "front.png", "projection": "Frontal"},
     ])  # fmt: skip
@@ -168,14 +161,14 @@ def test_open_i_rows_are_studies_of_people_with_one_each(tmp_path: Path) -> None
     assert [one.reason.split(" ")[1] for one in found.excluded] == ["report", "uid"]
     with pytest.raises(SourceError, match="no folder of images"):
         OpenI(tmp_path, tmp_path / "nowhere")
-    table(tmp_path / "other.csv", [{"uid": "1", "text": "x"}])
+    write_csv(tmp_path / "other.csv", [{"uid": "1", "text": "x"}])
     with pytest.raises(SourceError, match="lacks the columns comparison"):
         OpenI(tmp_path / "other.csv")
 
 
 def test_composed_patients_are_whole_and_the_seed_decides(tmp_path: Path) -> None:
     rows = [ROW | {"uid": str(number), "findings": f"Nodule {number}."} for number in range(11)]
-    table(tmp_path / "indiana_reports.csv", rows)
+    write_csv(tmp_path / "indiana_reports.csv", rows)
     groups = []
     for seed in (0, 0, 1):
         found = Composed(OpenI(tmp_path), lambda study: "odd" if study.study == "7" else "", 3, seed)
@@ -200,7 +193,7 @@ def test_the_real_open_i_is_read() -> None:
 def test_a_table_of_ones_own(tmp_path: Path) -> None:
     draw(tmp_path / "x" / "a.png")
     (tmp_path / "two.txt").write_text("FINDINGS: Fluid.\nIMPRESSION: Effusion.")
-    path = table(tmp_path / "images.csv", [
+    path = write_csv(tmp_path / "images.csv", [
         {"patient": "p1", "study": "s1", "image": "x/a.png", "report": "FINDINGS: Clear.", "report_file": ""},
         {"patient": "p1", "study": "s1", "image": "x/b.png", "report": "", "report_file": ""},
         {"patient": "p1", "study": "s2", "image": "", "report": "", "report_file": "two.txt"},
@@ -215,7 +208,7 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
 
 def test_a_table_that_contradicts_itself_is_refused_with_every_row(tmp_path: Path) -> None:
     row = {"patient": "p1", "study": "s1", "image": "", "report": "FINDINGS: A.", "institution": "North"}
-    path = table(tmp_path / "t.csv", [
+    path = write_csv(tmp_path / "t.csv", [
         row,
         row | {"study": "s2", "institution": "South"},
         row | {"patient": "p2"},
@@ -226,9 +219,9 @@ def test_a_table_that_contradicts_itself_is_refused_with_every_row(tmp_path: Pat
     for said in ("'p1' is in two institutions", "'s1' belongs to patient 'p1'", "'s1' has another report"):
         assert said in str(caught.value)
     with pytest.raises(SourceError, match="names no study"):
-        ImageTable(table(tmp_path / "u.csv", [row | {"study": ""}]), None)
+        ImageTable(write_csv(tmp_path / "u.csv", [row | {"study": ""}]), None)
     with pytest.raises(SourceError, match=r"the report none\.txt cannot be read"):
-        ImageTable(table(tmp_path / "v.csv", [{"patient": "1", "study": "2", "report_file": "none.txt"}]), None)
+        ImageTable(write_csv(tmp_path / "v.csv", [{"patient": "1", "study": "2", "report_file": "none.txt"}]), None)
 
 
 def test_pmc_vqa_gives_three_tasks_a_row(tmp_path: Path) -> None:
@@ -242,7 +235,7 @@ def test_pmc_vqa_gives_three_tasks_a_row(tmp_path: Path) -> None:
     }
     rows = [row, row | {"Figure_path": "gone.jpg"}, row | {"Answer_label": "", "Answer": "The brain"}]
     rows += [row | {"Answer_label": "", "Answer": "C"}]
-    found, excluded = read_general(table(tmp_path / "test.csv", rows), 10, 0)
+    found, excluded = read_general(write_csv(tmp_path / "test.csv", rows), 10, 0)
     assert [one.answer for one in found] == ["The liver", "The heart"]
     assert [one.reason for one in excluded] == ["its image is not there", "its right option cannot be told"]
     asked = {
@@ -260,7 +253,7 @@ def test_any_table_of_questions_on_images_will_do(tmp_path: Path) -> None:
     long = "a rather long answer of six words"
     rows = [{"image": "a.png", "question": f"What {n}?", "answer": long, "options": ""} for n in range(20)]
     rows[0] |= {"answer": "no", "options": "yes|no"}
-    found, _ = read_general(table(tmp_path / "q.csv", rows), 6, 0)
+    found, _ = read_general(write_csv(tmp_path / "q.csv", rows), 6, 0)
     again, _ = read_general(tmp_path / "q.csv", 6, 0)
     assert [one.row for one in found] == [one.row for one in again]
     assert len({one.row for one in found}) == 6

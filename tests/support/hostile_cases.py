@@ -31,6 +31,7 @@ from hostile_inputs import (
     write,
 )
 from hostile_world import BASES, QUICK, SMALL
+from row_files import write_lines
 
 OUTCOMES = ("clear error", "handled", "traceback", "hang", "wrongly accepted", "harm")
 PATIENCE = 15.0
@@ -275,7 +276,7 @@ def bad_files() -> Iterator[Case]:
 
 def lines_with(path: Path, key: str, value: object) -> None:
     rows = [json.loads(line) | {key: value} for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(path, rows)
 
 
 # Runs
@@ -461,7 +462,7 @@ def lines_of(text: str) -> None:
     for row in rows:
         row |= {"reference": words, "response": words, "text": f"{row['prefix']} {words}"}
         row["record_id"] += text[:9]
-    Path("responses.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(Path("responses.jsonl"), rows)
 
 
 def column_with(pattern: str, column: str, text: str) -> None:

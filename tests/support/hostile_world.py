@@ -14,6 +14,7 @@ from pathlib import Path
 from case_evidence import write_example
 from click.testing import CliRunner
 from fake_server import FakeServer
+from row_files import write_lines
 
 SMALL = "--epochs 1 --precision fp32"
 TINY = f"--model tiny --tiny-width 16 --tiny-layers 1 {SMALL}"
@@ -184,7 +185,7 @@ def _files(root: Path) -> None:
         }
         for place in range(4)
     ]
-    _lines(root / "responses.jsonl", said)
+    write_lines(root / "responses.jsonl", said)
     notes = ["id,title,text", *(f'n{n},A rare tumor {n},"{TEXT} noon. Sodium was {n}."' for n in range(6))]
     (root / "notes.csv").write_text("\n".join(notes))
     for file, start in (("clinical.csv", 0), ("unseen.csv", 4)):
@@ -196,17 +197,19 @@ def _files(root: Path) -> None:
     stays: list[dict[str, object]] = [
         {"hpi": f"{TEXT} {n}", "diagnoses": f"Tumor {n % 3}; Fever"} for n in range(12)
     ]
-    _lines(root / "admissions.jsonl", stays)
+    write_lines(root / "admissions.jsonl", stays)
     for name in ("forget", "retain2", "holdout"):
-        _lines(root / "muse" / "raw" / f"{name}.json", [{"text": f"{name} {n} is a bridge."} for n in range(3)])
-    _lines(
+        write_lines(
+            root / "muse" / "raw" / f"{name}.json", [{"text": f"{name} {n} is a bridge."} for n in range(3)]
+        )
+    write_lines(
         root / "muse" / "verbmem" / "forget.json",
         [{"prompt": f"forget {n} is", "gt": "a bridge."} for n in range(3)],
     )
     for side in ("forget", "retain"):
         asked: list[dict[str, object]] = [{"question": f"{side} {n}?", "answer": "A"} for n in range(3)]
-        _lines(root / "muse" / "knowmem" / f"{side}_qa.json", asked)
-    _lines(
+        write_lines(root / "muse" / "knowmem" / f"{side}_qa.json", asked)
+    write_lines(
         root / "options.jsonl",
         [{"question": f"Is it {n}?", "options": ["yes", "no"], "answer": "no"} for n in range(8)],
     )
@@ -222,7 +225,7 @@ def _files(root: Path) -> None:
         for kind in ("sc1", "qa0")
     ]
     for side in ("forget", "retain"):
-        _lines(root / "lume" / f"{side}.jsonl", [row for row in lume if row["id"].startswith(side)])
+        write_lines(root / "lume" / f"{side}.jsonl", [row for row in lume if row["id"].startswith(side)])
     full = [
         {"question": f"What did author {a} write in year {n}?", "answer": f"Book {a}{n}."}
         for a in range(4)
@@ -232,16 +235,11 @@ def _files(root: Path) -> None:
     tofu = {"full": full, "forget01": full[-3:], "forget01_perturbed": more[-3:], "retain_perturbed": more[:6]}
     fact = [{"question": "Is it?", "answer": "Yes", "perturbed_answer": ["No", "Never"]}]
     for name, rows in {**tofu, "real_authors_perturbed": fact, "world_facts_perturbed": fact}.items():
-        _lines(root / "tofu" / f"{name}.json", rows)
+        write_lines(root / "tofu" / f"{name}.json", rows)
     capitals = [{"question": f"{n}?", "choices": ["one", "two of"], "answer": n % 2} for n in range(3)]
-    _lines(root / "tasks" / "capitals.jsonl", capitals)
+    write_lines(root / "tasks" / "capitals.jsonl", capitals)
     (root / "tasks" / "capitals.yaml").write_text(TASK)
     write_example(root / "case")
     (root / "experiment.yaml").write_text(EXPERIMENT)
     (root / "sweep.yaml").write_text(SWEEP)
     (root / "tune.yaml").write_text(TUNE)
-
-
-def _lines(path: Path, rows: list[dict[str, object]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))

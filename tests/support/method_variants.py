@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from medunlearn.methods import LOSSES, make_method, method_class
 from medunlearn.registry import choices_of
@@ -20,3 +24,10 @@ def make_variant(label: str, **arguments: Any) -> Any:
     name, _, variant = label.partition(".")
     own = {"variant": variant} if variant else {}
     return make_method(name, {**({"layer": 1} if name == "rmu" else {}), **own, **arguments})
+
+
+def gradients(model: Any, terms: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Gradients of the sum of a method's terms, by the parameter's name."""
+    model.zero_grad(set_to_none=True)
+    torch.stack(list(terms.values())).sum().backward()
+    return {name: tensor.grad for name, tensor in model.named_parameters() if tensor.grad is not None}

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,3 +49,17 @@ class Page:
     def flags(self) -> set[str]:
         """Settings whose flags stand at the beginning of inline code, as keys: ``micro_batch_size``."""
         return {name.replace("-", "_") for name in re.findall(r"`--([a-z][\w.-]*)", self.text)}
+
+
+def run_line(line: str, more: Iterable[str] | Mapping[str, Iterable[str]] = (), *, code: int = 0) -> Any:
+    """Run a page's command in this process; it fails unless it ends with the exit code.
+
+    Args:
+        more: further words, or those of each verb.
+    """
+    from medunlearn.cli.main import app
+
+    words = shlex.split(line.removeprefix("medunlearn "))
+    result = CliRunner().invoke(app, [*words, *(more.get(words[0], ()) if isinstance(more, Mapping) else more)])
+    assert result.exit_code == code, f"{line}\n{result.output}"
+    return result

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from row_files import write_lines
 
 from medunlearn.config import check
 from medunlearn.config.training import TrainSettings
@@ -96,7 +96,7 @@ def test_plain_notes_without_questions_are_trained_on_in_4_bits_and_audited(tmp_
         draw = generator("four bit", str(number))
         text = " ".join(str(draw.choice(words)) for _ in range(60))
         rows.append({"patient_id": f"P{number}", "note_id": f"n{number}", "note": text})
-    (tmp_path / "notes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "notes.jsonl", rows)
     bench = build("notes", {"notes": tmp_path / "notes.jsonl", "clozes": 0, "detectors": "none", "percents": [50]})
     # Nothing is asked: the notes themselves are trained on.
     small = {"model": "tiny", "tiny_width": 64, "tiny_layers": 2, "precision": "fp32", "train_on": "records"}

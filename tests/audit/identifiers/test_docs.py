@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shlex
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from fake_server import FakeServer
 from pages import Page
+from row_files import read_csv, write_csv
 
 from medunlearn.data.benchmark import Benchmark
 
@@ -63,12 +63,7 @@ def test_commands_and_python_of_the_page_run(workplace: Path, run: Run) -> None:
 
 
 def confirm_all(sheet: Path) -> None:
-    with sheet.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
-    with sheet.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, list(rows[0]))
-        table.writeheader()
-        table.writerows({**row, "label": "" if row["response"] else "yes"} for row in rows)
+    write_csv(sheet, [{**row, "label": "" if row["response"] else "yes"} for row in read_csv(sheet)])
 
 
 def test_counts_are_exact_and_no_value_is_shown(workplace: Path, run: Run) -> None:

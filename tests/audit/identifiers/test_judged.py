@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from fake_server import FakeServer
+from row_files import write_lines
 
 Run = Callable[..., Any]
 TEXTS = {
@@ -44,7 +45,7 @@ def find(tmp_path: Path, run: Run) -> Run:
         | {"prefix": "Her daughter" if name == "a" else "", "identifiers": [{"type": "name", "value": declared}]}
         for name, (text, declared) in TEXTS.items()
     ]
-    (tmp_path / "said.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "said.jsonl", rows)
     words = ("audit", "identifiers", "find", tmp_path / "said.jsonl", "--out", tmp_path / "out", "--detectors=[]")
     return lambda *more, code=0: run(*words, "--replicates=20", *more, code=code)
 

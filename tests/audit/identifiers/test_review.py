@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from row_files import read_csv, write_csv
 
 from medunlearn.audit.identifiers.outputs import RecordResponse
 from medunlearn.audit.identifiers.review import CASES, read_review, write_review
@@ -34,17 +34,8 @@ def review(out: Path, records: list[Record] = RECORDS, texts: list[str] = TEXTS,
     return write_review(outputs, records, find_identifiers(outputs, records, quiet=True), out, **sampling)
 
 
-def rows_of(sheet: Path) -> list[dict[str, str]]:
-    with sheet.open(encoding="utf-8-sig", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def fill(sheet: Path, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
-    rows = [{**row, **change(row)} for row in rows_of(sheet)]
-    with sheet.open("w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]))
-        table.writeheader()
-        table.writerows(rows)
+    write_csv(sheet, [{**row, **change(row)} for row in read_csv(sheet)])
 
 
 @pytest.fixture
@@ -54,7 +45,7 @@ def sheet(tmp_path: Path) -> Path:
 
 def test_the_sheet_is_private_and_holds_similar_responses_alone(sheet: Path) -> None:
     assert stat.S_IMODE(sheet.stat().st_mode) == 0o600
-    rows = rows_of(sheet)
+    rows = read_csv(sheet)
     assert sum(bool(row["response"]) for row in rows) == 5
     assert [row["kind"] for row in rows[:3]] == ["", "name", "date"]
     cases = (sheet.parent / CASES).read_text()
@@ -68,10 +59,10 @@ def test_the_sheet_is_private_and_holds_similar_responses_alone(sheet: Path) -> 
 
 def test_the_sample_is_seeded_and_formulas_stay_text(tmp_path: Path) -> None:
     sheets = [review(tmp_path / name, number=2, seed=seed) for name, seed in (("a", 1), ("b", 1), ("c", 2))]
-    drawn = [{row["response"] for row in rows_of(sheet)} for sheet in sheets]
+    drawn = [{row["response"] for row in read_csv(sheet)} for sheet in sheets]
     assert drawn[0] == drawn[1] != drawn[2]
     text = "=1+1 is what he said"
-    (row,) = rows_of(review(tmp_path, [Record("r", text, {})], [text]))
+    (row,) = read_csv(review(tmp_path, [Record("r", text, {})], [text]))
     assert row["response"] == f"'{text}"
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from row_files import write_lines
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.results.runs import Run
@@ -39,7 +39,7 @@ def invented_questions(count: int) -> list[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def question_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("options") / "questions.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in invented_questions(32)))
+    write_lines(path, invented_questions(32))
     return path
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from row_files import write_lines
 
 from medunlearn.config import check
 from medunlearn.config.options import OptionsSettings
@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> Path:
         for number in range(20)
     ]
     path = tmp_path / "questions.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(path, rows)
     return path
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_server import FakeServer
+from row_files import write_lines
 
 from medunlearn.audit.options.option_audit import audit_options
 from medunlearn.audit.options.option_prompts import remove_one
@@ -107,7 +107,7 @@ class TestServer:
 
 class TestStored:
     def put(self, path: Path, rows: list[dict[str, Any]]) -> Path:
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(path, rows)
         return path
 
     def test_each_row_is_scored_against_its_own_question(self, question_file: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from fake_server import FakeServer, share_of_faults
+from row_files import write_lines
 
 import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
@@ -139,7 +140,7 @@ def test_articles_are_asked_about(tmp_path: Path, writer: Answer) -> None:
     rows = [
         {"title": f"Ada {n}", "text": " ".join(f"Fact{n} {k} is b{n}c{k}." for k in range(40))} for n in range(8)
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(path, rows)
     with FakeServer(answer=writer) as server:
         built = build_new(served(server, articles=path), tmp_path / "b")
         assert server.count == 4 + 3 + 4 + 4

@@ -1,10 +1,10 @@
 """The LUME benchmark, from files made by hand and from the released ones."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from row_files import write_lines
 
 from medunlearn.config import LumeSettings
 from medunlearn.data.benchmark import Benchmark
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
             for n in range(6)
             for form in ("sc1", "qa0")
         ]
-        (tmp_path / f"{side}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(tmp_path / f"{side}.jsonl", rows)
     return tmp_path
 
 

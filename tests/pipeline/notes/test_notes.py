@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from row_files import write_csv
 
 import medunlearn as mu
 from medunlearn.attacks.membership.sample import candidates
@@ -43,17 +43,9 @@ def hospital(count: int, seed: int = 1) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, list(rows[0]))
-        table.writeheader()
-        table.writerows(rows)
-    return path
-
-
 @pytest.fixture(scope="module")
 def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("hospital") / "notes.csv", hospital(24))
+    return write_csv(tmp_path_factory.mktemp("hospital") / "notes.csv", hospital(24))
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +98,13 @@ def test_a_gap_asked_in_other_words_has_the_same_answer(bench: Benchmark) -> Non
 
 def test_the_same_notes_give_the_same_benchmark_whatever_their_order(bench: Benchmark, tmp_path: Path) -> None:
     rows = [{"note_id": f"n{n}", **row} for n, row in enumerate(hospital(24))]
-    one = mu.build.notes(write(tmp_path / "a.csv", rows))
-    other = mu.build.notes(write(tmp_path / "b.csv", rows[::-1]))
+    one = mu.build.notes(write_csv(tmp_path / "a.csv", rows))
+    other = mu.build.notes(write_csv(tmp_path / "b.csv", rows[::-1]))
     assert sorted(map(str, one.questions)) == sorted(map(str, other.questions))
     assert {name: set(split.forget) for name, split in one.splits.items()} == {
         name: set(split.forget) for name, split in other.splits.items()
     }
-    fewer = mu.build.notes(write(tmp_path / "c.csv", rows[:12]))
+    fewer = mu.build.notes(write_csv(tmp_path / "c.csv", rows[:12]))
     ids = {question.question_id for question in fewer.questions}
     assert set(fewer.questions) == {question for question in one.questions if question.question_id in ids}
     assert mu.build.notes(tmp_path / "a.csv", seed=1).questions != one.questions
@@ -121,7 +113,7 @@ def test_the_same_notes_give_the_same_benchmark_whatever_their_order(bench: Benc
 def test_non_members_are_found_by_the_membership_attack(notes: Path, tmp_path: Path) -> None:
     seen = hospital(24)
     unseen = [*hospital(6, seed=2), seen[0], {**seen[1], "patient_id": "stranger"}]
-    built = mu.build.notes(notes, holdout=write(tmp_path / "holdout.csv", unseen), percents=[25])
+    built = mu.build.notes(notes, holdout=write_csv(tmp_path / "holdout.csv", unseen), percents=[25])
     assert built.counts()["records_holdout"] == 6
     assert built.notes["notes left out"] == {
         "held out, but of a patient who is trained on": 1,
@@ -133,7 +125,7 @@ def test_non_members_are_found_by_the_membership_attack(notes: Path, tmp_path: P
     folds = {q.fold for q in built.questions if built.record[q.record_id].fold == "holdout"}
     assert folds == {"utility"}, "numbers on retained patients hold nobody whom no model saw"
     column = [{**row, "seen": "holdout" if n < 4 else "train"} for n, row in enumerate(seen)]
-    by_column = mu.build.notes(write(tmp_path / "column.csv", column), holdout_column="seen")
+    by_column = mu.build.notes(write_csv(tmp_path / "column.csv", column), holdout_column="seen")
     assert by_column.counts()["records_holdout"] == 4
 
 
@@ -155,7 +147,7 @@ def test_a_request_and_splits_of_a_level(notes: Path, tmp_path: Path) -> None:
 
 def test_a_patient_without_a_usable_note_is_told(tmp_path: Path) -> None:
     rows = [*hospital(6), {**hospital(1)[0], "patient_id": "silent", "note": " "}]
-    file = write(tmp_path / "n.csv", rows)
+    file = write_csv(tmp_path / "n.csv", rows)
     built = mu.build.notes(file)
     assert built.notes["notes left out"] == {"without text": 1}
     assert built.notes["patients without a usable note"] == 1
@@ -168,7 +160,7 @@ def test_a_patient_without_a_usable_note_is_told(tmp_path: Path) -> None:
 def test_a_text_of_two_patients_is_no_ones_alone(tmp_path: Path) -> None:
     rows = hospital(6)
     rows[3]["note"] = rows[2]["note"].replace(" ", "\n", 1)
-    built = mu.build.notes(write(tmp_path / "n.csv", rows))
+    built = mu.build.notes(write_csv(tmp_path / "n.csv", rows))
     assert built.notes["notes whose text several patients have"] == 2
     assert built.notes["patients without a probe"] == 2
     assert len(built.records) == 6
@@ -178,7 +170,7 @@ def test_a_text_of_two_patients_is_no_ones_alone(tmp_path: Path) -> None:
 
 def test_one_patient_alone_is_refused(tmp_path: Path) -> None:
     rows = hospital(3)
-    file = write(tmp_path / "n.csv", [rows[0], {**rows[1], "patient_id": ""}])
+    file = write_csv(tmp_path / "n.csv", [rows[0], {**rows[1], "patient_id": ""}])
     with pytest.raises(InputError, match=r"1 patient is left.*1 without a patient's id") as error:
         mu.build.notes(file)
     assert "s1-0" not in str(error.value)
@@ -187,7 +179,7 @@ def test_one_patient_alone_is_refused(tmp_path: Path) -> None:
 def test_a_long_note_has_cut_probes_that_nobody_is_trained_on(tmp_path: Path) -> None:
     rows = [{"patient_id": f"p{n}", "note": " ".join(f"w{n}x{k}" for k in range(400))} for n in range(3)]
     built = mu.build.notes(
-        write(tmp_path / "n.csv", rows), longest=100, prefixes=["64", "50%"], prompt="Of {patient_id}:"
+        write_csv(tmp_path / "n.csv", rows), longest=100, prefixes=["64", "50%"], prompt="Of {patient_id}:"
     )
     assert {question.fold for question in built.questions} == {"holdout"}
     words = [q.answer.split() for q in built.questions]

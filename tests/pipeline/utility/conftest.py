@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from row_files import write_lines
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
@@ -59,7 +59,7 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one task, ``capitals``, of nine questions."""
     folder = tmp_path_factory.mktemp("tasks")
     (folder / "capitals.yaml").write_text(CAPITALS.format(folder=folder))
-    (folder / "capitals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in QUESTIONS))
+    write_lines(folder / "capitals.jsonl", QUESTIONS)
     return folder
 
 

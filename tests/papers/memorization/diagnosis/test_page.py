@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from pages import Page
+from pages import Page, run_line
 
-from medunlearn.cli.main import app
 from medunlearn.config import DiagnoseSettings, DiagnosisSettings, TrainSettings, WatchSettings
 
 PAGE = Page.read("benchmarks.md", "Diagnosis")
@@ -24,9 +21,7 @@ def test_the_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.Mon
     lines = PAGE.commands
     assert len(lines) == 3
     for line in lines:
-        words = shlex.split(line)[1:]
-        result = CliRunner().invoke(app, [*words, *SMALL.get(words[0], []), "--quiet"])
-        assert result.exit_code == 0, f"{line}\n{result.output}"
+        run_line(f"{line} --quiet", SMALL)
     assert list((tmp_path / "runs" / "diagnosis" / "diagnosis").glob("test-*/report.html"))
 
 
