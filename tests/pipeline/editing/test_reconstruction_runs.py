@@ -51,7 +51,7 @@ def test_every_level_is_asked_and_stored_once(
     kept = scores.pivot_table(index="given", columns="measure", values="item", aggfunc="count")
     assert (kept == 6).all().all()
     # Without its record, the attack is computed again from what is stored.
-    from medunlearn.attacks.reconstruction import reconstruction_run as module
+    from medunlearn.attacks import model_holder as module
 
     monkeypatch.setattr(module, "load_model", lambda *rest, **more: pytest.fail("asked again"))
     assert attacked(runs, bench).models[0].record.info == record.info
