@@ -62,6 +62,7 @@ def test_a_run_and_those_that_it_is_compared_with(medunlearn: Medunlearn, outsid
 
 
 def test_what_is_kept_and_not_done_again(medunlearn: Medunlearn, outside: Path, monkeypatch: Any) -> None:
+    from medunlearn.attacks import model_holder
     from medunlearn.attacks.membership import membership_run as membership
 
     attack(medunlearn, outside, "target", "--attacks", *CHEAP, "--quiet")
@@ -81,6 +82,7 @@ def test_what_is_kept_and_not_done_again(medunlearn: Medunlearn, outside: Path, 
         raise AssertionError("the model was loaded again")
 
     monkeypatch.setattr(membership, "load_model", never)
+    monkeypatch.setattr(model_holder, "load_model", never)
     assert attack(medunlearn, outside, "target", "--attacks", *CHEAP, "--quiet").stdout == ""
     # Cut off after the pass: its tokens are kept, and only the scores are made again.
     (folder / "run.json").write_text(json.dumps({**info, "status": "interrupted"}))
