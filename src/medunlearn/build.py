@@ -20,14 +20,9 @@ Say = Callable[[str], None]
 
 
 def amnesia(
-    notes: Path | str | None = None,
-    *,
-    synthetic: int | None = None,
-    out: Path | str | None = None,
-    quiet: bool = True,
-    say: Say = print,
-    **settings: Any,
-) -> Benchmark:
+    notes: Path | str | None = None, *, synthetic: int | None = None, out: Path | str | None = None,
+    quiet: bool = True, say: Say = print, **settings: Any
+) -> Benchmark:  # fmt: skip
     """AMNESIA on an invented hospital, or on notes of your own.
 
     Args:
@@ -50,16 +45,9 @@ def amnesia(
 
 
 def lume(
-    released: Path | str | None = None,
-    *,
-    new: bool = False,
-    synthetic: int | None = None,
-    out: Path | str | None = None,
-    review: bool = False,
-    quiet: bool = True,
-    say: Say = print,
-    **settings: Any,
-) -> Benchmark:
+    released: Path | str | None = None, *, new: bool = False, synthetic: int | None = None,
+    out: Path | str | None = None, review: bool = False, quiet: bool = True, say: Say = print, **settings: Any
+) -> Benchmark:  # fmt: skip
     """LUME from its released files, or built anew.
 
     Args:
@@ -122,13 +110,8 @@ def muse(released: Path | str = "hub", *, out: Path | str | None = None, **setti
 
 
 def notes(
-    notes: Path | str,
-    *,
-    out: Path | str | None = None,
-    quiet: bool = True,
-    say: Say = print,
-    **settings: Any,
-) -> Benchmark:
+    notes: Path | str, *, out: Path | str | None = None, quiet: bool = True, say: Say = print, **settings: Any
+) -> Benchmark:  # fmt: skip
     """Clinical notes of your own: records and probes of the notes themselves, without a server.
 
     Args:
@@ -156,12 +139,9 @@ def options(file: Path | str, *, out: Path | str | None = None, **settings: Any)
 
 
 def diagnosis(
-    admissions: Path | str | None = None,
-    *,
-    synthetic: int | None = None,
-    out: Path | str | None = None,
-    **settings: Any,
-) -> Benchmark:
+    admissions: Path | str | None = None, *, synthetic: int | None = None, out: Path | str | None = None,
+    **settings: Any
+) -> Benchmark:  # fmt: skip
     """Diagnosis from history and laboratory results, on an invented hospital or on admissions of your own.
 
     Args:

@@ -16,17 +16,10 @@ DEMOS = ("amnesia", "audit", "forget")
 
 
 def demo(
-    what: str = "amnesia",
-    *,
-    out: Path | str = "demo",
-    synthetic: int | None = None,
-    texts: int = 4,
-    epochs: int | None = None,
-    seed: int = 0,
-    device: str = "auto",
-    quiet: bool = False,
-    say: Say = lambda line: None,
-) -> Any:
+    what: str = "amnesia", *, out: Path | str = "demo", synthetic: int | None = None, texts: int = 4,
+    epochs: int | None = None, seed: int = 0, device: str = "auto", quiet: bool = False,
+    say: Say = lambda line: None
+) -> Any:  # fmt: skip
     """
     Args:
         what: amnesia (methods that forget a tenth of the patients), audit (memorized texts) or forget (one request)
@@ -154,15 +147,9 @@ def plan_request(
 
 
 def plan_judging(
-    what: Path,
-    *,
-    llm: str,
-    task: str | None = None,
-    benchmark: Path | None = None,
-    out: Path | None = None,
-    allow_remote_llm: bool = False,
-    **settings: Any,
-) -> Any:
+    what: Path, *, llm: str, task: str | None = None, benchmark: Path | None = None, out: Path | None = None,
+    allow_remote_llm: bool = False, **settings: Any
+) -> Any:  # fmt: skip
     """Requests, tokens and cost of ``judge``."""
     from medunlearn.judging.rated_responses import job_of
 
@@ -181,19 +168,11 @@ def _judge_options(
 
 
 def find_identifiers(
-    responses: Path,
-    *,
-    records: Path | None = None,
-    out: Path | None = None,
-    llm: str | Mapping[str, Any] | None = None,
-    dry_run: bool = False,
-    again: bool = False,
-    allow_missing: bool = False,
-    allow_remote_llm: bool = False,
-    show_text: bool = False,
-    quiet: bool = False,
-    **settings: Any,
-) -> Any:
+    responses: Path, *, records: Path | None = None, out: Path | None = None,
+    llm: str | Mapping[str, Any] | None = None, dry_run: bool = False, again: bool = False,
+    allow_missing: bool = False, allow_remote_llm: bool = False, show_text: bool = False, quiet: bool = False,
+    **settings: Any
+) -> Any:  # fmt: skip
     """
     Args:
         responses: a table of responses (.csv, .jsonl, .parquet), or an audit's folder
@@ -287,17 +266,10 @@ def detector_recall(
 
 
 def find_kinds(
-    audit: Path,
-    *,
-    corpus: Sequence[str] = (),
-    llm: str | Mapping[str, Any] | None = None,
-    dry_run: bool = False,
-    again: bool = False,
-    allow_missing: bool = False,
-    allow_remote_llm: bool = False,
-    quiet: bool = False,
-    **settings: Any,
-) -> Any:
+    audit: Path, *, corpus: Sequence[str] = (), llm: str | Mapping[str, Any] | None = None,
+    dry_run: bool = False, again: bool = False, allow_missing: bool = False, allow_remote_llm: bool = False,
+    quiet: bool = False, **settings: Any
+) -> Any:  # fmt: skip
     """
     Args:
         corpus: PATH or NAME=PATH: count set phrases in the whole corpus; repeatable

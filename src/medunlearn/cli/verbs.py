@@ -44,7 +44,7 @@ class Verb:
 
 
 CALLS, SHOW, CONFIG = "medunlearn.cli.calls", "medunlearn.cli.show", "medunlearn.config"
-AUDITS, IDENTIFIERS = "medunlearn.cli.show_audits", "audit identifiers"
+AUDITS, IDENTIFIERS, REQUESTS = f"{SHOW}_audits", "audit identifiers", f"{SHOW}_requests"
 LLM = "--llm URL --llm.model NAME names a language-model server; other keys of it: docs/servers.md."
 
 
@@ -173,6 +173,7 @@ _VERBS = (
         f"{CONFIG}:ForgetSettings",
         "case/ holds no text, name or id of the patient; case-model/ is the new model; case-work/ holds notes. "
         "Given again, it goes on where it was cut off (docs/forget.md).",
+        show=f"{REQUESTS}:forget",
         plan=f"{CALLS}:plan_request",
         plan_flag="plan",
     ),
@@ -401,6 +402,7 @@ _VERBS = (
         notes="Of runs and cases the exit code is 1 if anything differs or is missing. Of a subject: text, tables, "
         "archives and stores are read; weights are told by their run's training, tokenizers by "
         "strings. What could not be looked at is listed. Nothing is changed.",
+        show=f"{REQUESTS}:verify",
     ),
     Verb(
         "case key",
@@ -409,6 +411,7 @@ _VERBS = (
         "out",
         notes="The private key and pseudonyms.key stay with you; give OUT.pub to whoever checks a case. Nothing is "
         "overwritten: a second key in the same folder has the same secret, so that earlier patients can be told.",
+        show=f"{REQUESTS}:case_key",
     ),
     Verb(
         "case timestamp",
@@ -417,6 +420,7 @@ _VERBS = (
         '"openssl ts -reply -queryfile /dev/stdin -config tsa.cnf"',
         "url command",
         notes="The SHA-256 of the signed statement and a random number are sent, nothing else.",
+        show=f"{REQUESTS}:case_timestamp",
     ),
     Verb(
         "case purge",
@@ -426,6 +430,7 @@ _VERBS = (
         "patient benchmark identifiers kinds yes",
         notes="A file is deleted as a whole, with what it holds of others. Files outside of the folders and behind "
         "links stay. The exit code is 1 if a file that was to be deleted is still there.",
+        show=f"{REQUESTS}:case_purge",
     ),
     Verb(
         "list",

@@ -16,6 +16,7 @@ from medunlearn.config.settings import (
     Server,
     Settings,
     Words,
+    WriterFields,
     once,
 )
 
@@ -48,7 +49,7 @@ class AmnesiaSettings(SplitFields):
     seed: int = Field(0, description="seed of hospital and splits")
 
 
-class AmnesiaNotesSettings(SplitFields):
+class AmnesiaNotesSettings(WriterFields, SplitFields):
     """An AMNESIA benchmark from a person's own notes, labelled and asked about by a language model."""
 
     builder: Literal["amnesia"] = "amnesia"
@@ -77,14 +78,8 @@ class AmnesiaNotesSettings(SplitFields):
         None, description="credentialed: notes stay on this machine; none: open for PMC-Patients alone"
     )
     licence: Licence = ""
-    allow_remote_llm: bool = Field(False, description="permit a server off this machine for notes that should stay")
     skip_bad_rows: bool = Field(False, description="leave out rows that cannot be read and list them")
-    leave_out_failed: bool = Field(False, description="build without the notes that server or network failed on")
-    again: bool = Field(False, description="ask again what a model answered unusably or refused before")
     temperature: float | None = Field(0.0, ge=0, description="sampling temperature; null sends none")
-    answer_tokens: int | None = Field(None, ge=1, description="longest answer; none: as each prompt says")
-    store: Path | None = Field(None, description="folder of the model's responses; none: llm/ in the benchmark's")
-    llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")
     seed: int = Field(0, description="seed of sample, holdout and splits; another one asks nothing again")
 
     @field_validator("limit", mode="before")
@@ -116,7 +111,7 @@ class LumeSettings(Settings):
     seed: int = Field(0, description="seed of the subset")
 
 
-class LumeNewSettings(Settings):
+class LumeNewSettings(WriterFields):
     """A LUME benchmark built anew: invented stories and biographies, and public ones from articles of your own."""
 
     builder: Literal["lume"] = "lume"
@@ -168,15 +163,6 @@ class LumeNewSettings(Settings):
     verifiers: Path | None = Field(
         None, description="YAML of models that try each question a language model wrote (docs/servers.md: judges:)"
     )
-    allow_remote_llm: bool = Field(False, description="permit a server off this machine; invented data need it not")
-    leave_out_failed: bool = Field(False, description="build without what server or network failed on")
-    again: bool = Field(False, description="ask again what a model answered unusably or refused before")
-    temperature: float | Literal["prompt"] | None = Field(
-        "prompt", description="sampling temperature; prompt: as each prompt says; null sends none"
-    )
-    answer_tokens: int | None = Field(None, ge=1, description="longest answer; none: as each prompt says")
-    store: Path | None = Field(None, description="folder of the model's responses; none: llm/ in the benchmark's")
-    llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")
     seed: int = Field(0, description="seed of everything drawn: names, texts, sides, cuts, questions")
 
     @model_validator(mode="before")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from medunlearn.config.settings import Licence, Listed, Percents, Server, Settings, Words, once
+from medunlearn.config.settings import Licence, Listed, Percents, Server, Settings, Words, WriterFields, once
 
 
 def _prefixes(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ class NoteColumnFields(Settings):
     )
 
 
-class NotesSettings(NoteColumnFields):
+class NotesSettings(WriterFields, NoteColumnFields):
     """A benchmark from clinical notes alone, probes made of the notes themselves."""
 
     builder: Literal["notes"] = "notes"
@@ -108,13 +108,5 @@ class NotesSettings(NoteColumnFields):
     )
     licence: Licence = ""
     skip_bad_rows: bool = Field(False, description="leave out rows that cannot be read and list them")
-    allow_remote_llm: bool = Field(False, description="permit a server off this machine for notes that should stay")
-    leave_out_failed: bool = Field(
-        False, description="build without the questions that server or network failed on"
-    )
-    again: bool = Field(False, description="ask again what a model answered unusably or refused before")
     temperature: float | None = Field(0.0, ge=0, description="sampling temperature; null sends none")
-    answer_tokens: int | None = Field(None, ge=1, description="longest answer; none: as each prompt says")
-    store: Path | None = Field(None, description="folder of the model's responses; none: llm/ in the benchmark's")
-    llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")
     seed: int = Field(0, description="seed of sample, probes, folds and splits")

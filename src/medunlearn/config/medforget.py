@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from medunlearn.config.settings import MOST_INVENTED, Licence, Numbers, Percents, Server, Settings, Words, once
+from medunlearn.config.settings import MOST_INVENTED, Licence, Numbers, Percents, Server, Words, WriterFields, once
 
 SOURCES = ("synthetic", "mimic_cxr", "openi", "folder")
 
 
-class MedforgetSettings(Settings):
+class MedforgetSettings(WriterFields):
     """A MedForget benchmark: institution > patient > study > section."""
 
     builder: Literal["medforget"] = "medforget"
@@ -99,15 +99,7 @@ class MedforgetSettings(Settings):
     llm: Server = Field(
         default_factory=dict, description="the server that writes: llm.base_url, llm.model, ...; none: templates"
     )
-    allow_remote_llm: bool = Field(False, description="permit a server off this machine for data that should stay")
     leave_out_failed: bool = Field(False, description="templates where server or network failed, and count them")
-    again: bool = Field(False, description="ask again what a model answered unusably or refused before")
-    temperature: float | Literal["prompt"] | None = Field(
-        "prompt", description="sampling temperature; prompt: as each prompt says; null sends none"
-    )
-    answer_tokens: int | None = Field(None, ge=1, description="longest answer; none: as each prompt says")
-    store: Path | None = Field(None, description="folder of the model's responses; none: llm/ in the benchmark's")
-    llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")
     seed: int = Field(0, description="seed of everything drawn: patients, names, sections, questions, images")
 
     @model_validator(mode="before")

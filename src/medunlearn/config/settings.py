@@ -141,3 +141,17 @@ class Settings(BaseModel):
         schema = handler(source)
         _tell_kinds_apart(schema)
         return schema
+
+
+class WriterFields(Settings):
+    """How a language model is asked to write a part of a benchmark."""
+
+    allow_remote_llm: bool = Field(False, description="permit a server off this machine for data that should stay")
+    leave_out_failed: bool = Field(False, description="build without what server or network failed on")
+    again: bool = Field(False, description="ask again what a model answered unusably or refused before")
+    temperature: float | Literal["prompt"] | None = Field(
+        "prompt", description="sampling temperature; prompt: as each prompt says; null sends none"
+    )
+    answer_tokens: int | None = Field(None, ge=1, description="longest answer; none: as each prompt says")
+    store: Path | None = Field(None, description="folder of the model's responses; none: llm/ in the benchmark's")
+    llm_seed: int | None = Field(0, description="seed sent to the model; null sends none")

@@ -1,0 +1,123 @@
+"""Deletion requests, their cases and checks on the terminal and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from medunlearn.cli.output import Output, near, records
+from medunlearn.errors import MedunlearnError
+
+
+def forget(result: Any, output: Output) -> None:
+    """Print the verdict of a request, the checks behind it, what it cost, and what to do with the files."""
+    from medunlearn.cases.evidence import NOTHING_TRAINED
+    from medunlearn.cases.officer_page import TITLES
+    from medunlearn.reports.formatting import ABSENT, decimal, p_text, signed
+
+    evidence = result.case.evidence
+    decision, battery = evidence.decision, evidence.battery
+    named = {"case": result.case.folder, "model": result.model, "work": result.work, "report": result.report}
+    places = {name: str(path) for name, path in named.items()}
+    if output.data(lambda: {**places, "trials": list(result.trials), **evidence.model_dump(mode="json")}):
+        return
+    rows = []
+    for check in battery.checks:
+        values = (ABSENT if one.value is None else decimal(one.value) for one in (check.before, check.after))
+        excess = check.comparison.excess if check.comparison else None
+        shown = ABSENT if excess is None or excess.value is None else signed(excess.value)
+        most = ABSENT if excess is None or excess.high is None else decimal(excess.high)
+        found = ABSENT if check.comparison is None else p_text(check.comparison.p)
+        whose = "" if check.concerns == "this request" else " (earlier requests)"
+        rows.append((check.title + whose, *values, shown, most, found))
+    columns = ("what the model was asked", "before", "now", "excess", "at most", "p")
+    output.table("What the model knows of the patient, 0 to 1", columns, rows)
+    for cost in evidence.costs:
+        kept = ABSENT if cost.kept is None else f"{cost.kept:.1%} of what it was"
+        output.line(f"{cost.title}: {cost.measure} {kept}")
+    output.line(f"{TITLES[decision.verdict]}: {' '.join(decision.reasons)}")
+    output.line(f"{near(result.case.folder / 'case.html')}: the page for the privacy officer")
+    output.line(f"{near(result.model)}: the model that came out, with its ledger")
+    output.line(f"{near(result.report)}: all numbers behind the case, for you alone")
+    output.line(
+        f"{near(result.work)}: holds notes, and what `verify --work` needs; delete it when the case is closed"
+    )
+    if evidence.method != NOTHING_TRAINED:
+        output.line(
+            f"{near(result.before)}: still knows the patient; whoever has both models can tell who was forgotten"
+        )
+
+
+def verify(result: Any, output: Output) -> None:
+    """Print the files that hold a subject and how, and why others were not looked at; or the checks of runs."""
+    if hasattr(result, "checks"):
+        _verified(result, output)
+        return
+    facts = {"complete": result.complete, "files": result.files, "bytes": result.bytes}
+    if output.data(lambda: {**facts, "rows": records(result.table())}):
+        return
+    for one in result.holders:
+        how = ", ".join(f"{how} ({number:,})" for how, number in one.evidence.items())
+        output.line(f"{one.path}: {one.kind}: {how}")
+    for one in result.not_looked_at:
+        output.line(f"not looked at: {one.path}: {one.reason}")
+    if result.identifiers_left_out:
+        output.line(
+            f"{result.identifiers_left_out} identifiers were not looked for: too short, or others have them too."
+        )
+    output.line(
+        f"{result.files:,} files read: {len(result.holders):,} hold the subject; "
+        f"{len(result.not_looked_at):,} were not looked at."
+    )
+
+
+def _verified(result: Any, output: Output) -> None:
+    """Print what a run holds and depends on, a line a check.
+
+    Raises:
+        MedunlearnError: something differs or is missing.
+    """
+    if not output.data(lambda: {"ok": not result.wrong, "checks": records(result.table())}):
+        for folder, part in result.table().groupby("run", sort=False):
+            output.frame(folder, part, {column: column for column in ("what", "name", "state", "note")})
+        counts = Counter(check.state for check in result.checks)
+        output.line(", ".join(f"{number:,} {state}" for state, number in counts.items()))
+    if result.wrong:
+        raise MedunlearnError(f"{len(result.wrong)} of {len(result.checks)} checks failed: {result.wrong[0]}")
+
+
+def case_key(result: Any, output: Output) -> None:
+    secret = "made" if result.made_secret else "was there already, and is this key's too"
+    facts = {"private": result.private, "public": result.public, "secret": result.secret, "key_id": result.key_id}
+    if not output.data({name: str(value) for name, value in facts.items()}):
+        output.line(f"{result.private}: the private key. Keep it to yourself: it signs cases.")
+        output.line(f"{result.secret}: the secret of the pseudonyms ({secret}). Keep it, and a copy, to yourself.")
+        output.line(f"{result.public}: the public key, for everybody who checks a case.")
+        output.line(f"Key id: {result.key_id}")
+
+
+def case_timestamp(result: Any, output: Output) -> None:
+    if not output.data({"reply": str(result)}):
+        output.line(f"{result}: time stamp of the case's statement.")
+
+
+def case_purge(result: Any, output: Output) -> None:
+    """Print the files that hold a patient and what became of them.
+
+    Raises:
+        MedunlearnError: a file that was to be deleted is still there.
+    """
+    unseen = result.log.not_looked_at
+    facts = {"deleted": result.confirmed, "complete": result.log.complete, "files": result.log.files}
+    missed = [{"path": str(one.path), "reason": one.reason} for one in unseen]
+    if not output.data(lambda: {**facts, "rows": records(result.table()), "not_looked_at": missed}):
+        columns = ("path", "kind", "how", "bytes", "outcome", "note")
+        output.frame("Files that hold the patient", result.table(), {column: column for column in columns})
+        for one in unseen:
+            output.line(f"not looked at: {one.path}: {one.reason}")
+        gone = Counter(one.outcome for one in result.files)
+        counts = ", ".join(f"{number:,} {outcome}" for outcome, number in gone.items()) or "none holds the patient"
+        more = "" if result.confirmed or not result.files else " Nothing was deleted: --yes deletes them."
+        output.line(f"{result.log.files:,} files read: {counts}; {len(unseen):,} were not looked at.{more}")
+    if result.left:
+        raise MedunlearnError(f"{len(result.left)} files still hold the patient: {result.left[0].note}.")
