@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from foreign_models import save_adapter
+from row_files import write_csv
 
 from medunlearn.cases.officer_page import TITLES
 from medunlearn.data.records import RECORD
@@ -177,7 +178,7 @@ def test_a_patient_who_is_not_there(medunlearn: Medunlearn, here: Path, hospital
     assert "No model is trained on" in said
 
 
-def test_notes_that_cannot_be_used(medunlearn: Medunlearn, here: Path, write_csv: Any) -> None:
+def test_notes_that_cannot_be_used(medunlearn: Medunlearn, here: Path) -> None:
     with open("notes.csv", newline="", encoding="utf-8") as file:
         rows = [{"note": row["note"], "ward": row["institution"]} for row in csv.DictReader(file)]
     write_csv(here / "nameless.csv", rows)
