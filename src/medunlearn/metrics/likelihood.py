@@ -199,7 +199,19 @@ def _option_measure(
 _TOFU, _WRONG_ANSWERS = "TOFU (arXiv 2401.06121), Section 2.2", "wrong answers to compare with"
 TOFU_CODE = "TOFU's released code"
 """Variant of the truth ratio with the geometric mean; published numbers of TOFU and OpenUnlearning are of it."""
-_TOFU_CODE_SOURCE = "locuslab/tofu, aggregate_eval_stat.py; OpenUnlearning (Dorna et al. 2025)"
+
+
+def _geometric(measure: Measure, function: Callable[..., float]) -> Measure:
+    """A measure of wrong answers with their geometric mean, as TOFU's released code has it."""
+    return replace(
+        measure,
+        name=f"{measure.name}.geometric",
+        title=f"{measure.title} ({TOFU_CODE})",
+        source="locuslab/tofu, aggregate_eval_stat.py; OpenUnlearning (Dorna et al. 2025)",
+        score=PerItem(partial(_score_options, partial(function, geometric=True), _WRONG_ANSWERS)),
+        variant=TOFU_CODE,
+    )
+
 
 TRUTH_RATIO = _option_measure(
     name="truth_ratio",
@@ -209,14 +221,7 @@ TRUTH_RATIO = _option_measure(
     function=_ratio_of_options,
     lacking=_WRONG_ANSWERS,
 )
-TRUTH_RATIO_GEOMETRIC = replace(
-    TRUTH_RATIO,
-    name="truth_ratio.geometric",
-    title=f"Truth ratio ({TOFU_CODE})",
-    source=_TOFU_CODE_SOURCE,
-    score=PerItem(partial(_score_options, partial(_ratio_of_options, geometric=True), _WRONG_ANSWERS)),
-    variant=TOFU_CODE,
-)
+TRUTH_RATIO_GEOMETRIC = _geometric(TRUTH_RATIO, _ratio_of_options)
 TRUTH_RATIO_UTILITY = _option_measure(
     name="truth_ratio_utility",
     title="Truth ratio as utility",
@@ -225,14 +230,7 @@ TRUTH_RATIO_UTILITY = _option_measure(
     function=_utility_of_options,
     lacking=_WRONG_ANSWERS,
 )
-TRUTH_RATIO_UTILITY_GEOMETRIC = replace(
-    TRUTH_RATIO_UTILITY,
-    name="truth_ratio_utility.geometric",
-    title=f"Truth ratio as utility ({TOFU_CODE})",
-    source=_TOFU_CODE_SOURCE,
-    score=PerItem(partial(_score_options, partial(_utility_of_options, geometric=True), _WRONG_ANSWERS)),
-    variant=TOFU_CODE,
-)
+TRUTH_RATIO_UTILITY_GEOMETRIC = _geometric(TRUTH_RATIO_UTILITY, _utility_of_options)
 CHOICE_PROBABILITY = _option_measure(
     name="choice_probability",
     title="Choice probability",

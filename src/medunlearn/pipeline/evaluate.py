@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from medunlearn.results.fact_table import fact_table
 from medunlearn.results.image_control import FILE as IMAGE_CONTROL
 from medunlearn.results.image_control import control_table
 from medunlearn.results.keys import keyed_folder
-from medunlearn.results.runs import FILE, Recording, Run
+from medunlearn.results.runs import Recording, Run, make_latest
 from medunlearn.results.scores import question_labels, record_labels
 from medunlearn.training.processes import join
 
@@ -99,9 +98,7 @@ def evaluate_one(
     inputs = _inputs(run, benchmark, settings)
     recording = Recording(folder, "evaluate", run.label, settings, inputs, data_use=use)
     if recording.done:
-        # A report takes the evaluation that was asked for last.
-        with suppress(OSError):
-            (folder / FILE).touch()
+        make_latest(folder)
     else:
         with recording.running():
             # Before anything is asked: that they cannot be found should not cost an hour of generation.

@@ -333,6 +333,12 @@ class Recording:
             return
 
 
+def make_latest(folder: Path) -> None:
+    """Make a complete run the latest of its kind, since a report takes the one that was asked for last."""
+    with suppress(OSError):
+        (folder / FILE).touch()
+
+
 def drop_checkpoints(folder: Path) -> None:
     """Remove the checkpoints of a complete run."""
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)

@@ -22,8 +22,6 @@ from medunlearn.sources.notes import PMC_FIELDS
 from medunlearn.sources.table_files import Row, Rows, files_in, read_rows
 
 NoteForm = Literal["table", "FHIR", "text files", "PMC-Patients", "Open-i"]
-OPEN_FORMS = ("PMC-Patients", "Open-i")
-"""Published collections, recognised by their own columns."""
 _DAY = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?!\d)")
 
 

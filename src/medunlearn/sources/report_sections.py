@@ -12,9 +12,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-STANDARD = ("examination", "indication", "findings", "impression")
-"""The four that MedForget names (Section 3.2)."""
-
 _ALIASES: Mapping[str, tuple[str, ...]] = {
     "examination": (
         *("type of examination", "type of exam", "examinations", "examination"),

@@ -18,7 +18,7 @@ from medunlearn.synthetic.places import fantasy_towns
 from medunlearn.synthetic.stories import Told, count_words
 
 SHORTEST_PERSONAL, LONGEST_PERSONAL = 60, 150  # words
-SHORTEST_PUBLIC, LONGEST_PUBLIC = 100, 200  # words
+SHORTEST_PUBLIC = 100  # words
 _PRONOUNS: Mapping[Sex, tuple[str, str, str]] = {"female": ("she", "her", "her"), "male": ("he", "his", "him")}
 _FIELDS = ("ssn", "phone", "email", "address")
 _PARTS = ("intro", "childhood", "education", "career", "work", "partner", "award")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -34,7 +33,7 @@ from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.attacking.recovery_run import attack_recovery
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.keys import keyed_folder
-from medunlearn.results.runs import FILE, Recording, Run
+from medunlearn.results.runs import Recording, Run, make_latest
 from medunlearn.training.processes import Processes, join
 from medunlearn.training.recording import open_recording
 
@@ -168,9 +167,7 @@ def attack_one(
     use = tightest([benchmark.data_use, model_use(run.folder), *other])
     recording = open_recording(together, folder, "attack", run.label, settings, inputs, data_use=use)
     if recording.done:
-        # A report takes the latest attack.
-        with suppress(OSError):
-            (folder / FILE).touch()
+        make_latest(folder)
         return Attacked(run, Run.open(folder))
     attacks = {name: make_attack(name, settings.arguments.get(name, {})) for name in names}
     members = {name: one for name, one in attacks.items() if one.kind == "membership"}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -15,7 +15,6 @@ from medunlearn.data.storage import make_folder, read_frame, write_atomically
 from medunlearn.pipeline.tuning.objective import AxisValues
 
 State = Literal["running", "complete", "pruned", "failed"]
-STATES: tuple[State, ...] = get_args(State)
 TABLE = "trials.parquet"
 _JSON = ("params", "by_epoch", "rungs")
 

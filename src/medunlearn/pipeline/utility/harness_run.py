@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from medunlearn.pipeline.utility.numbers import FOLDER, SUMMARY, Utilities, Util
 from medunlearn.progress import progress
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.keys import keyed_folder
-from medunlearn.results.runs import FILE, Recording, Run
+from medunlearn.results.runs import Recording, Run, make_latest
 from medunlearn.results.scores import write_scores
 from medunlearn.training.processes import Processes
 from medunlearn.training.recording import open_recording
@@ -65,9 +65,7 @@ def utility_one(
     inputs, use = _inputs(run, settings), model_use(run.folder)
     recording = open_recording(together, folder, "utility", run.label, settings, inputs, data_use=use)
     if recording.done:
-        # A report takes the measurement that was asked for last.
-        with suppress(OSError):
-            (folder / FILE).touch()
+        make_latest(folder)
         return Utility(run, Run.open(folder))
     task_manager(settings)
 
