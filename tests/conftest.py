@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,6 +16,8 @@ import pytest
 from fake_server import FakeServer
 from hypothesis import settings
 
+# torch reads it when it is loaded: sums are then the same on every machine, and workers do not fight for cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A machine that is busy is no counterexample.
 settings.register_profile("medunlearn", deadline=None)
 settings.load_profile("medunlearn")
@@ -54,7 +57,6 @@ def _unused_tiny() -> Any:
 
     from medunlearn.models.tiny import build_tiny
 
-    torch.set_num_threads(1)
     language_model = build_tiny(TEXTS, vocabulary=300, width=32, layers=3, heads=2)
     with torch.no_grad():
         for tensor in language_model.model.parameters():

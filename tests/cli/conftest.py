@@ -27,13 +27,6 @@ class Said:
         return " ".join(self.stderr.split())
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="session")
 def medunlearn() -> Callable[..., Said]:
     """``medunlearn("train", bench, ..., code=0)``: fails unless the command ends with this exit code."""

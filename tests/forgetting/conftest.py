@@ -10,14 +10,6 @@ from forgetting_world import Hospital, open_hospital, other_model
 from medunlearn.forgetting.forget_run import Forgotten
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _once() -> None:
-    """One thread."""
-    import torch
-
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="session")
 def hospital(tmp_path_factory: pytest.TempPathFactory) -> Hospital:
     return open_hospital(tmp_path_factory.mktemp("hospital"))

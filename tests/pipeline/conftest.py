@@ -13,13 +13,6 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.results.runs import Run
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="session")
 def experiment_values(small: dict[str, Any]) -> dict[str, Any]:
     """An experiment of one method, without a folder."""

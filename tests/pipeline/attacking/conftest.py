@@ -48,13 +48,11 @@ def pulses() -> Benchmark:
 @pytest.fixture(scope="session")
 def knowing(pulses: Benchmark, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     """target, retrained, ``nothing`` (unlearning of no epoch), ``perfect`` (the retrained model's weights)."""
-    import torch
 
     from medunlearn.pipeline.presets import train_settings, unlearn_settings
     from medunlearn.pipeline.train import train
     from medunlearn.pipeline.unlearn import unlearn
 
-    torch.set_num_threads(1)
     folder: Path = tmp_path_factory.mktemp("pulses")
     runs = {
         name: train(pulses, train_settings({**SETTINGS, **more}), folder / name, quiet=True)

@@ -15,13 +15,6 @@ SMALL = {"model": "tiny", "tiny_width": 32, "tiny_layers": 2, "precision": "fp32
 WATCH = {"part": "test", "prefix_tokens": 50, "new_tokens": 60, "limit": 6, "replicates": 40}
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="session")
 def bench() -> Benchmark:
     """Twenty patients: eleven to train on, four for validation, five for testing."""
