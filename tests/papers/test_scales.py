@@ -38,7 +38,7 @@ STAND_INS = {
     "benchmark": {"notes", "llm", "temperature", "mimic_cxr", "images", "general", "documents_per_task"},
     "unlearn": {"utility"},
     "evaluate": {"encoder", "nli", "extractor"},
-    "": {"adopt", "utility", "extractor_python", "judges"},
+    "": {"adopt", "utility", "extractor_python", "judges", "expected"},
 }
 
 

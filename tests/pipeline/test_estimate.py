@@ -297,3 +297,41 @@ def test_a_decoded_token_by_hand() -> None:
     norms = 7 * 32
     weights = 3 * matrices + norms + 32 * 100
     assert Rehearsal(llama)._decoded(10) == 2 * weights + 4 * 3 * 32 * 10
+
+
+def deep(**sizes: Any) -> Any:
+    return LlamaForCausalLM(LlamaConfig(**{**SIZES, "num_hidden_layers": 12, **sizes}))
+
+
+@pytest.mark.parametrize(
+    ("name", "trainable", "checkpointing"),
+    [
+        ("graddiff", "all", False),
+        ("npo", "layers:4", False),
+        ("kl_min", "lora:2", True),
+        ("rmu", "layers:1", False),
+    ],
+)
+def test_a_few_layers_stand_for_all(name: str, trainable: str, checkpointing: bool) -> None:
+    settings = caching(10**5).model_copy(update={"gradient_checkpointing": checkpointing})
+    few, every = (Rehearsal(lambda: choose_trainable(deep(), trainable)) for _ in range(2))
+    assert few.depth.top > 2
+    every.depth.top = every.depth.prefix = 0  # Nothing is left out.
+    for work, whole in zip(
+        (few.training(plan(1), settings, objective(name)), few.answering(on_notes("q"), 5, 4)),
+        (every.training(plan(1), settings, objective(name)), every.answering(on_notes("q"), 5, 4)),
+        strict=True,
+    ):
+        assert (work.flops, work.steps, work.kept) == (whole.flops, whole.steps, whole.kept)
+        assert work.memory is not None
+        assert whole.memory is not None
+        assert work.memory.total == pytest.approx(whole.memory.total, rel=0.01)
+    assert len(few.depth.layers) == few.model.config.num_hidden_layers == 12
+
+
+def test_layers_that_differ_are_all_run() -> None:
+    hybrid = Rehearsal(lambda: Gemma2ForCausalLM(Gemma2Config(**SIZES | {"num_hidden_layers": 6}, head_dim=8)))
+    assert (hybrid.depth.prefix, hybrid.depth.top) == (0, 1)
+    frozen = Rehearsal(lambda: choose_trainable(deep(), "layers:4")).depth
+    assert (frozen.prefix, frozen.top) == (4, 7)
+    assert Rehearsal(lambda: choose_trainable(deep(), "all")).depth.top == 12

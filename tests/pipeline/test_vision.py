@@ -13,7 +13,7 @@ import torch
 from medunlearn.build import medforget
 from medunlearn.config import AdoptSettings, EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.errors import ConfigError, InputError, MedunlearnError, ModelError
+from medunlearn.errors import ConfigError, InputError, MedunlearnError
 from medunlearn.methods import make_method
 from medunlearn.models.batches import collate
 from medunlearn.models.forward_outputs import ForwardOutputs
@@ -24,9 +24,11 @@ from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import record_sequences
 from medunlearn.pipeline.adopt import adopt
 from medunlearn.pipeline.estimate.blueprint import blueprint
+from medunlearn.pipeline.estimate.planned_images import Tower
+from medunlearn.pipeline.estimate.stage_cost import Planner
 from medunlearn.pipeline.evaluate import evaluate, evaluate_one
 from medunlearn.pipeline.export import export
-from medunlearn.pipeline.material import sequences
+from medunlearn.pipeline.material import rendering_for, sequences
 from medunlearn.pipeline.presets import is_tiny, train_settings, unlearn_settings
 from medunlearn.pipeline.train import train
 from medunlearn.pipeline.unlearn import training_sides, unlearn
@@ -255,7 +257,7 @@ def test_an_adapter_by_names_reaches_the_maps_of_the_tower_that_are_called_alike
     assert any("language_model" in name for name in moved)
 
 
-def test_the_preset_of_lingshu_and_no_estimate(xrays: Benchmark) -> None:
+def test_the_presets_of_lingshu(xrays: Benchmark) -> None:
     settings = train_settings({"model": "org/name", "preset": "lingshu-7b"})
     expected = {"trainable": "lora:16:16", "lr": 1e-4, "schedule": "linear", "batch_size": 8}
     assert {name: getattr(settings, name) for name in expected} == expected
@@ -273,9 +275,6 @@ def test_the_preset_of_lingshu_and_no_estimate(xrays: Benchmark) -> None:
         for name in ("paper", "code")
     )
     assert (a_1, own) == ({"beta": 0.9, "alpha": 0.0, "reference": "retrained"}, {"beta": 0.9})
-    for values, message in ((SMALL, "not estimated"), ({"model": "org/name"}, "--images ignore")):
-        with pytest.raises(ModelError, match=message):
-            blueprint(xrays, train_settings(values))
 
 
 def test_a_model_from_elsewhere_keeps_its_eyes(seen_target: Run, xrays: Benchmark, tmp_path: Path) -> None:
@@ -284,3 +283,33 @@ def test_a_model_from_elsewhere_keeps_its_eyes(seen_target: Run, xrays: Benchmar
     run = adopt(folder, xrays, settings, tmp_path / "run", device="cpu", quiet=True)
     assert load_model(run.model, device="cpu", images=xrays.folder).pictures is not None
     assert run.rendering().images == "use"
+
+
+def test_a_plan_counts_images_as_the_model_takes_them(seen_target: Run, xrays: Benchmark, tmp_path: Path) -> None:
+    live = load_model(seen_target.model, device="cpu", images=xrays.folder)
+    tiny = train_settings(SMALL)
+    here = tiny.model_copy(update={"model": str(export(seen_target.folder, tmp_path / "hf"))})
+    for settings in (tiny, here):
+        planner = Planner(xrays, blueprint(xrays, settings), rendering_for(settings), "cpu")
+        for record in xrays.records[:3]:
+            planned, real = (m.record_sequences(record, planner.rendering) for m in (planner.language_model, live))
+            assert [len(one.ids) for one in planned] == [len(one.ids) for one in real]
+        images = planner.blueprint.images
+        assert images is not None
+        named = live.model.named_parameters()
+        assert images.tower.parameters == sum(t.numel() for n, t in named if "language_model" not in n)
+        stage = planner.training("train", settings)
+        assert stage.work.memory is not None
+        assert stage.work.memory.weights == sum(tensor.nbytes for tensor in live.model.parameters())
+        assert stage.work.flops > images.work(xrays.records) > 0
+
+
+def test_a_plan_of_a_vision_model_that_is_not_here(xrays: Benchmark) -> None:
+    model = blueprint(xrays, train_settings({"model": "org/name-7B"}))
+    assert "28 x 28 pixels" in model.doubt
+    assert model.images is not None
+    seen = next(record for record in xrays.records if record.image)
+    assert len(model.images.tokens(seen.images, seen.record_id)) == 1  # 32 x 32 pixels
+    assert blueprint(xrays, train_settings({"model": "org/name-7B", "images": "ignore"})).images is None
+    # A weight's product with a patch is two FLOPs.
+    assert Tower(100, 2, 8, 4).flops(3) == 2 * 100 * 12 + 4 * 2 * 8 * 12**2

@@ -24,7 +24,7 @@ from medunlearn.config.evaluation import (
     TaskExportSettings,
     UtilitySettings,
 )
-from medunlearn.config.experiments import ExperimentSettings, SearchSettings, SweepSettings
+from medunlearn.config.experiments import ExpectedSettings, ExperimentSettings, SearchSettings, SweepSettings
 from medunlearn.config.forgetting import ForgetSettings
 from medunlearn.config.medforget import MedforgetSettings
 from medunlearn.config.prompt_files import PromptFile
@@ -46,6 +46,7 @@ __all__ = [
     "DiagnosisSettings",
     "EpochFields",
     "EvaluateSettings",
+    "ExpectedSettings",
     "ExperimentSettings",
     "ForgetSettings",
     "Images",

@@ -67,6 +67,19 @@ class SearchSettings(Settings):
     )
 
 
+class ExpectedSettings(Settings):
+    """Size of a benchmark that is not built yet: ``--plan`` counts with a few invented patients in its place."""
+
+    patients: int = Field(ge=1, le=10_000_000, description="patients that it will have")
+    note_tokens: int | None = Field(
+        None, ge=1, le=1_000_000, description="mean tokens of its notes; none: as long as the invented ones"
+    )
+    longest_note: int | None = Field(
+        None, ge=1, le=1_000_000, description="tokens of its longest note, which memory goes by; none: all alike"
+    )
+    synthetic: int = Field(40, ge=30, le=10_000, description="invented patients that the plan counts with")
+
+
 class SweepSettings(Settings):
     """Many experiments in one: methods x splits x seeds."""
 
@@ -109,6 +122,10 @@ class SweepSettings(Settings):
         default_factory=dict,
         description="of a job, as sbatch calls it: --slurm.partition gpu --slurm.timeout_min 600; its end is told "
         "signal_delay_s before",
+    )
+    expected: dict[str, Any] = Field(
+        default_factory=dict,
+        description="size of a benchmark that is not built yet, for --plan: {patients: 8820, note_tokens: 716}",
     )
     device_name: str | None = Field(
         None, description="device that --plan counts with: H100, A100, ... (docs/scale.md); none: this machine"

@@ -145,6 +145,22 @@ def _windowed(values: NDArray[np.float64], window: tuple[float, float] | None = 
     return grey
 
 
+def image_size(path: Path) -> tuple[int, int]:
+    """Width and height of an image in pixels; of most files the header alone is read.
+
+    Raises:
+        SourceError: no such file, or none that can be read; names it.
+    """
+    try:
+        with Image.open(regular_file(path, SourceError)) as image:
+            return image.size
+    except SourceError:
+        raise
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        height, width = read_image(path).shape[:2]
+        return width, height
+
+
 def _dicom(path: Path) -> Pixels:
     try:
         import pydicom

@@ -15,7 +15,7 @@ from medunlearn.attacks.membership.membership_run import longest
 from medunlearn.attacks.recovery.recovery_attacks import FORGET_HALF, RETAIN, Relearning
 from medunlearn.config import TrainSettings, What
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.records import Question
+from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.pipeline.attacking.measuring import StateMeasurer, restored
@@ -145,20 +145,24 @@ def relearned_items(
     variant: str,
     learned: frozenset[str],
 ) -> Sequence[TokenSequence]:
+    """Sequences of :func:`relearned_data`, as the model was trained on them."""
+    data = relearned_data(benchmark, split, variant, learned, items_of(measurer.run, attack))
+    rendering = measurer.run.rendering(max_length=longest(measurer.run))
+    return sequences(*data, benchmark.record, measurer.live, rendering)
+
+
+def relearned_data(
+    benchmark: Benchmark, split: Split, variant: str, learned: frozenset[str], what: What
+) -> tuple[list[Record], list[Question]]:
     """Records and questions of the train fold about these subjects; of the retain set none that is forgotten."""
     side, sides = ("retain" if variant == RETAIN else "forget"), benchmark.sides(split)
-    records, questions = training_data(benchmark, None, items_of(measurer.run, attack))
+    records, questions = training_data(benchmark, None, what)
 
     def wanted(record_id: str) -> bool:
         return sides[record_id] == side and benchmark.subject(record_id) in learned
 
-    return sequences(
-        [record for record in records if wanted(record.record_id)],
-        [question for question in questions if wanted(question.record_id)],
-        benchmark.record,
-        measurer.live,
-        measurer.run.rendering(max_length=longest(measurer.run)),
-    )
+    wanted_records = [record for record in records if wanted(record.record_id)]
+    return wanted_records, [question for question in questions if wanted(question.record_id)]
 
 
 def trained_settings(run: Run) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,13 @@ from medunlearn.errors import ModelError, first_line
 from medunlearn.models.folders import adapter_base, chain, is_adapter, model_folder
 from medunlearn.models.load import LOADING_ERRORS, load_tokenizer
 from medunlearn.models.vision import family_of
+from medunlearn.pipeline.estimate.planned_images import (
+    PlannedImages,
+    counted_images,
+    processed_images,
+    text_config,
+    usual_images,
+)
 from medunlearn.pipeline.train import tiny_model
 
 LETTERS_A_TOKEN = 4
@@ -32,36 +40,55 @@ STAND_INS: Mapping[float, tuple[int, int, int, int, int]] = {
     70.0: (8192, 28672, 80, 64, 8),
 }
 """Billions of parameters -> shape of common decoders of that size."""
-NOT_ESTIMATED = (
-    "What a vision-language model takes is not estimated: its tower is not rehearsed. Run it without --plan."
-)
+TEXT_ALONE = "The benchmark has images, and {} takes text alone. Give a vision-language model, or --images ignore."
+USUAL_TOWER = " Its vision tower is taken for Qwen2.5-VL's: a picture token for 28 x 28 pixels."
 
 
 class Blueprint(NamedTuple):
     """A model without its weights: ``make`` builds it with weights of a type, on whatever device or mode is active.
 
-    ``doubt`` says why numbers about it are estimates; empty where they are exact.
+    ``doubt`` says why numbers about it are estimates; empty where they are exact. ``images``: of a model that sees
+    some; ``make`` then builds its language model alone.
     """
 
     make: Callable[[torch.dtype], Any]
     tokenizer: Any
     doubt: str = ""
+    images: PlannedImages | None = None
 
 
 def blueprint(benchmark: Benchmark, settings: TrainSettings) -> Blueprint:
     """The model that a training run starts from.
 
     Raises:
-        ModelError: a folder without a model, or a model that sees images.
+        ModelError: a folder without a model, or a model of text alone for images.
     """
     if settings.model == "tiny-vision":
-        raise ModelError(NOT_ESTIMATED)
-    if settings.images == "use" and any(record.image for record in benchmark.records):
-        raise ModelError(f"{NOT_ESTIMATED} For a model of text alone, say --images ignore.")
+        live = tiny_model(benchmark, settings)
+        assert live.pictures is not None
+        config, processor = live.model.config, live.pictures.processor
+        images = counted_images(processor, config, live.pictures.family, benchmark.folder)
+        return Blueprint(_text_model(config), live.tokenizer, "", images)
     if settings.model == "tiny":
         with torch.device("meta"):
             tiny = tiny_model(benchmark, settings)
         return Blueprint(lambda dtype: type(tiny.model)(tiny.model.config).to(dtype), tiny.tokenizer)
+    model = blueprint_named(settings)
+    if settings.images == "ignore" or not any(record.image for record in benchmark.records):
+        return model._replace(images=None)
+    if model.images is not None:
+        return model._replace(images=replace(model.images, folder=benchmark.folder))
+    if not model.doubt:
+        raise ModelError(TEXT_ALONE.format(settings.model))
+    return model._replace(images=usual_images(benchmark.folder), doubt=model.doubt + USUAL_TOWER)
+
+
+def blueprint_named(settings: TrainSettings) -> Blueprint:
+    """The model that a training run starts from, where that is not made from the benchmark's own words.
+
+    Raises:
+        ModelError: a folder without a model.
+    """
     return blueprint_of(model_folder(settings.model), trust_remote_code=settings.trust_remote_code)
 
 
@@ -69,7 +96,7 @@ def blueprint_of(source: str, *, trust_remote_code: bool = False) -> Blueprint:
     """The model of a folder or a hub id; nothing is downloaded, and a model that is not here gets a stand-in.
 
     Raises:
-        ModelError: no model in the folder, or neither a folder nor a hub id; the model sees images.
+        ModelError: no model in the folder, or neither a folder nor a hub id.
     """
     local = Path(source).is_dir()
     if not local and not re.fullmatch(r"\w[\w.-]*/[\w.-]+", source):
@@ -85,12 +112,17 @@ def blueprint_of(source: str, *, trust_remote_code: bool = False) -> Blueprint:
         if local:
             raise ModelError(f"Model {source} cannot be read: {first_line(error)}") from error
         return _stand_in(source)
-    if family_of(config) is not None:
-        raise ModelError(NOT_ESTIMATED)
+    if (family := family_of(config)) is not None:
+        return Blueprint(_text_model(config), tokenizer, "", processed_images(root, config, family, None))
     return Blueprint(
         lambda dtype: AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=trust_remote_code),
         tokenizer,
     )
+
+
+def _text_model(config: Any) -> Callable[[torch.dtype], Any]:
+    """Makes the language model of a vision-language model's configuration."""
+    return lambda dtype: AutoModelForCausalLM.from_config(text_config(config), dtype=dtype)
 
 
 def _stand_in(source: str) -> Blueprint:

@@ -138,7 +138,7 @@ def forecast(experiment: Experiment, *, device: str = "auto") -> Forecast:
     for name, run in folders.items():
         title = f"evaluate {name}"
         stages.append(_estimated(title, lambda: planner.evaluating(title, experiment.evaluate, run)))  # noqa: B023
-    stages += [*_attacks_and_utility(experiment, benchmark, folders), Stage("report", "to do")]
+    stages += [*_attacks_and_utility(experiment, planner, folders), Stage("report", "to do")]
     doubts = [model.doubt] if model.doubt else []
     if planner.processes == 1 and any(s.sharding != "none" for s in (target, *experiment.methods)):
         doubts.append(SHARDED_PLAN)
@@ -147,24 +147,34 @@ def forecast(experiment: Experiment, *, device: str = "auto") -> Forecast:
 
 
 def _attacks_and_utility(
-    experiment: Experiment, benchmark: Benchmark, folders: Mapping[str, Path | None]
+    experiment: Experiment, planner: Planner, folders: Mapping[str, Path | None]
 ) -> Iterator[Stage]:
-    """Attacks and utility of every model; their cost is not estimated."""
+    """Attacks and utility of every model; the cost of the harness's tasks is not estimated."""
+    benchmark = planner.benchmark
     check_watched(benchmark, experiment.attack, experiment.utility)
-    result_folders: dict[str, Callable[[Run], Path]] = {}
-    if (attack := experiment.attack) is not None:
-        from medunlearn.pipeline.attacking.attack_run import attack_folder
 
-        result_folders["attack"] = lambda run: attack_folder(run, benchmark, attack)
-    if (utility := experiment.utility) is not None:
-        from medunlearn.pipeline.utility.harness_run import utility_folder
-
-        result_folders["utility"] = lambda run: utility_folder(run, utility)
-    for verb, result_folder in result_folders.items():
+    def of_each(verb: str, result_folder: Callable[[Run], Path], cost: Callable[[str], Stage]) -> Iterator[Stage]:
         for name, folder in folders.items():
             done = folder is not None and is_complete(folder) and is_complete(result_folder(Run.open(folder)))
             title = f"{verb} {name}"
-            yield Stage(title, "done") if done else Stage(title, "to do", "cost not estimated")
+            yield Stage(title, "done") if done else _estimated(title, lambda: cost(title))  # noqa: B023
+
+    if (attack := experiment.attack) is not None:
+        from medunlearn.pipeline.attacking.attack_run import attack_folder
+        from medunlearn.pipeline.estimate.attack_cost import attack_stage
+
+        yield from of_each(
+            "attack",
+            lambda run: attack_folder(run, benchmark, attack),
+            lambda title: attack_stage(title, planner, attack, experiment.target),
+        )
+    if (utility := experiment.utility) is not None:
+        from medunlearn.pipeline.utility.harness_run import utility_folder
+
+        not_known = "cost not estimated: the harness reads its tasks when it runs"
+        yield from of_each(
+            "utility", lambda run: utility_folder(run, utility), lambda title: Stage(title, "to do", not_known)
+        )
 
 
 def _estimated(name: str, estimate: Callable[[], Stage]) -> Stage:

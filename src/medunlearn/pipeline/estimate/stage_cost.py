@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -19,6 +19,7 @@ from medunlearn.config import (
 )
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import IN_RECORD, known_ranks, rank_settings
+from medunlearn.data.records import Question
 from medunlearn.data.responses import Responses
 from medunlearn.generation.fact_ranking import AT_ONCE, RankSequences
 from medunlearn.methods.editing import EditMethod
@@ -28,7 +29,7 @@ from medunlearn.models.delta import LARGEST_SHARE
 from medunlearn.models.load import LanguageModel, pick_device
 from medunlearn.models.mlps import chosen_layers, mlps
 from medunlearn.models.precision import Precision
-from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence
+from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.pipeline.alternative_answers import SIDE, stand_ins
 from medunlearn.pipeline.epochs.epoch_settings import epoch_settings, evaluations
 from medunlearn.pipeline.estimate.blueprint import Blueprint, blueprint, blueprint_of
@@ -51,6 +52,8 @@ from medunlearn.training.trainable import choose_trainable
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 BYTES_AN_ANSWER = 600
+BACKWARD = 2
+"""Work of a backward pass to all weights, in forward passes."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,15 @@ class Planner:
 
     Args:
         rendering: the target model's; its descendants are asked like it.
+        growth: patients of the benchmark that is meant, to one of this one.
     """
 
-    def __init__(self, benchmark: Benchmark, model: Blueprint, rendering: Rendering, device: str) -> None:
-        self.benchmark, self.blueprint, self.rendering = benchmark, model, rendering
-        self.language_model = LanguageModel(None, model.tokenizer, "blueprint")
+    def __init__(
+        self, benchmark: Benchmark, model: Blueprint, rendering: Rendering, device: str, growth: float = 1.0
+    ) -> None:
+        self.benchmark, self.blueprint, self.rendering, self.growth = benchmark, model, rendering, growth
+        images: Any = model.images
+        self.language_model = LanguageModel(None, model.tokenizer, "blueprint", images)
         self.on_gpu, self.processes = pick_device(device).type != "cpu", join().world
         self._rehearsals: dict[tuple[str, str, str], Rehearsal] = {}
         self._answers: dict[tuple[Any, ...], Work] = {}
@@ -89,13 +96,15 @@ class Planner:
         if is_complete(folder):
             return Stage(name, "done")
         weights = "fp32" if settings.model in TINIES else settings.weights
-        mark = lambda model: choose_trainable(model, settings.trainable)  # noqa: E731
-        rehearsal = self.rehearsal(settings.trainable, weights, settings.precision, mark)
+        trainable = self._of_decoder(settings.trainable)
+        mark = lambda model: choose_trainable(model, trainable)  # noqa: E731
+        rehearsal = self.rehearsal(trainable, weights, settings.precision, mark)
         phases = {
             phase: (plan, NextToken())
             for phase, plan in phase_plans(self.benchmark, settings, self.language_model).items()
         }
-        return self._trained(name, settings, folder, rehearsal, phases, nbytes(rehearsal.model))
+        tower = self._tower_bytes(weights)
+        return self._trained(name, settings, folder, rehearsal, phases, nbytes(rehearsal.model) + tower)
 
     def unlearning(self, settings: UnlearnSettings, folder: Path | None = None) -> Stage:
         """A run of ``unlearn``."""
@@ -110,9 +119,11 @@ class Planner:
             changed = sum(matrix.rows.nbytes for mlp in mlps(model, method.layers) for matrix in mlp.matrices)
             layers = max(chosen_layers(method.layers, len(decoder_layers(model)))) + 1
             reading = rehearsal.reading(samples, settings.micro_batch_size, layers)
-            work = sum([reading] * method.passes(False), Work())
+            work = sum([reading] * method.passes(False), Work()).times(self.growth)
+            work = self._seeing(work, settings.weights)
             return Stage(settings.method, "to do", "", work, _delta_bytes(model, changed))
         trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
+        trainable = self._of_decoder(trainable)
         mark = lambda model: choose_parts(model, trainable, settings)  # noqa: E731
         rehearsal = self.rehearsal(trainable, settings.weights, settings.precision, mark)
         modules, changed = rehearsal.model.modules(), nbytes(rehearsal.model, trained=True)
@@ -130,7 +141,7 @@ class Planner:
             return stage
         told = [one for own in partners[SIDE].values() for one in own]
         making = rehearsal.answering(told, max(one.scored for one in told), settings.batch_size)
-        return replace(stage, work=stage.work + making)
+        return replace(stage, work=stage.work + making.times(self.growth))
 
     def evaluating(self, name: str, settings: EvaluateSettings, folder: Path | None) -> Stage:
         """An evaluation of the model in a run's folder."""
@@ -145,20 +156,28 @@ class Planner:
                 return Stage(name, "done")
             stored = store_of(run, benchmark, settings, rendering, limit).read()
             questions = [q for q in questions if (q.question_id, rendering.context, 0) not in stored]
-        items = [question_sequence(q, benchmark.record[q.record_id], tokenizer, rendering) for q in questions]
-        # Models of one experiment are asked the same questions.
-        key = (settings.weights, limit, settings.batch_size, tuple(item.key for item in items))
+        left = len(questions)
+        note = f"{total - left} of {total} answers are there" if left < total else ""
+        work = self._seeing(self.answering(questions, settings) + self.ranking(settings, folder), settings.weights)
+        return Stage(name, "resumes" if note else "to do", note, work, BYTES_AN_ANSWER * left)
+
+    def answering(self, questions: Sequence[Question], settings: EvaluateSettings) -> Work:
+        """Work of answering some questions, by the settings of an evaluation."""
+        benchmark, model = self.benchmark, self.language_model
+        rendering = self._rendering(settings, None, None)
+        limit = settings.max_new_tokens or (longest_answer(model.tokenizer, benchmark) if questions else 1)
+        items = [model.question_sequence(q, benchmark.record[q.record_id], rendering) for q in questions]
+        # Models of one experiment are asked the same questions; one of a context level has its id.
+        key = (settings.weights, limit, settings.batch_size, tuple(items))
         if key not in self._answers:
             rehearsal = self.rehearsal("all", settings.weights, "fp32")
-            self._answers[key] = rehearsal.answering(items, limit, settings.batch_size)
-        note = f"{total - len(items)} of {total} answers are there" if len(items) < total else ""
-        ranking = self._ranking(settings, rendering, folder)
-        work = self._answers[key] + ranking
-        return Stage(name, "resumes" if note else "to do", note, work, BYTES_AN_ANSWER * len(items))
+            growth = self.growth if settings.limit is None else 1.0
+            self._answers[key] = rehearsal.answering(items, limit, settings.batch_size).times(growth)
+        return self._answers[key]
 
-    def _ranking(self, settings: EvaluateSettings, rendering: Rendering, folder: Path | None) -> Work:
+    def ranking(self, settings: EvaluateSettings, folder: Path | None = None) -> Work:
         """Work of the ranks of facts that are not in a run's store."""
-        benchmark = self.benchmark
+        benchmark, rendering = self.benchmark, self._rendering(settings, None, None)
         plan = rank_plan(benchmark, settings.split, settings, metric_names(benchmark, settings))
         stored: Responses = {}
         if folder is not None and is_complete(folder):
@@ -173,7 +192,8 @@ class Planner:
             rehearsal = self.rehearsal("all", settings.weights, "fp32")
             branches, notes = self._rank_sequences(plan, rendering, done)
             work = rehearsal.reading(branches, AT_ONCE * settings.batch_size)
-            self._answers[key] = work + rehearsal.reading(notes, settings.batch_size)
+            growth = self.growth if settings.ranked is None else 1.0
+            self._answers[key] = (work + rehearsal.reading(notes, settings.batch_size)).times(growth)
         return self._answers[key]
 
     def _rank_sequences(
@@ -215,6 +235,9 @@ class Planner:
     ) -> Stage:
         """A run of some phases, each from its last checkpoint on, with its epoch evaluations."""
         work, notes, model = Work(), list[str](), rehearsal.model
+        if self.growth != 1.0 and isinstance(settings, UnlearnSettings):
+            # So that the same share of what repeats is cached.
+            settings = settings.model_copy(update={"keep_gb": settings.keep_gb / self.growth})
         for phase, (plan, objective) in phases.items():
             checkpoints = folder.glob(f"checkpoints/{phase}/step-*/{STATE}") if folder else ()
             start = max((int(path.parent.name.split("-")[1]) for path in checkpoints), default=0)
@@ -222,6 +245,11 @@ class Planner:
                 plan, settings, objective, start=start, processes=self.processes, on_gpu=self.on_gpu
             )
             notes += [f"{phase} at step {start} of {plan.steps}"] if start else []
+        choice = getattr(settings, "trainable", "")
+        again = choice == "all" or choice.startswith("through:") or choice.endswith(":names")
+        again |= choice.startswith("pattern:") and "language_model" not in choice
+        weights = getattr(settings, "weights", "fp32")
+        work = self._seeing(work.times(self.growth), weights, trained_epochs=settings.epochs if again else 0)
         scratch = 2 * (nbytes(model, trained=True) + moments(model, settings.optimizer)) + work.kept
         evaluation, peak = epoch_settings(settings, getattr(settings, "split", None)), work.memory
         if evaluation is not None and peak is not None:
@@ -230,6 +258,28 @@ class Planner:
             memory = answers.memory and replace(answers.memory, moments=peak.moments, reference=peak.reference)
             work += sum([replace(answers, memory=memory)] * evaluations(settings), Work())
         return Stage(name, "resumes" if notes else "to do", ", ".join(notes), work, disk, scratch)
+
+    def _of_decoder(self, trainable: str) -> str:
+        """A choice of parameters in the language model alone, whose tensors are not called as in the whole."""
+        return "all" if self.blueprint.images and trainable.startswith("pattern:") else trainable
+
+    def _tower_bytes(self, weights: str) -> int:
+        images = self.blueprint.images
+        return images.tower.parameters * DTYPES[weights].itemsize if images else 0
+
+    def _seeing(self, work: Work, weights: str, trained_epochs: int = 0) -> Work:
+        """With the vision tower: each image once, or forward and backward in each epoch that trains the tower."""
+        images, memory = self.blueprint.images, work.memory
+        if images is None or memory is None:
+            return work
+        size, passes = self._tower_bytes(weights), (1 + BACKWARD) * trained_epochs or 1
+        more = {"gradients": size, "moments": 8 * images.tower.parameters} if trained_epochs else {}
+        memory = replace(
+            memory,
+            weights=memory.weights + size,
+            **{part: getattr(memory, part) + added for part, added in more.items()},
+        )
+        return replace(work, flops=work.flops + passes * images.work(self.benchmark.records), memory=memory)
 
     def _rendering(
         self, settings: UnlearnSettings | EvaluateSettings, max_length: int | None, long_notes: LongNotes | None

@@ -1,8 +1,9 @@
 """FLOPs and peak memory of a run, from a few passes that the engine's own code rehearses on fake tensors.
 
-A fake tensor has a shape and no content, so an 8B model is rehearsed in seconds, as on a CPU. Memory is that of the
-largest batch. FLOPs are those of the batch nearest to the average size, scaled by tokens to all batches. Matrix
-products and attention count, a multiplication with an addition as two FLOPs; the optimizer is left out.
+A fake tensor has a shape and no content, and of equal layers a few are run (:mod:`.depth`), so an 8B model is
+rehearsed in seconds, as on a CPU. Memory is that of the largest batch. FLOPs are those of the batch nearest to the
+average size, scaled by tokens to all batches. Matrix products and attention count, a multiplication with an
+addition as two FLOPs; the optimizer is left out.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from medunlearn.config import LoopFields, UnlearnSettings
+from medunlearn.errors import InputError
 from medunlearn.models.activation_cache import ActivationCache
 from medunlearn.models.forward_outputs import ForwardOutputs
 from medunlearn.models.layouts import assume_layouts, decoder_of, make_batch
@@ -25,12 +27,13 @@ from medunlearn.models.precision import Precision, autocast, settled
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence, families_by_length, tokens_once
 from medunlearn.pipeline.estimate.counts import Counts, make_fake
+from medunlearn.pipeline.estimate.depth import Depth
 from medunlearn.pipeline.estimate.work import Memory, Work, cache_bytes, moments, nbytes, per_rank_memory
 from medunlearn.training.batch_plan import Plan, micro_batches
 from medunlearn.training.objectives import Objective, Unlearning, rating, weighing
 from medunlearn.training.precompute import CachePlan
 from medunlearn.training.trainable import gradient_checkpointing
-from medunlearn.training.views import ModelView, Totals
+from medunlearn.training.views import HIDDEN, ModelView, Totals
 
 T = TypeVar("T")
 Sequences = Sequence[TokenSequence]
@@ -57,6 +60,7 @@ class Rehearsal:
             with torch.random.fork_rng(devices=[]):
                 self.model = make()
         assume_layouts(self.model)
+        self.depth = Depth(self.model)
 
     def measure(
         self, work: Callable[[], object], *, precision: Precision = "fp32", standing: Iterable[Tensor] = ()
@@ -85,11 +89,11 @@ class Rehearsal:
             return Work()
         micros = [micro for step in steps.values() for micro in step]
         passes = _TrainingPasses(self, objective, plan, settings)
-        flops, peak = _extrapolated(micros, _tokens, passes.step)
+        flops, peak = _extrapolated(micros, _tokens, passes.step, passes.depth)
         method, reference = rating(objective), passes.reference
         if probed := [micro for number in steps if method and method.looks(number) for micro in steps[number]]:
             # A probe looks ahead and behind.
-            flops += 2 * _extrapolated(probed, _tokens, partial(passes.step, probe=True))[0]
+            flops += 2 * _extrapolated(probed, _tokens, partial(passes.step, probe=True), passes.depth)[0]
         if start == 0:
             flops += passes.before()
         trained = nbytes(self.model, trained=True)
@@ -115,13 +119,18 @@ class Rehearsal:
         @torch.no_grad()
         def read(batch: Sequences) -> None:
             decoder, inputs = decoder_of(self.model), make_batch(self.model, batch, PAD, CPU)
-            _ = ForwardOutputs(decoder, inputs).log_probs if layers is None else decoder.trunk(inputs, layers)
+            if layers is None:
+                _ = ForwardOutputs(decoder, inputs).log_probs
+            else:
+                decoder.trunk(inputs, min(layers, len(decoder.layers)))
 
         if not sequences:
             return Work()
         self.model.eval()
         batches = _batches(sequences, batch_size)
-        flops, peak = _extrapolated(batches, tokens_once, lambda batch: self.measure(lambda: read(batch)))
+        depth = self.depth if layers in (None, self.depth.whole) else None
+        measure = lambda batch: self.measure(lambda: read(batch))  # noqa: E731
+        flops, peak = _extrapolated(batches, tokens_once, measure, depth, grows=False)
         return Work(sum(map(tokens_once, batches)), 0, flops, Memory(nbytes(self.model), activations=peak))
 
     def answering(self, sequences: Sequences, limit: int, batch_size: int) -> Work:
@@ -161,16 +170,31 @@ class _TrainingPasses:
         self.cache_plan: CachePlan | None = None
         self.reference: Reference | None = None
         self.choosing, self.terms = 0, 1
+        self.depth: Depth | None = rehearsal.depth
         if isinstance(settings, UnlearnSettings) and isinstance(objective, Unlearning):
-            model, budget = rehearsal.model.eval(), int(settings.keep_gb * 1e9)
-            arguments = model, PAD, self.objective, plan, settings.micro_batch_size, budget
-            tokens = settings.micro_batch_tokens
-            cache_plans = list[CachePlan]()
-            choose = lambda: cache_plans.append(CachePlan(*arguments, tokens=tokens))  # noqa: E731
-            self.choosing = rehearsal.measure(choose).flops
-            (self.cache_plan,) = cache_plans
+            self.choosing, self.cache_plan = self._choose(plan, settings)
             with rehearsal.mode:
-                self.reference = Reference(model, complete=self.cache_plan.complete)
+                self.reference = Reference(rehearsal.model, complete=self.cache_plan.complete)
+
+    def _choose(self, plan: Plan, settings: UnlearnSettings) -> tuple[int, CachePlan]:
+        """FLOPs of choosing what is cached, and the choice; a method that reads a layer by number keeps all."""
+        model, budget = self.rehearsal.model.eval(), int(settings.keep_gb * 1e9)
+        arguments = model, PAD, self.objective, plan, settings.micro_batch_size, budget
+        chosen = list[CachePlan]()
+
+        def choose() -> int:
+            make = lambda: chosen.append(CachePlan(*arguments, tokens=settings.micro_batch_tokens))  # noqa: E731
+            return self.rehearsal.measure(make).flops
+
+        try:
+            flops = self.rehearsal.depth.flops(choose)
+            needs = chosen[-1].needs
+            if not any(name.startswith(HIDDEN[:6]) for name in {*needs.model}.union(*needs.reference.values())):
+                return flops, chosen[-1]
+        except InputError:  # There is no such layer in the cut model.
+            pass
+        self.depth = None
+        return choose(), chosen[-1]
 
     def step(self, micro: Micro, *, probe: bool = False) -> Counts:
         """Counts of a micro-batch's loss and gradients, or of the probe by which a method finds its rate."""
@@ -203,7 +227,8 @@ class _TrainingPasses:
         flops, plan = float(self.choosing), self.cache_plan
         for side in plan.sides if plan else ():
             pieces = [{side: piece} for piece in plan.pieces(side)] if plan else []
-            flops += _extrapolated(pieces, _tokens, lambda p: self.rehearsal.measure(lambda: self._cached(p)))[0]
+            measure = lambda piece: self.rehearsal.measure(lambda: self._cached(piece))  # noqa: E731
+            flops += _extrapolated(pieces, _tokens, measure, self.depth, grows=False)[0]
         return flops
 
     @torch.no_grad()
@@ -211,6 +236,8 @@ class _TrainingPasses:
         """A micro-batch's part of the cache."""
         cache, plan = ActivationCache(), self.cache_plan
         self.rehearsal.model.eval()
+        if plan is not None:
+            plan.frozen = plan.decoder.first_trained()  # Of a model that is cut.
         with self.rehearsal.mode:
             for side in micro.keys() & plan.sides.keys() if plan else ():
                 assert plan is not None
@@ -219,16 +246,30 @@ class _TrainingPasses:
 
 
 def _extrapolated(
-    batches: Sequence[T], tokens: Callable[[T], int], measure: Callable[[T], Counts]
+    batches: Sequence[T],
+    tokens: Callable[[T], int],
+    measure: Callable[[T], Counts],
+    depth: Depth | None,
+    *,
+    grows: bool = True,
 ) -> tuple[float, int]:
-    """FLOPs of all batches, by tokens from the batch nearest to the average; and the peak of the largest batch."""
+    """FLOPs of all batches, by tokens from the batch nearest to the average; and the peak of the largest batch.
+
+    Args:
+        depth: by which layers are left out; None: none are.
+        grows: as :meth:`.depth.Depth.peak` has it.
+    """
     sizes = [tokens(batch) for batch in batches]
     mean = sum(sizes) / len(sizes)
-    typical = min(range(len(sizes)), key=lambda place: abs(sizes[place] - mean))
-    largest = sizes.index(max(sizes))
-    counts = measure(batches[typical])
-    peak = counts.peak if sizes[typical] == sizes[largest] else measure(batches[largest]).peak
-    return counts.flops * sum(sizes) / sizes[typical], peak
+    typical = batches[min(range(len(sizes)), key=lambda place: abs(sizes[place] - mean))]
+    largest = batches[sizes.index(max(sizes))]
+    share = sum(sizes) / tokens(typical)
+    if depth is not None:
+        flops = depth.flops(lambda: measure(typical).flops)
+        return flops * share, depth.peak(lambda: measure(largest).peak, grows=grows)
+    counts = measure(typical)
+    peak = counts.peak if tokens(typical) == tokens(largest) else measure(largest).peak
+    return counts.flops * share, peak
 
 
 def _tokens(micro: Micro) -> int:

@@ -61,6 +61,11 @@ class Work:
             max(self.kept, other.kept),
         )
 
+    def times(self, share: float) -> Work:
+        """So many times the work, on one device's memory."""
+        counts = {name: round(getattr(self, name) * share) for name in ("tokens", "generated", "steps", "kept")}
+        return replace(self, flops=self.flops * share, **counts)
+
 
 def nbytes(model: Any, *, trained: bool = False) -> int:
     """Bytes of a model's parameters or of those that are trained, tied ones once."""

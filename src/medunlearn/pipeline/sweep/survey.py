@@ -168,7 +168,8 @@ class SweepPlan:
 def foresee(sweep: Sweep, *, device: str = "auto") -> SweepPlan:
     """Done and pending cells of a sweep, and what is left costs. Runs and writes nothing.
 
-    Of a benchmark that a language model has yet to build, nothing is known but the cells.
+    Of a benchmark that is not built yet, costs are those of invented patients, grown to its expected size; without
+    that, nothing is known but the cells and what is missing.
     """
     seconds = {cell.name: 0.0 for cell in sweep.cells if cell.kind == "choose"}
     if (benchmark := sweep.opened) is not None:
@@ -178,7 +179,5 @@ def foresee(sweep: Sweep, *, device: str = "auto") -> SweepPlan:
         expected = costs(sweep, benchmark)
         pending = [cell.name for cell in sweep.cells if not cell.done and cell.kind in timed]
         seconds |= {name: round(expected[name], 1) for name in pending}
-    cost = SweepCost()
-    if benchmark is not None:
-        cost = sweep_cost(sweep, benchmark, _sizes(sweep, benchmark), device=device)
+    cost = sweep_cost(sweep, lambda planned: _sizes(sweep, planned), device=device)
     return SweepPlan(sweep.settings.name, sweep.cells, seconds, sweep.notes, cost)

@@ -6,7 +6,8 @@ on or ask. An 8B model so takes a few rehearsals instead of one a cell.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +17,8 @@ from medunlearn.config import TINIES
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import MedunlearnError, first_line
 from medunlearn.metrics import get_metric
-from medunlearn.pipeline.estimate.blueprint import blueprint
+from medunlearn.pipeline.estimate.attack_cost import attack_stage
+from medunlearn.pipeline.estimate.blueprint import blueprint, blueprint_named
 from medunlearn.pipeline.estimate.capacity import Capacity, advice, capacity_of, shown_bytes
 from medunlearn.pipeline.estimate.devices import DECODING, PASSES, device_named
 from medunlearn.pipeline.estimate.stage_cost import Planner, Stage
@@ -25,6 +27,7 @@ from medunlearn.pipeline.evaluate import metric_names
 from medunlearn.pipeline.material import rendering_for
 from medunlearn.pipeline.part_check import shape_of
 from medunlearn.pipeline.sweep.cells import SweepCell
+from medunlearn.pipeline.sweep.expected_benchmark import NOT_BUILT, expected_benchmark
 from medunlearn.pipeline.sweep.sweep_plan import Sweep
 
 LOADED = ("encoder", "nli", "bert", "bart")
@@ -40,7 +43,7 @@ class KindCost:
         work: of all of them; memory is one's.
         hours: on the named device, of all processes together; None without one.
         disk, scratch: bytes that all leave behind, and of one's checkpoints while it runs.
-        note: why there are no numbers.
+        note: why there are no numbers, or what they leave out.
     """
 
     label: str
@@ -64,7 +67,7 @@ class SweepCost:
 
     @property
     def hours(self) -> float | None:
-        return None if self.device is None else sum(kind.hours or 0.0 for kind in self.kinds)
+        return None if self.device is None or not self.kinds else sum(kind.hours or 0.0 for kind in self.kinds)
 
     @property
     def disk(self) -> float:
@@ -76,7 +79,7 @@ class SweepCost:
         if self.hours is not None:
             yield (
                 f"About {self.hours:.3g} hours of one {self.device}, taken to reach {PASSES:.0%} of its matrix "
-                f"products and in decoding {DECODING:.0%} of its bandwidth; loading, scores and attacks are not "
+                f"products and in decoding {DECODING:.0%} of its bandwidth; loading and scores are not "
                 f"counted. Disk: {shown_bytes(self.disk)}."
             )
         yield from (*self.doubts, *self.warnings, *self.missing)
@@ -86,42 +89,57 @@ class SweepCost:
 
 
 def sweep_cost(
-    sweep: Sweep, benchmark: Benchmark, sizes: Mapping[str, float], *, device: str = "auto"
+    sweep: Sweep, sizes: Callable[[Benchmark], Mapping[str, float]], *, device: str = "auto"
 ) -> SweepCost:
     """Cost of the cells that are left, on this machine or the sweep's ``device_name``.
 
     Args:
-        sizes: sequences that each cell trains on or asks.
+        sizes: sequences of a benchmark that each cell trains on or asks.
 
     Raises:
         UnknownNameError: no such device.
     """
     name, settings = sweep.settings.device_name, sweep.settings
-    target, missing = sweep.training(sweep.seeds[0]), tuple(missing_parts(sweep, benchmark))
+    named = None if name is None else device_named(name)
+    missing = tuple(missing_parts(sweep, sweep.opened))
+    if sweep.opened is None and not settings.expected:
+        return SweepCost((), name, missing=missing, doubts=(NOT_BUILT,))
     try:
-        model = blueprint(benchmark, target)
-        planner = Planner(benchmark, model, rendering_for(target), "cpu" if name else device)
+        planner, doubts = _planner(sweep, "cpu" if named else device)
     except MedunlearnError as error:
         return SweepCost((), name, missing=missing, doubts=(str(error),))
-    planner.processes = settings.processes
-    capacity = capacity_of("cpu" if name else device, settings.out)
-    if name is not None:
-        memory = int(device_named(name).memory)
+    capacity = capacity_of("cpu" if named else device, settings.out)
+    if named is not None:
+        memory = int(named.memory)
         planner.on_gpu, capacity = True, Capacity("GPU memory", memory, memory, capacity.disk)
     groups: dict[tuple[str, ...], list[SweepCell]] = {}
     for cell in sweep.cells:
-        if not cell.done and cell.kind not in ("choose", "attack"):
+        if not cell.done and cell.kind != "choose":
             trained = cell.kind in ("target", "retrained")
             method = cell.method if cell.kind in ("unlearn", "search") else None
             groups.setdefault(("train",) if trained else (cell.kind, method or cell.context or ""), []).append(cell)
-    kinds = tuple(_kind_cost(sweep, planner, cells, sizes, name) for cells in groups.values())
-    if attacks := sum(cell.kind == "attack" and not cell.done for cell in sweep.cells):
-        kinds += (KindCost("attack", attacks, note="cost not estimated"),)
+    asked = sizes(planner.benchmark)
+    kinds = tuple(_kind_cost(sweep, planner, cells, asked, name) for cells in groups.values())
     largest = max(kinds, key=lambda kind: kind.work.memory.total if kind.work.memory else 0, default=None)
-    cost = SweepCost(kinds, name, (), missing, (model.doubt,) if model.doubt else ())
+    cost = SweepCost(kinds, name, (), missing, doubts)
     memory_used = largest.work.memory if largest else None
     warnings = advice(memory_used, int(cost.disk), capacity, f"A cell ({largest.label})" if largest else "")
     return replace(cost, warnings=tuple(warnings))
+
+
+def _planner(sweep: Sweep, device: str) -> tuple[Planner, tuple[str, ...]]:
+    """The planner of a sweep's cells, and why its numbers are estimates."""
+    target, benchmark, growth = sweep.training(sweep.seeds[0]), sweep.opened, 1.0
+    if benchmark is None:
+        model = blueprint_named(target)
+        benchmark, growth = expected_benchmark(sweep.settings, model.tokenizer)
+    else:
+        model = blueprint(benchmark, target)
+    planner = Planner(benchmark, model, rendering_for(target), device, growth)
+    planner.processes = sweep.settings.processes
+    invented = "The benchmark is not built yet: numbers are those of {} invented patients, times {:.4g}."
+    grown = (invented.format(sweep.settings.expected.get("synthetic", 40), growth),) if growth != 1.0 else ()
+    return planner, (*filter(None, [model.doubt]), *grown)
 
 
 def _kind_cost(
@@ -136,6 +154,9 @@ def _kind_cost(
     try:
         if label == "train":
             stages.append(planner.training(label, sweep.training(largest.seed, largest.split)))
+        elif largest.kind == "attack":
+            trained = sweep.training(largest.seed)
+            stages.append(attack_stage(label, planner, sweep.attacking(largest), trained))
         elif largest.kind != "evaluate":
             stages.append(planner.unlearning(sweep.unlearning(largest, largest.lr)))
         if evaluation is not None:
@@ -146,28 +167,28 @@ def _kind_cost(
         return KindCost(label, len(cells), note=f"cannot be estimated: {reason}")
     work = sum((stage.work for stage in stages), Work())
     share = sum(sizes[cell.name] for cell in cells) / max(sizes[largest.name], 1e-9)
-    scaled = replace(
-        work,
-        tokens=round(work.tokens * share),
-        generated=round(work.generated * share),
-        flops=work.flops * share,
-        steps=round(work.steps * share),
-    )
+    scaled = work.times(share)
     hours = None
     if device is not None:
-        hours = device_named(device).hours(scaled, evaluation.batch_size if evaluation else 64)
+        batch = sweep.attacking(largest).batch_size if largest.kind == "attack" else 64
+        hours = device_named(device).hours(scaled, evaluation.batch_size if evaluation else batch)
     # A model's bytes do not depend on what it was trained on, those of answers do.
-    disk = sum(stage.disk * (share if label == "evaluate" else len(cells)) for stage in stages)
-    return KindCost(label, len(cells), scaled, hours, disk, max(stage.scratch for stage in stages))
+    disk = sum(stage.disk * (share if label in ("evaluate", "attack") else len(cells)) for stage in stages)
+    note = "; ".join(filter(None, (stage.note for stage in stages)))
+    return KindCost(label, len(cells), scaled, hours, disk, max(stage.scratch for stage in stages), note)
 
 
-def missing_parts(sweep: Sweep, benchmark: Benchmark) -> Iterator[str]:
-    """Models, tokenizers and extractors that the sweep needs and that are not here, or that nobody named."""
+def missing_parts(sweep: Sweep, benchmark: Benchmark | None) -> Iterator[str]:
+    """Models, tokenizers, extractors and keys of servers that the sweep needs and that are not here, or unnamed.
+
+    Args:
+        benchmark: by whose kinds of question metrics are chosen; None where it is not built yet.
+    """
     model = str(sweep.settings.train.get("model"))
     if model not in TINIES and shape_of(model) is None:
         yield f"train.model: {model} and its tokenizer are not on this machine; they are fetched at the start."
     evaluation = sweep.evaluating(next(cell for cell in sweep.cells if cell.kind == "evaluate"))
-    names = metric_names(benchmark, evaluation)
+    names = metric_names(benchmark, evaluation) if benchmark is not None else evaluation.metrics
     needs = {need: name for name in names for need in get_metric(name).needs}
     for part in LOADED:
         source = getattr(evaluation, part)
@@ -175,8 +196,12 @@ def missing_parts(sweep: Sweep, benchmark: Benchmark) -> Iterator[str]:
             yield f"evaluate.{part}: none is named, and {needs[part]} is left unscored without one."
         elif source is not None and not Path(source).is_dir() and not _is_fetched(source):
             yield f"evaluate.{part}: {source} is not on this machine; it is fetched when it is first needed."
-    if evaluation.extractor == "scispacy" and evaluation.keywords is None and find_spec("scispacy") is None:
+    here = evaluation.extractor == "scispacy" and sweep.settings.extractor_python is None
+    if here and evaluation.keywords is None and find_spec("scispacy") is None:
         yield "evaluate.extractor: scispaCy is not installed; `medunlearn build keywords` elsewhere makes a file."
+    for judge in sweep.judges.judges if sweep.judges else ():
+        if (key := judge.settings.api_key_env) and not os.environ.get(key):
+            yield f"judge: {judge.name} needs a key, and ${key} is not set; it judges nothing without."
 
 
 def _is_fetched(source: str) -> bool:

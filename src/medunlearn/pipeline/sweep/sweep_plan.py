@@ -12,6 +12,7 @@ from medunlearn.config import (
     TINIES,
     AttackSettings,
     EvaluateSettings,
+    ExpectedSettings,
     SearchSettings,
     SweepSettings,
     TrainSettings,
@@ -162,6 +163,7 @@ def plan(values: Mapping[str, Any]) -> Sweep:
     if settings is not None:
         judges = collect(problems, "judge", lambda: judge_section(settings.judge, {"seed": _seeds(settings)[0]}))
         problems += _list_problems(settings)
+        collect(problems, "expected", lambda: settings.expected and check(ExpectedSettings, settings.expected))
         problems += check_engine(settings)
         opened = _opened(problems, settings)
         if opened is not None:

@@ -1,0 +1,50 @@
+"""Benchmark that a plan counts with where a sweep's own is not built yet: invented patients with notes as long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from medunlearn.config import ExpectedSettings, SweepSettings, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Record
+from medunlearn.pipeline.benchmark_builds import build
+
+LONG = 20
+"""One note in so many is as long as the longest."""
+NOT_BUILT = (
+    "The benchmark is not built yet, so costs are not known. Build it first (benchmark.folder), or say its size "
+    "for the plan: expected: {patients: 8820, note_tokens: 716}."
+)
+
+
+def expected_benchmark(settings: SweepSettings, tokenizer: Any) -> tuple[Benchmark, float]:
+    """A small benchmark of the sweep's builder, and how many times as many patients the real one has.
+
+    Raises:
+        InputError: the builder cannot invent patients.
+    """
+    expected = check(ExpectedSettings, settings.expected)
+    builder = str(settings.benchmark.get("builder"))
+    benchmark = build(builder, {"synthetic": expected.synthetic})
+    subjects = {benchmark.subject(record.record_id) for record in benchmark.records if record.fold == "train"}
+    return _lengthened(benchmark, expected, tokenizer), expected.patients / len(subjects)
+
+
+def _lengthened(benchmark: Benchmark, expected: ExpectedSettings, tokenizer: Any) -> Benchmark:
+    """With notes said again and again until they are as long as those of the real one on average."""
+    if expected.note_tokens is None:
+        return benchmark
+    records, mean = benchmark.records, expected.note_tokens
+    longest = max(expected.longest_note or mean, mean)
+    several = -(-len(records) // LONG) if longest > mean else 0
+    rest = max((mean * len(records) - longest * several) / max(len(records) - several, 1), mean / 2)
+
+    def lengthened(place: int, record: Record) -> Record:
+        tokens = len(tokenizer(record.text)["input_ids"])
+        wanted = longest if several and place % LONG == 0 else rest
+        letters = round(len(record.text) * wanted / max(tokens, 1))
+        text = f"{record.text} " * (letters // len(record.text) + 1)
+        return replace(record, text=text[:letters].strip())
+
+    return replace(benchmark, records=tuple(lengthened(place, one) for place, one in enumerate(records)))
