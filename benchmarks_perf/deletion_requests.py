@@ -5,7 +5,8 @@
 A chat-like model is trained on the hospital's notes with plain transformers, not by medunlearn. Of each request:
 rank of the patient's facts before and after, values said, what others keep, verdict, of all earlier patients after
 the last one, and CPU and wall seconds. ``--retrain`` trains a model without the patients so far for each request:
-the same battery's verdict on it (``retrained``), and on the unlearned model beside it (``beside``). Resumes.
+the same battery's verdict on it (``retrained``), on the unlearned model beside it (``beside``) and without it
+(``now``), and on the model before. Resumes.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from typing import Any
 
 import pandas as pd
 import torch
+from scipy.stats import kstest
 
 import medunlearn as mu
-from medunlearn.cases.evidence import BatteryCheck
+from medunlearn.cases.evidence import TOGETHER, BatteryCheck
 from medunlearn.cases.signing_keys import make_key
 from medunlearn.cases.verdicts import decide
 from medunlearn.data.benchmark import Benchmark
@@ -88,18 +90,33 @@ def main() -> None:
     pd.DataFrame(rows).to_csv(out / "requests.csv", index=False)
 
 
-def verdicts_beside(never: Path, done: Forgotten) -> dict[str, str]:
-    """Verdicts on a model that never saw the patients, and on the unlearned one beside it."""
+def verdicts_beside(never: Path, done: Forgotten) -> dict[str, Any]:
+    """Verdicts on the models before and now, one that never saw the patients, and the one now beside it.
+
+    ``uniform p``: Kolmogorov-Smirnov test that p of the unseen patients' facts is uniform, on the model now.
+    """
     case, rerun = done.case.folder, BatteryRerun.of(done.case.folder, done.work, device="cpu", quiet=True)
     trials = [Run.open(folder) for folder in sorted((done.work / "trials").iterdir()) if (folder / FILE).exists()]
-    unlearned, adopted = next(run for run in trials if not is_dropped(run)), rerun.adopted(never)
-    decisions = {
-        "retrained": decide(rerun.battery.on(adopted)),
-        "beside": decide(replace(rerun.battery, retrained=adopted).on(unlearned)),
+    battery, unlearned = rerun.battery, next(run for run in trials if not is_dropped(run))
+    adopted = rerun.adopted(never)
+    batteries = {
+        "before": battery.on(battery.target),
+        "now": battery.on(unlearned),
+        "retrained": battery.on(adopted),
+        "beside": replace(battery, retrained=adopted).on(unlearned),
     }
-    text = {name: decision.model_dump(mode="json") for name, decision in decisions.items()}
-    case.with_name(f"{case.name}.verdicts.json").write_text(json.dumps(text, indent=1))
-    return {name: decision.verdict for name, decision in decisions.items()}
+    found: dict[str, Any] = {}
+    for name, checks in batteries.items():
+        found[name] = decide(checks).verdict
+        together = next((one.comparison for one in checks.checks if one.name == TOGETHER), None)
+        found[f"{name} excess"] = together and together.excess.value
+        found[f"{name} most"] = together and together.excess.high
+    facts = battery.meter.verifying(unlearned)[0].facts
+    p = facts[facts["subject"].isin(battery.benchmarks.unseen)]["p"].dropna()
+    # A rank among n is uniform on 1/n, 2/n, ..., 1: half a step less is centred.
+    found["uniform p"] = float(kstest(p - p.min() / 2, "uniform").pvalue)
+    case.with_name(f"{case.name}.verdicts.json").write_text(json.dumps(found, indent=1))
+    return found
 
 
 def row_of(number: int, evidence: Any, seconds: dict[str, float]) -> dict[str, Any]:
