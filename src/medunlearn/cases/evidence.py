@@ -132,7 +132,7 @@ class Comparison(EvidencePart):
 
 
 TOGETHER = "together"
-"""Name of the check that is the mean over the ways of asking that found the patients before."""
+"""Name of the check that is the mean over all probes of the ways of asking that found the patients before."""
 
 
 class BatteryCheck(EvidencePart):

@@ -62,10 +62,10 @@ class BatteryMaterial:
                 yield self._check(name, way)
 
     def together(self, alpha: float) -> BatteryCheck | None:
-        """The mean over the ways of asking that found the patients in the model before; None of fewer than two.
+        """The mean over probes of the ways of asking that found the patients before; None of fewer than two.
 
         One patient has few facts of a kind, so each way alone can tell a difference of 0.3 at best, even of a model
-        that never saw her. Her mean over all of them is nearer to a stranger's where she is one.
+        that never saw her. Her mean over all her probes is nearer to a stranger's where she is one.
 
         Args:
             alpha: largest p of a way that found them.
@@ -79,7 +79,7 @@ class BatteryMaterial:
         return BatteryCheck(
             name=TOGETHER,
             title="Together, as far as they found the patient before",
-            measure="mean of their numbers",
+            measure="mean over their probes",
             higher="more is left",
             probes=ProbeSet(name=TOGETHER, kind=f"{len(ways)} of them", n=n, held_out=self.held_out),
             before=self._mean_measured(self.before, ways, n),
@@ -93,20 +93,26 @@ class BatteryMaterial:
         return measurement(self._means(standings, ways, self.patients), n, "probes")
 
     def _means(self, standings: Standings, ways: Sequence[str], patients: Sequence[str]) -> list[float]:
-        """Of each patient the mean over some ways of asking."""
-        own = ([standings.values[way][who] for way in ways if who in standings.values[way]] for who in patients)
-        return [fsum(values) / len(values) for values in own if values]
+        """Of each patient the mean over her probes in some ways of asking."""
+        values = {way: standings.values[way] for way in ways}
+        return [mean for who in patients if (mean := self._mean_of(who, values)) is not None]
+
+    def _mean_of(self, who: str, values: Mapping[str, Mapping[str, float]]) -> float | None:
+        """Mean of a patient's values by way of asking, each as often as she has probes there."""
+        weights = {way: self.after.probes[way].get(who, 0) for way in values if who in values[way]}
+        total = sum(weights.values())
+        return fsum(values[way][who] * weight for way, weight in weights.items()) / total if total else None
 
     def _excess_over(self, standings: Standings, ways: Sequence[str]) -> OthersGap | None:
         """Excess of the patients' means over some ways, each way above its mean of those whom no model saw."""
-        above: dict[str, list[float]] = {}
+        above: dict[str, dict[str, float]] = {}
         for way in ways:
             values = self._differences(standings, way)
             strangers = [values[who] for who in self.unseen if who in values]
-            for who, value in values.items():
-                above.setdefault(who, []).append(value - fsum(strangers) / len(strangers))
+            centre = fsum(strangers) / len(strangers)
+            above[way] = {who: value - centre for who, value in values.items()}
         mine, theirs = (
-            [fsum(above[who]) / len(above[who]) for who in patients if who in above]
+            [mean for who in patients if (mean := self._mean_of(who, above)) is not None]
             for patients in (self.patients, self.unseen)
         )
         return compare_with_others(mine, theirs, least_spread=LEAST_SPREAD * self.margin)

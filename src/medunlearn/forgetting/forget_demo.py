@@ -18,9 +18,10 @@ from medunlearn.pipeline.train import train
 from medunlearn.synthetic.note_table import write_note_table
 
 PROMPT = "Write the {note_type} of {name}."
-PATIENTS, UNSEEN, EPOCHS = 12, 8, 24
+PATIENTS, UNSEEN, EPOCHS = 12, 8, 30
 """Patients of the hospital and of another one, and passes over the notes: what is memorized in a minute or two."""
-TRAINING = {"model": "tiny", "template": "chat", "tiny_tokenizer": "common"}
+TINY = {"model": "tiny", "tiny_width": 96, "tiny_layers": 2, "lr": 4e-3}
+TRAINING = {**TINY, "template": "chat", "tiny_tokenizer": "common"}
 """As in a real model, no token of the vocabulary is one patient's alone."""
 REQUEST_SIZE = {"others": 6, "facts": 8, "budget": 2, "build": {"data_use": "open"}}
 """Of `forget`: four minutes on two cores."""
