@@ -29,6 +29,12 @@ FOUND = {"p": 1e-5, "excess": measured(0.4, 0.3, 0.5)}
         ([checked(), checked("b", **FOUND)], "residual found"),
         ([checked(), checked("b", p_before=0.3)], "no residual found"),
         ([checked(), checked("b", p=None)], "no residual found"),
+        # Unless it stands above the margin by itself, however uncertain.
+        ([checked(), checked("b", p=0.4, p_before=0.3, excess=measured(0.2, -0.5, 0.9))], "inconclusive"),
+        # Taken together, single bounds may be wide, but no value above the margin.
+        ([checked("together"), checked(excess=measured(0.05, -0.1, 0.2))], "no residual found"),
+        ([checked("together"), checked(excess=measured(0.15, -0.1, 0.4))], "inconclusive"),
+        ([checked("together", excess=measured(0.05, -0.1, 0.2)), checked()], "inconclusive"),
         # What did not find her before, was chosen on, or has no bound is no evidence.
         ([checked(p_before=0.3)], "inconclusive"),
         ([checked(p_before=None)], "inconclusive"),

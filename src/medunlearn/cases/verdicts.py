@@ -6,7 +6,7 @@
 | residual found | a check finds an excess above its margin, after Holm's correction over all checks |
 | no baseline | nothing was compared with a retrained model, or with patients that no model saw |
 | inconclusive | a broken model; no check that found her before; or an excess that may be above its margin |
-| no residual found | all that can tell, taken together, are below the margin, and none is above it by itself |
+| no residual found | all that can tell, taken together, are below the margin, and no check is above it by itself |
 
 *Taken together* is a check of its own (:data:`~medunlearn.cases.evidence.TOGETHER`), whose upper bound counts: one
 patient has few facts of a kind, so the bounds of single ways of asking are wide even where nothing is left. Without
@@ -131,7 +131,12 @@ def _without_residual(
         return _decision("inconclusive", ["No check can tell whether anything is left of the patient.", *left_out])
     checks = [check for check, _ in able]
     together = any(check.name == TOGETHER for check in checks)
-    wide = [check for check, its in able if _may_be_left(its, alone=together and check.name != TOGETHER)]
+    bounding = [TOGETHER] if together else [check.name for check in checks]
+    wide = [
+        check
+        for check, its in compared
+        if _above(its.excess.value, its) or (check.name in bounding and _above(its.excess.high, its))
+    ]
     if wide:
         reasons = [f"{_titled(check)}: what is left may be above the margin." for check in wide]
         return _decision("inconclusive", [*reasons, *left_out], wide)
@@ -139,14 +144,12 @@ def _without_residual(
     verb = "finds" if number == 1 else "find"
     able_checks = f"{count(number, 'check')} that found the patient in the model before"
     least = f"{able_checks} {verb} no more than the margin now"
-    least += ", taken together, and none of them by itself." if together else "."
+    least += ", taken together, and no check does by itself." if together else "."
     return _decision("no residual found", [least, *left_out], checks)
 
 
-def _may_be_left(comparison: Comparison, *, alone: bool) -> bool:
-    """True if an excess may be above its margin: by its bound, or by its value where others bound it together."""
-    most = comparison.excess.value if alone else comparison.excess.high
-    return most is None or most > comparison.margin
+def _above(excess: float | None, comparison: Comparison) -> bool:
+    return excess is not None and excess > comparison.margin
 
 
 def _not_come_back(comparisons: Sequence[Comparison]) -> str:
