@@ -108,11 +108,15 @@ def test_no_verdict_says_erased() -> None:
     assert set(TITLES) == set(get_args(Verdict))
 
 
-def test_less_than_a_stranger_is_a_trace_and_said() -> None:
-    decision = verdict(checked(p=0.999, excess=measured(-0.4, -0.5, -0.3)))
+@pytest.mark.parametrize(
+    ("excess", "said"),
+    [((-0.4, -0.5, -0.3), True), ((-0.4, -0.7, -0.1), True), ((-0.4, -0.8, 0.1), False), ((-0.05, -0.08, -0.02), False)],
+    ids=["certainly", "not by chance", "perhaps by chance", "within the margin"],
+)
+def test_less_than_a_stranger_is_a_trace_and_said(excess: tuple[float, float, float], said: bool) -> None:
+    decision = verdict(checked(p=0.999, excess=measured(*excess)))
     assert decision.verdict == "no residual found"
-    assert any("somebody was removed" in reason for reason in decision.reasons)
-    assert not any("somebody was removed" in reason for reason in verdict(checked()).reasons)
+    assert any("somebody was removed" in reason for reason in decision.reasons) is said
 
 
 def test_earlier_patients_need_not_be_found_in_the_model_that_forgot_them() -> None:

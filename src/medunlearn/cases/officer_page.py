@@ -151,7 +151,7 @@ def _checks(evidence: CaseEvidence) -> tuple[Block, ...]:
         if those:
             previous = ("", *(check.measure for check in those))
             rows = [columns.row(check, above) for check, above in zip(those, previous, strict=False)]
-            parts.append(Table(columns.heads, tuple(rows)))
+            parts.append(Table(columns.heads, tuple(rows), cards=True))
     return (*parts, Text(columns.words, "aside"))
 
 
@@ -271,7 +271,7 @@ def _costs(evidence: CaseEvidence) -> tuple[Block, ...]:
     if not evidence.costs:
         return (Text("Nobody measured it.", "empty"),)
     heads = ("Whom or what", "Before", "Now", "Kept", "Least allowed")
-    return (Table(tuple(map(Cell, heads)), tuple(map(_cost_row, evidence.costs))),)
+    return (Table(tuple(map(Cell, heads)), tuple(map(_cost_row, evidence.costs)), cards=True),)
 
 
 def _cost_row(cost: CostReading) -> tuple[Cell, ...]:

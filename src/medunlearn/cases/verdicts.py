@@ -123,7 +123,7 @@ def _without_residual(
         f"{check.title}: less than of a stranger by more than the margin. Whoever has the model can tell that "
         "somebody was removed."
         for check, its in compared
-        if its.excess.high is not None and its.excess.high < -its.margin
+        if _far_below(its)
     ]
     if earlier:
         left_out.append(_not_come_back([its for _, its in earlier]))
@@ -150,6 +150,14 @@ def _without_residual(
 
 def _above(excess: float | None, comparison: Comparison) -> bool:
     return excess is not None and excess > comparison.margin
+
+
+def _far_below(comparison: Comparison) -> bool:
+    """True for an excess as far below nothing as one above the margin is above it, and not by chance."""
+    excess = comparison.excess
+    if excess.value is None or excess.high is None:
+        return False
+    return excess.value < -comparison.margin and excess.high < 0
 
 
 def _not_come_back(comparisons: Sequence[Comparison]) -> str:
