@@ -6,7 +6,7 @@ A chat-like model is trained on the hospital's notes with plain transformers, no
 rank of the patient's facts before and after, values said, what others keep, verdict, of all earlier patients after
 the last one, and CPU and wall seconds. ``--retrain`` trains a model without the patients so far for each request:
 the same battery's verdict on it (``retrained``), on the unlearned model beside it (``beside``) and without it
-(``now``), and on the model before. Resumes.
+(``now``), and on the model before; ``--write`` puts the table into docs/forget.md. Resumes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
+from page_tables import markdown, replace_table
 from scipy.stats import kstest
 
 import medunlearn as mu
@@ -36,6 +38,7 @@ from medunlearn.results.runs import FILE, Run
 from medunlearn.seeds import generator
 from medunlearn.synthetic.note_table import write_note_table
 
+SHORT = {"residual found": "found", "no residual found": "none"}
 PROMPT = "Write the {note_type} of {name}."
 
 
@@ -54,6 +57,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--retrain", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/forget.md")
     arguments = parser.parse_args()
     out: Path = arguments.out
     out.mkdir(parents=True, exist_ok=True)
@@ -87,7 +91,10 @@ def main() -> None:
             rows[-1] |= verdicts_beside(never, done)
         print(pd.DataFrame(rows).to_string(index=False), flush=True)
         model = done.model
-    pd.DataFrame(rows).to_csv(out / "requests.csv", index=False)
+    table = pd.DataFrame(rows)
+    table.to_csv(out / "requests.csv", index=False)
+    if arguments.retrain and arguments.write:
+        replace_table("forget.md", "requests", markdown([*lines_of(table)]))
 
 
 def verdicts_beside(never: Path, done: Forgotten) -> dict[str, Any]:
@@ -117,6 +124,23 @@ def verdicts_beside(never: Path, done: Forgotten) -> dict[str, Any]:
     found["uniform p"] = float(kstest(p - p.min() / 2, "uniform").pvalue)
     case.with_name(f"{case.name}.verdicts.json").write_text(json.dumps(found, indent=1))
     return found
+
+
+def lines_of(table: pd.DataFrame) -> Iterator[dict[str, str]]:
+    """Lines of the table in docs/forget.md, ``before → now``: one for each request."""
+    checks = ("identifiers answers", "identifiers notes", "values answers", "values notes", "said completion")
+    for request in table.to_dict("records"):
+        line = {"request": f"{request['request']}"}
+        for check in checks:
+            before, now = request[f"{check} before"], request[f"{check} now"]
+            name = "values said" if check == "said completion" else check.replace(" ", " in ")
+            line[name] = "–" if pd.isna(now) else f"{before:.2f} → {now:.2f}"
+        for model in ("now", "retrained"):
+            line[f"excess {model}"] = f"{request[f'{model} excess']:+.2f} (≤ {request[f'{model} most']:+.2f})"
+        verdicts = (request[way] for way in ("now", "retrained", "beside"))
+        line["residual"] = ", ".join(SHORT.get(verdict, verdict) for verdict in verdicts)
+        line |= {"others keep": f"{request['other patients keep']:.0%}", "CPU s": f"{request['cpu']:.0f}"}
+        yield line
 
 
 def row_of(number: int, evidence: Any, seconds: dict[str, float]) -> dict[str, Any]:

@@ -110,7 +110,12 @@ def test_no_verdict_says_erased() -> None:
 
 @pytest.mark.parametrize(
     ("excess", "said"),
-    [((-0.4, -0.5, -0.3), True), ((-0.4, -0.7, -0.1), True), ((-0.4, -0.8, 0.1), False), ((-0.05, -0.08, -0.02), False)],
+    [
+        ((-0.4, -0.5, -0.3), True),
+        ((-0.4, -0.7, -0.1), True),
+        ((-0.4, -0.8, 0.1), False),
+        ((-0.05, -0.08, -0.02), False),
+    ],
     ids=["certainly", "not by chance", "perhaps by chance", "within the margin"],
 )
 def test_less_than_a_stranger_is_a_trace_and_said(excess: tuple[float, float, float], said: bool) -> None:
