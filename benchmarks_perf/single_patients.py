@@ -1,4 +1,5 @@
-"""One patient forgotten at a time by `counterfactual`: identifying values capped token by token and as wholes.
+"""One patient forgotten at a time by `counterfactual`: identifying values capped token by token and as wholes,
+held there from below or not.
 
     python benchmarks_perf/single_patients.py OUT [--hospitals 0 1] [--patients 2] [--steps 60] [--battery ...]
 
@@ -35,6 +36,7 @@ from medunlearn.synthetic.note_table import write_note_table
 
 FORMS: Mapping[str, Mapping[str, Any]] = {
     "token by token": {"whole_values": False},
+    "as wholes, not held": {"whole_values": True, "hold": 0.0},
     "as wholes": {"whole_values": True},
 }
 PLACES = ("identifiers notes", "identifiers answers", "values notes", "values answers", "relearning")

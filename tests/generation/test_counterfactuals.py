@@ -99,10 +99,11 @@ def test_identifying_values_are_capped_as_wholes_and_nothing_else_is(
 ) -> None:
     """To a model with a head of zeros a value is as likely as its number of tokens makes it."""
     blind = replace(model, model=_with_even_head(model))
-    each, whole = (
-        counterfactuals(blind, passages, pool_of(hospital, 9), RENDERING, 3, whole_values=chosen).caps
+    by_token, by_value = (
+        counterfactuals(blind, passages, pool_of(hospital, 9), RENDERING, 3, whole_values=chosen)
         for chosen in (False, True)
     )
+    each, whole = by_token.caps, by_value.caps
     record, key = passages[0].record, passages[0].sequence.key
     moved = {place for place, (one, other) in enumerate(zip(each[key], whole[key], strict=True)) if one != other}
     ids = passages[0].sequence.ids[passages[0].sequence.scored_from :]
@@ -115,6 +116,10 @@ def test_identifying_values_are_capped_as_wholes_and_nothing_else_is(
     behind = len(model.tokenizer(record.text[last:], add_special_tokens=False)["input_ids"]) - 2
     assert max(moved) <= len(ids) - behind
     assert all(cap <= 0.0 for cap in whole[key])
+    # They are held there from below too, and nothing else is.
+    assert not by_token.floors
+    held = {place: floor for place, floor in enumerate(by_value.floors[key]) if floor > -np.inf}
+    assert held == {place: whole[key][place] for place in moved}
 
 
 def _with_even_head(model: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from medunlearn.training.views import ModelView, Totals
 CPU = torch.device("cpu")
 ARGUMENTS: dict[str, dict[str, float]] = {
     "altpo": {"alternatives": 2, "beta": 0.3, "alpha": 1.3},
-    "counterfactual": {"alternatives": 2, "gamma": 0.7, "alpha": 1.3},
+    "counterfactual": {"alternatives": 2, "gamma": 0.7, "alpha": 1.3, "hold": 0.4},
 }
 CAP = -5.0
 
@@ -47,9 +48,14 @@ def partners(forget: list[TokenSequence], make: Callable[..., Any]) -> dict[str,
 
 @pytest.fixture
 def plan(make_sequences: Callable[..., Any]) -> Plan:
-    forget = [replace(one, caps=(CAP,) * one.scored) for one in make_sequences(7, "f")]
+    forget = [replace(one, caps=(CAP,) * one.scored, floors=floors(one)) for one in make_sequences(7, "f")]
     sides = {"forget": forget, "retain": make_sequences(5, "r")}
     return Plan(sides, 3, 3, 0, partners={"alternatives": partners(forget, make_sequences)})
+
+
+def floors(sequence: TokenSequence) -> tuple[float, ...]:
+    """Every other token has a floor, where its cap is."""
+    return tuple(CAP if place % 2 else -math.inf for place in range(sequence.scored))
 
 
 def log_probs(model: Any, sequence: TokenSequence) -> Tensor:
@@ -70,6 +76,7 @@ def plain_altpo(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, T
 
 def plain_counterfactual(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
     true = torch.cat([log_probs(model, one) for one in step["forget"]])
+    held = torch.tensor([floor == CAP for one in step["forget"] for floor in floors(one)])
     divergences = []
     for one in step["retain"]:
         now, then = (
@@ -80,7 +87,7 @@ def plain_counterfactual(model: Any, before: Any, step: Mapping[str, Any]) -> di
         divergences.append(kl.sum(1))
     return {
         "alternatives": -torch.cat([log_probs(model, one) for one in step["alternatives"]]).mean(),
-        "forget": 0.7 * torch.clamp(true - CAP, min=0).mean(),
+        "forget": 0.7 * torch.where(true > CAP, true - CAP, 0.4 * (CAP - true) * held).mean(),
         "retain_kl": 1.3 * torch.cat(divergences).mean(),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,15 +51,16 @@ def test_a_run_that_goes_on_reads_what_was_made(
 ) -> None:
     loop = trainer.train_loop
     monkeypatch.setattr(trainer, "train_loop", _cut_off)
+    wanted = settings("counterfactual", arguments={"whole_values": True})
     with pytest.raises(KeyboardInterrupt):
-        unlearn(target, hospital, settings("counterfactual"), tmp_path / "r", quiet=True)
+        unlearn(target, hospital, wanted, tmp_path / "r", quiet=True)
     (kept,) = (tmp_path / "r").rglob("alternatives-0.parquet")
     assert kept.stat().st_mode & 0o077 == 0
     monkeypatch.setattr(trainer, "train_loop", loop)
     monkeypatch.setattr(module, "counterfactuals", lambda *rest, **how: pytest.fail("made again"))
-    run = unlearn(target, hospital, settings("counterfactual"), tmp_path / "r", quiet=True)
+    run = unlearn(target, hospital, wanted, tmp_path / "r", quiet=True)
     monkeypatch.undo()
-    whole = unlearn(target, hospital, settings("counterfactual"), tmp_path / "whole", quiet=True)
+    whole = unlearn(target, hospital, wanted, tmp_path / "whole", quiet=True)
     assert fingerprint(run.model) == fingerprint(whole.model)
 
 
@@ -148,6 +150,30 @@ def test_adapters_and_chosen_layers_forget_down_to_the_caps(
     assert kept[0] > -0.6
     assert kept[1] > kept[0] - 0.5
     assert set(partners) == {one.key for one in capped}
+
+
+def test_whole_values_are_held_at_their_level(memorized: tuple[Benchmark, Run], tmp_path: Path) -> None:
+    """Not held they stay where the first steps pushed them: so unlikely that one can tell whom to look for."""
+    few, knows = memorized
+    split = f"patient={few.subject(few.records[0].record_id)}"
+    short = []
+    for hold in (0.0, 0.25):
+        arguments = {"alternatives": 4, "whole_values": True, "hold": hold}
+        wanted = settings("counterfactual", split=split, epochs=20, lr=3e-3, arguments=arguments)
+        run = unlearn(knows, few, wanted, tmp_path / f"{hold}", quiet=True)
+        before, after = (load_model(one.model, device="cpu") for one in (knows, run))
+        sides, method = (
+            training_sides(few, wanted, before, knows.rendering()),
+            make_method("counterfactual", arguments),
+        )
+        held, _ = with_alternatives(
+            sides["forget"], few, method, before, knows.rendering(), seed=wanted.seed, title="Counterfactual"
+        )
+        assert any(floor > -math.inf for one in held for floor in one.floors)
+        gaps = [max(0.0, floor - p) for one, score in zip(held, score_answers(after, held), strict=True)
+                for p, floor in zip(score.log_probs, one.floors, strict=True) if floor > -math.inf]  # fmt: skip
+        short.append(sum(gaps) / len(gaps))
+    assert short[1] < 0.5 * short[0]
 
 
 def _excess(model: Any, capped: list[TokenSequence]) -> float:

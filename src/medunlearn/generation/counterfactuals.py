@@ -58,10 +58,13 @@ class Counterfactuals:
     Attributes:
         alternatives: sequences to learn instead.
         caps: log-probability of each scored token, <= 0; empty where no caps were asked for.
+        floors: of sequences with values that are capped as wholes, the caps of these values' tokens, ``-inf`` of
+            the others.
     """
 
     alternatives: Mapping[str, tuple[TokenSequence, ...]]
     caps: Mapping[str, tuple[float, ...]]
+    floors: Mapping[str, tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,7 @@ def counterfactuals(
     values = ValueCaps(language_model, pool, rendering, seed, batch_size)
     alternatives: dict[str, tuple[TokenSequence, ...]] = {}
     caps: dict[str, tuple[float, ...]] = {}
+    floors: dict[str, tuple[float, ...]] = {}
     at_once = max(1, batch_size // count)
     for start in range(0, len(passages), at_once):
         members = passages[start : start + at_once]
@@ -124,9 +128,9 @@ def counterfactuals(
                 key = passage.sequence.key
                 caps[key] = read[key] if told[key] else _even_chances(passage.sequence, alternatives[key])
                 if whole_values and told[key]:
-                    caps[key] = values.of(passage, caps[key])
+                    caps[key], floors[key] = values.of(passage, caps[key])
         advance(len(members))
-    return Counterfactuals(alternatives, caps)
+    return Counterfactuals(alternatives, caps, floors)
 
 
 @dataclass(frozen=True)

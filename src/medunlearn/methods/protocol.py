@@ -57,9 +57,16 @@ class View(Protocol):
         ...
 
     def caps(self) -> Tensor:
-        """Log-probability of each answer token that unlearning is to reach and not to go below, [N], <= 0.
+        """Log-probability of each answer token that unlearning is to reach, [N], <= 0.
 
-        Only of the forget side of a method that trains on alternative answers (:class:`CounterfactualMethod`).
+        Only of the forget side of a method that trains on alternative answers (:class:`AlternativesMethod`).
+        """
+        ...
+
+    def floors(self) -> Tensor:
+        """Log-probability below which unlearning is not to leave an answer token, [N], ``-inf`` for one without.
+
+        Of tokens of whole values it is their cap. Only of the forget side, as :meth:`caps`.
         """
         ...
 

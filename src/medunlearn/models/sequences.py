@@ -36,8 +36,10 @@ class TokenSequence:
         shared: how many tokens at the front are shared by all questions on the record.
         scored_from: index of the first scored token; every token from there on is scored. At least 1,
             since nothing predicts the first token.
-        caps: for methods that ask for it, a log-probability of each scored token that unlearning is to reach and
-            not to go below; empty otherwise.
+        caps: for methods that ask for it, a log-probability of each scored token that unlearning is to reach; empty
+            otherwise.
+        floors: a log-probability of each scored token that unlearning is not to leave below it, ``-inf`` for one
+            without; empty: none has one.
     """
 
     key: str
@@ -45,6 +47,7 @@ class TokenSequence:
     shared: int
     scored_from: int
     caps: tuple[float, ...] = ()
+    floors: tuple[float, ...] = ()
 
     @property
     def prompt(self) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ _SCHEMA = pa.schema(
     [
         ("key", pa.string()),
         ("caps", pa.list_(pa.float64())),
+        ("floors", pa.list_(pa.float64())),
         ("ids", pa.list_(pa.list_(pa.int32()))),
         ("shared", pa.list_(pa.int32())),
         ("scored_from", pa.list_(pa.int32())),
@@ -91,7 +92,11 @@ def with_alternatives(
             )
         if keep_in is not None:
             _write(keep_in, made)
-    kept = [replace(one, caps=made.caps.get(one.key, ())) for one in forget if made.alternatives[one.key]]
+    kept = [
+        replace(one, caps=made.caps.get(one.key, ()), floors=made.floors.get(one.key, ()))
+        for one in forget
+        if made.alternatives[one.key]
+    ]
     if not kept:
         raise NoAlternativesError(
             f"{title}: no alternative answers can be made: no prompt names anybody, and no answer has a value. "
@@ -122,6 +127,7 @@ def _write(path: Path, made: Counterfactuals) -> None:
         {
             "key": key,
             "caps": list(made.caps.get(key, ())),
+            "floors": list(made.floors.get(key, ())),
             "ids": [list(one.ids) for one in own],
             "shared": [one.shared for one in own],
             "scored_from": [one.scored_from for one in own],
@@ -132,12 +138,13 @@ def _write(path: Path, made: Counterfactuals) -> None:
 
 
 def _read(path: Path) -> Counterfactuals:
-    alternatives, caps = dict[str, tuple[TokenSequence, ...]](), dict[str, tuple[float, ...]]()
+    alternatives = dict[str, tuple[TokenSequence, ...]]()
+    caps, floors = dict[str, tuple[float, ...]](), dict[str, tuple[float, ...]]()
     for row in read_table(path, _SCHEMA):
         key, columns = row["key"], zip(row["ids"], row["shared"], row["scored_from"], strict=True)
-        caps[key] = tuple(row["caps"])
+        caps[key], floors[key] = tuple(row["caps"]), tuple(row["floors"])
         alternatives[key] = tuple(
             TokenSequence(f"{key}~{place}", tuple(ids), shared, scored_from)
             for place, (ids, shared, scored_from) in enumerate(columns)
         )
-    return Counterfactuals(alternatives, caps)
+    return Counterfactuals(alternatives, caps, floors)

@@ -104,7 +104,13 @@ class ModelView(ForwardOutputs):
         return self.logits.log_softmax(dim=1)
 
     def caps(self) -> Tensor:
-        values = [cap for sequence in self.batch.sequences for cap in sequence.caps]
+        return self._of_tokens([cap for sequence in self.batch.sequences for cap in sequence.caps])
+
+    def floors(self) -> Tensor:
+        own = (sequence.floors or (-math.inf,) * sequence.scored for sequence in self.batch.sequences)
+        return self._of_tokens([floor for floors in own for floor in floors])
+
+    def _of_tokens(self, values: list[float]) -> Tensor:
         return torch.tensor(values, dtype=torch.float32, device=self.batch.row.device)
 
     def divergence_from_reference(self) -> Tensor:
