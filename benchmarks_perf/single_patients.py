@@ -36,8 +36,8 @@ from medunlearn.synthetic.note_table import write_note_table
 
 FORMS: Mapping[str, Mapping[str, Any]] = {
     "token by token": {"whole_values": False},
-    "as wholes, not held": {"whole_values": True, "hold": 0.0},
     "as wholes": {"whole_values": True},
+    "as wholes, held": {"whole_values": True, "hold": 0.25},
 }
 PLACES = ("identifiers notes", "identifiers answers", "values notes", "values answers", "relearning")
 

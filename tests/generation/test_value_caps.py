@@ -6,9 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import kstest
 
-from medunlearn.generation.value_caps import ValueBranches, ValueCaps, without_memory
+from medunlearn.generation.value_caps import ValueBranches, without_memory
 from medunlearn.models.sequences import TokenSequence
 
 AHEAD, BEHIND = (1, 2), (8, 9)
@@ -76,20 +75,3 @@ def test_what_the_true_value_takes_is_given_back_where_the_alternative_parts() -
     # A model that is certain leaves what single precision can tell.
     certain = np.array([0.0, 0.0, 0.0])
     assert without_memory(true, other, certain, its) == pytest.approx(math.log(0.002 * 0.5 * 1e6))
-
-
-def test_levels_of_one_subject_are_spread_and_of_many_subjects_even() -> None:
-    """Two values of a subject lie apart, five leave no gap of a quarter between them; a value keeps its level."""
-    firsts, means = [], []
-    for subject in range(300):
-        caps = ValueCaps(None, None, None, seed=0, batch_size=1)  # type: ignore[arg-type]
-        levels = [caps._level(f"patient {subject}", value) for value in "abcde"]
-        assert [caps._level(f"patient {subject}", value) for value in "edcba"] == levels[::-1]
-        assert min(abs(levels[0] - levels[1]), 1 - abs(levels[0] - levels[1])) > 0.35
-        around = np.sort(levels)
-        assert max(*np.diff(around), 1 - around[-1] + around[0]) < 0.25
-        firsts.append(levels[3])
-        means.append(float(np.mean(levels)))
-    assert kstest(firsts, "uniform").pvalue > 0.01
-    # Five that are drawn independently have 0.13.
-    assert np.std(means) < 0.09

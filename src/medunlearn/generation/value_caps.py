@@ -15,7 +15,7 @@ its token's probability is divided by one minus the true token's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +33,6 @@ from medunlearn.seeds import generator
 IDENTIFYING = ("date", "name", "identifier")
 """Kinds of facts that are capped as wholes. The place of a number is nearly right as its tokens are capped, and
 what the target says of other numbers there is far below what is said once alternatives are learned."""
-GOLDEN = (5**0.5 - 1) / 2
-"""Multiples of it, without their whole parts, are spread over 0 to 1 as evenly as they can be, however many."""
 _LEAST = 1e-6
 """Least share of probability that a true token leaves to others, as far as single precision can tell."""
 Floats = npt.NDArray[np.float64]
@@ -99,9 +97,7 @@ class ValueCaps:
     Attributes:
         language_model: the target.
         pool: of alternatives.
-        seed: of the levels; a value has the same one wherever it stands. A subject's first level is drawn, and each
-            further value's lies a golden section of the whole above the last one's: each is drawn evenly, as a
-            stranger's rank is, and few of them together are spread as many are.
+        seed: of the levels; a value has the same one wherever it stands.
     """
 
     language_model: LanguageModel
@@ -109,7 +105,6 @@ class ValueCaps:
     rendering: Rendering
     seed: int
     batch_size: int
-    _met: dict[str, list[str]] = field(default_factory=dict)
 
     def of(self, passage: ForgetPassage, caps: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """The caps of a passage's tokens with those of its values in place, and the floors of these values' tokens.
@@ -149,14 +144,8 @@ class ValueCaps:
             branches = [piece for own in texts for piece in own]
             ids, start = branches[0].ids, branches[0].scored_from - sequence.scored_from
             if ids == sequence.ids[: len(ids)] and start >= 0:
-                yield ValueBranches(start, self._level(record.groups[pool.subject_level], value), branches)
-
-    def _level(self, subject: str, value: str) -> float:
-        met = self._met.setdefault(subject, [])
-        if value not in met:
-            met.append(value)
-        first = float(generator("level of a value", self.seed, subject).random())
-        return (first + met.index(value) * GOLDEN) % 1.0
+                drawn = generator("level of a value", self.seed, record.groups[pool.subject_level], value).random()
+                yield ValueBranches(start, float(drawn), branches)
 
     def _sequences(self, passage: ForgetPassage) -> RankSequences:
         model, record = self.language_model, passage.record

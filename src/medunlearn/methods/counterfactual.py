@@ -24,10 +24,11 @@ class Counterfactual:
     still. The second acts on tokens that are hers alone, since those that anybody's answer has are likely for
     strangers too, and ends where a stranger would be: what is pushed further down is a trace of its own.
 
-    Nothing in it brings back what the first steps push too far, while all else is learned anew. So values that are
-    capped as wholes are held at their caps from below as well: f_t is c_t there and -inf elsewhere. The cap of a
-    single token is an average over strangers: a true answer that is held there in every token is likelier than
-    theirs.
+    Nothing in it brings back what the first steps push too far, while all else is learned anew. With ``hold``,
+    values that are capped as wholes are held at their caps from below as well: f_t is c_t there and -inf elsewhere.
+    The cap of a single token is an average over strangers: a true answer that is held there in every token is
+    likelier than theirs. What lies at a stranger's level has no room: trainings that follow, without her, bring it
+    above that again.
 
     Source: ours. AltPO (Mekala et al. 2024, arXiv 2409.13474) learns alternative answers by preference, which
     pushes the whole true answer down without a floor; the inverted hinge loss (Cha et al. 2025, arXiv 2408.06621)
@@ -57,7 +58,7 @@ class Counterfactual:
     gamma: Annotated[float, Field(ge=0)] = 4.0
     alpha: Annotated[float, Field(ge=0)] = 4.0
     whole_values: bool = False
-    hold: Annotated[float, Field(ge=0)] = 0.25
+    hold: Annotated[float, Field(ge=0)] = 0.0
     noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     def loss_with(self, forget: View, retain: View, alternatives: View) -> Terms:
