@@ -1,5 +1,4 @@
-"""One patient forgotten at a time by `counterfactual`: identifying values capped token by token and as wholes,
-held there from below or not.
+"""One patient forgotten at a time by `counterfactual`: values capped token by token, as wholes, and held there.
 
     python benchmarks_perf/single_patients.py OUT [--hospitals 0 1] [--patients 2] [--steps 60] [--battery ...]
 

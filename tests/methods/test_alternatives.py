@@ -28,7 +28,7 @@ from medunlearn.training.views import ModelView, Totals
 CPU = torch.device("cpu")
 ARGUMENTS: dict[str, dict[str, float]] = {
     "altpo": {"alternatives": 2, "beta": 0.3, "alpha": 1.3},
-    "counterfactual": {"alternatives": 2, "gamma": 0.7, "alpha": 1.3, "hold": 0.4},
+    "counterfactual": {"alternatives": 2, "gamma": 0.7, "alpha": 1.3, "whole_values": True, "hold": 0.4},
 }
 CAP = -5.0
 

@@ -118,6 +118,12 @@ def test_a_method_refuses_values_of_another_type(key: str, value: Any) -> None:
         make_method("rmu", unlearn("rmu", **{f"rmu.{key}": value}).arguments)
 
 
+def test_nothing_is_held_where_no_value_is_capped_as_a_whole() -> None:
+    assert make_method("counterfactual", {"whole_values": True, "hold": 0.25}).hold == 0.25
+    with pytest.raises(ConfigError, match="hold needs values that are capped as wholes"):
+        make_method("counterfactual", {"hold": 0.25})
+
+
 @pytest.mark.parametrize("name", ["amnesia-8b", "amnesia-1b", "amnesia-100m"])
 def test_the_presets_of_amnesia_differ_in_nothing_that_changes_a_number(name: str) -> None:
     for settings in (train(preset=name), unlearn("graddiff", preset=name)):

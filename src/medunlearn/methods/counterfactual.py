@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from medunlearn.errors import ConfigError
 from medunlearn.methods.protocol import Terms, View
 
 
@@ -46,7 +47,8 @@ class Counterfactual:
         alpha: weight of the divergence on the retain set.
         whole_values: whether her names, dates and identifiers are capped as wholes, among others of their kind
             (:mod:`medunlearn.generation.value_caps`); False: token by token as all else.
-        hold: weight of what lies below the cap of a whole value, as a share of gamma; 0 leaves it there.
+        hold: weight of what lies below the cap of a whole value, as a share of gamma; 0 leaves it there. Only with
+            ``whole_values``.
         noise: share of fresh random weights in the matrices that the run starts from; 0 starts from the target. The
             more, the longer the run has to be.
     """
@@ -60,6 +62,10 @@ class Counterfactual:
     whole_values: bool = False
     hold: Annotated[float, Field(ge=0)] = 0.0
     noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    def __post_init__(self) -> None:
+        if self.hold and not self.whole_values:
+            raise ConfigError(["counterfactual.hold needs values that are capped as wholes: whole_values true"])
 
     def loss_with(self, forget: View, retain: View, alternatives: View) -> Terms:
         log_probs = forget.token_log_probs()
