@@ -10,7 +10,7 @@ from row_files import write_lines
 
 import medunlearn as mu
 from medunlearn.errors import InputError
-from medunlearn.papers.lume.semeval_score import PARTS, task_aggregate
+from medunlearn.papers.lume.semeval import PARTS, task_aggregate
 from medunlearn.results.runs import Run
 
 

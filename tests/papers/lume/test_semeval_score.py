@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from medunlearn.errors import InputError
-from medunlearn.papers.lume.semeval_score import PARTS, membership_score, semeval_score, task_aggregate
+from medunlearn.papers.lume.semeval import PARTS, membership_score, semeval_score, task_aggregate
 
 
 def test_the_aggregate_turns_forget_scores_round() -> None:

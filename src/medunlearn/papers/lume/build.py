@@ -17,11 +17,10 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import SIDES
 from medunlearn.data.splits import request, shuffled
 from medunlearn.errors import InputError
+from medunlearn.papers.lume import BUILDER, PUBLIC
 from medunlearn.papers.lume.released import FILES, LumeDocument, read_lume
 
 SPLIT = "released"
-NONMEMBER_TASK = "public_biography"
-"""Section 2.3: membership is told on the biographies of real people (task 3)."""
 
 
 def build(settings: LumeSettings) -> Benchmark:
@@ -42,7 +41,7 @@ def build(settings: LumeSettings) -> Benchmark:
     counts = sorted(Counter((document.task, document.side) for document in documents).items())
     return Benchmark(
         name="LUME" if settings.documents_per_task is None else f"LUME, {len(documents)} documents",
-        builder="lume",
+        builder=BUILDER,
         levels=("task", "document"),
         subject_level="document",
         records=records,
@@ -70,14 +69,14 @@ def _subset(
     for task in sorted({document.task for document in documents}):
         for side, count in zip(SIDES, (size - size // 2, size // 2), strict=True):
             names = [document.document for document in documents if (document.task, document.side) == (task, side)]
-            left = [name for name in _order(names, task, side, seed) if name not in nonmembers]
-            if len(left) < count:
+            members = [name for name in _order(names, task, side, seed) if name not in nonmembers]
+            if len(members) < count:
                 besides = " besides non-members" if nonmembers else ""
                 raise InputError(
                     f"documents_per_task={size} asks for {count} documents of {task} on the {side} side; the "
-                    f"files hold {len(left)}{besides}. Ask for {2 * len(left)} at most."
+                    f"files hold {len(members)}{besides}. Ask for {2 * len(members)} at most."
                 )
-            sample.update(left[:count])
+            sample.update(members[:count])
     return [document for document in documents if document.document in sample]
 
 
@@ -95,14 +94,14 @@ def _held_out(documents: Sequence[LumeDocument], settings: LumeSettings) -> froz
     if settings.nonmembers is not None:
         raise InputError("Give --nonmembers FILE or --nonmember-documents N, not both.")
     candidates = [
-        document.document for document in documents if (document.task, document.side) == (NONMEMBER_TASK, "retain")
+        document.document for document in documents if (document.task, document.side) == (PUBLIC, "retain")
     ]
     if count >= len(candidates):
         raise InputError(
             f"nonmember_documents={count}: the retain side has {len(candidates)} public biographies, and one at "
             f"least must be left to retain. Ask for {max(0, len(candidates) - 1)} at most."
         )
-    return frozenset(_order(candidates, NONMEMBER_TASK, "retain", settings.seed)[-count:])
+    return frozenset(_order(candidates, PUBLIC, "retain", settings.seed)[-count:])
 
 
 def _order(names: Iterable[str], task: str, side: str, seed: int) -> list[str]:

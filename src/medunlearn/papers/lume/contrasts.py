@@ -24,11 +24,11 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS
 from medunlearn.data.records import SIDES
 from medunlearn.errors import InputError
+from medunlearn.papers.lume import BUILDER
 from medunlearn.results.contrasts import Contrast, Draws, Stratum, Term, complete_items
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.seeds import stable_seed
 
-BUILDER = "lume"
 TO_ZERO = ("ga", "graddiff", "kl_min")
 BOUNDED = "npo"
 """Methods whose loss is unbounded, and the one whose is bounded (LUME, Section 3)."""
@@ -108,9 +108,9 @@ def _scores(target: Evaluated, epochs: Mapping[str, Mapping[int, Evaluated]], be
         for number, evaluated in {0: target, **by_epoch}.items()
     ]
     scores = pd.concat(tables, ignore_index=True)
-    wanted = {(kind, metric) for kind, (metric, _) in grouping.measures.items()}
+    measures = [(kind, metric) for kind, (metric, _) in grouping.measures.items()]
     keys = pd.MultiIndex.from_frame(scores[["kind", "measure"]])
-    scores = scores[keys.isin(wanted) & (scores["fold"] == "train")]
+    scores = scores[keys.isin(measures) & (scores["fold"] == "train")]
     tasks = {record.record_id: record.groups[grouping.level] for record in benchmark.records}
     return complete_items(scores.assign(task=scores["subject"].map(tasks)), ("model", "epoch"))
 

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
-from medunlearn.config import read_yaml
 from medunlearn.papers.lume.contrasts import BOUNDED, TO_ZERO
 from medunlearn.papers.lume.measured import Measured, minus
+from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.claims import (
     FAILS,
     HOLDS,
@@ -184,8 +183,8 @@ def _utility(measured: Measured) -> Iterator[Case]:
         line = measured.line(run, UTILITY)
         start = line[0].value if 0 in line else None
         if start is not None and max(line) > 0:
-            left = minus(f"utility after epoch {max(line)}, 0.9 of target", line[max(line)], 0.9 * start)
-            yield _settled(measured, run, "", [left], {HOLDS: "loses utility", FAILS: "keeps utility"}, "below")
+            loss = minus(f"utility after epoch {max(line)}, 0.9 of target", line[max(line)], 0.9 * start)
+            yield _settled(measured, run, "", [loss], {HOLDS: "loses utility", FAILS: "keeps utility"}, "below")
 
 
 def _of_all(measured: Measured, cases: Sequence[Case], methods: Sequence[str]) -> tuple[Case, ...]:
@@ -222,7 +221,7 @@ def findings(measured: Measured) -> tuple[Finding, ...]:
     """LUME's findings in the paper's order; none of runs without evaluated epochs or attacks."""
     if not measured.runs:
         return ()
-    words = read_yaml(Path(__file__).with_name("findings.yaml"))
+    words = paper_yaml("lume", "findings")
     return tuple(
         Finding(name, cases=_of_all(measured, list(cases(measured)), methods), **words[name])
         for name, (cases, methods) in _CASES.items()

@@ -22,15 +22,14 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.splits import Split, request, shuffled
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.papers.lume import BUILDER, PERSONAL, PUBLIC, STORY, TASKS
 from medunlearn.seeds import generator
 from medunlearn.sources.articles import read_articles
 from medunlearn.synthetic.biographies import ask_person, invent_lives, tell_person
 from medunlearn.synthetic.people import Person, invent_people
 from medunlearn.synthetic.stories import Plot, invent_plots, tell
 
-STORY, PERSONAL, PUBLIC = TASKS = ("story", "personal_biography", "public_biography")
 SPLIT = "half"
-_LETTER = re.compile(r"\w")
 
 Candidate = tuple[str, str, str]
 """Question, answer, and provenance; the last ends in ``:<type>`` where it asks for an identifier of that type."""
@@ -137,26 +136,26 @@ def make_draft(
 
 def plots(settings: LumeNewSettings, count: int) -> dict[str, Plot]:
     """A story's name -> its plot."""
-    drawn = invent_plots(count, generator("lume stories", settings.seed))
-    return {f"story-{number:04d}": plot for number, plot in enumerate(drawn, start=1)}
+    story_plots = invent_plots(count, generator("lume stories", settings.seed))
+    return {f"story-{number:04d}": plot for number, plot in enumerate(story_plots, start=1)}
 
 
 def people(settings: LumeNewSettings, count: int) -> dict[str, Person]:
     """A biography's name -> its person."""
-    drawn = invent_people(count, generator("lume people", settings.seed), email_domain=settings.email_domain)
-    return {f"person-{number:04d}": person for number, person in enumerate(drawn, start=1)}
+    persons = invent_people(count, generator("lume people", settings.seed), email_domain=settings.email_domain)
+    return {f"person-{number:04d}": person for number, person in enumerate(persons, start=1)}
 
 
 def make_biography(name: str, person: Person, text: str) -> Draft:
     """A personal biography with its five templated questions; identifiers are as they stand in the text."""
-    written = {of: getattr(person, of) for of in ("name", "ssn", "phone", "email", "address")}
-    identifiers = [Identifier(*pair) for pair in {**written, "birth_date": person.birth_day}.items()]
+    values = {of: getattr(person, of) for of in ("name", "ssn", "phone", "email", "address")}
+    identifiers = [Identifier(*pair) for pair in {**values, "birth_date": person.birth_day}.items()]
     questions = [(*pair, f"template:{PERSONAL}:{of}") for of, pair in ask_person(person).items()]
     return make_draft(name, PERSONAL, text, questions, identifiers)
 
 
 def articles(settings: LumeNewSettings, count: int | None = None) -> Iterator[Draft]:
-    """The articles in a drawn order, without questions; all of them where ``wanted`` is not told.
+    """All articles in a seeded order, without questions.
 
     Raises:
         SourceError: a file that cannot be read or holds none.
@@ -169,20 +168,20 @@ def articles(settings: LumeNewSettings, count: int | None = None) -> Iterator[Dr
 
 
 def documents_use(settings: LumeNewSettings) -> DataUse:
-    """Use of the documents: invented ones are open, of articles the settings say it.
+    """Data use of the documents: open for invented ones, as the settings say for articles.
 
     Raises:
         ConfigError: the settings say open of articles that are credentialed.
     """
     path = settings.articles
-    known: DataUse | None = "open" if path is None else use_of_file(path)
-    return build_use(settings.data_use, {"invented documents" if path is None else f"articles {path}": known})
+    if path is None:
+        return build_use(settings.data_use, {"invented documents": "open"})
+    return build_use(settings.data_use, {f"articles {path}": use_of_file(path)})
 
 
 def lives(settings: LumeNewSettings, count: int) -> Iterator[Draft]:
     """Public biographies of people who never were; more than are wanted."""
-    drawn_lives = invent_lives(_spare(count), generator("lume lives", settings.seed))
-    for number, life in enumerate(drawn_lives, start=1):
+    for number, life in enumerate(invent_lives(_spare(count), generator("lume lives", settings.seed)), start=1):
         name = f"life-{number:04d}"
         yield make_draft(name, PUBLIC, life.text, _in_drawn_order(life.asked, PUBLIC, name, settings.seed))
 
@@ -214,8 +213,7 @@ def assemble(
         notes: further facts for the manifest.
     """
     public = [draft.record.record_id for draft in drafts if draft.task == PUBLIC]
-    drawn = shuffled(public, "lume nonmembers", settings.seed)[: min(settings.nonmembers, len(public) - 2)]
-    outside = set(drawn)
+    outside = set(shuffled(public, "lume nonmembers", settings.seed)[: min(settings.nonmembers, len(public) - 2)])
     drafts = [
         replace(draft, record=replace(draft.record, fold="holdout")) if draft.record.record_id in outside else draft
         for draft in drafts
@@ -223,7 +221,7 @@ def assemble(
     records = tuple(draft.record for draft in drafts)
     return Benchmark(
         name=f"LUME built anew, {len(drafts)} documents",
-        builder="lume",
+        builder=BUILDER,
         levels=("task", "document"),
         subject_level="document",
         records=records,
@@ -283,11 +281,5 @@ def is_askable(text: str, question: str, answer: str, before: Collection[str]) -
 
 
 def _stands_in(phrase: str, text: str) -> bool:
-    count, whole = phrase.casefold(), text.casefold()
-    place = whole.find(count)
-    while place >= 0:
-        end = place + len(count)
-        if not (_LETTER.match(whole[place - 1 : place]) or _LETTER.match(whole[end : end + 1])):
-            return True
-        place = whole.find(count, place + 1)
-    return False
+    """True if a phrase stands in a text as whole words."""
+    return re.search(rf"(?<!\w){re.escape(phrase.casefold())}(?!\w)", text.casefold()) is not None

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pandas as pd
 
+from medunlearn.papers.lume import PUBLIC
 from medunlearn.reports.claims import Evidence
 from medunlearn.reports.content import Membership, ModelResult
 from medunlearn.reports.readings import Reading, number, reading_of, rows_of
 from medunlearn.results.reference_check import ReferenceCheck
 
-MEMBERS_TASK = "public_biography"
 ATTACK, AREA = "loss", "auc"
 
 Line = dict[int, Reading]
@@ -114,7 +114,7 @@ class Measured:
 
 def _is_loss(row: Mapping[str, object]) -> bool:
     """True if a row is of the area of the loss attack on public biographies (LUME, Section 2.3)."""
-    return row["attack"] == ATTACK and row["group"] == MEMBERS_TASK and row.get("measure", AREA) == AREA
+    return row["attack"] == ATTACK and row["group"] == PUBLIC and row.get("measure", AREA) == AREA
 
 
 def _column(table: pd.DataFrame, name: str) -> list[str]:

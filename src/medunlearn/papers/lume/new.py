@@ -35,24 +35,8 @@ from medunlearn.papers.llm_build import (
     server_of,
     summary_lines,
 )
-from medunlearn.papers.lume.invented import (
-    PERSONAL,
-    STORY,
-    Candidate,
-    Draft,
-    Screen,
-    articles,
-    assemble,
-    documents_use,
-    invent_drafts,
-    is_askable,
-    lives,
-    make_biography,
-    make_draft,
-    people,
-    plots,
-    public_count,
-)
+from medunlearn.papers.lume import PERSONAL, STORY, invented
+from medunlearn.papers.lume.invented import Candidate, Draft, Screen
 from medunlearn.papers.lume.prompts import FACTS, LumeBiography, LumeQuestion, LumeStory, LumeVerify, verify
 from medunlearn.pipeline.benchmark_builds import refuse_foreign, save_new
 
@@ -84,7 +68,7 @@ def build_new(
     screen = Screen(settings.alike, _refused(settings))
     facts = build_facts(key, settings)
     with recorded(out, facts):
-        written: Sequence[Reject] = ()
+        writing_rejects: Sequence[Reject] = ()
         notes: dict[str, Any] = {}
         if settings.llm:
             writer = _writer(settings, out)
@@ -92,14 +76,14 @@ def build_new(
             make_folder(out)
             with writer.session(facts, quiet=quiet) as session:
                 drafts = write_documents(settings, session, screen)
-            written = session.rejects
-            left_out = record_rejects(out, written, facts)
+            writing_rejects = session.rejects
+            left_out = record_rejects(out, writing_rejects, facts)
             session.refuse_unfinished()
             notes = {"prompts": facts["prompts"], "left out": left_out}
         else:
-            drafts = invent_drafts(settings, screen)
-        benchmark = save_new(assemble(drafts, settings, screen, notes), out)
-        rejects = (*_screened(screen), *written)
+            drafts = invented.invent_drafts(settings, screen)
+        benchmark = save_new(invented.assemble(drafts, settings, screen, notes), out)
+        rejects = (*_screened(screen), *writing_rejects)
         record_rejects(out, rejects, facts)
     if review and not (out / REVIEW / CSV).exists() and not (out / REVIEW / PAGE).exists():
         write_sheet(out / REVIEW, get_task("document"), document_cases(benchmark))
@@ -137,7 +121,7 @@ def plan_new(values: Mapping[str, Any], out: Path) -> dict[str, CostEstimate]:
 
 def _writer(settings: LumeNewSettings, out: Path) -> Writer:
     # Everybody in the prompts is invented or stands in an article, so no record is named to the guard.
-    return Writer.of(settings, out, data_use=documents_use(settings))
+    return Writer.of(settings, out, data_use=invented.documents_use(settings))
 
 
 def _verifiers(settings: LumeNewSettings) -> list[Judge]:
@@ -153,12 +137,12 @@ def write_documents(settings: LumeNewSettings, session: WritingSession, screen: 
     """Documents by the model, with at most one question each; rejects are the session's and the screen's."""
     stories = session.write(STORIES, _story_sources(settings))
     biographies = session.write(BIOGRAPHIES, _person_sources(settings))
-    persons = people(settings, settings.personal_biographies)
-    count = public_count(settings)
-    public = _articles(settings) if settings.articles else list(islice(lives(settings, count), count))
+    persons = invented.people(settings, settings.personal_biographies)
+    count = invented.public_count(settings)
+    public = _articles(settings) if settings.articles else list(islice(invented.lives(settings, count), count))
     drafts = [
-        *(make_draft(name, STORY, value["story"]) for name, value in stories.items()),
-        *(make_biography(name, persons[name], value["biography"]) for name, value in biographies.items()),
+        *(invented.make_draft(name, STORY, value["story"]) for name, value in stories.items()),
+        *(invented.make_biography(name, persons[name], value["biography"]) for name, value in biographies.items()),
         *public,
     ]
     drafts = list(screen.passed(drafts))
@@ -182,7 +166,7 @@ def _write_questions(session: WritingSession, drafts: Mapping[str, Draft]) -> di
     before: set[str] = set()
     for name, value in session.write(QUESTIONS, sources).items():
         question, answer = value["question"], value["answer"]
-        if is_askable(drafts[name].record.text, question, answer, before):
+        if invented.is_askable(drafts[name].record.text, question, answer, before):
             before.add(question.casefold())
             questions[name] = (question, answer, f"llm:{QUESTIONS.version}:{drafts[name].task}")
         else:
@@ -208,28 +192,28 @@ def _verify(
     with ExitStack() as stack:
         clients = {}
         for judge in judges:
-            permitted, use = settings.allow_remote_llm, documents_use(settings)
+            permitted, use = settings.allow_remote_llm, invented.documents_use(settings)
             decision = decide(judge.settings.base_url, data_use=use, permitted=permitted)
             # What a verifier uses is on the build's bill, and counts against its budget.
             budget = Budget(judge.settings, within=session.budget)
             client = Client(judge.settings, decision.enforce(), store=session.store, budget=budget)
             clients[judge.name] = stack.enter_context(client)
         try:
-            written = verify(sources, answers, clients, quiet=session.quiet)
+            verification = verify(sources, answers, clients, quiet=session.quiet)
         finally:
             session.verifiers |= {name: client.facts() for name, client in clients.items()}
-    return session.add(VERIFY, written)
+    return session.add(VERIFY, verification)
 
 
 def _story_sources(settings: LumeNewSettings) -> list[Source]:
     return [
         Source(name, {"genre": plot.genre, "place": plot.place, "names": ", ".join(plot.names)}, ())
-        for name, plot in plots(settings, settings.stories).items()
+        for name, plot in invented.plots(settings, settings.stories).items()
     ]
 
 
 def _person_sources(settings: LumeNewSettings) -> list[Source]:
-    persons = people(settings, settings.personal_biographies).items()
+    persons = invented.people(settings, settings.personal_biographies).items()
     return [
         Source(name, {of: person.birth_day if of == "birth_date" else getattr(person, of) for of in FACTS}, ())
         for name, person in persons
@@ -237,7 +221,7 @@ def _person_sources(settings: LumeNewSettings) -> list[Source]:
 
 
 def _articles(settings: LumeNewSettings) -> list[Draft]:
-    return list(articles(settings))[: public_count(settings)]
+    return list(invented.articles(settings))[: invented.public_count(settings)]
 
 
 def _refused(settings: LumeNewSettings) -> frozenset[str]:

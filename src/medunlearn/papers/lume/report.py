@@ -29,8 +29,7 @@ def paper_part(runs: GatheredRuns) -> PaperPart:
     scores = {
         model.run.label: score.rows()
         for model, attacked in zip(runs.models, runs.attacked, strict=True)
-        if (score := score_of(model, attacked, None)).task_aggregate is not None
-        or score.membership_score is not None
+        if (score := score_of(model, attacked)).task_aggregate is not None or score.membership_score is not None
     }
     broken = {
         model.label: f"{model.label}: {'; '.join(model.problems)}"

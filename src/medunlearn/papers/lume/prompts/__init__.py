@@ -141,9 +141,9 @@ def verify(
     task, rejects = LumeVerify(), dict[str, Reject]()
     for name, client in clients.items():
         standing = [source for source in questions if source.id not in rejects]
-        written = write(task, standing, client, sampling=sampling, quiet=quiet)
-        rejects |= {reject.id: reject for reject in written.rejects}
-        for place, value in written.results.items():
+        verification = write(task, standing, client, sampling=sampling, quiet=quiet)
+        rejects |= {reject.id: reject for reject in verification.rejects}
+        for place, value in verification.results.items():
             if problem := _refuted(value["answers"], answers[place], name):
                 rejects[place] = Reject(task.version, place, "excluded", problem, client.settings.name)
     return Written(
@@ -165,9 +165,6 @@ def _refuted(answers: Sequence[str], expected: str, verifier: str) -> str:
 
 
 def _wrong_length(noun: str, text: str, shortest: int, longest: int) -> str:
-    count = words(text)
-    return (
-        ""
-        if shortest <= count <= longest
-        else f"the {noun} has {count} words and must have {shortest} to {longest}"
-    )
+    if shortest <= (count := words(text)) <= longest:
+        return ""
+    return f"the {noun} has {count} words and must have {shortest} to {longest}"
