@@ -30,7 +30,7 @@ FLOORS = [
     {"reports"},
     {"judging"},
     {"attacks", "audit"},
-    {"pipeline"},
+    {"notes", "pipeline"},
     {"papers", "cases"},
     {"forgetting"},
     {"api", "build"},

@@ -8,7 +8,7 @@ import pytest
 from pages import ROOT, Page, run_line
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.pipeline.notes.note_levels import USUAL
+from medunlearn.notes.note_columns import USUAL
 from medunlearn.synthetic.note_table import write_note_table
 
 SMALL = {

@@ -14,7 +14,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
 from medunlearn.pipeline.evaluate import evaluate, evaluate_one
-from medunlearn.pipeline.questioning import questions_to_ask
+from medunlearn.pipeline.question_selection import questions_to_ask
 from medunlearn.pipeline.report.gather import gather
 from medunlearn.pipeline.score import metric_names, score
 from medunlearn.results.evaluated import Evaluated

@@ -17,9 +17,9 @@ from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.low_rank import low_rank_of
 from medunlearn.models.stored_layers import StoredLayers
 from medunlearn.models.tiny import build_tiny
-from medunlearn.pipeline.saving import save
-from medunlearn.pipeline.sharded_saving import save_sharded
 from medunlearn.training.processes import Processes
+from medunlearn.training.saving import save
+from medunlearn.training.sharded_saving import save_sharded
 from medunlearn.training.sharding import shard, whole
 from medunlearn.training.trainable import choose_trainable, trained
 

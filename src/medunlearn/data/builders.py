@@ -14,7 +14,7 @@ BENCHMARKS: Mapping[str, str] = {
     "lume": "medunlearn.papers.lume.build:build",
     "medforget": "medunlearn.papers.medforget.build:build",
     "muse": "medunlearn.papers.muse.build:build",
-    "notes": "medunlearn.pipeline.notes.note_benchmark:build",
+    "notes": "medunlearn.notes.note_benchmark:build",
     "options": "medunlearn.audit.options.option_benchmark:build",
     "tofu": "medunlearn.papers.tofu.build:build",
 }

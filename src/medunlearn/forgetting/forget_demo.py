@@ -10,9 +10,9 @@ from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.data.storage import make_folder
 from medunlearn.forgetting.forget_run import Forgotten, forget
 from medunlearn.forgetting.request_battery import Say
+from medunlearn.notes.note_benchmark import build
 from medunlearn.pipeline.benchmark_builds import save_new
 from medunlearn.pipeline.export import export
-from medunlearn.pipeline.notes.note_benchmark import build
 from medunlearn.pipeline.presets import train_settings
 from medunlearn.pipeline.train import train
 from medunlearn.synthetic.note_table import write_note_table

@@ -34,7 +34,7 @@ from medunlearn.pipeline.estimate.capacity import capacity_of
 from medunlearn.pipeline.estimate.forecast import Forecast
 from medunlearn.pipeline.estimate.stage_cost import Planner, Stage, train_stage
 from medunlearn.pipeline.estimate.work import Work
-from medunlearn.pipeline.questioning import questions_to_ask
+from medunlearn.pipeline.question_selection import questions_to_ask
 from medunlearn.pipeline.rank_plan import rank_plan
 from medunlearn.pipeline.sample_loss import default_template
 from medunlearn.pipeline.score import metric_names

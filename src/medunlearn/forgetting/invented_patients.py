@@ -16,7 +16,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Record
 from medunlearn.data.splits import shuffled
 from medunlearn.data.strangers import redrawn, strangers
-from medunlearn.pipeline.notes.note_probes import NoteProbes
+from medunlearn.notes.note_probes import NoteProbes
 from medunlearn.seeds import generator
 
 PREFIX = "invented-"

@@ -16,8 +16,8 @@ from medunlearn.data.records import Record
 from medunlearn.data.splits import request, shuffled
 from medunlearn.errors import InputError
 from medunlearn.forgetting.invented_patients import PREFIX, with_invented
+from medunlearn.notes.note_benchmark import build
 from medunlearn.pipeline.benchmark_builds import save_new
-from medunlearn.pipeline.notes.note_benchmark import build
 
 EARLIER = "earlier"
 BENCHMARK, EARLIER_BENCHMARK = "bench", "bench-earlier"

@@ -123,7 +123,7 @@ class LossMethod(Protocol):
 class AlternativesMethod(Protocol):
     """A method that trains on alternative answers as well: what the target says of people whom it never saw.
 
-    The engine makes them before the first step (:mod:`medunlearn.pipeline.counterfactuals`).
+    The engine makes them before the first step (:mod:`medunlearn.generation.counterfactuals`).
 
     Attributes:
         alternatives: how many of each forget sequence; each epoch shows another of them.

@@ -19,10 +19,10 @@ from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.mlps import chosen_layers
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens
 from medunlearn.pipeline.material import NOTHING_LEFT, forgotten_before, sequences, training_data
-from medunlearn.pipeline.saving import save, write_history
 from medunlearn.pipeline.trainer import folder_of
 from medunlearn.progress import progress
 from medunlearn.results.runs import Recording, Run
+from medunlearn.training.saving import save, write_history
 
 
 class Samples(NamedTuple):

@@ -252,7 +252,7 @@ def _evaluated(
 ) -> tuple[list[Evaluated], list[tuple[str, str]]]:
     """Ask, attack and measure every model, in all processes; with name and reason of broken models."""
     from medunlearn.pipeline.attacking.attack_run import attack_each
-    from medunlearn.pipeline.shared_evaluation import evaluate_together
+    from medunlearn.pipeline.evaluate import evaluate_together
     from medunlearn.pipeline.shared_work import SharedWork
     from medunlearn.pipeline.utility.harness_run import utility_one
 
@@ -330,8 +330,7 @@ def run_folder(
     reference = settings.arguments.get("reference") if isinstance(settings, UnlearnSettings) else None
     if isinstance(reference, str) and (Path(reference) / FILE).exists():
         inputs["reference"] = known(reference)
-    plain = "".join(letter if letter.isalnum() else "_" for letter in name)
-    return keyed_folder(out, plain, Recording.key_of(verb, settings, inputs))
+    return keyed_folder(out, name, Recording.key_of(verb, settings, inputs))
 
 
 def demo_experiment(out: Path, *, seed: int = 0, patients: int = 60) -> Experiment:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
-from medunlearn.config import Context, LoopFields, Template, TrainSettings, What
+from medunlearn.config import LoopFields, TrainSettings, What
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.models.load import LanguageModel
@@ -103,8 +103,3 @@ def loop_settings(settings: LoopFields, seed: int) -> LoopSettings:
     loop = LoopSettings(**shared, seed=seed)
     check_optimizer(loop)
     return loop
-
-
-def rendering_of(run: Run, template: Template | None, context: Context | None) -> Rendering:
-    """:meth:`medunlearn.results.runs.Run.rendering` of a run."""
-    return run.rendering(template, context)

@@ -13,10 +13,9 @@ from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
 from medunlearn.data.fact_ranks import IN_RECORD, FactRank, known_ranks, rank_settings
-from medunlearn.data.records import SIDES, Question
+from medunlearn.data.records import Question
 from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
-from medunlearn.data.splits import Split
-from medunlearn.errors import ConfigError, InputError
+from medunlearn.errors import InputError
 from medunlearn.generation.decodings import GREEDY_NAME
 from medunlearn.generation.fact_ranking import FactRanker, RankSequences
 from medunlearn.generation.option_scoring import rate_options
@@ -29,36 +28,18 @@ from medunlearn.models.ancestry import model_use
 from medunlearn.models.layouts import BatchCounts, attention_window, batch_counts, describe_layouts
 from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
 from medunlearn.models.sequences import Rendering
-from medunlearn.pipeline.asked_subjects import drawn, questions_of_side
-from medunlearn.pipeline.rank_plan import RankPlan
+from medunlearn.pipeline.question_selection import questions_to_ask
+from medunlearn.pipeline.rank_plan import RankPlan, rank_plan
 from medunlearn.pipeline.shared_work import SharedWork
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
+from medunlearn.training.processes import Processes
 
 GENERATION: Mapping[Way, str] = {
     "once": "shared text once: one key/value cache, read by all of its questions",
     "repeated": "shared text once: its key/value cache is copied for each question",
     "whole": "whole prompts: the model takes no cache of ours, so shared text is run for every question",
 }
-
-
-def questions_to_ask(benchmark: Benchmark, split: Split, settings: EvaluateSettings) -> list[Question]:
-    """Questions of the folds named, about all subjects or a seeded number of them a side.
-
-    A benchmark without any question has none: the facts in its records are ranked.
-
-    Raises:
-        ConfigError: there are none of these folds.
-    """
-    questions = list[Question]()
-    for side in SIDES:
-        of_side = questions_of_side(benchmark, split, side, settings)
-        subjects = {benchmark.subject(question.record_id) for question in of_side}
-        asked = set(drawn(subjects, side, settings, settings.limit))
-        questions += [question for question in of_side if benchmark.subject(question.record_id) in asked]
-    if not questions and benchmark.questions:
-        raise ConfigError([f"folds={list(settings.folds)}: the benchmark has no question of these folds."])
-    return questions
 
 
 def _counts(language_model: LanguageModel) -> BatchCounts:
@@ -245,6 +226,27 @@ class Questioning:
             answers = {key: found[key] for key in questions}
             notes = ranker.in_records(records, advance=advance)
         return answers, notes, {"rank_batches": _described(self.language_model, before)}
+
+    def ask_share(
+        self, processes: Processes, metrics: Sequence[str], check: Callable[[], None] = lambda: None
+    ) -> None:
+        """Ask this process's share of an evaluation's questions, options and ranks, for rank 0 to find.
+
+        What is about one record is one process's work, so that it still runs once.
+
+        Args:
+            check: called after each batch of responses.
+        """
+        benchmark, settings = self.benchmark, self.settings
+        questions = questions_to_ask(benchmark, benchmark.split(settings.split), settings)
+        plan = rank_plan(benchmark, settings.split, settings, metrics)
+        record_of = {question.question_id: question.record_id for question in benchmark.questions}
+        about = [*(q.record_id for q in questions), *(record_of[name] for name in plan.questions), *plan.records]
+        share = {*list(dict.fromkeys(about))[processes.rank :: processes.world]}
+        part = [question for question in questions if question.record_id in share]
+        self.ask(part, check)
+        self.rate(part, metrics)
+        self.rank(plan, {name for name in plan.questions if record_of[name] in share}, share & {*plan.records})
 
     def _longest_answer(self) -> int:
         if self.work is None or self.live:

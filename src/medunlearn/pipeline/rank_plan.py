@@ -14,7 +14,7 @@ from medunlearn.data.fact_ranks import Facts, facts_with_alternatives, in_half, 
 from medunlearn.data.records import SIDES, Question, Side
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.metrics import get_metric
-from medunlearn.pipeline.asked_subjects import drawn, questions_of_side
+from medunlearn.pipeline.question_selection import questions_of_side, sample_subjects
 
 RANKS, NOTES = "fact_ranks", "note_ranks"
 """Needs of measures that rank."""
@@ -115,7 +115,7 @@ class RankPlan:
         if side == "retain" and not self.settings.rank_retained:
             subjects = set(subjects) - self._trained
         most = min((n for n in (self.settings.limit, self.settings.ranked) if n is not None), default=None)
-        return drawn(subjects, side, self.settings, most)
+        return sample_subjects(subjects, side, self.settings, most)
 
     def _by_subject_and_fold(self) -> Iterable[list[Question]]:
         for side in SIDES:

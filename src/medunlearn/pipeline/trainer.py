@@ -20,14 +20,14 @@ from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering
 from medunlearn.models.vision.seeing import images_described
 from medunlearn.pipeline.material import loop_settings
-from medunlearn.pipeline.saving import save, write_history
-from medunlearn.pipeline.sharded_saving import save_sharded
 from medunlearn.progress import progress, remark
 from medunlearn.results.runs import CHECKPOINTS, FILE, Recording, Run, RunRecord
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import History, train_loop
 from medunlearn.training.objectives import Objective
 from medunlearn.training.processes import Processes
+from medunlearn.training.saving import save, write_history
+from medunlearn.training.sharded_saving import save_sharded
 from medunlearn.training.sharding import shard
 from medunlearn.training.trackers import Tracking
 from medunlearn.training.trainable import trained

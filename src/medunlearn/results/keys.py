@@ -66,11 +66,12 @@ def is_same_run(record: RunRecord, key: str) -> bool:
 
 
 def keyed_folder(parent: Path, name: str, key: str) -> Path:
-    """Folder of a run below ``parent``: the one named by its key; or another that holds it, a complete one first.
+    """Folder of a run below ``parent``: by name and key; or another that holds the run, a complete one first.
 
     A run made by hand, or under an earlier key, has another name; it is found by its record.
     """
-    own = parent / f"{name}-{key[:8]}"
+    plain = "".join(letter if letter.isalnum() else "_" for letter in name)[:40]
+    own = parent / f"{plain}-{key[:8]}"
     if (own / FILE).exists():
         return own
     found = []

@@ -9,8 +9,7 @@ import pytest
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES
-from medunlearn.pipeline.asked_subjects import half_of
-from medunlearn.pipeline.questioning import questions_to_ask
+from medunlearn.pipeline.question_selection import half_of, questions_to_ask
 from medunlearn.pipeline.rank_plan import rank_plan
 
 

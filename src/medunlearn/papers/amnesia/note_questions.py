@@ -19,6 +19,8 @@ from medunlearn.data.records import Question, Record
 from medunlearn.data.storage import make_folder, sha256_of_json, write_table
 from medunlearn.judging.writing import Source
 from medunlearn.llm import CostEstimate
+from medunlearn.notes.note_benchmark import build
+from medunlearn.notes.note_probes import whose
 from medunlearn.papers.amnesia.from_notes import KINDS, QuestionedNote, written_questions
 from medunlearn.papers.amnesia.notes import EVIDENCE, EVIDENCE_FILE, evidence_rows
 from medunlearn.papers.amnesia.prompts.questions import AmnesiaQuestions
@@ -34,8 +36,6 @@ from medunlearn.papers.llm_build import (
     summary_lines,
 )
 from medunlearn.pipeline.benchmark_builds import refuse_foreign, save_new
-from medunlearn.pipeline.notes.note_benchmark import build
-from medunlearn.pipeline.notes.note_probes import whose
 from medunlearn.sources.notes import Note
 
 TASK = AmnesiaQuestions()

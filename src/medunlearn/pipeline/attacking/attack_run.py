@@ -193,9 +193,8 @@ def attack_one(
 
 def attack_folder(run: Run, benchmark: Benchmark, settings: AttackSettings) -> Path:
     """Folder of one set of settings."""
-    name = "".join(letter if letter.isalnum() else "_" for letter in settings.split)[:40]
     key = Recording.key_of("attack", settings, _inputs(run, benchmark, settings))
-    return keyed_folder(run.folder / FOLDER, name, key)
+    return keyed_folder(run.folder / FOLDER, settings.split, key)
 
 
 def _inputs(run: Run, benchmark: Benchmark, settings: AttackSettings) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from medunlearn.metrics.measure import question_items
 from medunlearn.models.health import answer_problems, weight_problems
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering
-from medunlearn.pipeline.questioning import Questioning, questions_to_ask
+from medunlearn.pipeline.question_selection import questions_to_ask
+from medunlearn.pipeline.questioning import Questioning
 from medunlearn.pipeline.rank_plan import RankPlan, rank_plan, ranked_order
 from medunlearn.pipeline.score import score_items
 from medunlearn.results.runs import Run

@@ -46,14 +46,13 @@ from medunlearn.pipeline.epochs.epoch_selection import (
     is_over,
 )
 from medunlearn.pipeline.epochs.epoch_settings import epoch_sections, epoch_settings
-from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
+from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder, metric_names
 from medunlearn.pipeline.questioning import Questioning
-from medunlearn.pipeline.saving import save_adapter
-from medunlearn.pipeline.shared_evaluation import ask_a_share
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import EPOCHS, FILE, Run, RunRecord
 from medunlearn.training.checkpoint import load_weights, problem_of_weights, save_weights
 from medunlearn.training.processes import Processes
+from medunlearn.training.saving import save_adapter
 from medunlearn.training.sharding import is_sharded, merged_shares
 from medunlearn.training.trainable import merge, merged
 from medunlearn.training.turns import in_turns
@@ -223,7 +222,8 @@ class EpochEvaluation:
         assert settings is not None
         rendering, device = run.rendering(settings.template, settings.context), str(live.device)
         how = (settings, rendering, device, self.trainer.silent, live)
-        ask_a_share(Questioning(run, self.benchmark, *how), self.processes, check)
+        questioning = Questioning(run, self.benchmark, *how)
+        questioning.ask_share(self.processes, metric_names(self.benchmark, settings), check)
 
     def _watch(self, run: Run, live: LanguageModel, processes: Processes, check: Check) -> list[dict[str, Any]]:
         """Rows of membership and utility; measurements that this epoch's run has are reused."""

@@ -17,7 +17,7 @@ from medunlearn.errors import MedunlearnError
 from medunlearn.models.folders import model_identity
 from medunlearn.pipeline.experiment import benchmark_folder
 from medunlearn.pipeline.material import training_data
-from medunlearn.pipeline.questioning import questions_to_ask
+from medunlearn.pipeline.question_selection import questions_to_ask
 from medunlearn.pipeline.sweep.cells import KINDS, SweepCell
 from medunlearn.pipeline.sweep.jobs import job_of
 from medunlearn.pipeline.sweep.rate_search import Trial, best_rate, trial_of

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.pipeline.questioning import questions_to_ask
+from medunlearn.pipeline.question_selection import questions_to_ask
 from medunlearn.pipeline.tuning.method_trials import MethodTrials
 from medunlearn.pipeline.tuning.tune_costs import TrialCosts
 from medunlearn.pipeline.tuning.tune_plan import Tuning

@@ -15,10 +15,10 @@ from medunlearn.data.records import SIDES
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import ConfigError, unknown_name
 from medunlearn.methods import METHODS, is_edit
-from medunlearn.pipeline.asked_subjects import half_of
 from medunlearn.pipeline.epochs.epoch_settings import collect, epoch_settings
 from medunlearn.pipeline.part_check import check_unlearning, shape_with
 from medunlearn.pipeline.presets import unlearn_settings
+from medunlearn.pipeline.question_selection import half_of
 from medunlearn.pipeline.sweep import sweep_plan
 from medunlearn.pipeline.sweep.sweep_plan import Sweep
 from medunlearn.pipeline.tuning.objective import RANKS

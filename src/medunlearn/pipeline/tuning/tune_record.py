@@ -15,7 +15,7 @@ from medunlearn.data.records import SIDES
 from medunlearn.data.storage import read_frame, read_json, write_atomically, write_json
 from medunlearn.errors import InputError
 from medunlearn.models.ancestry import model_use
-from medunlearn.pipeline.asked_subjects import half_of
+from medunlearn.pipeline.question_selection import half_of
 from medunlearn.pipeline.tuning.method_trials import MethodTrials
 from medunlearn.pipeline.tuning.trials import TABLE, trial_table
 from medunlearn.pipeline.tuning.tune_plan import Tuning

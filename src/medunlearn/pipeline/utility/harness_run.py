@@ -97,9 +97,8 @@ def utility_one(
 
 def utility_folder(run: Run, settings: UtilitySettings) -> Path:
     """Each set of settings has a folder of its own."""
-    name = "".join(letter if letter.isalnum() else "_" for letter in settings.tasks[0])[:40]
     key = Recording.key_of("utility", settings, _inputs(run, settings))
-    return keyed_folder(run.folder / FOLDER, name, key)
+    return keyed_folder(run.folder / FOLDER, settings.tasks[0], key)
 
 
 def _inputs(run: Run, settings: UtilitySettings) -> dict[str, str]:

@@ -25,7 +25,8 @@ from medunlearn.metrics import get_metric
 from medunlearn.models.load import load_tokenizer
 from medunlearn.models.prompts import render
 from medunlearn.models.sequences import Rendering
-from medunlearn.pipeline.questioning import longest_answer, questions_to_ask
+from medunlearn.pipeline.question_selection import questions_to_ask
+from medunlearn.pipeline.questioning import longest_answer
 from medunlearn.results.runs import Run
 
 UTILS = '''"""What the tasks beside this file call; pip install medunlearn."""

@@ -26,7 +26,6 @@ from medunlearn.papers.memorization.diagnosis.report import (
     diagnosis_report,
 )
 from medunlearn.papers.memorization.diagnosis.rise import rises
-from medunlearn.pipeline.material import rendering_of
 from medunlearn.reports.claims import FAILS, HOLDS, OPEN
 from medunlearn.reports.write import write_report
 from medunlearn.results.evaluated import distinct_runs
@@ -156,6 +155,6 @@ def _is_asked(epoch: Run, benchmark: Benchmark, settings: DiagnoseSettings) -> b
 
 
 def _ask(run: Run, benchmark: Benchmark, settings: DiagnoseSettings, **how: Any) -> dict[str, Response]:
-    rendering = rendering_of(run, settings.template, None)
+    rendering = run.rendering(settings.template)
     how |= {"weights": settings.weights, "allow_broken": settings.allow_broken}
     return ask(run, benchmark, settings, rendering, **how)

@@ -23,7 +23,7 @@ from medunlearn.papers.memorization.diagnosis.memorization import Memorization, 
 from medunlearn.papers.memorization.diagnosis.names import names_with
 from medunlearn.pipeline.epochs.epoch_evaluation import Measure
 from medunlearn.pipeline.epochs.epoch_selection import VALIDATION_LOSS
-from medunlearn.pipeline.material import rendering_of, training_data
+from medunlearn.pipeline.material import training_data
 from medunlearn.results.runs import Run
 from medunlearn.results.summary import summarize
 from medunlearn.statistics import resample_means
@@ -100,7 +100,7 @@ class Accuracy:
     def __call__(self, run: Run, live: LanguageModel) -> pd.DataFrame:
         settings, questions = self.settings, questions_of(self.benchmark, self.settings.part)
         # As `diagnose` asks, so that it finds what was asked here.
-        rendering = rendering_of(run, None, None)
+        rendering = run.rendering()
         responses = ask(run, self.benchmark, settings, rendering, weights=self.weights, live=live, quiet=self.quiet)
         scores = accuracy_scores(predictions(self.benchmark, responses, settings, questions), settings.k)
         table = summarize(scores, replicates=settings.replicates, seed=settings.seed)

@@ -19,7 +19,7 @@ from itertools import chain, zip_longest
 from medunlearn.data.completions import continuations
 from medunlearn.data.records import Fold, Kind, Question, Record
 from medunlearn.data.splits import shuffled
-from medunlearn.pipeline.notes.note_gaps import BLANK, NoteGap, gaps_in, note_sentences, shown_with_gap
+from medunlearn.notes.note_gaps import BLANK, NoteGap, gaps_in, note_sentences, shown_with_gap
 from medunlearn.sources.column_prompts import fill_prompt
 
 LEVEL = "patient"

@@ -15,10 +15,9 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.facts import facts_of
 from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.pipeline.notes.note_gaps import BLANK, gaps_in, note_sentences, shown_with_gap
-from medunlearn.pipeline.notes.note_identifiers import identifier_columns, identify
-from medunlearn.pipeline.notes.note_levels import chain_of
-from medunlearn.pipeline.notes.note_probes import whose
+from medunlearn.notes.note_columns import chain_of, identifier_columns, identify
+from medunlearn.notes.note_gaps import BLANK, gaps_in, note_sentences, shown_with_gap
+from medunlearn.notes.note_probes import whose
 from medunlearn.sources.patient_notes import PatientNote
 from medunlearn.synthetic import invent_hospital
 

@@ -25,8 +25,8 @@ from medunlearn.models.folders import MANIFEST, TENSORS
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.low_rank import low_rank_of
 from medunlearn.models.stored_layers import plain_name
-from medunlearn.pipeline.saving import save_adapter
 from medunlearn.training.processes import Processes
+from medunlearn.training.saving import save_adapter
 from medunlearn.training.sharding import whole, whole_adapters
 from medunlearn.training.trainable import MergeSums
 
@@ -148,7 +148,7 @@ class WholeTensors:
 def save_sharded(
     live: LanguageModel, processes: Processes, folder: Path, *, base: Path | None, stand: Path | None
 ) -> dict[str, Any]:
-    """Save a sharded model as :func:`medunlearn.pipeline.saving.save` saves a whole one; every process calls it.
+    """Save a sharded model as :func:`medunlearn.training.saving.save` saves a whole one; every process calls it.
 
     The model stays as it is. Returns facts for ``run.json`` in every process.
 

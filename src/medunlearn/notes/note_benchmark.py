@@ -15,9 +15,8 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split, nested_splits, request, shuffled
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.pipeline.notes.note_identifiers import identifier_columns, identify
-from medunlearn.pipeline.notes.note_levels import PATIENT, chain_of, groups_of, level_columns
-from medunlearn.pipeline.notes.note_probes import NoteProbes
+from medunlearn.notes.note_columns import PATIENT, chain_of, groups_of, identifier_columns, identify, level_columns
+from medunlearn.notes.note_probes import NoteProbes
 from medunlearn.progress import progress
 from medunlearn.sources.column_prompts import columns_of
 from medunlearn.sources.patient_notes import NoteFields, PatientNote, PatientNotes, read_patient_notes, text_key

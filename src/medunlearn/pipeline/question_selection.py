@@ -1,4 +1,4 @@
-"""Subjects that an evaluation asks about: all, a half, or a seeded number of them a side."""
+"""Questions and subjects of an evaluation: all, a half, or a seeded number of subjects a side."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.records import Question, Side
+from medunlearn.data.records import SIDES, Question, Side
 from medunlearn.data.splits import Split, shuffled
+from medunlearn.errors import ConfigError
 
 
 def half_of(benchmark: Benchmark, split: Split, side: Side, settings: EvaluateSettings) -> set[str]:
@@ -31,6 +32,25 @@ def questions_of_side(benchmark: Benchmark, split: Split, side: Side, settings: 
     return [question for question in questions if benchmark.subject(question.record_id) in half]
 
 
-def drawn(subjects: Iterable[str], side: Side, settings: EvaluateSettings, most: int | None) -> list[str]:
+def sample_subjects(subjects: Iterable[str], side: Side, settings: EvaluateSettings, most: int | None) -> list[str]:
     """``most`` of a side's subjects, seeded, or all; fewer are among more."""
     return shuffled(set(subjects), "evaluate", side, settings.seed)[:most]
+
+
+def questions_to_ask(benchmark: Benchmark, split: Split, settings: EvaluateSettings) -> list[Question]:
+    """Questions of the folds named, about all subjects or a seeded number of them a side.
+
+    A benchmark without any question has none: the facts in its records are ranked.
+
+    Raises:
+        ConfigError: there are none of these folds.
+    """
+    questions = list[Question]()
+    for side in SIDES:
+        of_side = questions_of_side(benchmark, split, side, settings)
+        subjects = {benchmark.subject(question.record_id) for question in of_side}
+        sample = set(sample_subjects(subjects, side, settings, settings.limit))
+        questions += [question for question in of_side if benchmark.subject(question.record_id) in sample]
+    if not questions and benchmark.questions:
+        raise ConfigError([f"folds={list(settings.folds)}: the benchmark has no question of these folds."])
+    return questions
