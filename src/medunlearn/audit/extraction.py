@@ -6,7 +6,7 @@ counts subjects at one decoding; nothing is averaged over probes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from medunlearn.config.audit import PREFIX
 from medunlearn.data.leftovers import read_whole
 from medunlearn.data.storage import read_frame, read_json, write_json
 from medunlearn.errors import ConfigError, unknown_name
+from medunlearn.reports.formatting import count
 from medunlearn.statistics.shares import ShareDifference, SubjectShare, compare_paired_shares, compare_shares
 
 LEAK = "run_30"
@@ -74,19 +75,20 @@ class CorpusExtraction:
     trained: bool = True
 
     @property
-    def controlled(self) -> bool:
-        """True if there is a control: texts or a baseline that the model never saw."""
-        return self.unseen is not None or any(not one.problems for one in self.baselines)
-
-    @property
     def beyond_controls(self) -> bool | None:
-        """More than every control at 5%; None without a control."""
-        gaps = [self.difference] if self.difference is not None else []
-        gaps += [one.difference for one in self.baselines if not one.problems]
-        tested = [gap for gap in gaps if gap.p is not None and gap.value is not None]
-        if not tested:
-            return None
-        return all(gap.value > 0 and gap.p < 0.05 for gap in tested if gap.value is not None and gap.p is not None)
+        """More than every control (unseen texts, healthy baselines) at 5%; None without one."""
+        gaps = [self.difference, *(baseline.difference for baseline in self.baselines if not baseline.problems)]
+        tests = [(gap.value, gap.p) for gap in gaps if gap and gap.value is not None and gap.p is not None]
+        return all(value > 0 and p < 0.05 for value, p in tests) if tests else None
+
+    def split(self, probes: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Probes of the corpus' members, and of the unseen subjects beside them.
+
+        Args:
+            probes: of :func:`labelled_probes`.
+        """
+        members = probes[(probes["corpus"] == self.corpus) & (probes["unseen"] != self.trained)]
+        return members, probes[probes["corpus"].isin(self.unseen_corpora) & probes["unseen"]]
 
 
 @dataclass(frozen=True)
@@ -123,21 +125,24 @@ def extraction(audit: AuditTables, baselines: Sequence[AuditTables] = ()) -> Ext
     """
     decodings = tuple(dict.fromkeys(audit.scores["decoding"].astype(str)))
     decoding = GREEDY if GREEDY in decodings or not decodings else decodings[0]
-    prefixes = tuple(sorted({int(length) for length in audit.probes["prefix_tokens"]}))
-    ways = tuple(audit.probes[WAY].unique()) if WAY in audit.probes.columns else (PREFIX,)
-    names = {"label": audit.label, "decoding": decoding, "decodings": decodings, "prefixes": prefixes, "ways": ways}
-    problems = problems_of(audit)
-    if LEAK not in set(audit.scores["measure"]):
-        return Extraction(**names, unit=audit.unit, corpora=(), problems=problems, reason=NO_RUN)  # type: ignore[arg-type]
     probes = labelled_probes(audit)
-    unseen = probes[probes["unseen"]]
-    members = probes[~probes["unseen"]]
-    counted = members if len(members) else probes
-    corpora = tuple(
-        _corpus(audit, str(corpus), part, unseen if len(members) else unseen[:0], baselines, decoding)
-        for corpus, part in counted.groupby("corpus", sort=False)
+    members, unseen = probes[~probes["unseen"]], probes[probes["unseen"]]
+    by_corpus = (members if len(members) else unseen).groupby("corpus", sort=False)
+    measured = LEAK in set(audit.scores["measure"])
+    return Extraction(
+        label=audit.label,
+        decoding=decoding,
+        decodings=decodings,
+        prefixes=tuple(sorted({int(length) for length in audit.probes["prefix_tokens"]})),
+        unit=audit.unit,
+        corpora=tuple(
+            _corpus(audit, str(corpus), part, unseen if len(members) else unseen[:0], baselines, decoding)
+            for corpus, part in (by_corpus if measured else ())
+        ),
+        problems=problems_of(audit),
+        reason="" if measured else NO_RUN,
+        ways=tuple(audit.probes[WAY].unique()) if WAY in audit.probes.columns else (PREFIX,),
     )
-    return Extraction(**names, unit=audit.unit, corpora=corpora, problems=problems)  # type: ignore[arg-type]
 
 
 def problems_of(audit: AuditTables) -> tuple[str, ...]:
@@ -150,7 +155,7 @@ def unseen_corpora(audit: AuditTables) -> frozenset[str]:
     """Corpora that the model never saw: those that were declared so, and holdouts of benchmarks."""
     declared = (read_whole(audit.folder / UNSEEN_FILE, read_json) or {}).get("corpora", ())
     facts = audit.info.get("results", {}).get("corpora", ())
-    benchmarks = {str(one.get("name")) for one in facts if one.get("kind") == "benchmark"}
+    benchmarks = {str(corpus.get("name")) for corpus in facts if corpus.get("kind") == "benchmark"}
     holdouts = {name for name in benchmarks if name.removesuffix(HOLDOUT) in benchmarks - {name}}
     return frozenset(map(str, declared)) | holdouts
 
@@ -168,19 +173,22 @@ def labelled_probes(audit: AuditTables) -> pd.DataFrame:
     return probes.assign(unseen=held_out)[~(held_out & probes["subject"].isin(trained))]
 
 
-def extracted(audit: AuditTables, decoding: str, probes: pd.Series | None = None) -> pd.DataFrame:
-    """One row a subject: ``hit`` (null where no probe is scored) and its number of ``probes``.
+def run_scores(audit: AuditTables, decoding: str) -> pd.DataFrame:
+    """Rows of the score table of :data:`LEAK` at one decoding."""
+    return audit.scores[(audit.scores["measure"] == LEAK) & (audit.scores["decoding"] == decoding)]
 
-    Args:
-        probes: ids of those that count; None counts all.
-    """
-    scores = audit.scores
-    scores = scores[(scores["measure"] == LEAK) & (scores["decoding"] == decoding)]
-    if probes is not None:
-        scores = scores[scores["item"].isin(probes)]
-    grouped = scores.groupby("subject", sort=False)
+
+def extracted(audit: AuditTables, decoding: str, probe_ids: pd.Series) -> pd.DataFrame:
+    """One row a subject of these probes: ``hit`` (null where none is scored) and its number of ``probes``."""
+    scores = run_scores(audit, decoding)
+    grouped = scores[scores["item"].isin(probe_ids)].groupby("subject", sort=False)
     highest = grouped["value"].max()
     return pd.DataFrame({"hit": highest.gt(0).where(highest.notna()), "probes": grouped["item"].nunique()})
+
+
+def share_text(share: SubjectShare | None, noun: str = "") -> str:
+    """``12 of 60``, ``12 of 60 patients``; empty without a share."""
+    return "" if share is None else f"{share.hits:,} of {count(share.n, noun) if noun else f'{share.n:,}'}"
 
 
 def share_of(hits: pd.Series) -> SubjectShare:
@@ -224,35 +232,24 @@ def _against(
     audit: AuditTables, baseline: AuditTables, probes: pd.DataFrame, decoding: str
 ) -> BaselineExtraction | None:
     """A baseline on the probes that both models have a score of; None where there is none."""
-    shared = shared_probes(probes, baseline.probes) & _scored(audit, decoding) & _scored(baseline, decoding)
+    scored = [run_scores(tables, decoding).dropna(subset="value") for tables in (audit, baseline)]
+    shared = shared_probes(probes, baseline.probes).intersection(*(scores["item"] for scores in scored))
     if not shared:
         return None
-    ids = pd.Series(sorted(shared))
-    hits = {}
-    for side, tables in (("model", audit), ("baseline", baseline)):
-        # A subject may be called otherwise in the baseline's table: the model's own is used.
-        scores = tables.scores
-        scores = scores[(scores["measure"] == LEAK) & (scores["decoding"] == decoding) & scores["item"].isin(ids)]
-        owners = scores["item"].map(dict(zip(probes["probe_id"], probes["subject"], strict=True)))
-        hits[side] = scores["value"].groupby(owners).max().gt(0)
-    table = pd.DataFrame(hits)
-    ours, theirs = table["model"].astype(bool), table["baseline"].astype(bool)
+    # A subject may be called otherwise in the baseline's table: the model's own is used.
+    subjects = probes.set_index("probe_id")["subject"]
+    sides = (scores[scores["item"].isin(shared)] for scores in scored)
+    ours, theirs = (side["value"].groupby(side["item"].map(subjects)).max().gt(0) for side in sides)
     only, other, both = int((ours & ~theirs).sum()), int((theirs & ~ours).sum()), int((ours & theirs).sum())
     return BaselineExtraction(
         baseline.label,
-        SubjectShare(int(ours.sum()), len(table)),
-        SubjectShare(int(theirs.sum()), len(table)),
+        SubjectShare(only + both, len(ours)),
+        SubjectShare(other + both, len(ours)),
         only,
         other,
-        compare_paired_shares(only, other, both, len(table)),
+        compare_paired_shares(only, other, both, len(ours)),
         problems_of(baseline),
     )
-
-
-def _scored(audit: AuditTables, decoding: str) -> set[str]:
-    scores = audit.scores
-    rows = (scores["measure"] == LEAK) & (scores["decoding"] == decoding) & scores["value"].notna()
-    return set(scores.loc[rows, "item"])
 
 
 def subject_noun(probes: pd.DataFrame) -> str:
@@ -268,22 +265,22 @@ def extraction_rows(result: Extraction) -> list[dict[str, Any]]:
         rows.append({**place, "group": "trained" if corpus.trained else "unseen", **_numbers(corpus.members, None)})
         if corpus.unseen is not None:
             rows.append({**place, "group": "unseen", **_numbers(corpus.unseen, corpus.difference)})
-        for one in corpus.baselines:
-            paired = {"extracted_by_model": one.model.hits, "only_model": one.only_model}
-            paired["only_baseline"] = one.only_baseline
-            rows.append({**place, "group": one.label, **_numbers(one.baseline, one.difference), **paired})
+        for baseline in corpus.baselines:
+            paired = {"extracted_by_model": baseline.model.hits, "only_model": baseline.only_model}
+            paired["only_baseline"] = baseline.only_baseline
+            numbers = _numbers(baseline.baseline, baseline.difference)
+            rows.append({**place, "group": baseline.label, **numbers, **paired})
     return rows
 
 
-def _numbers(share: SubjectShare, gap: ShareDifference | None) -> Mapping[str, Any]:
+def _numbers(share: SubjectShare, gap: ShareDifference | None) -> dict[str, Any]:
     low, high = share.limits
-    numbers = {"extracted": share.hits, "subjects": share.n, "unscored": share.unscored}
-    numbers |= {"share": share.value, "low": low, "high": high}  # type: ignore[dict-item]
-    if gap is not None:
-        # The model's trained subjects minus this group.
-        names = {"difference": gap.value, "difference_low": gap.low, "difference_high": gap.high, "p": gap.p}
-        numbers |= names  # type: ignore[arg-type]
-    return numbers
+    numbers: dict[str, Any] = {"extracted": share.hits, "subjects": share.n, "unscored": share.unscored}
+    numbers |= {"share": share.value, "low": low, "high": high}
+    if gap is None:
+        return numbers
+    # The model's trained subjects minus this group.
+    return numbers | {"difference": gap.value, "difference_low": gap.low, "difference_high": gap.high, "p": gap.p}
 
 
 def declare_unseen(folder: Path, names: Sequence[str]) -> None:

@@ -5,19 +5,23 @@ Terminal, page, Markdown and JSON take their sentences from here. Each is comput
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from medunlearn.audit.audit_tables import AuditTables
-from medunlearn.audit.extraction import (
-    CorpusExtraction,
-    Extraction,
-    extraction,
-    extraction_rows,
+from medunlearn.audit.extraction import CorpusExtraction, Extraction, extraction, extraction_rows, share_text
+from medunlearn.audit.extraction_breakdown import (
+    NEVER_SEEN,
+    TRAINED,
+    SampledExtraction,
+    WayExtraction,
+    by_samples,
+    by_way,
+    missed_by_beginnings,
+    ways_data,
 )
 from medunlearn.audit.giveaways import Giveaway, giveaway, giveaway_data
-from medunlearn.audit.sampled_extraction import SampledExtraction, by_samples, samples_data
 from medunlearn.audit.screen_sentences import (
     bounds,
     conclusions_of,
@@ -26,11 +30,9 @@ from medunlearn.audit.screen_sentences import (
     expected,
     giveaway_doubt,
     giveaway_sentences,
-    never_seen,
     not_memorized,
-    of_all,
+    plural,
 )
-from medunlearn.audit.way_extraction import WayExtraction, by_way, missed_by_beginnings, ways_data
 from medunlearn.audit.worst_cases import WorstCase, worst_cases
 from medunlearn.config.audit import PREFIX
 from medunlearn.reports.formatting import count
@@ -78,10 +80,8 @@ class FirstScreen:
             return BROKEN
         if result.reason or not result.corpora:
             return UNMEASURED
-        if len(result.corpora) == 1:
-            return f"{of_all(result.corpora[0].members, result.corpora[0].noun)} can be extracted"
         return "; ".join(
-            f"{one.corpus}: {of_all(one.members, one.noun)} can be extracted" for one in result.corpora
+            self._of_corpora(lambda corpus: [f"{share_text(corpus.members, corpus.noun)} can be extracted"])
         )
 
     @property
@@ -107,18 +107,17 @@ class FirstScreen:
         """The sentences that :attr:`groups` do not say."""
         if self.extraction.problems or self.extraction.reason:
             return self.sentences
-        said = (
-            *self._caveats,
-            *self._of_corpora(conclusions_of),
-            *self.missed_sentences,
-            *self.identifier_sentences,
-        )
-        return (*said, definition(self.extraction))
+        lines = (*self._of_corpora(conclusions_of), *self.missed_sentences, *self.identifier_sentences)
+        return (*self._caveats, *lines, definition(self.extraction))
 
-    def _of_corpora(self, sentences: Callable[[CorpusExtraction], Iterator[str]]) -> list[str]:
+    def _of_corpora(self, sentences: Callable[[CorpusExtraction], Iterable[str]]) -> list[str]:
+        """Sentences on each corpus, behind its name where there are several."""
         corpora = self.extraction.corpora
-        name = "{}: " if len(corpora) > 1 else ""
-        return [f"{name.format(one.corpus)}{line}" for one in corpora for line in sentences(one)]
+        return [
+            f"{corpus.corpus}: {line}" if len(corpora) > 1 else line
+            for corpus in corpora
+            for line in sentences(corpus)
+        ]
 
     @property
     def _caveats(self) -> tuple[str, ...]:
@@ -129,17 +128,16 @@ class FirstScreen:
         """The fewest sentences that answer: the bound, the conclusion, the number of identifiers."""
         if self.extraction.problems or self.extraction.reason:
             return self.sentences
-        lines = [
+        not_searched = ["Identifiers were not searched for."]
+        return (
             *self._caveats,
             *self._of_corpora(bounds),
             *self._of_corpora(conclusions_of),
             *self.missed_sentences,
-        ]
-        lines += self.identifier_sentences[:1]
-        lines += [] if self.giveaway is None else giveaway_doubt(self.giveaway)
-        if self.giveaway is None:
-            lines.append("Identifiers were not searched for.")
-        return (*lines, definition(self.extraction))
+            *self.identifier_sentences[:1],
+            *(not_searched if self.giveaway is None else giveaway_doubt(self.giveaway)),
+            definition(self.extraction),
+        )
 
     @property
     def identifier_sentences(self) -> tuple[str, ...]:
@@ -152,12 +150,13 @@ class FirstScreen:
         return tuple(self._of_corpora(self._by_way))
 
     def _by_way(self, corpus: CorpusExtraction) -> Iterator[str]:
-        ways = [one for one in self.ways if one.corpus == corpus.corpus]
-        if not ways:
-            return
-        told = [f"{one.title}: {one.members.hits:,} of {one.members.n:,}{never_seen(one)}" for one in ways]
-        yield f"By way of asking: {'; '.join(told)}."
-        yield from self._missed(corpus)
+        parts = []
+        for entry in (entry for entry in self.ways if entry.corpus == corpus.corpus):
+            never = "" if entry.unseen is None else f" (never seen: {share_text(entry.unseen)})"
+            parts.append(f"{entry.title}: {share_text(entry.members)}{never}")
+        if parts:
+            yield f"By way of asking: {'; '.join(parts)}."
+            yield from self._missed(corpus)
 
     def _missed(self, corpus: CorpusExtraction) -> Iterator[str]:
         missed = missed_by_beginnings(self.ways, self.extraction, corpus.corpus)
@@ -180,10 +179,8 @@ class FirstScreen:
     def _by_samples(self, corpus: CorpusExtraction) -> Iterator[str]:
         rows = [row for row in self.samples if row.corpus == corpus.corpus]
         for decoding in dict.fromkeys(row.decoding for row in rows):
-            ours, *never = [
-                max((row for row in rows if (row.decoding, row.group) == (decoding, group)), key=_number)
-                for group in dict.fromkeys(row.group for row in rows if row.decoding == decoding)
-            ]
+            # Rows of a group are in order of their number of samples.
+            ours, *never = {row.group: row for row in rows if row.decoding == decoding}.values()
             greedy = "" if ours.greedy is None else f"; greedily, {ours.greedy:,} are"
             unseen = "".join(f"; of those never seen, {expected(row)}" for row in never)
             yield (
@@ -195,15 +192,15 @@ class FirstScreen:
     def groups(self) -> list[tuple[str, str, SubjectShare, ShareDifference | None, str]]:
         """Rows of the comparison: corpus, group, its share, the trained subjects minus it, and the test's name."""
         rows: list[tuple[str, str, SubjectShare, ShareDifference | None, str]] = []
-        for one in self.extraction.corpora:
-            group = "in the training text" if one.trained else "never saw"
-            rows.append((one.corpus, group, one.members, None, ""))
-            if one.unseen is not None:
-                rows.append((one.corpus, "never saw", one.unseen, one.difference, "Fisher"))
-            for other in one.baselines:
-                note = " (broken)" if other.problems else ""
-                name = f"{other.label}, the same {count(2, one.noun).partition(' ')[2]}{note}"
-                rows.append((one.corpus, name, other.baseline, other.difference, "McNemar, paired"))
+        for corpus in self.extraction.corpora:
+            name = corpus.corpus
+            rows.append((name, TRAINED if corpus.trained else NEVER_SEEN, corpus.members, None, ""))
+            if corpus.unseen is not None:
+                rows.append((name, NEVER_SEEN, corpus.unseen, corpus.difference, "Fisher"))
+            for baseline in corpus.baselines:
+                note = " (broken)" if baseline.problems else ""
+                group = f"{baseline.label}, the same {plural(corpus.noun)}{note}"
+                rows.append((name, group, baseline.baseline, baseline.difference, "McNemar, paired"))
         return rows
 
     def data(self) -> dict[str, Any]:
@@ -220,7 +217,7 @@ class FirstScreen:
             "caveat": self.caveat,
             "extraction": extraction_rows(result),
             "ways": ways_data(self.ways),
-            "samples": samples_data(self.samples),
+            "samples": [asdict(row) for row in self.samples],
             "identifiers": None if self.giveaway is None else giveaway_data(self.giveaway),
             "not_searched": list(self.missing),
             "cases": [case.data() for case in self.cases],
@@ -243,17 +240,20 @@ def first_screen(
     from medunlearn.audit.identifiers.kinds import kinds
 
     titles = {name: kind.title for name, kind in kinds().items()}
-    counted = extraction(audit, baselines)
-    given = giveaway(audit, counted, titles, baselines)
-    cases = worst_cases(audit, names, titles, baselines, show_text=show_text)
-    ways, samples = by_way(audit, counted, baselines), by_samples(audit, counted)
+    result = extraction(audit, baselines)
     return FirstScreen(
-        counted, given, tuple(_missing(audit, counted)), cases, ways, samples, not_memorized(audit.info)
+        result,
+        giveaway(audit, result, titles, baselines),
+        tuple(_missing(audit, result)),
+        worst_cases(audit, names, titles, baselines, show_text=show_text),
+        by_way(audit, result, baselines),
+        by_samples(audit, result),
+        not_memorized(audit.info),
     )
 
 
 def _missing(audit: AuditTables, result: Extraction) -> Iterator[str]:
-    there = {
+    present = {
         "identifiers": audit.findings is not None,
         "baseline": any(corpus.baselines for corpus in result.corpora),
         "unseen": any(corpus.unseen is not None for corpus in result.corpora),
@@ -263,8 +263,4 @@ def _missing(audit: AuditTables, result: Extraction) -> Iterator[str]:
         "prompts": set(result.ways) != {PREFIX},
         "beginnings": PREFIX in result.ways,
     }
-    yield from (text.format(decoding=result.decoding) for name, text in _MISSING.items() if not there[name])
-
-
-def _number(row: SampledExtraction) -> int:
-    return row.samples
+    yield from (text.format(decoding=result.decoding) for name, text in _MISSING.items() if not present[name])

@@ -7,7 +7,7 @@ prompt of the response that gives it away. Needs the stage ``identifiers``, and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
@@ -65,18 +65,19 @@ class KindRecall:
     """Share of the labelled identifiers of a kind that the detectors find.
 
     Attributes:
+        kind: title of the kind, or :data:`ALL_KINDS`.
         recall: 0-1; ``low`` and ``high`` its 95% interval over notes, None of fewer than five.
         found, labelled: identifiers.
-        yours: measured on the user's labelled notes, not on ours.
+        notes: whose labelled notes it was measured on, :data:`OURS` or :data:`YOURS`.
     """
 
-    title: str
+    kind: str
     recall: float
     low: float | None
     high: float | None
     found: int
     labelled: int
-    yours: bool
+    notes: str
 
 
 @dataclass(frozen=True)
@@ -107,37 +108,31 @@ class Giveaway:
 
 
 def giveaway(
-    audit: AuditTables, counted: Extraction, titles: Mapping[str, str], baselines: Sequence[AuditTables] = ()
+    audit: AuditTables, extraction: Extraction, titles: Mapping[str, str], baselines: Sequence[AuditTables] = ()
 ) -> Giveaway | None:
     """Count distinct identifiers; None where no search was made.
 
     Args:
-        counted: says the decoding, and the corpora that were trained on.
+        extraction: says the decoding, and the corpora that were trained on.
         titles: kind of identifier -> its name.
     """
     if audit.findings is None:
         return None
-    leaks, probes = given_away(audit, counted.decoding), labelled_probes(audit)
-    corpora = {corpus.corpus for corpus in counted.corpora}
-    members = probes[probes["corpus"].isin(corpora)]
-    unseen = probes[probes["unseen"] & ~probes["corpus"].isin(corpora)]
-    ours = leaks[leaks["probe_id"].isin(members["probe_id"])]
-    distinct = ours.drop_duplicates(IDENTITY)
-    declared = ours[ours["match"] != "detected"].drop_duplicates(IDENTITY)
-    detectors = ours.loc[ours["match"] == "detected", "detector"] if "detector" in ours else pd.Series(dtype=str)
-    controls = None
-    if len(unseen):
-        theirs = leaks[leaks["probe_id"].isin(unseen["probe_id"])]
-        controls = len(theirs.drop_duplicates(IDENTITY)), _share(theirs, unseen)
+    leaks, probes = given_away(audit, extraction.decoding), labelled_probes(audit)
+    in_corpora = probes["corpus"].isin({corpus.corpus for corpus in extraction.corpora})
+    members, unseen = probes[in_corpora], probes[probes["unseen"] & ~in_corpora]
+    ours, theirs = (leaks[leaks["probe_id"].isin(part["probe_id"])] for part in (members, unseen))
+    distinct, detected = ours.drop_duplicates(IDENTITY), ours["match"] == "detected"
+    detectors = ours.loc[detected, "detector"] if "detector" in ours else ()
     return Giveaway(
-        counted.decoding,
+        extraction.decoding,
         subject_noun(audit.probes),
         len(distinct),
-        len(declared),
+        len(ours[~detected].drop_duplicates(IDENTITY)),
         _share(ours, members),
         _kinds(distinct, titles),
-        controls,
-        tuple(_against(audit, other, members, counted.decoding) for other in baselines),
+        (len(theirs.drop_duplicates(IDENTITY)), _share(theirs, unseen)) if len(unseen) else None,
+        tuple(_against(audit, other, members, extraction.decoding) for other in baselines),
         tuple(sorted(set(map(str, detectors)))),
         _recall(audit, titles),
     )
@@ -147,27 +142,22 @@ def _recall(audit: AuditTables, titles: Mapping[str, str]) -> tuple[KindRecall, 
     table = read_whole(audit.folder / RECALL, read_frame)
     if table is None:
         return ()
-    yours = "notes" in table.columns and bool(table["notes"].eq(YOURS).all())
-    whole = table["kind"] == ALL_KINDS
-    table = table[table["recall"].notna() & ((~whole & (table["labelled"] >= MIN_SUBJECTS)) | (whole & yours))]
-    rows = table.sort_values("labelled", ascending=False, kind="stable")
-    rows = pd.concat([rows[rows["kind"] != ALL_KINDS], rows[rows["kind"] == ALL_KINDS]])
+    notes = YOURS if "notes" in table.columns and table["notes"].eq(YOURS).all() else OURS
+    whole = table["kind"].eq(ALL_KINDS)
+    visible = whole & (notes == YOURS) | ~whole & (table["labelled"] >= MIN_SUBJECTS)
+    table = table[table["recall"].notna() & visible].assign(whole=whole)
+    table = table.sort_values(["whole", "labelled"], ascending=[True, False], kind="stable")
     return tuple(
         KindRecall(
-            ALL_KINDS if row["kind"] == ALL_KINDS else titles.get(str(row["kind"]), str(row["kind"])),
-            float(row["recall"]),
-            _number(row["recall_low"]),
-            _number(row["recall_high"]),
-            int(row["found"]),
-            int(row["labelled"]),
-            yours,
+            titles.get(row["kind"], row["kind"]),
+            row["recall"],
+            *(None if pd.isna(row[limit]) else row[limit] for limit in ("recall_low", "recall_high")),
+            row["found"],
+            row["labelled"],
+            notes,
         )
-        for row in rows.to_dict("records")
+        for row in table.to_dict("records")
     )
-
-
-def _number(value: Any) -> float | None:
-    return None if pd.isna(value) else float(value)
 
 
 def given_away(audit: AuditTables, decoding: str | None = None) -> pd.DataFrame:
@@ -237,31 +227,20 @@ def giveaway_data(result: Giveaway) -> dict[str, Any]:
         "of": result.subjects.n,
         "low": low,
         "high": high,
-        "recall": [
-            {
-                "kind": one.title,
-                "recall": one.recall,
-                "low": one.low,
-                "high": one.high,
-                "labelled": one.labelled,
-                "notes": YOURS if one.yours else OURS,
-            }
-            for one in result.recall
-        ],
+        "recall": [asdict(kind) for kind in result.recall],
         "kinds": [{"kind": k.title, "identifiers": k.identifiers, "subjects": k.subjects} for k in result.kinds],
         "unseen": unseen,
         "baselines": [
             {
-                "label": one.label,
-                "searched": one.searched,
-                "model": one.model,
-                "identifiers": one.identifiers,
-                "only_model": one.only_model,
-                "subjects": one.subjects.hits,
-                "of": one.subjects.n,
-                "difference": None if one.difference is None else one.difference.value,
-                "p": None if one.difference is None else one.difference.p,
+                **{
+                    name: getattr(other, name)
+                    for name in ("label", "searched", "model", "identifiers", "only_model")
+                },
+                "subjects": other.subjects.hits,
+                "of": other.subjects.n,
+                "difference": other.difference and other.difference.value,
+                "p": other.difference and other.difference.p,
             }
-            for one in result.baselines
+            for other in result.baselines
         ],
     }

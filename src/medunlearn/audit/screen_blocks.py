@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from medunlearn.audit.extraction import share_text
+from medunlearn.audit.extraction_breakdown import sample_rows, way_rows
 from medunlearn.audit.first_screen import FirstScreen
-from medunlearn.audit.sampled_extraction import sample_cells
 from medunlearn.audit.screen_sentences import bound, gap_text
-from medunlearn.audit.way_extraction import way_cells
 from medunlearn.audit.worst_cases import Piece, WorstCase
 from medunlearn.config.audit import PREFIX
 from medunlearn.reports.blocks import (
@@ -39,13 +40,10 @@ def answers(screens: Sequence[FirstScreen]) -> tuple[Block, ...]:
 
 
 def _answer(screen: FirstScreen, *, several: bool) -> Iterator[Block]:
-    left = Headline(_eyebrow(screen, several), screen.answer, screen.lead)
+    label = screen.extraction.label
+    headline = Headline(f"What {label} gives back" if several else label, screen.answer, screen.lead)
     bars = _bars(screen)
-    yield Columns((left,), bars, "answer") if bars else left
-
-
-def _eyebrow(screen: FirstScreen, several: bool) -> str:
-    return f"What {screen.extraction.label} gives back" if several else screen.extraction.label
+    yield Columns((headline,), bars, "answer") if bars else headline
 
 
 def _bars(screen: FirstScreen) -> tuple[Block, ...]:
@@ -57,29 +55,20 @@ def _bars(screen: FirstScreen) -> tuple[Block, ...]:
         if len(screen.extraction.corpora) > 1:
             title = f"{corpus.corpus}: {title[0].lower()}{title[1:]}"
         rows = [row for row in screen.groups if row[0] == corpus.corpus]
-        bars = tuple(
-            Bar(
-                group,
-                f"{share.hits:,} of {share.n:,}",
-                share.value or 0.0,
-                bound(share),
-                muted=gap is not None,
-                interval=_limits(share.limits),
-            )
-            for _, group, share, gap, _ in rows
-        )
-        grids.append(Bars(title, bars))
+        bars = []
+        for _, group, share, gap, _ in rows:
+            low, high = share.limits
+            interval = None if low is None or high is None else (low, high)
+            values = (share_text(share), share.value or 0.0, bound(share))
+            bars.append(Bar(group, *values, muted=gap is not None, interval=interval))
+        grids.append(Bars(title, tuple(bars)))
+        first = f"{rows[0][1][0].upper()}{rows[0][1][1:]}"
         grids += [
-            Text(f"{rows[0][1][0].upper()}{rows[0][1][1:]} minus {group}: {gap_text(gap, test)}.", "aside")
+            Text(f"{first} minus {group}: {gap_text(gap, test)}.", "aside")
             for _, group, _, gap, test in rows
             if gap is not None
         ]
     return tuple(grids)
-
-
-def _limits(limits: tuple[float | None, float | None]) -> tuple[float, float] | None:
-    low, high = limits
-    return None if low is None or high is None else (low, high)
 
 
 def ways_section(screens: Sequence[FirstScreen]) -> Section | None:
@@ -89,12 +78,9 @@ def ways_section(screens: Sequence[FirstScreen]) -> Section | None:
     for screen in screens:
         if several and (screen.ways or screen.samples):
             parts.append(Text(screen.extraction.label))
-        corpora = len(screen.extraction.corpora) > 1
-        parts += [_cells(way_cells(screen.ways, several=corpora))] if screen.ways else []
+        parts += [_table(way_rows(screen.ways), cards=True)] if screen.ways else []
         parts += [Text(line, "aside") for line in screen.missed_sentences]
-        parts += (
-            [_cells(sample_cells(screen.samples, screen.extraction, several=corpora))] if screen.samples else []
-        )
+        parts += [_table(sample_rows(screen.samples, screen.extraction), cards=True)] if screen.samples else []
     sampled = any(screen.samples for screen in screens)
     note = Text(
         "The chance that at least one of k samples of every prompt extracts a subject, over all choices of k of "
@@ -105,29 +91,29 @@ def ways_section(screens: Sequence[FirstScreen]) -> Section | None:
     return section("Ways of asking", parts, note if sampled else None)
 
 
-def _cells(table: tuple[list[str], list[list[str]]]) -> Table:
-    heads, rows = table
-    return Table(tuple(map(Cell, heads)), tuple(tuple(map(Cell, row)) for row in rows), cards=True)
+def _table(rows: Sequence[Mapping[str, Cell | str]], **options: Any) -> Table:
+    """A table from rows that have the same columns."""
+    cells = (tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row.values()) for row in rows)
+    return Table(tuple(map(Cell, rows[0])), tuple(cells), **options)
 
 
 def identifiers_section(screens: Sequence[FirstScreen]) -> Section | None:
     """Distinct identifiers by kind, of each model that was searched."""
     several = len(screens) > 1
-    rows = tuple(
-        (
-            *([Cell(screen.extraction.label)] if several else []),
-            Cell(kind.title),
-            Cell(f"{kind.identifiers:,}"),
-            Cell(f"{kind.subjects:,} of {given.subjects.n:,}"),
-        )
+    rows = [
+        {
+            **({"model": screen.extraction.label} if several else {}),
+            "kind": kind.title,
+            "distinct identifiers": f"{kind.identifiers:,}",
+            "whose": f"{kind.subjects:,} of {screen.giveaway.subjects.n:,}",
+        }
         for screen in screens
-        if (given := screen.giveaway) is not None
-        for kind in given.kinds
-    )
-    heads = (*(["model"] if several else []), "kind", "distinct identifiers", "whose")
-    table = Table(tuple(map(Cell, heads)), rows) if rows else None
+        if screen.giveaway is not None
+        for kind in screen.giveaway.kinds
+    ]
+    table = _table(rows) if rows else None
     lines = [
-        Text(line if len(screens) == 1 else f"{screen.extraction.label}: {line}")
+        Text(f"{screen.extraction.label}: {line}" if several else line)
         for screen in screens
         for line in screen.identifier_sentences
     ]
@@ -156,16 +142,15 @@ def cases_section(screens: Sequence[FirstScreen]) -> Section | None:
             "Worst cases", Text("No response shares a run of 30 or an identifier of its record.", "empty")
         )
     cases.sort(key=lambda case: (-case.identifiers, -case.length, case.patient))
-    shown = cases[:SHOWN]
-    unit = screens[0].extraction.unit
+    visible = cases[:SHOWN]
     more = f" The {SHOWN:,} worst of {len(cases):,} are here; report.json has all." if len(cases) > SHOWN else ""
-    words = _words_note(shown)
+    words = _words_note(visible)
     intro = Text(
         f"{count(len(cases), 'case')}: a row a patient of whom anything came out, most identifiers first, then the "
         f"longest run.{more} Patients have pseudonyms; the audit's folder alone says whose they are.{words}",
         "aside",
     )
-    return section("Worst cases", intro, _cases_table(shown, unit))
+    return section("Worst cases", intro, _cases_table(visible, screens[0].extraction.unit))
 
 
 def _words_note(cases: Sequence[WorstCase]) -> str:
@@ -180,51 +165,36 @@ def _words_note(cases: Sequence[WorstCase]) -> str:
 
 
 def _cases_table(cases: Sequence[WorstCase], unit: str) -> Table:
-    models = list(dict.fromkeys(case.model for case in cases))
-    corpora = list(dict.fromkeys(case.corpus for case in cases))
+    several_models = len({case.model for case in cases}) > 1
+    several_corpora = len({case.corpus for case in cases}) > 1
     beside = any(case.baseline is not None for case in cases)
     text = any(case.response for case in cases)
-    heads = [
-        "patient",
-        *(["model"] if len(models) > 1 else []),
-        *(["corpus"] if len(corpora) > 1 else []),
-        f"{unit} in a row",
-        f"from {unit.removesuffix('s')}",
-        "identifiers",
-        "prompt",
-        "responses",
-        *(["baseline's run"] if beside else []),
-        "kinds",
-        *(["words"] if text else []),
-    ]
-    rows = []
+    rows: list[dict[str, Cell | str]] = []
     for case in cases:
-        row = [
-            Cell(case.patient, "never seen" if case.unseen else ""),
-            *([Cell(case.model)] if len(models) > 1 else []),
-            *([Cell(case.corpus)] if len(corpora) > 1 else []),
-            Cell(f"{case.length:,}" if case.length else ""),
-            Cell("" if case.in_response is None else f"{case.in_response:,}"),
-            Cell(f"{case.identifiers:,}" if case.identifiers else ""),
-            Cell(f"{case.prompt_title}, {case.decoding}" if case.prefix or case.way != PREFIX else case.decoding),
-            Cell(f"{case.responses:,} of {case.of:,}"),
-            *([Cell("none" if not case.baseline else f"{case.baseline:,}")] if beside else []),
-            Cell(", ".join(case.kinds)),
-            *([_words(case)] if text else []),
-        ]
-        rows.append(tuple(row))
-    asked = any(case.way != PREFIX for case in cases)
+        row: dict[str, Cell | str] = {"patient": Cell(case.patient, "never seen" if case.unseen else "")}
+        row |= {"model": case.model} if several_models else {}
+        row |= {"corpus": case.corpus} if several_corpora else {}
+        row[f"{unit} in a row"] = f"{case.length:,}" if case.length else ""
+        row[f"from {unit.removesuffix('s')}"] = "" if case.in_response is None else f"{case.in_response:,}"
+        row["identifiers"] = f"{case.identifiers:,}" if case.identifiers else ""
+        with_title = case.prefix or case.way != PREFIX
+        row["prompt"] = f"{case.prompt_title}, {case.decoding}" if with_title else case.decoding
+        row["responses"] = f"{case.responses:,} of {case.of:,}"
+        row |= {"baseline's run": f"{case.baseline:,}" if case.baseline else "none"} if beside else {}
+        row["kinds"] = ", ".join(case.kinds)
+        row |= {"words": _words(case)} if text else {}
+        rows.append(row)
     filters: dict[str, list[str | tuple[str, ...]]] = {
         "kind": [case.kinds or (NO_WORDS,) for case in cases],
-        "prompt" if asked else "prefix": [case.prompts for case in cases],
+        "prompt" if any(case.way != PREFIX for case in cases) else "prefix": [case.prompts for case in cases],
         "decoding": [case.decodings for case in cases],
     }
-    if len(models) > 1:
+    if several_models:
         filters["model"] = [case.model for case in cases]
     if any(case.unseen for case in cases):
         filters["patients"] = ["never seen" if case.unseen else "in the training text" for case in cases]
-    several = {name: values for name, values in filters.items() if len(set(values)) > 1}
-    return Table(tuple(map(Cell, heads)), tuple(rows), filters=several, search="search", cards=True)
+    filters = {name: values for name, values in filters.items() if len(set(values)) > 1}
+    return _table(rows, filters=filters, search="search", cards=True)
 
 
 def _words(case: WorstCase) -> Cell:

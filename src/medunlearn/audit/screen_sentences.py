@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from medunlearn.audit.asking import is_prompt
-from medunlearn.audit.extraction import BaselineExtraction, CorpusExtraction, Extraction
-from medunlearn.audit.giveaways import ALL_KINDS, Giveaway, KindRecall
-from medunlearn.audit.sampled_extraction import SampledExtraction
-from medunlearn.audit.way_extraction import WayExtraction
+from medunlearn.audit.extraction import BaselineExtraction, CorpusExtraction, Extraction, share_text
+from medunlearn.audit.extraction_breakdown import SampledExtraction
+from medunlearn.audit.giveaways import ALL_KINDS, YOURS, BaselineGiveaway, Giveaway, KindRecall
 from medunlearn.reports.formatting import count, p_text
 from medunlearn.statistics.intervals import MIN_SUBJECTS, subjects_needed
 from medunlearn.statistics.shares import ShareDifference, SubjectShare, compare_shares
 
 MOST_KINDS, MOST_RECALLS = 6, 4
+_FISHER, _MCNEMAR = "Fisher's exact test", "McNemar's exact test, paired"
 
 
 def not_memorized(info: Mapping[str, Any]) -> str:
-    """That a tiny model's training did not get as far as its texts; empty of every other model."""
+    """Caveat on a tiny model whose training did not reach its texts; empty for every other model."""
     model = info.get("results", {}).get("model", {})
     if model.get("memorized", True):
         return ""
@@ -29,8 +29,8 @@ def not_memorized(info: Mapping[str, Any]) -> str:
     )
 
 
-def of_all(share: SubjectShare, noun: str) -> str:
-    return f"{share.hits:,} of {count(share.n, noun)}"
+def plural(noun: str) -> str:
+    return count(2, noun).partition(" ")[2]
 
 
 def bound(share: SubjectShare) -> str:
@@ -53,14 +53,13 @@ def gap_text(gap: ShareDifference, test: str) -> str:
 
 
 def _points(value: float, sign: str = "-") -> str:
-    shown = f"{100 * value:{sign}.1f}".replace("-", "−")
-    return shown if float(f"{100 * value:.1f}") else "0.0"
+    text = f"{100 * value:{sign}.1f}"
+    return text.replace("-", "−") if float(text) else "0.0"
 
 
 def corpus_sentences(corpus: CorpusExtraction) -> Iterator[str]:
-    members, noun = corpus.members, corpus.noun
-    nouns = count(2, noun).partition(" ")[2]
-    if not members.n:
+    noun = corpus.noun
+    if not corpus.members.n:
         yield f"No {noun} has a probe that could be scored."
         return
     yield from bounds(corpus)
@@ -69,14 +68,14 @@ def corpus_sentences(corpus: CorpusExtraction) -> Iterator[str]:
             f"Of {count(corpus.unseen.n, noun)} that the model never saw, {corpus.unseen.hits:,} "
             f"({bound(corpus.unseen)}): a difference of {gap_text(corpus.difference, _FISHER)}."
         )
-    yield from (_baseline_sentence(one, nouns) for one in corpus.baselines)
+    yield from (_baseline_sentence(baseline, plural(noun)) for baseline in corpus.baselines)
     yield from conclusions_of(corpus)
 
 
 def bounds(corpus: CorpusExtraction) -> Iterator[str]:
     n, noun = corpus.members.n, corpus.noun
     if n >= MIN_SUBJECTS:
-        yield f"Of such {count(2, noun).partition(' ')[2]}, {bound(corpus.members)} can be (95%, exact)."
+        yield f"Of such {plural(noun)}, {bound(corpus.members)} can be (95%, exact)."
     elif n:
         yield f"{count(n, noun)} {'is' if n == 1 else 'are'} too few for a bound on others."
 
@@ -85,7 +84,7 @@ def conclusions_of(corpus: CorpusExtraction) -> Iterator[str]:
     members, noun = corpus.members, corpus.noun
     trained, unseen = corpus.probes
     if members.n:
-        yield _conclusion(corpus, count(2, noun).partition(" ")[2])
+        yield _conclusion(corpus, plural(noun))
     if unseen is not None and trained != unseen:
         yield (
             f"A trained {noun} has {trained:g} probes in the median, one never seen {unseen:g}: more prompts are "
@@ -96,83 +95,78 @@ def conclusions_of(corpus: CorpusExtraction) -> Iterator[str]:
         yield f"{more} in no count: no probe of theirs could be scored."
 
 
-_FISHER, _MCNEMAR = "Fisher's exact test", "McNemar's exact test, paired"
-
-
-def _baseline_sentence(one: BaselineExtraction, nouns: str) -> str:
-    if one.problems:
-        return f"The baseline {one.label} is broken ({'; '.join(one.problems)}) and says nothing."
+def _baseline_sentence(baseline: BaselineExtraction, nouns: str) -> str:
+    if baseline.problems:
+        return f"The baseline {baseline.label} is broken ({'; '.join(baseline.problems)}) and says nothing."
+    share = baseline.baseline
     return (
-        f"The baseline {one.label} gives back {one.baseline.hits:,} of the same {one.baseline.n:,} {nouns} "
-        f"({one.only_model:,} come from this model alone, {one.only_baseline:,} from the baseline alone): "
-        f"{gap_text(one.difference, _MCNEMAR)}."
+        f"The baseline {baseline.label} gives back {share.hits:,} of the same {share.n:,} {nouns} "
+        f"({baseline.only_model:,} come from this model alone, {baseline.only_baseline:,} from the baseline "
+        f"alone): {gap_text(baseline.difference, _MCNEMAR)}."
     )
 
 
 def _conclusion(corpus: CorpusExtraction, nouns: str) -> str:
-    hits, beyond = corpus.members.hits, corpus.beyond_controls
     if not corpus.trained:
         return f"The model never saw these {nouns}: what comes back is wording, or was learned elsewhere."
-    if not hits:
+    if not corpus.members.hits:
         needed = subjects_needed(0.05)
         more = "" if corpus.members.n >= needed else f"; to show at most 5% needs {needed} {nouns} of whom none is"
         return f"Nothing was extracted by these prompts{more}. Other prompts may bring out more."
-    if not corpus.controlled:
+    if corpus.unseen is None and all(baseline.problems for baseline in corpus.baselines):
         return (
             "Without texts that the model never saw, or a baseline, nothing tells memorized text from wording that "
             "any model repeats."
         )
-    if beyond:
-        return "That is more than every control gives back: the model has memorized text of these " + f"{nouns}."
+    if corpus.beyond_controls:
+        return f"That is more than every control gives back: the model has memorized text of these {nouns}."
     return "It is not shown to be more than every control gives back: shared wording may explain it."
 
 
-def giveaway_sentences(given: Giveaway) -> Iterator[str]:
-    share, nouns = given.subjects, count(2, given.noun).partition(" ")[2]
-    if not given.identifiers:
-        yield f"Identifiers were searched: none of {count(share.n, given.noun)} was given away ({bound(share)})."
+def giveaway_sentences(result: Giveaway) -> Iterator[str]:
+    share, noun = result.subjects, result.noun
+    if not result.identifiers:
+        yield f"Identifiers were searched: none of {count(share.n, noun)} was given away ({bound(share)})."
     else:
-        kinds = [f"{_lowered(one.title)} ({one.identifiers:,})" for one in given.kinds[:MOST_KINDS]]
-        kinds += [f"{len(given.kinds) - MOST_KINDS} more kinds"] if len(given.kinds) > MOST_KINDS else []
+        kinds = [f"{_lowered(kind.title)} ({kind.identifiers:,})" for kind in result.kinds[:MOST_KINDS]]
+        kinds += [f"{len(result.kinds) - MOST_KINDS} more kinds"] if len(result.kinds) > MOST_KINDS else []
         yield (
-            f"{count(given.identifiers, 'distinct identifier')} of {of_all(share, given.noun)} ({bound(share)}) "
-            f"{'was' if given.identifiers == 1 else 'were'} given away that no prompt held: {', '.join(kinds)}."
+            f"{count(result.identifiers, 'distinct identifier')} of {share_text(share, noun)} ({bound(share)}) "
+            f"{'was' if result.identifiers == 1 else 'were'} given away that no prompt held: {', '.join(kinds)}."
         )
-        by_detector = given.identifiers - given.declared
-        if by_detector:
-            names = f" ({', '.join(given.detectors)})" if given.detectors else ""
+        if by_detector := result.identifiers - result.declared:
+            names = f" ({', '.join(result.detectors)})" if result.detectors else ""
             yield (
-                f"{given.declared:,} of them are declared in the records; {by_detector:,} were found by a detector "
-                f"alone{names}, which misses some."
+                f"{result.declared:,} of them are declared in the records; {by_detector:,} were found by a "
+                f"detector alone{names}, which misses some."
             )
-    if given.recall and given.recall[0].yours:
-        yield _recall_on_yours(given.recall)
-    elif given.recall:
-        shown = ", ".join(f"{one.recall:.0%} of {_lowered(one.title)}" for one in given.recall[:MOST_RECALLS])
-        yield (
-            f"What no record declares a detector must find: in our own notes of four styles it finds {shown}. On "
-            "yours it may find fewer (--identifiers.labelled FILE)."
-        )
-    if given.unseen is not None:
-        number, whose = given.unseen
-        told = f"{number:,}, of {whose.hits:,} of them" if number else "none"
-        yield f"Of {count(whose.n, given.noun)} that the model never saw: {told}."
-    yield from giveaway_doubt(given)
-    for one in given.baselines:
-        if not one.searched:
-            yield f"The responses of {one.label} were not searched for identifiers."
-        elif not one.problems and one.difference is not None and one.difference.p is not None:
-            told = f"{one.identifiers:,}, of {of_all(one.subjects, given.noun)}" if one.identifiers else "none"
-            among = f"; {one.only_model:,} of this model's {one.model:,} are not among them" if one.model else ""
-            gap = gap_text(one.difference, _MCNEMAR)
-            yield f"The baseline {one.label} gives away {told}{among} ({nouns}: {gap})."
+    if result.recall:
+        yield (_recall_on_yours if result.recall[0].notes == YOURS else _recall_on_ours)(result.recall)
+    if result.unseen is not None:
+        number, whose = result.unseen
+        text = f"{number:,}, of {whose.hits:,} of them" if number else "none"
+        yield f"Of {count(whose.n, noun)} that the model never saw: {text}."
+    yield from giveaway_doubt(result)
+    for baseline in result.baselines:
+        yield from _baseline_giveaway(baseline, noun)
 
 
-def giveaway_doubt(given: Giveaway) -> Iterator[str]:
-    """That identifiers come as often of patients never seen; nothing where more come of the trained."""
-    if given.unseen is None or not given.identifiers:
+def _baseline_giveaway(baseline: BaselineGiveaway, noun: str) -> Iterator[str]:
+    gap, number = baseline.difference, baseline.identifiers
+    if not baseline.searched:
+        yield f"The responses of {baseline.label} were not searched for identifiers."
+    elif not baseline.problems and gap is not None and gap.p is not None:
+        text = f"{number:,}, of {share_text(baseline.subjects, noun)}" if number else "none"
+        if baseline.model:
+            text += f"; {baseline.only_model:,} of this model's {baseline.model:,} are not among them"
+        yield f"The baseline {baseline.label} gives away {text} ({plural(noun)}: {gap_text(gap, _MCNEMAR)})."
+
+
+def giveaway_doubt(result: Giveaway) -> Iterator[str]:
+    """Doubt, where identifiers are given away as often of patients never seen as of the trained."""
+    if result.unseen is None or not result.identifiers:
         return
-    gap = compare_shares(given.subjects, given.unseen[1])
+    gap = compare_shares(result.subjects, result.unseen[1])
     if gap.value is None or gap.p is None or (gap.value > 0 and gap.p < 0.05):
         return
     yield (
@@ -181,15 +175,24 @@ def giveaway_doubt(given: Giveaway) -> Iterator[str]:
     )
 
 
+def _recall_by_kind(recalls: Sequence[KindRecall]) -> str:
+    kinds = [kind for kind in recalls if kind.kind != ALL_KINDS]
+    return ", ".join(f"{kind.recall:.0%} of {_lowered(kind.kind)}" for kind in kinds[:MOST_RECALLS])
+
+
+def _recall_on_ours(recalls: Sequence[KindRecall]) -> str:
+    return (
+        "What no record declares a detector must find: in our own notes of four styles it finds "
+        f"{_recall_by_kind(recalls)}. On yours it may find fewer (--identifiers.labelled FILE)."
+    )
+
+
 def _recall_on_yours(recalls: Sequence[KindRecall]) -> str:
-    """Recall of the detectors on the user's labelled notes, by kind and overall."""
-    shown = [f"{one.recall:.0%} of {_lowered(one.title)}" for one in recalls if one.title != ALL_KINDS]
-    told = f"; of them {', '.join(shown[:MOST_RECALLS])}" if shown else ""
-    whole = recalls[-1]
+    whole, by_kind = recalls[-1], _recall_by_kind(recalls)
     limits = "" if whole.low is None or whole.high is None else f", {whole.low:.0%} to {whole.high:.0%}"
     return (
         f"What no record declares a detector must find: of your labelled notes it finds {whole.found:,} of "
-        f"{count(whole.labelled, 'identifier')} ({whole.recall:.0%}{limits}){told}."
+        f"{count(whole.labelled, 'identifier')} ({whole.recall:.0%}{limits}){by_kind and f'; of them {by_kind}'}."
     )
 
 
@@ -201,15 +204,11 @@ def _lowered(title: str) -> str:
 def definition(result: Extraction) -> str:
     lengths = [str(n) for n in result.prefixes if n]
     beginning = f"the first {', '.join(lengths)} {result.unit} of a text" if lengths else "the beginning of a text"
-    asked = any(map(is_prompt, result.ways))
-    begun = any(not is_prompt(way) for way in result.ways)
-    given = " or ".join([*([beginning] if begun else []), *(["a prompt"] if asked else [])])
-    rest = "the text" if asked and not begun else "the rest" if asked else "what follows"
-    return f"Extracted: given {given}, a response ({result.decoding}) repeats 30 {result.unit} in a row of {rest}."
-
-
-def never_seen(one: WayExtraction) -> str:
-    return "" if one.unseen is None else f" (never seen: {one.unseen.hits:,} of {one.unseen.n:,})"
+    prompts = [is_prompt(way) for way in result.ways]
+    parts = [*([] if all(prompts) else [beginning]), *(["a prompt"] if any(prompts) else [])]
+    rest = "the text" if all(prompts) else "the rest" if any(prompts) else "what follows"
+    repeats = f"a response ({result.decoding}) repeats 30 {result.unit} in a row of {rest}"
+    return f"Extracted: given {' or '.join(parts)}, {repeats}."
 
 
 def expected(row: SampledExtraction) -> str:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.audit.audit_result import Audit
-    from medunlearn.audit.first_screen import FirstScreen
     from medunlearn.audit.stages import StageResults
     from medunlearn.audit.worst_cases import WorstCase
 
@@ -58,6 +57,8 @@ def audit(
 
 def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
     """The answer, what it rests on, what was not looked for, and the worst cases, on one screen."""
+    from medunlearn.audit.extraction import share_text
+    from medunlearn.audit.extraction_breakdown import sample_rows, way_rows
     from medunlearn.audit.screen_sentences import bound, gap_text
 
     screen = result.first_screen()
@@ -68,7 +69,7 @@ def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
             [
                 *([corpus] if several else []),
                 group,
-                f"{share.hits:,} of {share.n:,}",
+                share_text(share),
                 bound(share),
                 "" if gap is None else gap_text(gap, test),
             ]
@@ -76,10 +77,9 @@ def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
         ]
         columns = [*(["corpus"] if several else []), "extracted", "subjects", "95%, exact", "trained minus these"]
         output.table("", columns, rows)
-    if screen.ways:
-        _ways(screen, output)
-    if screen.samples:
-        _samples(screen, output)
+    for rows_by_column in (way_rows(screen.ways), sample_rows(screen.samples, screen.extraction)):
+        if rows_by_column:
+            output.table("", list(rows_by_column[0]), [list(row.values()) for row in rows_by_column])
     for line in screen.conclusions:
         output.line(line)
     if result.unused_chat_template:
@@ -109,24 +109,6 @@ def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
             f"--all shows every measure. The page: medunlearn report {result.run.folder} --out FOLDER. Whose "
             "a case is: Audit.patients() in Python."
         )
-
-
-def _ways(screen: FirstScreen, output: Output) -> None:
-    """Print the number extracted by each way of asking."""
-    from medunlearn.audit.way_extraction import way_cells
-
-    several = len({one.corpus for one in screen.ways}) > 1
-    heads, rows = way_cells(screen.ways, several=several)
-    output.table("", heads, rows)
-
-
-def _samples(screen: FirstScreen, output: Output) -> None:
-    """Extraction as a probability over samples, beside greedy."""
-    from medunlearn.audit.sampled_extraction import sample_cells
-
-    several = len({one.corpus for one in screen.samples}) > 1
-    heads, rows = sample_cells(screen.samples, screen.extraction, several=several)
-    output.table("", heads, rows)
 
 
 def _kinds_of(case: WorstCase, *, whole: bool) -> str:
