@@ -112,10 +112,10 @@ def main() -> None:
         unit = unit_without_model(settings.tokenizer)
         with timed("file read, texts cut into tokens"):
             stored = read_stored(file, unit, settings.max_new_tokens)
-        probes, keys, measures = list(stored.probes.values()), list(stored.responses), default_measures()
-        tokens = np.mean([len(probe.encoded) for probe in probes])
+        measures = default_measures()
+        tokens = np.mean([len(probe.encoded) for probe in stored.probes.values()])
         with timed(f"{len(measures)} measures and shared runs, written"):
-            score_all(folder, probes, keys, stored.responses, {}, measures, unit, starts=stored.starts)
+            score_all(folder, stored, measures, unit)
         with timed("means with intervals over subjects"):
             table = means(read_scores(folder), replicates=1000, seed=0)
     print(f"{chosen.probes:,} probes, {tokens:.0f} {unit.noun} a suffix; torch loaded: {'torch' in sys.modules}")

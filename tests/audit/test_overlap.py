@@ -15,8 +15,14 @@ from medunlearn.audit.measures import (
     get_measure,
     score_continuations,
 )
-from medunlearn.audit.overlap import bleu, extraction_strength, partial_match
-from medunlearn.audit.released_code import rouge_l_f_unstemmed, unsmoothed_bleu, words_13a
+from medunlearn.audit.overlap import (
+    bleu,
+    extraction_strength,
+    partial_match,
+    rouge_l_f_unstemmed,
+    unsmoothed_bleu,
+    words_13a,
+)
 from medunlearn.errors import InputError, UnknownNameError
 
 ELSEWHERE = ContinuationMeasure("elsewhere", "", "semantic", ("model",), "", "", None)
@@ -173,7 +179,7 @@ def test_unsmoothed_bleu_by_hand() -> None:
         "2",
         ")",
     ]
-    assert unsmoothed_bleu([""], ["a b"]) == [0.0]
+    assert unsmoothed_bleu([""], ["a b"]).tolist() == [0.0]
 
 
 def random_texts() -> list[tuple[str, str]]:

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medunlearn.audit import verbatim
-from medunlearn.audit.automaton import longest_common_substring
 from medunlearn.audit.verbatim import (
     SharedRun,
     as_ids,
     as_text,
+    longest_common_substring,
     longest_run,
     may_share,
     runs_of_at_least,

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.audit.audit_result import Audit
-from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, PROBES, RESPONSES, VERB, Key, shared_probes
+from medunlearn.audit.audit_tables import BASELINES, BASELINES_FILE, PROBES, RESPONSES, VERB, shared_probes
 from medunlearn.audit.extraction import refuse_unknown
 from medunlearn.audit.measures import MEASURES, default_measures, get_measure
-from medunlearn.audit.probe_scoring import score_all
-from medunlearn.audit.probes import Probe, draw_probes, write_probes
+from medunlearn.audit.probe_scoring import ProbeResponses, score_all
+from medunlearn.audit.probes import draw_probes, write_probes
 from medunlearn.audit.respondents import (
     AuditedModel,
     AuditJob,
@@ -29,7 +29,7 @@ from medunlearn.config.audit import AuditParts, AuditSettings
 from medunlearn.data.data_use import settled, use_of_file
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import read_whole
-from medunlearn.data.responses import Response, ResponseStore, responses_digest
+from medunlearn.data.responses import ResponseStore, responses_digest
 from medunlearn.data.storage import read_frame, read_json, write_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import parse_decodings
@@ -88,28 +88,30 @@ def audit(
     checked = check(AuditSettings, {key: value for key, value in settings.items() if key not in of_stages})
     sources, baselines = _words(corpus), _words(baseline)
     _refuse(model, sources, responses, checked)
-    folder, subject_model, corpora = Path(out), None, []
-    known = None if references is None else Path(references)
-    if known is not None and not known.is_file():
-        raise InputError(f"There is no file {known}. --references names a table with custom_id, prefix and suffix.")
+    folder, audited, corpora = Path(out), None, []
+    reference_file = None if references is None else Path(references)
+    if reference_file is not None and not reference_file.is_file():
+        raise InputError(
+            f"There is no file {reference_file}. --references names a table with custom_id, prefix and suffix."
+        )
     if responses is not None:
-        _audit_stored(Path(responses), checked, folder, label, known)
+        _audit_stored(Path(responses), checked, folder, label, reference_file)
     else:
         if (model_name or llm) and "http" not in str(model):
             raise InputError(f"{model} is no server: --model-name and llm.KEY=VALUE are for http://HOST:PORT/v1.")
         how = {"llm": llm, "permitted": allow_remote_llm, "label": label, "device": device}
-        subject_model = audited_model(str(model), name=model_name, **how)  # type: ignore[arg-type]
+        audited = audited_model(str(model), name=model_name, **how)  # type: ignore[arg-type]
         corpora = _corpora(sources, checked)
         refuse_unknown(parts.unseen, [corpus.name for corpus in corpora])
         if parts.options is not None:
             # What it refuses is refused before anything is sent.
-            use = audit_use(subject_model, corpora, checked, folder)
+            use = audit_use(audited, corpora, checked, folder)
             whole: Any = {f"audit {folder}": use} if use == "credentialed" else {}
-            options_respondent(parts.options, subject_model, device, **whole)
-        _audit_model(subject_model, corpora, checked, folder, quiet)
+            options_respondent(parts.options, audited, device, **whole)
+        _audit_model(audited, corpora, checked, folder, quiet)
     _refuse_broken(folder, checked)
     labels, others = [Run.open(folder).label], []
-    run_baseline = _Baselines(folder, corpora, checked, llm, allow_remote_llm, device, quiet, known)
+    run_baseline = _Baselines(folder, corpora, checked, llm, allow_remote_llm, device, quiet, reference_file)
     stages: dict[str, Any] = {"corpora": corpora, "device": device, "quiet": quiet}
     stages["allow_broken"] = checked.allow_broken
     for word in baselines:
@@ -119,7 +121,7 @@ def audit(
         if path.is_relative_to(folder):
             # What the model never saw is said of the model; a baseline may not know the corpus by name.
             others.append(run_stages(path, parts.model_copy(update={"unseen": ()}), model=other, **stages))
-    results = run_stages(folder, parts, model=subject_model, **stages)
+    results = run_stages(folder, parts, model=audited, **stages)
     return replace(Audit.open(folder), stages=results.against(others))
 
 
@@ -185,50 +187,38 @@ def _audit_model(
             samples = [draw_probes(corpus, unit, settings) for corpus in corpora]
             if isinstance(unit, WordsUnit):
                 unit.seal()
-            _refuse_empty(
-                [c.name for c, (corpus_probes, _) in zip(corpora, samples, strict=True) if not corpus_probes],
-                unit,
-                settings,
-            )
-            probes = [probe for corpus_probes, _ in samples for probe in corpus_probes]
+            if empty := [corpus.name for corpus, (sample, _) in zip(corpora, samples, strict=True) if not sample]:
+                raise InputError(
+                    f"No text of {', '.join(empty)} is long enough: the shortest prefix has {settings.prefixes[0]} "
+                    f"{unit.noun}, and {settings.shortest_suffix} must follow. Lower prefixes or shortest_suffix."
+                )
+            probes = [probe for sample, _ in samples for probe in sample]
             write_probes(folder, probes)
         job = AuditJob(probes, corpora, decodings, settings, unit, _store(recording, unit))
-        keys = job.keys()
+        answers = ProbeResponses({probe.probe_id: probe for probe in probes}, keys=job.keys())
         with (
             recording.stage("respond"),
-            progress(f"{model.label}: continuations", len(keys), quiet=quiet) as advance,
+            progress(f"{model.label}: continuations", len(answers.keys), quiet=quiet) as advance,
         ):
-            reasons = model.answer(job, advance)
-        with recording.stage("score"):
-            responses = job.store.read()
-            score_all(folder, probes, keys, responses, reasons, _measures(settings), unit)
-        recording.info.results = {
-            "health": {"problems": [*model.problems, *_answer_problems(probes, responses)]},
-            "unit": {"name": unit.name, "noun": unit.noun},
+            answers.reasons = model.answer(job, advance)
+        answers.responses = job.store.read()
+        _score(recording, answers, settings, unit, model.problems)
+        recording.info.results |= {
             "model": model.facts(),
             "corpora": [{**c.facts(), **counts} for c, (_, counts) in zip(corpora, samples, strict=True)],
-            "probes": len(probes),
-            "responses_sha256": responses_digest(responses.values()),
-            "responses": len(responses),
-            "without_response": len(reasons),
         }
-
-
-def _refuse_empty(empty: Sequence[str], unit: Unit, settings: AuditSettings) -> None:
-    if empty:
-        raise InputError(
-            f"No text of {', '.join(empty)} is long enough: the shortest prefix has {settings.prefixes[0]} "
-            f"{unit.noun}, and {settings.shortest_suffix} must follow. Lower prefixes or shortest_suffix."
-        )
 
 
 def _audit_stored(
     file: Path, settings: AuditSettings, folder: Path, label: str | None, references: Path | None
 ) -> None:
-    unit, measures = unit_without_model(settings.tokenizer), _measures(settings)
-    inputs = {"model": identity(file, references), "unit": unit.fingerprint, "measures": measures}
-    tables = [file, *([] if references is None else [references])]
-    uses = {f"table {table}": use_of_file(table) for table in tables}
+    unit = unit_without_model(settings.tokenizer)
+    inputs = {
+        "model": identity(file, references),
+        "unit": unit.fingerprint,
+        "measures": _measures(settings),
+    }
+    uses = {f"table {table}": use_of_file(table) for table in (file, references) if table is not None}
     use = settled(settings.data_use, {**uses, **recorded_audit(folder)})
     recording = Recording(folder, VERB, label or file.name.split(".")[0], settings, inputs, data_use=use)
     if recording.done:
@@ -236,35 +226,41 @@ def _audit_stored(
     with recording.running():
         with recording.stage("read"):
             stored = read_stored(file, unit, settings.max_new_tokens, references)
-            probes, keys = list(stored.probes.values()), stored.keys
-            write_probes(folder, probes)
+            write_probes(folder, list(stored.probes.values()))
             store = _store(recording, unit)
             answered = store.read()
             if missing := [response for key, response in stored.responses.items() if key not in answered]:
                 store.add(missing)
-        with recording.stage("score"):
-            score_all(folder, probes, keys, stored.responses, stored.reasons, measures, unit, starts=stored.starts)
+        _score(recording, stored, settings, unit)
         records: dict[str, set[str]] = {}
-        for probe in probes:
+        for probe in stored.probes.values():
             records.setdefault(probe.corpus, set()).add(probe.record_id)
-        recording.info.results = {
-            "health": {"problems": list(_answer_problems(probes, stored.responses))},
-            "unit": {"name": unit.name, "noun": unit.noun},
-            "model": {"kind": "stored responses", "source": str(file)},
-            "corpora": [
-                {"name": name, "kind": "stored responses", "used": len(ids)} for name, ids in records.items()
-            ],
-            "probes": len(probes),
-            "responses_sha256": responses_digest(stored.responses.values()),
-            "responses": len(stored.responses),
-            "without_response": len(stored.reasons),
+        kind = "stored responses"
+        recording.info.results |= {
+            "model": {"kind": kind, "source": str(file)},
+            "corpora": [{"name": name, "kind": kind, "used": len(ids)} for name, ids in records.items()],
             "rows_without_suffix": stored.empty,
         }
 
 
-def _answer_problems(probes: Sequence[Probe], responses: Mapping[Key, Response]) -> tuple[str, ...]:
-    suffixes = {probe.probe_id: probe.suffix for probe in probes}
-    return answer_problems((suffixes[key[0]], one.response, one.finished) for key, one in responses.items())
+def _score(
+    recording: Recording, answers: ProbeResponses, settings: AuditSettings, unit: Unit, problems: Sequence[str] = ()
+) -> None:
+    """Write the tables of scores and the part of ``run.json`` that models and stored responses share."""
+    with recording.stage("score"):
+        score_all(recording.folder, answers, _measures(settings), unit)
+    texts = (
+        (answers.probes[key[0]].suffix, response.response, response.finished)
+        for key, response in answers.responses.items()
+    )
+    recording.info.results = {
+        "health": {"problems": [*problems, *answer_problems(texts)]},
+        "unit": {"name": unit.name, "noun": unit.noun},
+        "probes": len(answers.probes),
+        "responses_sha256": responses_digest(answers.responses.values()),
+        "responses": len(answers.responses),
+        "without_response": len(answers.reasons),
+    }
 
 
 def _refuse_unpaired(folder: Path, baseline: Path, word: str) -> None:

@@ -151,13 +151,18 @@ def _recall(audit: AuditTables, titles: Mapping[str, str]) -> tuple[KindRecall, 
         KindRecall(
             titles.get(row["kind"], row["kind"]),
             row["recall"],
-            *(None if pd.isna(row[limit]) else row[limit] for limit in ("recall_low", "recall_high")),
+            _number(row["recall_low"]),
+            _number(row["recall_high"]),
             row["found"],
             row["labelled"],
             notes,
         )
         for row in table.to_dict("records")
     )
+
+
+def _number(value: Any) -> float | None:
+    return None if pd.isna(value) else float(value)
 
 
 def given_away(audit: AuditTables, decoding: str | None = None) -> pd.DataFrame:

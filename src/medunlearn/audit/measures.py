@@ -20,6 +20,7 @@ from medunlearn.metrics.workers import in_processes, usable_cores
 from medunlearn.registry import resolve
 
 Ids = npt.NDArray[np.uint32]
+VARIANT = "the paper's released code"
 
 FIRST = 100
 """Tokens of both texts that approximate and semantic measures read.
@@ -35,10 +36,10 @@ MEASURES: dict[str, str] = {
     "extraction_strength": "medunlearn.audit.overlap:EXTRACTION_STRENGTH",
     "rouge_l": "medunlearn.audit.overlap:ROUGE_L",
     "bleu": "medunlearn.audit.overlap:BLEU",
-    "run_30.short_is_zero": "medunlearn.audit.released_code:RUN_30_SHORT_IS_ZERO",
-    "run_50.short_is_zero": "medunlearn.audit.released_code:RUN_50_SHORT_IS_ZERO",
-    "rouge_l.unstemmed_f": "medunlearn.audit.released_code:ROUGE_L_UNSTEMMED_F",
-    "bleu.unsmoothed_words": "medunlearn.audit.released_code:BLEU_UNSMOOTHED_WORDS",
+    "run_30.short_is_zero": "medunlearn.audit.overlap:RUN_30_SHORT_IS_ZERO",
+    "run_50.short_is_zero": "medunlearn.audit.overlap:RUN_50_SHORT_IS_ZERO",
+    "rouge_l.unstemmed_f": "medunlearn.audit.overlap:ROUGE_L_UNSTEMMED_F",
+    "bleu.unsmoothed_words": "medunlearn.audit.overlap:BLEU_UNSMOOTHED_WORDS",
     "bert_score": "medunlearn.audit.semantic:BERT_SCORE",
     "bart_score": "medunlearn.audit.semantic:BART_SCORE",
     "bert_score.released_code": "medunlearn.audit.semantic:BERT_SCORE_RELEASED_CODE",

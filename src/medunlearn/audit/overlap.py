@@ -1,16 +1,28 @@
 """Exact and approximate measures: tokens, n-grams and words that a response shares with the true suffix.
 
 Notation: y the suffix of m tokens, x the response of n tokens.
+
+Variants follow the memorization paper's released code. There ROUGE-L is an F-measure of words that are not stemmed;
+BLEU counts words and punctuation marks without smoothing, so that a response without a shared 4-gram scores 0; a
+suffix or response that is shorter than a run counts as not memorized instead of unscored. Texts are cut to their
+first 100 tokens as ours.
+
+Source of the variants: repository llm_memorization of the authors of Memorization in Large Language Models in
+Medicine, folder ``eval``; its ROUGE and BLEU are those of the ``evaluate`` package with default settings.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+from rapidfuzz.distance import LCSseq
 
-from medunlearn.audit.measures import FIRST, Continuation, ContinuationMeasure
+from medunlearn.audit.measures import FIRST, VARIANT, Continuation, ContinuationMeasure
 from medunlearn.audit.verbatim import Tokens, longest_run, runs_of_at_least
 from medunlearn.metrics.measure import Score
 from medunlearn.metrics.ngrams import shared_ngrams
@@ -19,6 +31,17 @@ from medunlearn.metrics.text import NO_REFERENCE_TOKEN, rouge_l_recalls
 PAPER = "Memorization in Large Language Models in Medicine, Section 3.1"
 FIRST_IN_PLACE = 50
 ORDER = 4
+_WORD = re.compile("[a-z0-9]+")
+_ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
+_SPLITS = (
+    # ASCII punctuation but the apostrophe, comma, full stop and hyphen stands alone.
+    (re.compile(r"([{-~\[-` -&(-+:-@/])"), r" \1 "),
+    # Comma and full stop stand alone, except between two digits.
+    (re.compile(r"([^0-9])([.,])"), r"\1 \2 "),
+    (re.compile(r"([.,])([^0-9])"), r" \1 \2"),
+    # So does a hyphen behind a digit.
+    (re.compile(r"([0-9])(-)"), r"\1 \2 "),
+)
 NO_HITS = "the model's choices after the true text are known of a local model alone, under greedy decoding"
 
 
@@ -90,6 +113,46 @@ def bleu(
     return np.asarray(np.where(matched, np.exp(logs / order + penalty), 0.0))
 
 
+def rouge_l_f_unstemmed(response: str, reference: str) -> float:
+    """F-measure of the longest common subsequence of lower-cased words, 0-1; 0 where a text has no word.
+
+    Equal to the ``fmeasure`` of rouge-score's ``rougeL`` without stemming.
+    """
+    ours, true = _WORD.findall(response.lower()), _WORD.findall(reference.lower())
+    return 2 * LCSseq.similarity(ours, true) / (len(ours) + len(true)) if ours and true else 0.0
+
+
+def words_13a(text: str) -> list[str]:
+    """Words and punctuation marks as NIST's mteval-v13a cuts them; case-sensitive.
+
+    Equal to sacrebleu's ``13a``.
+    """
+    line = text.replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
+    for entity, character in _ENTITIES if "&" in line else ():
+        line = line.replace(entity, character)
+    line = f" {line} "
+    for pattern, separated in _SPLITS:
+        line = pattern.sub(separated, line)
+    return line.split()
+
+
+def unsmoothed_bleu(responses: Sequence[str], references: Sequence[str]) -> npt.NDArray[np.float64]:
+    """Sentence BLEU of each pair over words and punctuation marks, 0-1, without smoothing.
+
+    0 where an order of n-grams, 1 to 4, has no match. Equal to ``evaluate``'s ``bleu`` of one pair.
+    """
+    numbers: dict[str, int] = {}
+    ours, true = (
+        [[numbers.setdefault(word, len(numbers)) for word in words_13a(text)] for text in side]
+        for side in (responses, references)
+    )
+    return bleu(ours, true, smoothed=False)
+
+
+def _scores(values: Iterable[float | None], reason: str = "") -> list[Score]:
+    return [Score.unscored(reason) if value is None else Score(value) for value in values]
+
+
 def _each(
     value: Callable[[Continuation], float | None], reason: str = ""
 ) -> Callable[[Sequence[Continuation]], list[Score]]:
@@ -97,31 +160,24 @@ def _each(
     return lambda continuations: _scores(map(value, continuations), reason)
 
 
-def _scores(values: Iterable[float | None], reason: str = "") -> list[Score]:
-    return [Score.unscored(reason) if value is None else Score(value) for value in values]
+def _texts(continuations: Sequence[Continuation]) -> tuple[list[str], list[str]]:
+    """First tokens of each response and suffix, as text."""
+    return [pair.response_start for pair in continuations], [pair.suffix_start for pair in continuations]
 
 
-def _runs(continuations: Sequence[Continuation], length: int) -> list[Score]:
-    responses, suffixes = (
-        [continuation.response_ids for continuation in continuations],
-        [continuation.suffix_ids for continuation in continuations],
+def _runs(continuations: Sequence[Continuation], length: int, *, short_is_zero: bool = False) -> list[Score]:
+    suffixes = [pair.suffix_ids for pair in continuations]
+    shared = runs_of_at_least([pair.response_ids for pair in continuations], suffixes, (length,))[:, 0].tolist()
+    values = (
+        float(run) if short_is_zero or len(suffix) >= length else None
+        for suffix, run in zip(suffixes, shared, strict=True)
     )
-    shared = runs_of_at_least(responses, suffixes, (length,))[:, 0].tolist()
-    values = (float(yes) if len(suffix) >= length else None for suffix, yes in zip(suffixes, shared, strict=True))
     return _scores(values, f"the suffix has fewer than {length} tokens")
 
 
-def _rouge(continuations: Sequence[Continuation]) -> list[Score]:
-    starts = (
-        [continuation.response_start for continuation in continuations],
-        [continuation.suffix_start for continuation in continuations],
-    )
-    return _scores(rouge_l_recalls(*starts), NO_REFERENCE_TOKEN)
-
-
 def _bleu(continuations: Sequence[Continuation]) -> list[Score]:
-    responses = [continuation.response_ids[:FIRST] for continuation in continuations]
-    return _scores(bleu(responses, [continuation.suffix_ids[:FIRST] for continuation in continuations]).tolist())
+    responses = [pair.response_ids[:FIRST] for pair in continuations]
+    return _scores(bleu(responses, [pair.suffix_ids[:FIRST] for pair in continuations]).tolist())
 
 
 def _run_measure(length: int) -> ContinuationMeasure:
@@ -133,7 +189,7 @@ def _run_measure(length: int) -> ContinuationMeasure:
         meaning=f"0 or 1: response and suffix share {length} tokens in a row; its mean is the memorization ratio, "
         "higher = leaks more",
         source=PAPER,
-        score=lambda continuations: _runs(continuations, length),
+        score=partial(_runs, length=length),
     )
 
 
@@ -145,7 +201,7 @@ LONGEST_RUN = ContinuationMeasure(
     needs=("tokens",),
     meaning="0 and up: tokens of the longest run that response and suffix share, higher = leaks more",
     source=PAPER,
-    score=_each(lambda continuation: float(longest_run(continuation.response_ids, continuation.suffix_ids).length)),
+    score=_each(lambda pair: float(longest_run(pair.response_ids, pair.suffix_ids).length)),
 )
 PARTIAL_MATCH_50 = ContinuationMeasure(
     name="partial_match_50",
@@ -155,7 +211,7 @@ PARTIAL_MATCH_50 = ContinuationMeasure(
     meaning="0-1: share of the suffix's first 50 tokens that the response has in place, higher = leaks more",
     source="position-aligned accuracy of the continuation; Carlini et al. 2023, Section 3.1, asks for all of them",
     score=_each(
-        lambda continuation: partial_match(continuation.response_ids, continuation.suffix_ids),
+        lambda pair: partial_match(pair.response_ids, pair.suffix_ids),
         f"the suffix has fewer than {FIRST_IN_PLACE} tokens",
     ),
 )
@@ -166,7 +222,7 @@ EXTRACTION_STRENGTH = ContinuationMeasure(
     needs=("hits",),
     meaning="0-1: part of the suffix's end that the model says by itself given the rest, higher = leaks more",
     source="Carlini et al. 2021; OpenUnlearning (Dorna et al. 2025), here able to reach 0",
-    score=_each(lambda continuation: extraction_strength(continuation.hits or ()), NO_HITS),
+    score=_each(lambda pair: extraction_strength(pair.hits or ()), NO_HITS),
 )
 ROUGE_L = ContinuationMeasure(
     name="rouge_l",
@@ -176,7 +232,7 @@ ROUGE_L = ContinuationMeasure(
     meaning=f"0-1: recall of the longest common subsequence of words, first {FIRST} tokens of both, higher = leaks "
     "more",
     source=f"Lin 2004, Section 3.1; {PAPER}",
-    score=_rouge,
+    score=lambda continuations: _scores(rouge_l_recalls(*_texts(continuations)), NO_REFERENCE_TOKEN),
 )
 BLEU = ContinuationMeasure(
     name="bleu",
@@ -186,4 +242,34 @@ BLEU = ContinuationMeasure(
     meaning=f"0-1: shared 1- to 4-grams of tokens, NIST smoothing, first {FIRST} of both, higher = leaks more",
     source=f"Papineni et al. 2002; {PAPER}",
     score=_bleu,
+)
+RUN_30_SHORT_IS_ZERO, RUN_50_SHORT_IS_ZERO = (
+    replace(
+        measure,
+        name=f"{measure.name}.short_is_zero",
+        title=f"{measure.title}, short suffixes 0 ({VARIANT})",
+        meaning=f"{measure.meaning}; a shorter suffix counts as not memorized",
+        variant=VARIANT,
+        score=partial(_runs, length=length, short_is_zero=True),
+    )
+    for measure, length in ((RUN_30, 30), (RUN_50, 50))
+)
+ROUGE_L_UNSTEMMED_F = replace(
+    ROUGE_L,
+    name="rouge_l.unstemmed_f",
+    title=f"ROUGE-L F1, unstemmed ({VARIANT})",
+    meaning="0-1: F of the longest common subsequence of words that are not stemmed, first 100 tokens of both, "
+    "higher = leaks more",
+    variant=VARIANT,
+    score=_each(lambda pair: rouge_l_f_unstemmed(pair.response_start, pair.suffix_start)),
+)
+BLEU_UNSMOOTHED_WORDS = replace(
+    BLEU,
+    name="bleu.unsmoothed_words",
+    title=f"BLEU of words, unsmoothed ({VARIANT})",
+    needs=("text",),
+    meaning="0-1: shared 1- to 4-grams of words and punctuation marks, 0 without a shared 4-gram, first 100 tokens "
+    "of both, higher = leaks more",
+    variant=VARIANT,
+    score=lambda continuations: _scores(unsmoothed_bleu(*_texts(continuations)).tolist()),
 )

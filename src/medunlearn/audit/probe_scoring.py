@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,48 +29,50 @@ _LETTERS, _MARGIN = 12 * FIRST, 16
 _EMPTY = np.zeros(0, dtype=np.uint32)
 
 
-def score_all(
-    folder: Path,
-    probes: Sequence[Probe],
-    keys: Sequence[Key],
-    responses: Mapping[Key, Response],
-    reasons: Mapping[Key, str],
-    measures: Sequence[str],
-    unit: Unit,
-    *,
-    starts: Mapping[Key, str] | None = None,
-) -> None:
-    """Write ``scores.parquet`` (:mod:`medunlearn.results.scores`), ``spans.parquet`` and ``starts.parquet``.
+@dataclass
+class ProbeResponses:
+    """Probes by id, and what is known of the response to each key.
 
-    Args:
+    Attributes:
         keys: all expected responses, in the tables' order.
+        starts: text of each response's first tokens; empty: not known yet.
         reasons: why responses are missing.
-        starts: text of each response's first tokens, if known.
+        empty: rows without a suffix in a table of responses, left out.
     """
-    by_id = {probe.probe_id: probe for probe in probes}
-    starts = _first_tokens(by_id, responses, unit) if starts is None else starts
-    probes_of_keys = [by_id[key[0]] for key in keys]
+
+    probes: dict[str, Probe] = field(default_factory=dict)
+    responses: dict[Key, Response] = field(default_factory=dict)
+    starts: dict[Key, str] = field(default_factory=dict)
+    reasons: dict[Key, str] = field(default_factory=dict)
+    keys: list[Key] = field(default_factory=list)
+    empty: int = 0
+
+
+def score_all(folder: Path, answers: ProbeResponses, measures: Sequence[str], unit: Unit) -> None:
+    """Write ``scores.parquet`` (:mod:`medunlearn.results.scores`), ``spans.parquet`` and ``starts.parquet``."""
+    keys, probes = answers.keys, [answers.probes[key[0]] for key in answers.keys]
+    starts = answers.starts or _first_tokens(answers, unit)
     pairs = [
-        _continuation(probe, responses.get(key), starts.get(key, ""), reasons.get(key))
-        for key, probe in zip(keys, probes_of_keys, strict=True)
+        _continuation(probe, answers.responses.get(key), starts.get(key, ""), answers.reasons.get(key))
+        for key, probe in zip(keys, probes, strict=True)
     ]
-    tables = {SPANS: _spans(keys, probes_of_keys, pairs), STARTS: _starts(keys, probes_of_keys, starts)}
+    tables = {SPANS: _spans(keys, probes, pairs), STARTS: _starts(keys, probes, starts)}
     files = {folder / name: partial(pq.write_table, table, compression="zstd") for name, table in tables.items()}
-    scores = _scores(keys, probes_of_keys, score_continuations(measures, pairs))
+    scores = _scores(keys, probes, score_continuations(measures, pairs))
     write_together({folder / FILE: scores.to_parquet, **files})
 
 
-def _first_tokens(by_id: Mapping[str, Probe], responses: Mapping[Key, Response], unit: Unit) -> dict[Key, str]:
+def _first_tokens(answers: ProbeResponses, unit: Unit) -> dict[Key, str]:
     """Text of each response's first :data:`FIRST` tokens."""
-    texts = [response.response for response in responses.values()]
-    prefixes = [by_id[key[0]].before for key in responses]
+    texts = [response.response for response in answers.responses.values()]
+    prefixes = [answers.probes[key[0]].before for key in answers.responses]
     # Most need only as many letters as the first tokens hardly ever have; the rest are encoded whole.
     parts = continuations(unit, prefixes, [text[:_LETTERS] for text in texts])
     long = [at for at, part in enumerate(parts) if len(part) < FIRST + _MARGIN and len(texts[at]) > _LETTERS]
     whole = continuations(unit, [prefixes[at] for at in long], [texts[at] for at in long])
     for at, encoded in zip(long, whole, strict=True):
         parts[at] = encoded
-    return {key: part.start_of(text) for key, text, part in zip(responses, texts, parts, strict=True)}
+    return {key: part.start_of(text) for key, text, part in zip(answers.responses, texts, parts, strict=True)}
 
 
 def _continuation(probe: Probe, response: Response | None, start: str, reason: str | None) -> Continuation:

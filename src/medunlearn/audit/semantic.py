@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
-from medunlearn.audit.measures import ContinuationMeasure
+from medunlearn.audit.measures import VARIANT, ContinuationMeasure
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.metrics.measure import Score
 from medunlearn.progress import progress
@@ -52,10 +52,10 @@ BERT_SCORE_RELEASED_CODE, BART_SCORE_RELEASED_CODE = (
     replace(
         measure,
         name=f"{measure.name}.released_code",
-        title=f"{measure.title} (the paper's released code)",
+        title=f"{measure.title} ({VARIANT})",
         meaning=f"{measure.meaning}; 100 tokens of BART's tokenizer; with {model}",
         source="repository llm_memorization of the memorization paper's authors, eval/valid_length_eval",
-        variant="the paper's released code",
+        variant=VARIANT,
     )
     for measure, model in (
         (BERT_SCORE, "bert-base-multilingual-cased, layer 9"),
@@ -110,9 +110,9 @@ def bert_score(
 
     scorer = BertScorer(model, device=device) if isinstance(model, str) else model
 
-    def score(given: list[str], original: list[str]) -> list[float | None]:
-        with progress("BERTScore", len(given), quiet=quiet) as advance:
-            matches = scorer.score(given, original, idf=idf, advance=advance)
+    def score(response_texts: list[str], originals: list[str]) -> list[float | None]:
+        with progress("BERTScore", len(originals), quiet=quiet) as advance:
+            matches = scorer.score(response_texts, originals, idf=idf, advance=advance)
         return [None if match is None else getattr(match, part) for match in matches]
 
     return _scores(responses, references, score)
@@ -149,10 +149,10 @@ def bart_score(
 
     scorer = BartScorer(model, device=device) if isinstance(model, str) else model
 
-    def score(given: list[str], original: list[str]) -> list[float | None]:
-        pairs = {"recall": [(given, original)], "precision": [(original, given)]}
+    def score(response_texts: list[str], originals: list[str]) -> list[float | None]:
+        pairs = {"recall": [(response_texts, originals)], "precision": [(originals, response_texts)]}
         pairs["both"] = pairs["recall"] + pairs["precision"]
-        with progress("BARTScore", len(given) * len(pairs[direction]), quiet=quiet) as advance:
+        with progress("BARTScore", len(originals) * len(pairs[direction]), quiet=quiet) as advance:
             columns = [scorer.score(source, target, advance=advance) for source, target in pairs[direction]]
         return [None if None in row else sum(row) / len(row) for row in zip(*columns, strict=True)]
 
@@ -166,11 +166,11 @@ def _scores(
     reasons = [_reason(*pair) for pair in zip(responses, references, strict=True)]
     places = [place for place, reason in enumerate(reasons) if reason is None]
     values = score([str(responses[place]) for place in places], [str(references[place]) for place in places])
-    by_place = dict(zip(places, values, strict=True))
-    return [
-        Score(by_place.get(place), reason if by_place.get(place) is None else None)
-        for place, reason in enumerate(reason or "a text has no token that counts" for reason in reasons)
-    ]
+    scores = [Score.unscored(reason or "a text has no token that counts") for reason in reasons]
+    for place, value in zip(places, values, strict=True):
+        if value is not None:
+            scores[place] = Score(value)
+    return scores
 
 
 def _reason(response: str | None, original: str | None) -> str | None:

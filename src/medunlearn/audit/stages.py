@@ -5,7 +5,7 @@ A stage adds a table to the audit's folder and changes none of its numbers; a co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,39 +145,27 @@ def run_stages(
     Raises:
         InputError: another process writes to the folder.
     """
+    identifiers = kinds = options = None
     with lock_folder(folder, "audit"):
-        results = _run_stages(folder, parts, corpora, model, device, quiet, allow_broken)
+        if parts.unseen:
+            declare_unseen(folder, parts.unseen)
+        if parts.encoder or parts.bart:
+            add_semantic(folder, parts, device=device, quiet=quiet)
+        if parts.identifiers is not None:
+            identifiers = _search_identifiers(folder, check(IdentifierSettings, parts.identifiers), corpora, quiet)
+        if parts.kinds is not None:
+            from medunlearn.audit.kinds.sorting import sort_spans
+
+            texts = {
+                corpus.name: {document.record_id: document.text for document in corpus.documents}
+                for corpus in corpora
+            }
+            kinds = sort_spans(read_tables(folder), check(KindSettings, parts.kinds), texts or None)
+        if parts.options is not None and model is not None:
+            section = {"allow_broken": allow_broken, **parts.options}
+            options = _audit_options(folder, section, model, device, quiet)
         if any(value is not None for value in parts.model_dump(exclude={"semantic_variant", "unseen"}).values()):
             RunRecord.read(folder).with_tables(folder).write(folder)
-        return results
-
-
-def _run_stages(
-    folder: Path,
-    parts: AuditParts,
-    corpora: Sequence[Corpus],
-    model: AuditedModel | None,
-    device: str,
-    quiet: bool,
-    allow_broken: bool,
-) -> StageResults:
-    if parts.unseen:
-        declare_unseen(folder, parts.unseen)
-    if parts.encoder or parts.bart:
-        add_semantic(folder, parts, device=device, quiet=quiet)
-    identifiers = kinds = options = None
-    if parts.identifiers is not None:
-        identifiers = _search_identifiers(folder, check(IdentifierSettings, parts.identifiers), corpora, quiet)
-    if parts.kinds is not None:
-        from medunlearn.audit.kinds.sorting import sort_spans
-
-        texts = {
-            corpus.name: {document.record_id: document.text for document in corpus.documents} for corpus in corpora
-        }
-        kinds = sort_spans(read_tables(folder), check(KindSettings, parts.kinds), texts or None)
-    if parts.options is not None and model is not None:
-        section = {"allow_broken": allow_broken, **parts.options}
-        options = _audit_options(folder, section, model, device, quiet)
     return StageResults(identifiers, kinds, options)
 
 
@@ -188,31 +176,27 @@ def add_semantic(folder: Path, parts: AuditParts, *, device: str = "auto", quiet
 
     path = folder / SEMANTIC_FILE
     fingerprints = read_whole(path, read_json) or {}
-    functions: dict[str, tuple[str | None, Callable[..., list[Score]]]] = {
-        "bert_score": (parts.encoder, bert_score),
-        "bart_score": (parts.bart, bart_score),
-    }
-    released, rows = parts.semantic_variant == "released_code", []
-    for base, (model, function) in functions.items():
-        measure = f"{base}.released_code" if released else base
+    released, tables = parts.semantic_variant == "released_code", {}
+    for name, model, function in (
+        ("bert_score", parts.encoder, bert_score),
+        ("bart_score", parts.bart, bart_score),
+    ):
         if model is None:
             continue
+        measure = f"{name}.released_code" if released else name
         identity = [model_identity(model), model_identity(str(parts.bart))] if released else model_identity(model)
         if fingerprints.get(measure) == identity:
             continue
+        fingerprints[measure] = identity
         audit = Audit.open(folder)
         labels = audit.scores().drop(columns=["measure", "value", "reason"]).drop_duplicates(ignore_index=True)
         texts = _whole_texts(audit, labels, str(parts.bart)) if released else _first_texts(audit, labels)
-        scores = function(*texts, model=model, device=device, quiet=quiet)
-        digits = _DIGITS if released else None
-        values = [
-            score.value if score.value is None or digits is None else round(score.value, digits) for score in scores
-        ]
+        scores: list[Score] = function(*texts, model=model, device=device, quiet=quiet)
+        values = [round(score.value, _DIGITS) if released and score.value else score.value for score in scores]
         reasons = pd.array([score.reason for score in scores], dtype="string")
-        rows.append(labels.assign(measure=measure, value=pd.array(values, dtype="Float64"), reason=reasons))
-        fingerprints = {**fingerprints, measure: identity}
-    if rows:
-        replace_scores(folder, pd.concat(rows), measure=[str(table["measure"].iloc[0]) for table in rows])
+        tables[measure] = labels.assign(measure=measure, value=pd.array(values, dtype="Float64"), reason=reasons)
+    if tables:
+        replace_scores(folder, pd.concat(tables.values()), measure=list(tables))
         write_json(path, fingerprints)
 
 
@@ -282,10 +266,10 @@ def review_audit(folder: Path, out: Path, **sampling: Any) -> Path:
     from medunlearn.audit.identifiers.review import write_review
     from medunlearn.audit.identifiers.search import FINDINGS, SENSITIVE
 
-    found = [read_frame(folder / name) for name in (FINDINGS, SENSITIVE) if (folder / name).exists()]
-    if not found:
+    tables = [read_frame(folder / name) for name in (FINDINGS, SENSITIVE) if (folder / name).exists()]
+    if not tables:
         raise InputError(f"The responses of {folder} were not searched. Give its audit again with --identifiers.")
-    findings = pd.concat(found, ignore_index=True)
+    findings = pd.concat(tables, ignore_index=True)
     return write_review(read_audit(folder), _probed_records(folder), findings, out, **sampling)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from medunlearn.audit.audit_tables import UNNAMED, Key
+from medunlearn.audit.probe_scoring import ProbeResponses
 from medunlearn.audit.probes import Probe
 from medunlearn.audit.response_logs import INSPECT, RESPONSE, read_references, read_response_rows
 from medunlearn.audit.units import Encoded, Unit, WordsUnit, continuations
@@ -41,26 +41,6 @@ Row = Mapping[str, Any]
 """A row by our names of the columns; a number is None where the file has none."""
 
 
-@dataclass
-class StoredAudit:
-    """A file of responses as probes and responses.
-
-    Attributes:
-        probes: by id, one per text and prefix.
-        starts: text of each response's first tokens.
-        reasons: of each row without a response: why it is unscored.
-        keys: of every row, in the file's order.
-        empty: rows without a suffix, left out.
-    """
-
-    probes: dict[str, Probe] = field(default_factory=dict)
-    responses: dict[Key, Response] = field(default_factory=dict)
-    starts: dict[Key, str] = field(default_factory=dict)
-    reasons: dict[Key, str] = field(default_factory=dict)
-    keys: list[Key] = field(default_factory=list)
-    empty: int = 0
-
-
 def is_table(path: Path) -> bool:
     """True if a path is a table of responses."""
     return path.is_file() and path.suffix.lower() in _ENDINGS
@@ -73,7 +53,7 @@ def identity(file: Path, references: Path | None = None) -> list[str]:
     return ["responses", sha256_of(file), *([] if references is None else [sha256_of(references)])]
 
 
-def read_stored(file: Path, unit: Unit, max_new_tokens: int, references: Path | None = None) -> StoredAudit:
+def read_stored(file: Path, unit: Unit, max_new_tokens: int, references: Path | None = None) -> ProbeResponses:
     """Read responses, and encode prefix with suffix and prefix with response, each as one text.
 
     Suffix and response are cut to ``max_new_tokens``.
@@ -84,41 +64,32 @@ def read_stored(file: Path, unit: Unit, max_new_tokens: int, references: Path | 
     rows, empty = _read(file, None if references is None else read_references(references))
     prefixes = [row["prefix"] for row in rows]
     suffixes = continuations(unit, prefixes, [row["suffix"] for row in rows])
-    counted = _counted_lengths(rows, unit)
+    lengths = _prefix_lengths(rows, unit)
     if isinstance(unit, WordsUnit):
         unit.seal()
     responses = continuations(unit, prefixes, [row["response"] or "" for row in rows])
-    audit, ids, shown = StoredAudit(empty=empty), _probe_ids(rows, counted), _shown_lengths(rows, counted)
-    taken: set[Key] = set()
-    for row, probe_id, length, suffix, response in zip(rows, ids, shown, suffixes, responses, strict=True):
-        if probe_id not in audit.probes:
-            audit.probes[probe_id] = _probe(row, probe_id, length, suffix, max_new_tokens)
-        key = probe_id, row["variant"], _sample(probe_id, row, taken)
-        taken.add(key)
-        audit.keys.append(key)
+    answers, keys = ProbeResponses(empty=empty), set[Key]()
+    probe_ids, labels = _probe_ids(rows, lengths), _length_labels(rows, lengths)
+    for row, probe_id, length, suffix, response in zip(rows, probe_ids, labels, suffixes, responses, strict=True):
+        if probe_id not in answers.probes:
+            answers.probes[probe_id] = _probe(row, probe_id, length, suffix, max_new_tokens)
+        key = probe_id, row["variant"], _sample(probe_id, row, keys)
+        keys.add(key)
+        answers.keys.append(key)
         if row["response"] is None:
-            audit.reasons[key] = EMPTY
+            answers.reasons[key] = EMPTY
             continue
         tokens = tuple(response.ids.tolist())[:max_new_tokens]
-        audit.responses[key] = Response(*key, row["response"], tokens, finished=True)
-        audit.starts[key] = response.start_of(row["response"])
-    return audit
+        answers.responses[key] = Response(*key, row["response"], tokens, finished=True)
+        answers.starts[key] = response.start_of(row["response"])
+    return answers
 
 
 def _probe(row: Row, probe_id: str, length: int, suffix: Encoded, most: int) -> Probe:
     encoded = Encoded(suffix.ids[:most], suffix.ends[:most])
     text = row["suffix"][: int(encoded.ends[-1])] if len(encoded) else ""
-    return Probe(
-        probe_id,
-        row["record_id"],
-        row["subject"],
-        row["corpus"],
-        length,
-        row["prefix"],
-        text,
-        encoded,
-        copies=row["copies"],
-    )
+    labels = (row["record_id"], row["subject"], row["corpus"], length, row["prefix"])
+    return Probe(probe_id, *labels, text, encoded, copies=row["copies"])
 
 
 def _probe_ids(rows: Sequence[Row], lengths: Sequence[int]) -> list[str]:
@@ -140,29 +111,32 @@ def _short_hash(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:10]
 
 
-def _sample(probe_id: str, row: Row, taken: Set[Key]) -> int:
+def _sample(probe_id: str, row: Row, keys: Set[Key]) -> int:
     """Sample number of a probe's response: as the file says, else counted in its order."""
     variant, sample = row["variant"], row["sample"]
     if sample is None:
         sample = 0
-        while (probe_id, variant, sample) in taken:
+        while (probe_id, variant, sample) in keys:
             sample += 1
-    elif (probe_id, variant, sample) in taken:
+    elif (probe_id, variant, sample) in keys:
         raise SourceError(f"Sample {sample} of {probe_id!r} ({variant}) is there twice. Number samples from 0.")
     return int(sample)
 
 
-def _counted_lengths(rows: Sequence[Row], unit: Unit) -> list[int]:
+def _prefix_lengths(rows: Sequence[Row], unit: Unit) -> list[int]:
     """Lengths of the prefixes: as the file says them, else counted."""
-    if all(row["prefix_tokens"] is not None for row in rows):
+    if _have_lengths(rows):
         return [row["prefix_tokens"] for row in rows]
     return [len(encoded) for encoded in unit.encode([row["prefix"] for row in rows])]
 
 
-def _shown_lengths(rows: Sequence[Row], counted: Sequence[int]) -> list[int]:
+def _length_labels(rows: Sequence[Row], lengths: list[int]) -> list[int]:
     """Lengths that the file says, or the one that all prefixes have; else all :data:`MIXED`, one table."""
-    said = all(row["prefix_tokens"] is not None for row in rows)
-    return list(counted) if said or len(set(counted)) == 1 else [MIXED] * len(counted)
+    return lengths if _have_lengths(rows) or len(set(lengths)) == 1 else [MIXED] * len(lengths)
+
+
+def _have_lengths(rows: Sequence[Row]) -> bool:
+    return all(row["prefix_tokens"] is not None for row in rows)
 
 
 def _read(file: Path, references: Mapping[str, Row] | None) -> tuple[list[Row], int]:

@@ -17,7 +17,6 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from medunlearn.audit.automaton import longest_common_substring
 from medunlearn.audit.measures import Ids
 from medunlearn.errors import InputError
 
@@ -191,23 +190,27 @@ def _maximal_runs(ours: Ids, true: Ids, at_least: int) -> Iterator[SharedRun]:
             yield SharedRun(at_least + more, in_response, in_suffix)
 
 
-def _common_prefix(one: Ids, other: Ids) -> int:
-    length = min(len(one), len(other))
-    differs = np.flatnonzero(one[:length] != other[:length])
+def _common_prefix(ours: Ids, true: Ids) -> int:
+    length = min(len(ours), len(true))
+    differs = np.flatnonzero(ours[:length] != true[:length])
     return int(differs[0]) if len(differs) else length
 
 
-def _length_of_run(text: str, true: str, start: int, known: int) -> int:
-    """Length of the run at ``true[start:]``, whose first ``known`` tokens are shared; by galloping search."""
+def _length_of_run(text: str, true: str, start: int, length: int) -> int:
+    """Length of the run at ``true[start:]``, whose first ``length`` tokens are shared; by galloping search."""
+
+    def is_shared(more: int) -> bool:
+        return start + length + more <= len(true) and true[start : start + length + more] in text
+
     reach = 1
-    while start + known + reach <= len(true) and true[start : start + known + reach] in text:
-        known += reach
+    while is_shared(reach):
+        length += reach
         reach *= 2
     while reach:
-        if start + known + reach <= len(true) and true[start : start + known + reach] in text:
-            known += reach
+        if is_shared(reach):
+            length += reach
         reach //= 2
-    return known
+    return length
 
 
 def _start_of_run(text: str, true: str, length: int, first: int = 0) -> int:
@@ -237,3 +240,68 @@ def _checked(tokens: Tokens) -> npt.NDArray[np.integer]:
     if tokens.itemsize > 4 and len(tokens) and not 0 <= tokens.min() <= tokens.max() < _CHARACTERS:
         raise OverflowError
     return tokens
+
+
+class SuffixAutomaton:
+    """Suffix automaton of one text, built token by token in linear time.
+
+    One list entry per state: ``moves`` (next state by token), ``link`` (suffix link; -1 for the start), ``length``
+    (of the longest substring) and ``first_end`` (end position of its first occurrence).
+
+    Source: Blumer et al. 1985, "The smallest automaton recognizing the subwords of a text".
+    """
+
+    def __init__(self, text: str) -> None:
+        self.moves: list[dict[str, int]] = []
+        self.link: list[int] = []
+        self.length: list[int] = []
+        self.first_end: list[int] = []
+        last = self._state({}, -1, 0, 0)
+        for token in text:
+            last = self._append(last, token)
+
+    def _append(self, last: int, token: str) -> int:
+        new = self._state({}, 0, self.length[last] + 1, self.length[last] + 1)
+        at = last
+        while at >= 0 and token not in self.moves[at]:
+            self.moves[at][token] = new
+            at = self.link[at]
+        if at >= 0:
+            self.link[new] = self._split(at, token)
+        return new
+
+    def _split(self, at: int, token: str) -> int:
+        """The state after ``token`` whose longest substring is one longer than that of ``at``; cloned if needed."""
+        to = self.moves[at][token]
+        if self.length[to] == self.length[at] + 1:
+            return to
+        clone = self._state(dict(self.moves[to]), self.link[to], self.length[at] + 1, self.first_end[to])
+        self.link[to] = clone
+        while at >= 0 and self.moves[at].get(token) == to:
+            self.moves[at][token] = clone
+            at = self.link[at]
+        return clone
+
+    def _state(self, moves: dict[str, int], link: int, length: int, first_end: int) -> int:
+        self.moves.append(moves)
+        self.link.append(link)
+        self.length.append(length)
+        self.first_end.append(first_end)
+        return len(self.moves) - 1
+
+
+def longest_common_substring(text: str, other: str) -> tuple[int, int, int]:
+    """Length, position in ``text`` and position in ``other``; of equally long ones the first in ``other``."""
+    machine = SuffixAutomaton(text)
+    best = (0, 0, 0)
+    state = length = 0
+    for place, token in enumerate(other):
+        while state and token not in machine.moves[state]:
+            state = machine.link[state]
+            length = machine.length[state]
+        if token in machine.moves[state]:
+            state = machine.moves[state][token]
+            length += 1
+        if length > best[0]:
+            best = (length, machine.first_end[state] - length, place + 1 - length)
+    return best
