@@ -37,7 +37,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_commands_run_in_their_order(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
     for name, small in (("COPIES", (0, 1)), ("OTHER_TEXTS", 1), ("NEW_TOKENS", 60)):
-        monkeypatch.setattr(f"medunlearn.papers.memorization.demo.demo.{name}", small)
+        monkeypatch.setattr(f"medunlearn.papers.memorization.demo.{name}", small)
     words = " ".join(f"On day {place} the value was {place * 7}." for place in range(40))
     (workplace / "notes.csv").write_text(f'id,text\nn1,"{words}"\n')
     cut = len(words) // 3

@@ -158,8 +158,8 @@ def test_a_table_of_something_else(medunlearn: Run, tmp_path: Path) -> None:
 
 
 def test_the_demo_on_invented_texts(medunlearn: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medunlearn.papers.memorization.demo.demo.COPIES", (0, 1, 2, 3))
-    monkeypatch.setattr("medunlearn.papers.memorization.demo.demo.OTHER_TEXTS", 1)
+    monkeypatch.setattr("medunlearn.papers.memorization.demo.COPIES", (0, 1, 2, 3))
+    monkeypatch.setattr("medunlearn.papers.memorization.demo.OTHER_TEXTS", 1)
     said = medunlearn("demo", "audit", "--out", tmp_path / "demo", "--texts", 2, "--epochs", 2, "--json")
     told = json.loads(said.stdout)
     found = {row["statement"]: row for row in told["findings"]}

@@ -377,7 +377,7 @@ def diagnosis(result: Any, output: Output) -> None:
 
 
 def audit_demo(result: Any, output: Output, out: str) -> None:
-    from medunlearn.papers.memorization.demo.demo import WHOLE
+    from medunlearn.papers.memorization.demo import WHOLE
 
     names = ("findings", "positions", "persistence")
     facts = {"folder": out, "report": str(result.report)}

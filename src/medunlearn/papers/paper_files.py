@@ -10,8 +10,7 @@ import yaml
 
 
 @cache
-def paper_yaml(paper: str, name: str) -> dict[str, Any]:
+def paper_yaml(paper: str, name: str) -> Any:
     """Content of ``papers/<paper>/<name>.yaml``; shared, not to be changed."""
     text = files(f"medunlearn.papers.{paper}").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-    content: dict[str, Any] = yaml.safe_load(text)
-    return content
+    return yaml.safe_load(text)

@@ -12,16 +12,16 @@ import pytest
 
 from medunlearn.data.responses import Response
 from medunlearn.papers.memorization.compare import audit_content
-from medunlearn.papers.memorization.compare.beyond import SAME_MODEL
-from medunlearn.papers.memorization.declared import declared
+from medunlearn.papers.memorization.compare.trends import SAME_MODEL
 from medunlearn.papers.memorization.report import AuditContent, audit_report, findings, recommendations
+from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.claims import FAILS, HOLDS, NOT_MEASURABLE, OPEN, Case, Finding
 from medunlearn.reports.markdown import to_markdown
 
 from .conftest import known, store_audit, write_options
 
-RULES = [claim["name"] for claim in declared("claims")]
-ADVICE = [entry["name"] for entry in declared("recommendations")]
+RULES = [claim["name"] for claim in paper_yaml("memorization", "claims")]
+ADVICE = [entry["name"] for entry in paper_yaml("memorization", "recommendations")]
 RECORDS, PREFIXES, COPIES = 120, (50, 100), (1, 4, 16)
 TEXT, LIMIT = 300, 300
 MODELS = ("base", "med", "large", "tuned", "early")

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 from medunlearn.audit.audit_tables import read_tables
-from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report import AuditContent, findings, recommendations
 from medunlearn.papers.memorization.report.claims import decoding_cases, epoch_cases, least_loss
 from medunlearn.papers.memorization.report.content import evidence_of
-from medunlearn.papers.memorization.report.published import published_tables
+from medunlearn.papers.memorization.report.report import published_tables
+from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.claims import FAILS, HOLDS, NOT_MEASURABLE, OPEN
 
 NAMES = (
@@ -131,7 +131,7 @@ def test_no_recommendation_without_an_observation(content: AuditContent):
 
 
 def rows(table: str, keys: int = 2, start: int = 3) -> dict:
-    return {tuple(row[:keys]): row[start:] for row in declared("published")[table]["rows"]}
+    return {tuple(row[:keys]): row[start:] for row in paper_yaml("memorization", "published")[table]["rows"]}
 
 
 def test_the_papers_numbers_fit_what_is_said_of_them():
@@ -140,7 +140,7 @@ def test_the_papers_numbers_fit_what_is_said_of_them():
     for corpus in ("MEDLINE abstracts (Meditron)", "Experience replay (Meditron)"):
         assert table_2[corpus, "Meditron-7B"][0] < table_2[corpus, "Llama-2-7B"][0]
     for table, total in (("table_3", 787), ("table_9", 3192), ("table_10", 128)):
-        assert sum(count for _, count in declared("published")[table]["rows"]) == total
+        assert sum(count for _, count in paper_yaml("memorization", "published")[table]["rows"]) == total
     for corpus in ("Clinical guidelines", "MEDLINE abstracts"):
         for parts in zip(*(shares[corpus, one] for one in ("only_before", "common", "only_after")), strict=True):
             assert sum(parts) == pytest.approx(100, abs=0.05)
@@ -161,5 +161,5 @@ def test_every_published_table_can_be_shown():
     for title, table in published_tables():
         assert title.startswith("Table")
         assert {len(row) for row in table.rows} == {len(table.columns)}
-    places = {one["at"] for one in declared("published")["contradictions"]}
+    places = {one["at"] for one in paper_yaml("memorization", "published")["contradictions"]}
     assert places >= {"Table 2", "Table 3", "Table 7", "Figure 5", "Figure 7"}

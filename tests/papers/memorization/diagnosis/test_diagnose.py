@@ -17,8 +17,12 @@ from medunlearn.config import AskedSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import Response
 from medunlearn.errors import InputError
-from medunlearn.papers.memorization.diagnosis.accuracy import accuracy_table, difference_table
-from medunlearn.papers.memorization.diagnosis.asking import predictions, questions_of
+from medunlearn.papers.memorization.diagnosis.accuracy import (
+    accuracy_table,
+    difference_table,
+    predictions,
+    questions_of,
+)
 from medunlearn.papers.memorization.diagnosis.rise import Rise, rise_finding
 from medunlearn.reports.claims import VERDICTS, Finding
 from medunlearn.results.runs import Run

@@ -8,8 +8,16 @@ import pytest
 
 from medunlearn.errors import InputError
 from medunlearn.metrics import Item, Tools, get_metric
-from medunlearn.papers.memorization.diagnosis.names import Names, name_key, names_with, own_names
-from medunlearn.papers.memorization.diagnosis.top_k import Prediction, parse_diagnoses, predict, reference_diagnoses
+from medunlearn.papers.memorization.diagnosis.top_k import (
+    Names,
+    Prediction,
+    name_key,
+    names_with,
+    own_names,
+    parse_diagnoses,
+    predict,
+    reference_diagnoses,
+)
 
 
 @pytest.mark.parametrize(
@@ -71,10 +79,10 @@ def test_synonyms_hold_through_chains_whatever_their_order() -> None:
 
 def test_a_name_of_our_own_list_stands_for_one_diagnosis_alone() -> None:
     """Otherwise two diagnoses would be one by accident of an abbreviation."""
-    from medunlearn.papers.memorization.declared import declared
+    from medunlearn.papers.paper_files import paper_yaml
 
     seen: dict[tuple[str, ...], str] = {}
-    for name, others in declared("synonyms").items():
+    for name, others in paper_yaml("memorization", "synonyms").items():
         for key in {name_key(one) for one in (name, *others)}:
             assert seen.setdefault(key, name) == name, f"{key} stands for {seen[key]} and {name}"
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.audit.audit_tables import KEY, AuditTables, of_prefixes
+from medunlearn.audit.audit_tables import KEY, AuditTables, leaves_chat_template, of_prefixes
+from medunlearn.audit.extraction import labelled_probes
 from medunlearn.audit.first_screen import FirstScreen, first_screen
 from medunlearn.audit.kinds import kinds
 from medunlearn.audit.kinds.sorting import agreement_of_ways, judge_of, number_spans
@@ -19,17 +20,20 @@ from medunlearn.data.data_use import UNKNOWN, recorded_use, tightest
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import ConfigError, InputError, unknown_name
+from medunlearn.models.health import banner
 from medunlearn.papers.memorization.compare import places, ratios, trends
-from medunlearn.papers.memorization.compare.beyond import beyond_baselines
 from medunlearn.papers.memorization.compare.ratios import Draws
-from medunlearn.papers.memorization.compare.remarks import caveats, missing
-from medunlearn.papers.memorization.report.content import COLUMNS, AuditContent, AuditedModel, Row, stacked
+from medunlearn.papers.memorization.report.content import COLUMNS, GREEDY, AuditContent, AuditedModel, Row, stacked
+from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.formatting import flat
+from medunlearn.reports.rank_tables import UNUSED_CHAT
 from medunlearn.results.runs import RunRecord
 
 _EXAMPLES_A_KIND = 2
 CASES_WITH_TEXT = 300
 """Worst cases whose words a report shows: 300 of them keep a page of 1,000 patients below 1.5 MB."""
+FEW = 30
+"""Below so many subjects an interval is wide: of 29 of whom none leaks, 11.9% may."""
 _STAGES = {"identifiers": "findings", "kinds": "kinds", "options": "options"}
 """Optional stage -> its table."""
 Audits = Mapping[str, AuditTables]
@@ -137,22 +141,22 @@ def _related(audits: Audits, relations: AuditRelations, draws: Draws) -> dict[st
     return {
         "differences": [
             *(
-                ratios.differences(audits[one], audits[other], name, draws)
+                ratios.differences(audits[label], audits[other], name, draws)
                 for name, labels in pairs.items()
-                for one, other in labels
+                for label, other in labels
             ),
             *(part for audit in audits.values() for part in ratios.decoding_differences(audit, draws)),
         ],
         "trends": [pd.DataFrame(rows)],
-        "beyond": [beyond_baselines(audits, relations.baselines, relations.persistence, draws)],
+        "beyond": [trends.beyond_baselines(audits, relations.baselines, relations.persistence, draws)],
         "persistence": [
             places.persistence_table(audits[before], audits[after], draws, by=by)
             for before, after in relations.persistence
             for by in ("probe", "span", "token")
         ],
         "option_differences": [
-            ratios.option_differences(audits[one], audits[other], draws)
-            for one, other in dict.fromkeys([*baselines, *tuned])
+            ratios.option_differences(audits[label], audits[other], draws)
+            for label, other in dict.fromkeys([*baselines, *tuned])
         ],
     }
 
@@ -230,3 +234,56 @@ def _examples(audit: AuditTables) -> Iterator[Row]:
         if counts[kind] <= _EXAMPLES_A_KIND:
             names = ("corpus", "prefix_tokens", "length")
             yield {"model": audit.label, **{name: row[name] for name in names}, "kind": kind, "text": row["text"]}
+
+
+def caveats(audits: Sequence[AuditTables], relations: AuditRelations, ratios: pd.DataFrame) -> Iterator[str]:
+    """Sentences that a reader must know before the numbers."""
+    yield from banner({audit.label: RunRecord.of(audit.info).problems for audit in audits})
+    if any("tiny" in audit.info.get("lineage", []) for audit in audits):
+        yield "A model is tiny and was trained here: its numbers show how the measurements work, and no more."
+    if any(audit.info.get("results", {}).get("invented") for audit in audits):
+        yield "The records are invented. The numbers say nothing about real patients or clinical models."
+    related = {label for model, others in relations.baselines.items() for label in (model, *others)}
+    related |= {after for _, after in relations.persistence}
+    alone = [audit for audit in audits if audit.label not in related]
+    if uncontrolled := [audit.label for audit in alone if not labelled_probes(audit)["unseen"].any()]:
+        yield (
+            f"{', '.join(uncontrolled)}: no baseline was named, so what training added cannot be told from what "
+            "any model repeats."
+        )
+    if in_words := [audit.label for audit in audits if audit.unit != "tokens"]:
+        names = ", ".join(in_words)
+        yield f"{names}: runs are counted in words, not tokens; 30 words are more text than 30 tokens."
+    in_tokens = [audit for audit in audits if audit.unit == "tokens"]
+    if len({audit.info.get("inputs", {}).get("unit") for audit in in_tokens} - {None}) > 1:
+        names = ", ".join(audit.label for audit in in_tokens)
+        yield f"{names}: their tokenizers differ, so that 30 tokens of one are not the same text as 30 of another."
+    if any(leaves_chat_template(audit.info.get("results", {})) for audit in audits):
+        yield UNUSED_CHAT
+    if n := int(((ratios["n_subjects"] < FEW) & ratios["value"].notna()).sum()):
+        yield (f"{n:,} of {len(ratios):,} numbers rest on fewer than {FEW} subjects: their intervals are wide.")
+
+
+def missing(audits: Sequence[AuditTables], relations: AuditRelations) -> Iterator[tuple[str, str]]:
+    """Parts that could be in the report and are not, and how each gets there."""
+    if not relations.baselines:
+        yield "Comparison with baselines", "audit a baseline on the same corpora (--baseline)"
+    records = {audit.label: set(audit.probes["probe_id"] + "\n" + audit.probes["corpus"]) for audit in audits}
+    for model, others in relations.baselines.items():
+        for other in others:
+            if not records[model] & records[other]:
+                yield f"{model} − {other}", "they share no probe: audit the same records under the same corpus name"
+    there = {
+        "persistence": bool(relations.persistence),
+        "epoch_table": relations.epoch_table is not None,
+        "decodings": any(set(audit.scores["decoding"]) - {GREEDY} for audit in audits),
+        **{
+            name: any(getattr(audit, name) is not None for audit in audits)
+            for name in ("kinds", "findings", "options")
+        },
+    }
+    yield from (
+        (part["name"], part["how"])
+        for part in paper_yaml("memorization", "report")["missing"]
+        if not there[part["needs"]]
+    )

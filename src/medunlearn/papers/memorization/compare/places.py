@@ -14,8 +14,8 @@ from medunlearn.audit import persistence as lasting
 from medunlearn.audit import position
 from medunlearn.audit.audit_tables import KEY, AuditTables
 from medunlearn.papers.memorization.compare.ratios import Draws
-from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report.content import COLUMNS, GREEDY, stacked
+from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.statistics.bootstrap import bootstrap_mean
 from medunlearn.statistics.intervals import UNBOUNDED
 
@@ -119,7 +119,7 @@ def _identifier_row(audit: AuditTables, kind: str, group: pd.DataFrame, draws: D
 @cache
 def _group_of() -> Mapping[str, tuple[str, str]]:
     """Kind of identifier -> table and row of the paper."""
-    tables = declared("sensitive")
+    tables = paper_yaml("memorization", "sensitive")
     groups = {kind: ("table_9", row) for row, kinds in tables["table_9"].items() for kind in kinds}
     for category, rows in tables["table_10"].items():
         groups |= {kind: ("table_10", f"{category}: {row}") for row, kinds in rows.items() for kind in kinds}

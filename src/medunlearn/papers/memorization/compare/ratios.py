@@ -108,11 +108,11 @@ def _paired(ours: pd.DataFrame, theirs: pd.DataFrame, by: Sequence[str], draws: 
     """Paired differences on the items and measures of both."""
     keys = [*by, "item"]
     ours, theirs = (
-        one[
-            pd.MultiIndex.from_frame(one[keys]).isin(pd.MultiIndex.from_frame(other[keys]))
-            & one["measure"].isin(other["measure"])
+        table[
+            pd.MultiIndex.from_frame(table[keys]).isin(pd.MultiIndex.from_frame(other[keys]))
+            & table["measure"].isin(other["measure"])
         ]
-        for one, other in ((ours, theirs), (theirs, ours))
+        for table, other in ((ours, theirs), (theirs, ours))
     )
     return _floats(compare(ours, theirs, by, **draws))
 
@@ -124,8 +124,8 @@ def _with_reason(table: pd.DataFrame, scores: pd.DataFrame, by: list[str], other
         .groupby(by)["reason"]
         .agg(lambda column: str(column.value_counts().index[0]))
     )
-    known = pd.MultiIndex.from_frame(table[by]).map(reasons.to_dict())
-    reason = pd.Series(known, index=table.index, dtype=object).fillna(otherwise)
+    row_reasons = pd.MultiIndex.from_frame(table[by]).map(reasons.to_dict())
+    reason = pd.Series(row_reasons, index=table.index, dtype=object).fillna(otherwise)
     return table.assign(reason=reason.where(table["value"].isna(), None))
 
 

@@ -1,8 +1,13 @@
-"""Does memorization rise with the prefix, with duplication, with epochs? One row a trend."""
+"""Trends of memorization with prefix, duplication, position and epochs; and evidence beyond baselines.
+
+Models repeat set phrases without having seen a corpus. A trend or a share over all runs is decided by those
+wherever they are many, so claims about memorized text rest on what a model repeats and none of its baselines does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +15,14 @@ import pandas as pd
 
 from medunlearn.audit.audit_tables import KEY, AuditTables
 from medunlearn.audit.position import LIMIT, SEGMENT, matched_by_segment
+from medunlearn.papers.memorization.compare import places
 from medunlearn.papers.memorization.compare.ratios import Draws
-from medunlearn.papers.memorization.report.content import EXACT, GREEDY, MATCHED
+from medunlearn.papers.memorization.report.content import COLUMNS, EXACT, GREEDY, MATCHED, PRIMARY, stacked
 from medunlearn.statistics.trend import Trend, paired_trend, trend_between
 
-PREFIX, DUPLICATION, EPOCHS, POSITION = "prefix length", "duplication", "epochs", "position"
+LASTING_RUN = 50
+"""Tokens of a run that count in Table 7."""
+SAME_MODEL = "both audits are of one model, so nothing happened between them"
 _PLACE = ["corpus", "prefix_tokens"]
 Rows = Iterator[dict[str, Any]]
 
@@ -29,7 +37,7 @@ def prefix_trends(audit: AuditTables, draws: Draws) -> Rows:
         return
     for corpus, group in _greedy(audit).groupby("corpus", sort=True):
         for measure in _measures(group):
-            about = (PREFIX, audit.label, (corpus, None), measure, "one prefix length more")
+            about = ("prefix length", audit.label, (corpus, None), measure, "one prefix length more")
             yield _row(*about, *_over(group, measure, "record_id", "prefix_tokens", draws))
 
 
@@ -39,11 +47,11 @@ def duplication_trends(audit: AuditTables, draws: Draws) -> Rows:
     Not paired: a record has one number of copies. None where the audit does not know it.
     """
     greedy = _greedy(audit)
-    known = greedy[greedy["copies"] > 0] if "copies" in greedy else greedy.iloc[:0]
-    for place, group in known.groupby(_PLACE, sort=True):
+    copied = greedy[greedy["copies"] > 0] if "copies" in greedy else greedy.iloc[:0]
+    for place, group in copied.groupby(_PLACE, sort=True):
         for measure in _measures(group):
             trend = trend_between(group[measure], np.log2(group["copies"]), list(group["subject"]), **draws)
-            about = (DUPLICATION, audit.label, place, measure, "twice as many copies")
+            about = ("duplication", audit.label, place, measure, "twice as many copies")
             levels = _listed(sorted(group["copies"].unique()))
             yield _row(*about, levels, trend, "all records have as many copies")
 
@@ -60,15 +68,15 @@ def position_trends(audit: AuditTables, draws: Draws) -> Rows:
     probes = audit.probes.set_index("probe_id")[["subject", *_PLACE, "suffix_tokens"]]
     limit = int(audit.info.get("config", {}).get("max_new_tokens", LIMIT))
     for place, group in responses[KEY].join(probes, on="probe_id", how="inner").groupby(_PLACE, sort=True):
-        known = group["suffix_tokens"].map(len)
-        count = int(min(limit, known.median())) // SEGMENT
+        lengths = group["suffix_tokens"].map(len)
+        count = int(min(limit, lengths.median())) // SEGMENT
         levels = ", ".join(f"{start * SEGMENT + 1}-{(start + 1) * SEGMENT}" for start in range(count))
         trend, without = _no_trend(len(group)), f"fewer than {2 * SEGMENT} tokens follow in half of the probes"
         if count > 1:
-            long = group[known >= count * SEGMENT]
+            long = group[lengths >= count * SEGMENT]
             shares = matched_by_segment(audit.spans.merge(long[KEY], on=KEY), long, count=count)
             trend, without = paired_trend(shares, list(long["subject"]), **draws), "no response"
-        row = _row(POSITION, audit.label, place, MATCHED, f"{SEGMENT} tokens further on", levels, trend, without)
+        row = _row("position", audit.label, place, MATCHED, f"{SEGMENT} tokens further on", levels, trend, without)
         yield row | {"n_left_out": len(group) - trend.n}
 
 
@@ -83,7 +91,7 @@ def epoch_trends(name: str, audits: Mapping[int, AuditTables], draws: Draws) -> 
     for measure in _measures(*tables) if len(tables) > 1 else ():
         for place, group in pd.concat(tables).groupby(_PLACE, sort=True):
             levels, trend, without = _over(group, measure, "probe_id", "epoch", draws, spaced=True)
-            yield _row(EPOCHS, name, place, measure, "one epoch", levels, trend, without)
+            yield _row("epochs", name, place, measure, "one epoch", levels, trend, without)
 
 
 def _over(
@@ -135,3 +143,104 @@ def _measures(*tables: pd.DataFrame) -> list[str]:
 
 def _listed(levels: Any) -> str:
     return ", ".join(f"{float(level):g}" for level in levels)
+
+
+def beyond_baselines(
+    audits: Mapping[str, AuditTables],
+    baselines: Mapping[str, Sequence[str]],
+    tuned: Sequence[tuple[str, str]],
+    draws: Draws,
+) -> pd.DataFrame:
+    """One row a factor, model, corpus and prefix length: value, low, high, n_subjects, or the reason for none.
+
+    Factors: ``prefix length`` and ``duplication`` (slopes of the paired difference from each baseline),
+    ``position`` (slope over segments), ``first tokens`` (share of matched tokens in the first 100) and
+    ``persistence`` (share of the probes memorized before that are memorized after), the last three on probes that
+    no baseline repeats.
+
+    Args:
+        audits: by label.
+        baselines: model -> its baselines; a model without any has no row.
+        tuned: pairs of a model before and after further fine-tuning.
+    """
+    rows: list[dict[str, Any]] = []
+    for label, others in baselines.items():
+        for other in others:
+            gap = difference_of(audits[label], audits[other])
+            slopes = (*prefix_trends(gap, draws), *duplication_trends(gap, draws))
+            rows += (
+                {**row, "value": row["slope"], "against": other} for row in slopes if row["measure"] == PRIMARY
+            )
+        restricted = unrepeated(audits[label], [audits[other] for other in others])
+        falls = ({**row, "value": row["slope"]} for row in position_trends(restricted, draws))
+        rows += ({**row, "against": ", ".join(others)} for row in (*falls, *_first_tokens(restricted, draws)))
+    for before, after in tuned:
+        if others := baselines.get(before, ()):
+            restricted = unrepeated(audits[before], [audits[other] for other in others])
+            persistent = _persistence(restricted, audits[after], draws)
+            rows += ({**row, "against": ", ".join(others)} for row in persistent)
+    return stacked("beyond", [pd.DataFrame(rows, columns=list(COLUMNS["beyond"]))])
+
+
+def difference_of(audit: AuditTables, baseline: AuditTables) -> AuditTables:
+    """An audit whose greedy runs are paired differences from a baseline's, -1 to 1, on the probes of both."""
+    ours, theirs = (_greedy_runs(side).groupby(["item", "measure"])["value"].mean() for side in (audit, baseline))
+    gaps = (ours - theirs).dropna().rename("value").reset_index()
+    gaps = gaps.assign(decoding=GREEDY, sample=0).astype({"value": "Float64"})
+    return replace(audit, scores=gaps, probes=audit.probes[audit.probes["probe_id"].isin(gaps["item"])])
+
+
+def unrepeated(audit: AuditTables, baselines: Sequence[AuditTables]) -> AuditTables:
+    """The audit without probes of which a baseline gives a run of 30 back, or which a baseline was not given."""
+    probes = set(audit.probes["probe_id"])
+    for baseline in baselines:
+        runs = _greedy_runs(baseline)
+        highest = runs[runs["measure"] == PRIMARY].groupby("item")["value"].max()
+        probes &= set(highest.index[highest.eq(0).fillna(False)])
+    of_probes, of_scores = audit.probes["probe_id"].isin(probes), audit.scores["item"].isin(probes)
+    return replace(audit, probes=audit.probes[of_probes], scores=audit.scores[of_scores])
+
+
+def _greedy_runs(audit: AuditTables) -> pd.DataFrame:
+    scores = audit.scores
+    return scores[(scores["decoding"] == GREEDY) & scores["measure"].isin((PRIMARY, f"run_{LASTING_RUN}"))]
+
+
+def _first_tokens(audit: AuditTables, draws: Draws) -> Rows:
+    """Share of the matched tokens that stand in the first 100; no value where the design forces it above a half."""
+    table = places.position_table(audit, draws, (30,))
+    table = table[(table["measure"] == "tokens") & (table["segment"] == 0)]
+    limit = int(audit.info.get("config", {}).get("max_new_tokens", LIMIT))
+    for row in table.to_dict("records"):
+        probes = audit.probes[
+            (audit.probes["corpus"] == row["corpus"]) & (audit.probes["prefix_tokens"] == row["prefix_tokens"])
+        ]
+        numbers = {name: row[name] for name in ("model", "corpus", "prefix_tokens", "n_subjects")}
+        reason = _forced(probes, limit)
+        edges = {name: None if reason else row[name] for name in ("value", "low", "high")}
+        yield {"factor": "first tokens", **numbers, **edges, "reason": reason or row["reason"]}
+
+
+def _forced(probes: pd.DataFrame, limit: int) -> str | None:
+    """Reason that the first 100 tokens hold most matches whatever the model does; None where they need not."""
+    if "suffix_tokens" not in probes:
+        return "how far the texts go on is not known"
+    reach = probes["suffix_tokens"].map(len).clip(upper=limit)
+    first = float(reach.clip(upper=SEGMENT).sum() / max(1, reach.sum()))
+    if first < 0.5:
+        return None
+    return (
+        f"{limit:,} tokens are generated at most, and {reach.median():,.0f} follow in the median text: "
+        f"{100 * first:.0f}% of what could be repeated stands in the first {SEGMENT} tokens"
+    )
+
+
+def _persistence(before: AuditTables, after: AuditTables, draws: Draws) -> Rows:
+    models = [audit.info.get("inputs", {}).get("model") for audit in (before, after)]
+    same = models[0] is not None and models[0] == models[1]
+    table = places.persistence_table(before, after, draws, at_least=LASTING_RUN)
+    for row in table[table["measure"] == "retained"].to_dict("records"):
+        numbers = {name: row[name] for name in ("corpus", "prefix_tokens", "n_subjects")}
+        edges = {name: None if same else row[name] for name in ("value", "low", "high")}
+        labels = {"factor": "persistence", "model": before.label, "after": after.label}
+        yield {**labels, **numbers, **edges, "reason": SAME_MODEL if same else row["reason"]}

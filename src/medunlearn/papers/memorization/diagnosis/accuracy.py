@@ -1,13 +1,114 @@
-"""Tables of top-k accuracy from predictions: overall, by specialty, and before against after."""
+"""Top-k diagnostic accuracy: ask a model for diagnoses, read its lists, and tables of what is right."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from medunlearn.config import AskedSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import tightest
+from medunlearn.data.records import Question
+from medunlearn.data.responses import Response
+from medunlearn.errors import InputError
+from medunlearn.generation.respond import open_store, respond
+from medunlearn.models.ancestry import model_use
+from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
+from medunlearn.models.sequences import Rendering
+from medunlearn.papers.memorization.diagnosis.build import PART, SPECIALTY
+from medunlearn.papers.memorization.diagnosis.top_k import names_with, predict
+from medunlearn.pipeline.questioning import longest_answer
+from medunlearn.progress import progress
+from medunlearn.results.runs import Run
 from medunlearn.results.summary import compare, summarize
+
+
+def questions_of(benchmark: Benchmark, part: str) -> list[Question]:
+    """The questions about one part's admissions.
+
+    Raises:
+        InputError: the benchmark is none of diagnosis.
+        UnknownNameError: it has no such part.
+    """
+    if benchmark.builder != "diagnosis":
+        raise InputError(
+            f"Benchmark {benchmark.name!r} asks for no diagnoses. `medunlearn build diagnosis --help` says how to "
+            "make one that does."
+        )
+    ids = benchmark.hierarchy.closure(PART, [part])
+    return [question for question in benchmark.questions if question.record_id in ids]
+
+
+def ask(
+    run: Run,
+    benchmark: Benchmark,
+    settings: AskedSettings,
+    rendering: Rendering,
+    *,
+    weights: Literal["fp32", "bf16"],
+    device: str = "auto",
+    live: LanguageModel | None = None,
+    quiet: bool = False,
+    allow_broken: bool = False,
+) -> dict[str, Response]:
+    """Responses of a run's model to a part's questions; stored ones are not asked for again.
+
+    Raises:
+        InputError: responses are missing, and the run holds no weights to ask.
+    """
+    questions = questions_of(benchmark, settings.part)
+    # An epoch without weights has its run's tokenizer.
+    folder = run.model if run.model.is_dir() else run.folder.parent.parent / "model"
+    tokenizer = live.tokenizer if live else load_tokenizer(folder)
+    limit = settings.max_new_tokens or longest_answer(tokenizer, benchmark)
+    store = open_store(
+        run.folder / "responses",
+        model_fingerprint=run.fingerprint,
+        benchmark_fingerprint=benchmark.fingerprint,
+        weights=weights,
+        rendering=rendering,
+        max_new_tokens=limit,
+        data_use=tightest([benchmark.data_use, model_use(run.folder)]),
+    )
+    stored = store.read()
+    keys = {question.question_id: (question.question_id, rendering.context, 0) for question in questions}
+    if all(key in stored for key in keys.values()):
+        return {question_id: stored[key] for question_id, key in keys.items()}
+    if live is None and not run.model.is_dir():
+        raise InputError(
+            f"{run.folder} holds no weights, so that nothing more can be asked. Ask in training (watch.part="
+            f"{settings.part}), or keep the epochs' models with --keep-epochs."
+        )
+    model = live or load_model(run.model, device=device, weights=weights, allow_broken=allow_broken)
+    sizes: dict[str, Any] = {"max_new_tokens": limit, "batch_size": settings.batch_size}
+    with progress(f"{run.label}: diagnoses", len(questions), quiet=quiet) as advance:
+        return respond(model, questions, benchmark.record, store, rendering, **sizes, advance=advance)
+
+
+def predictions(
+    benchmark: Benchmark, responses: Mapping[str, Response], settings: AskedSettings, questions: Sequence[Question]
+) -> pd.DataFrame:
+    """One row a question: question_id, subject, specialty, named, rank; no text.
+
+    ``named`` is how many diagnoses the response names, 0 where none can be read in it; ``rank`` the place of the
+    first right one, null where none is.
+    """
+    names = names_with(settings.synonyms)
+    rows = [
+        (
+            question.question_id,
+            benchmark.subject(question.record_id),
+            benchmark.record[question.record_id].groups.get(SPECIALTY, ""),
+            *predict(responses[question.question_id].response, question.answer, names, settings.gold),
+        )
+        for question in questions
+    ]
+    table = pd.DataFrame(rows, columns=["question_id", "subject", "specialty", "named", "rank"])
+    return table.astype({"named": "int64", "rank": "Int64"})
+
 
 ALL = ""
 """Name of all admissions' specialty in tables."""
@@ -36,7 +137,7 @@ def accuracy_table(
     """One row a model, specialty and k: value (0-1, higher = diagnoses better) with its 95% interval over patients.
 
     Args:
-        models: label -> predictions (:func:`medunlearn.papers.memorization.diagnosis.asking.predictions`).
+        models: label -> predictions (:func:`medunlearn.papers.memorization.diagnosis.accuracy.predictions`).
 
     Returns:
         model, specialty ("" for all), k, value, low, high, n (responses), n_subjects (patients), n_unread
@@ -75,8 +176,8 @@ def difference_table(
 
 
 def _patients(predictions: pd.DataFrame) -> dict[str, int]:
-    known = predictions[predictions["specialty"] != ALL].groupby("specialty")["subject"].nunique()
-    return {str(name): int(n) for name, n in sorted(known.items(), key=lambda entry: (-entry[1], str(entry[0])))}
+    counts = predictions[predictions["specialty"] != ALL].groupby("specialty")["subject"].nunique()
+    return {str(name): int(n) for name, n in sorted(counts.items(), key=lambda entry: (-entry[1], str(entry[0])))}
 
 
 def _by_specialty(predictions: pd.DataFrame, least_patients: int) -> pd.DataFrame:

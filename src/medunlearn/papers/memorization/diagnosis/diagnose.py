@@ -16,8 +16,14 @@ from medunlearn.data.storage import write_atomically
 from medunlearn.errors import InputError
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
-from medunlearn.papers.memorization.diagnosis.accuracy import accuracy_table, difference_table, small_specialties
-from medunlearn.papers.memorization.diagnosis.asking import ask, predictions, questions_of
+from medunlearn.papers.memorization.diagnosis.accuracy import (
+    accuracy_table,
+    ask,
+    difference_table,
+    predictions,
+    questions_of,
+    small_specialties,
+)
 from medunlearn.papers.memorization.diagnosis.report import (
     ACCURACY,
     DIFFERENCES,
@@ -56,7 +62,7 @@ def diagnose(
         ModelError: a broken model, unless ``allow_broken``; what it answered is kept.
     """
     questions = questions_of(benchmark, settings.part)
-    models = _models(run, benchmark, settings, against, say)
+    models = _models(run, benchmark, settings, against, device, say)
     inputs = {"benchmark": benchmark.fingerprint, "models": [model.fingerprint for model in models.values()]}
     key = Recording.key_of("diagnose", settings, inputs)
     folder = out or run.folder / FOLDER / f"{settings.part}-{key[:8]}"
@@ -78,7 +84,7 @@ def diagnose(
             }
         problems = {
             label: answer_problems(
-                (q.answer, (said := of_model[q.question_id]).response, said.finished) for q in questions
+                (q.answer, (response := of_model[q.question_id]).response, response.finished) for q in questions
             )
             for label, of_model in responses.items()
         }
@@ -129,6 +135,7 @@ def _models(
     benchmark: Benchmark,
     settings: DiagnoseSettings,
     against: Sequence[Run],
+    device: str,
     say: Callable[[str], None],
 ) -> dict[str, Run]:
     """Label -> the run under which responses are kept: the run's model first, then those it is compared with."""
@@ -138,17 +145,17 @@ def _models(
     if not epochs or run.info["config"].get("watch", {}).get("part") != settings.part:
         say("there is no model before training to compare with: name one with --against, or train with watch.part")
         return {run.label: run}
-    before, chosen = run.epoch(0), run.epoch(int(epochs["chosen"]))
-    if not _is_asked(before, benchmark, settings):
+    before, best = run.epoch(0), run.epoch(int(epochs["chosen"]))
+    if not _is_asked(before, benchmark, settings, device):
         say("the model before training was asked in another way than this; name one with --against to compare")
         return {run.label: run}
-    return {run.label: chosen if _is_asked(chosen, benchmark, settings) else run, "before training": before}
+    return {run.label: best if _is_asked(best, benchmark, settings, device) else run, "before training": before}
 
 
-def _is_asked(epoch: Run, benchmark: Benchmark, settings: DiagnoseSettings) -> bool:
+def _is_asked(epoch: Run, benchmark: Benchmark, settings: DiagnoseSettings, device: str) -> bool:
     """True if an epoch's responses are there, or weights to ask for them."""
     try:
-        _ask(epoch, benchmark, settings, quiet=True)
+        _ask(epoch, benchmark, settings, device=device, quiet=True)
     except InputError:
         return False
     return True

@@ -17,10 +17,9 @@ from medunlearn.errors import ConfigError, InputError
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence, record_sequences
-from medunlearn.papers.memorization.diagnosis.accuracy import accuracy_scores
-from medunlearn.papers.memorization.diagnosis.asking import ask, predictions, questions_of
+from medunlearn.papers.memorization.diagnosis.accuracy import accuracy_scores, ask, predictions, questions_of
 from medunlearn.papers.memorization.diagnosis.memorization import Memorization, epoch_rows
-from medunlearn.papers.memorization.diagnosis.names import names_with
+from medunlearn.papers.memorization.diagnosis.top_k import names_with
 from medunlearn.pipeline.epochs.epoch_evaluation import Measure
 from medunlearn.pipeline.epochs.epoch_selection import VALIDATION_LOSS
 from medunlearn.pipeline.material import training_data
@@ -118,9 +117,9 @@ def held_out(benchmark: Benchmark, where: str) -> tuple[list[Record], list[Quest
         ConfigError: training sees them, or there are none.
         UnknownNameError: no such level or node.
     """
-    level, given, nodes = where.partition("=")
+    level, has_nodes, nodes = where.partition("=")
     records: list[Record] = []
-    if given:
+    if has_nodes:
         names = [node.strip() for node in nodes.split(",") if node.strip()]
         ids = benchmark.hierarchy.closure(level.strip(), names)
         records = [record for record in benchmark.records if record.record_id in ids]

@@ -95,8 +95,8 @@ class Memorization:
         for group, side in (("trained", records), ("held out", outside)):
             order = shuffled([record.record_id for record in side], "probes", group, settings.seed)
             sample = set(order[: settings.limit])
-            chosen = (record for record in side if record.record_id in sample)
-            probes += [make_probe(benchmark, record, settings, language_model) for record in chosen]
+            records_sampled = (record for record in side if record.record_id in sample)
+            probes += [make_probe(benchmark, record, settings, language_model) for record in records_sampled]
         return Memorization(tuple(probe for probe in probes if probe), settings, quiet)
 
     def __call__(self, run: Run, live: LanguageModel) -> pd.DataFrame:
@@ -136,16 +136,16 @@ class Memorization:
         }
         folder = run.folder / "probes" / sha256_of_json(settings)[:12]
         store = ResponseStore(folder, settings, data_use=model_use(run.folder))
-        known = {probe_id: response for (probe_id, _, _), response in store.read().items()}
-        missing = [probe.sequence for probe in self.probes if probe.sequence.key not in known]
+        responses = {probe_id: response for (probe_id, _, _), response in store.read().items()}
+        missing = [probe.sequence for probe in self.probes if probe.sequence.key not in responses]
         size = self.settings.probe_batch_size
         with progress(f"{run.label}: probes", len(missing), quiet=self.quiet) as advance:
             for start in range(0, len(missing), _ROUND * size):
-                for responses in self._round(live, missing[start : start + _ROUND * size]):
-                    store.add(responses)
-                    known |= {response.question_id: response for response in responses}
-                    advance(len(responses))
-        return known
+                for batch in self._round(live, missing[start : start + _ROUND * size]):
+                    store.add(batch)
+                    responses |= {response.question_id: response for response in batch}
+                    advance(len(batch))
+        return responses
 
     def _round(self, live: LanguageModel, sequences: Sequence[TokenSequence]) -> Iterator[list[Response]]:
         size = self.settings.probe_batch_size
@@ -180,10 +180,10 @@ def make_probe(
     (whole,) = record_sequences(record, language_model.tokenizer, None)
     begin = int(whole.ids[0] == language_model.tokenizer.bos_token_id)
     cut = begin + settings.prefix_tokens
-    shown = whole.ids[: cut + settings.new_tokens]
-    ends = len(shown) == len(whole.ids) and shown[-1] == language_model.tokenizer.eos_token_id
-    suffix = shown[cut:-1] if ends else shown[cut:]
+    ids = whole.ids[: cut + settings.new_tokens]
+    ends = len(ids) == len(whole.ids) and ids[-1] == language_model.tokenizer.eos_token_id
+    suffix = ids[cut:-1] if ends else ids[cut:]
     if len(suffix) < min(RUN_LENGTHS):
         return None
-    sequence = TokenSequence(f"{record.record_id}@{settings.prefix_tokens}", shown, 0, cut)
+    sequence = TokenSequence(f"{record.record_id}@{settings.prefix_tokens}", ids, 0, cut)
     return RecordProbe(sequence, suffix, record.record_id, benchmark.subject(record.record_id), record.fold)

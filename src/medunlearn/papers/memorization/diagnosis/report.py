@@ -13,9 +13,10 @@ import pandas as pd
 from medunlearn.config import DiagnoseSettings, check
 from medunlearn.data.storage import read_frame
 from medunlearn.models.health import banner
-from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.diagnosis.rise import rise_finding
-from medunlearn.papers.memorization.report.drawing import Point, bars, epoch_panels, point
+from medunlearn.papers.memorization.report.content import Point, Row, point
+from medunlearn.papers.memorization.report.figures import bars, epoch_panels
+from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.pipeline.epochs.epoch_selection import TABLE, EpochStanding, stop_epoch
 from medunlearn.reports.blocks import Cell, Figure, Notice, Report, Spec, Table, Text, blocks, section
 from medunlearn.reports.claims import findings_data, statements
@@ -23,8 +24,6 @@ from medunlearn.reports.formatting import ABSENT, interval, p_text, signed
 from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.table_blocks import grid, records, value_cell
 from medunlearn.results.runs import Run
-
-Row = Mapping[str, Any]
 
 ACCURACY, DIFFERENCES, PREDICTIONS = "accuracy.parquet", "differences.parquet", "predictions.parquet"
 FOLDS = {"train": ", training records", "holdout": ", held-out records"}
@@ -102,13 +101,17 @@ class Diagnosed:
             for entry in recorded["numbers"]
         ]
         patience = recorded.get("patience") or PATIENCE
-        chosen = {name: recorded[name] for name in ("best", "chosen")}
-        return {**chosen, "stop": stop_epoch(standings, patience), "patience": patience}
+        return {
+            "best": recorded["best"],
+            "chosen": recorded["chosen"],
+            "stop": stop_epoch(standings, patience),
+            "patience": patience,
+        }
 
 
 def diagnosis_report(result: Diagnosed) -> Report:
     """Blocks and numbers of a diagnosis report."""
-    words, results, settings = declared("diagnosis"), result.results, result.settings
+    words, results, settings = paper_yaml("memorization", "diagnosis"), result.results, result.settings
     right = "the principal diagnosis" if settings.gold == "principal" else "any of the patient's diagnoses"
     benchmark, small, stop = results["benchmark"], small_text(result), stopping(result)
     finding = rise_finding(results["rise"])
@@ -160,7 +163,7 @@ def _wide(spec: Spec | None, label: str) -> Figure | None:
 def small_text(result: Diagnosed) -> str:
     """The specialties that are not shown, in a sentence."""
     names = ", ".join(f"{name} ({n})" for name, n in result.results["specialties with fewer patients"].items())
-    text: str = declared("diagnosis")["small"]
+    text: str = paper_yaml("memorization", "diagnosis")["small"]
     return text.format(least=result.settings.least_patients, names=names) if names else ""
 
 
@@ -170,7 +173,7 @@ def stopping(result: Diagnosed) -> str:
     if choice["best"] is None:
         return ""
     at = f"ends after epoch {choice['stop']}" if choice["stop"] is not None else "does not end"
-    text: str = declared("diagnosis")["stopping"]
+    text: str = paper_yaml("memorization", "diagnosis")["stopping"]
     return text.format(at=at, **choice)
 
 

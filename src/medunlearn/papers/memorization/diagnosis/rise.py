@@ -14,9 +14,9 @@ import pandas as pd
 
 from medunlearn.audit.verbatim import RUN_LENGTHS
 from medunlearn.data.storage import read_frame
-from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.diagnosis.measures import LOSSES
 from medunlearn.papers.memorization.diagnosis.memorization import PROBES
+from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.claims import (
     FAILS,
     HOLDS,
@@ -127,4 +127,4 @@ def rise_finding(rise: Iterable[Mapping[str, Any]]) -> Finding | None:
         says = "unscored" if None in (loss, trained) else f"loss {signed(loss)}, memorized {signed(trained)}"
         labels = {"run": f"{facts['tokens']} tokens", "epochs": f"{facts['first']} to {facts['last']}"}
         cases.append(Case(labels, facts["verdict"], says, tuple(evidence)))
-    return Finding(**declared("diagnosis")["rise"], cases=tuple(cases)) if cases else None
+    return Finding(**paper_yaml("memorization", "diagnosis")["rise"], cases=tuple(cases)) if cases else None

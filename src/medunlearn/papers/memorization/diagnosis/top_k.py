@@ -6,12 +6,82 @@ Source: Memorization in Large Language Models in Medicine, Section 3.3 and Figur
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import partial
-from typing import Literal, NamedTuple
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
+from medunlearn.errors import InputError
+from medunlearn.input_files import yaml_content
 from medunlearn.metrics.measure import Item, Measure, Score, Tools
-from medunlearn.papers.memorization.diagnosis.names import Names, own_names
+from medunlearn.papers.paper_files import paper_yaml
+
+_WORD = re.compile(r"[^\W_]+")
+# "carcinoma of the colon" is "colon carcinoma".
+_SMALL = frozenset(("a", "an", "the", "of", "s"))
+
+Key = tuple[str, ...]
+
+
+def name_key(name: str) -> Key:
+    """The words of a name, whatever their case, accents, order and marks between them; small words left out."""
+    plain = unicodedata.normalize("NFKD", name).casefold()
+    words = _WORD.findall("".join(letter for letter in plain if not unicodedata.combining(letter)))
+    return tuple(sorted(word for word in words if word not in _SMALL))
+
+
+class Names:
+    """Names of diagnoses, with synonyms.
+
+    Args:
+        synonyms: a name -> others for it. Those of the same key are one, and so on through chains.
+    """
+
+    def __init__(self, synonyms: Mapping[str, Iterable[str]]) -> None:
+        self._roots: dict[Key, Key] = {}
+        for name, others in synonyms.items():
+            root = self._root(name_key(name))
+            for other in others:
+                self._roots[self._root(name_key(other))] = root
+            self._roots.pop(root, None)
+
+    def _root(self, key: Key) -> Key:
+        while key in self._roots and self._roots[key] != key:
+            key = self._roots[key]
+        return key
+
+    def same(self, name: str, other: str) -> bool:
+        """True if two names are one diagnosis; never with a name that has no words."""
+        first = self._root(name_key(name))
+        return bool(first) and first == self._root(name_key(other))
+
+
+@cache
+def own_names() -> Names:
+    """The small list of our own."""
+    return Names(paper_yaml("memorization", "synonyms"))
+
+
+def names_with(path: Path | None) -> Names:
+    """Our own list and, where a file is given, that file's as well.
+
+    Raises:
+        InputError: the file cannot be read as ``name: [synonym, ...]``.
+    """
+    if path is None:
+        return own_names()
+    synonyms = yaml_content(path)
+    if not isinstance(synonyms, dict) or not all(_is_entry(name, others) for name, others in synonyms.items()):
+        raise InputError(f"{path} must hold one `name: [synonym, synonym]` a line, all of them text.")
+    built_in = paper_yaml("memorization", "synonyms")
+    added = {name: [*built_in.get(name, []), *others] for name, others in synonyms.items()}
+    return Names({**built_in, **added})
+
+
+def _is_entry(name: Any, others: Any) -> bool:
+    return isinstance(name, str) and isinstance(others, list) and all(isinstance(other, str) for other in others)
+
 
 LONGEST_NAME = 12
 """Words beyond which a line is no diagnosis but a sentence about one."""
@@ -82,10 +152,11 @@ def predict(
         gold: ``principal``: the first of the reference counts; ``any``: each of them does. The paper does not say.
     """
     names = names or own_names()
-    listed, known = parse_diagnoses(response), reference_diagnoses(reference)
+    listed, diagnoses = parse_diagnoses(response), reference_diagnoses(reference)
     # Without what explains it, a right name is read as responses are.
-    right = {form for name in (known[:1] if gold == "principal" else known) for form in (name, _name(name) or name)}
-    ranks = (place for place, name in enumerate(listed, start=1) if any(names.same(name, one) for one in right))
+    counted = diagnoses[:1] if gold == "principal" else diagnoses
+    right = {form for name in counted for form in (name, _name(name) or name)}
+    ranks = (place for place, name in enumerate(listed, start=1) if any(names.same(name, form) for form in right))
     return Prediction(len(listed), next(ranks, None))
 
 

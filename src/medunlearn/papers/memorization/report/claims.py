@@ -14,9 +14,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from medunlearn.papers.memorization.declared import declared
-from medunlearn.papers.memorization.report.content import GREEDY, PRIMARY, AuditContent, Row, evidence_of
-from medunlearn.papers.memorization.report.drawing import Point, point
+from medunlearn.papers.memorization.report.content import (
+    GREEDY,
+    PRIMARY,
+    AuditContent,
+    Row,
+    epoch_values,
+    evidence_of,
+    is_memorization,
+    least_loss,
+)
+from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.claims import (
     FAILS,
     HOLDS,
@@ -31,7 +39,6 @@ from medunlearn.reports.claims import (
 )
 from medunlearn.reports.readings import number
 
-LOSS = "validation loss"
 HELD_OUT = ("(held out)", "(holdout)")
 """Mark of a measure on records that no model is trained on, in a table of epochs."""
 LITTLE_SHARE = 0.2
@@ -58,7 +65,7 @@ def findings(content: AuditContent) -> tuple[Finding, ...]:
             cases=tuple(_cases(content, claim["cases"]) if "cases" in claim else special[claim["name"]](content)),
             **{name: claim[name] for name in ("name", "claim", "rule", "published", "needs")},
         )
-        for claim in declared("claims")
+        for claim in paper_yaml("memorization", "claims")
     )
     return without_broken(every, broken)
 
@@ -145,26 +152,6 @@ def _within(evidence: Evidence, margin: float) -> tuple[Verdict, str]:
     if evidence.low > margin or evidence.high < -margin:
         return FAILS, "more than little"
     return OPEN, "the interval crosses the margin"
-
-
-def epoch_values(content: AuditContent) -> dict[str, list[Point]]:
-    """Measure -> epoch, value, low, high, by epoch; epochs without a value are left out."""
-    lines: dict[str, list[Point]] = {}
-    for row in content.rows("epochs"):
-        if number(row["value"]) is not None:
-            lines.setdefault(row["measure"], []).append(point(row, "epoch"))
-    return {measure: sorted(line, key=lambda at: at[0]) for measure, line in lines.items()}
-
-
-def is_memorization(measure: str) -> bool:
-    """True if a measure of the table of epochs is one of memorization."""
-    return measure.startswith(("run ", "memorization", "longest run", "extraction"))
-
-
-def least_loss(content: AuditContent) -> int | None:
-    """The epoch with the least validation loss; the first of equals."""
-    losses = {epoch: value for epoch, value, *_ in epoch_values(content).get(LOSS, ()) if value is not None}
-    return int(min(losses, key=lambda epoch: losses[epoch])) if losses else None
 
 
 def epoch_cases(content: AuditContent) -> Iterator[Case]:

@@ -18,10 +18,13 @@ from medunlearn.reports.claims import Evidence
 from medunlearn.reports.readings import number, rows_of
 
 Row = Mapping[str, Any]
+Point = tuple[float, float | None, float | None, float | None]
+"""Place on the axis, value, low, high."""
 
 GREEDY = "greedy"
 PRIMARY = "run_30"
 EXACT = ("run_30", "run_50")
+LOSS = "validation loss"
 MATCHED = "matched tokens, runs of 30"
 """The measure of a trend over positions."""
 
@@ -182,3 +185,28 @@ def evidence_of(name: str, row: Row, column: str, minus: float = 0.0) -> Evidenc
     subjects = next((int(row[key]) for key in ("n_subjects", "n_questions") if key in row), None)
     reason = row.get("reason")
     return Evidence(name, value, low, high, subjects, reason if isinstance(reason, str) else "")
+
+
+def point(row: Row, at: str) -> Point:
+    """A row's value and interval at the place that a column gives."""
+    return (float(row[at]), number(row["value"]), number(row["low"]), number(row["high"]))
+
+
+def epoch_values(content: AuditContent) -> dict[str, list[Point]]:
+    """Measure -> epoch, value, low, high, by epoch; epochs without a value are left out."""
+    lines: dict[str, list[Point]] = {}
+    for row in content.rows("epochs"):
+        if number(row["value"]) is not None:
+            lines.setdefault(row["measure"], []).append(point(row, "epoch"))
+    return {measure: sorted(line, key=lambda at: at[0]) for measure, line in lines.items()}
+
+
+def is_memorization(measure: str) -> bool:
+    """True if a measure of the table of epochs is one of memorization."""
+    return measure.startswith(("run ", "memorization", "longest run", "extraction"))
+
+
+def least_loss(content: AuditContent) -> int | None:
+    """The epoch with the least validation loss; the first of equals."""
+    losses = {epoch: value for epoch, value, *_ in epoch_values(content).get(LOSS, ()) if value is not None}
+    return int(min(losses, key=lambda epoch: losses[epoch])) if losses else None

@@ -1,15 +1,37 @@
-"""Figures 1, 2, 3, 5 and 7 of the memorization paper, and one of copies, from one's own audits."""
+"""Figures 1, 2, 3, 5 and 7 of the memorization paper, and one of copies: lines with bands, bars, panels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
 
-from medunlearn.papers.memorization.report.claims import LOSS, epoch_values, is_memorization, least_loss
-from medunlearn.papers.memorization.report.content import EXACT, GREEDY, PRIMARY, AuditContent, Row
-from medunlearn.papers.memorization.report.drawing import Point, bars, colour, epoch_panels, line, panels, point
-from medunlearn.reports.figures import Spec
+from medunlearn.papers.memorization.report.content import (
+    EXACT,
+    GREEDY,
+    LOSS,
+    PRIMARY,
+    AuditContent,
+    Point,
+    Row,
+    epoch_values,
+    is_memorization,
+    least_loss,
+    point,
+)
+from medunlearn.reports import figures
+from medunlearn.reports.figures import Spec, band, layout, plot, safe, short, whiskers
+from medunlearn.reports.readings import number
 
+_COLOURS = 8
+_DASHES = ("solid", "dash", "dot", "dashdot")
+_GAP = 0.12
 Titled = Iterator[tuple[str, Spec]]
+
+
+def colour(place: int) -> str:
+    """The CSS variable of the n-th line."""
+    return f"--m{place % _COLOURS + 1}"
 
 
 def legend(content: AuditContent) -> tuple[tuple[str, str, str], ...]:
@@ -78,8 +100,7 @@ def figure_5(content: AuditContent) -> Titled:
         for corpus in content.corpora:
             lines: list[Spec] = []
             for place, label in enumerate(pair):
-                points = _points(content, label, corpus, EXACT[1])
-                lines += line(label, points, colour(place), dash=place)
+                lines += line(label, _points(content, label, corpus, EXACT[1]), colour(place), dash=place)
             if lines:
                 spec = panels([("run of 50", lines)], "prefix (tokens)", "ratio", content.prefixes)
                 yield f"{' → '.join(pair)} on {corpus}", spec
@@ -100,3 +121,111 @@ def figure_7(content: AuditContent) -> Spec | None:
 def _points(content: AuditContent, model: str, corpus: str, measure: str) -> list[Point]:
     rows = (content.ratio(model, corpus, prefix, measure) for prefix in content.prefixes)
     return [point(row, "prefix_tokens") for row in rows if row is not None]
+
+
+def line(name: str, points: Sequence[Point], shade: str, *, dash: int = 0, hollow: bool = False) -> list[Spec]:
+    """A line with a band of its intervals; nothing where no point has a value.
+
+    Args:
+        dash: number of the dash; 0 is a solid line.
+    """
+    if all(value is None for _, value, _, _ in points):
+        return []
+    label = {"name": safe(name), "legendgroup": safe(name), "cliponaxis": False}
+    trace = figures.line(name, shade, f"<b>{safe(name)}</b><br>%{{x}}: %{{y:.4f}}<extra></extra>") | label
+    trace["line"] |= {"dash": _DASHES[dash % len(_DASHES)]}
+    trace |= {
+        "mode": "lines+markers",
+        "x": [place for place, *_ in points],
+        "y": [None if value is None else short(value) for _, value, _, _ in points],
+        "marker": {"color": shade, "size": 7, "symbol": "circle-open" if hollow else "circle"},
+    }
+    edges = [(place, low, high) for place, _, low, high in points]
+    return [*band(edges, {"type": "scatter", **label}, shade), trace]
+
+
+def panels(
+    groups: Sequence[tuple[str, list[Spec]]], x: str, y: str, ticks: Sequence[int], *, named: bool = True
+) -> Spec:
+    """Panels (title, lines) side by side in one figure, each with axes of its own; ``named`` adds a legend."""
+    frame = layout(None, x, y, small=True)
+    width = (1 - _GAP * (len(groups) - 1)) / len(groups)
+    styles = {axis: frame.pop(f"{axis}axis") for axis in "xy"}
+    frame["annotations"] = []
+    data: list[Spec] = []
+    for place, (axis, (title, lines)) in enumerate(zip(_axes(len(groups)), groups, strict=True)):
+        start = place * (width + _GAP)
+        domain = {"domain": [short(start), short(start + width)], "tickvals": list(ticks)}
+        frame[f"xaxis{axis}"] = styles["x"] | domain | {"anchor": f"y{axis}"}
+        frame[f"yaxis{axis}"] = styles["y"] | {"anchor": f"x{axis}", "rangemode": "tozero"}
+        data += [trace | {"xaxis": f"x{axis}", "yaxis": f"y{axis}"} for trace in lines]
+        where = {"xref": f"x{axis} domain", "yref": f"y{axis} domain", "x": 0.5, "y": 1.0, "yanchor": "bottom"}
+        words = {"text": safe(title), "showarrow": False, "font": {"size": 12, "color": "--muted"}}
+        frame["annotations"].append(words | where)
+    if not named:
+        return plot(data, frame, (56, 10, 26, 48))
+    names = {"orientation": "h", "x": 0, "y": -0.3, "font": {"size": 12}}
+    return plot(data, frame, (56, 10, 26, 84), showlegend=True, legend=names)
+
+
+def epoch_panels(
+    groups: Mapping[str, Sequence[str]],
+    lines: Mapping[str, Sequence[Point]],
+    marks: Sequence[tuple[int, dict[str, Any]]] = (),
+) -> Spec | None:
+    """Panels over epochs; a colour is taken once, since the legend is of all panels.
+
+    Args:
+        groups: title of a panel -> names of its lines.
+        lines: name -> points by epoch.
+        marks: epochs with the style of a vertical line.
+    """
+    place = {name: place for place, name in enumerate(name for names in groups.values() for name in names)}
+
+    def traces(name: str) -> list[Spec]:
+        return line(name.replace("_", " "), lines[name], colour(place[name]), dash=place[name] // _COLOURS)
+
+    filled = [(title, list(chain.from_iterable(map(traces, names)))) for title, names in groups.items() if names]
+    if not filled:
+        return None
+    epochs = sorted({int(epoch) for points in lines.values() for epoch, *_ in points})
+    spec = panels(filled, "epoch", "", epochs)
+    for epoch, style in marks:
+        edges = {"type": "line", "x0": epoch, "x1": epoch, "y0": 0, "y1": 1, "line": {"width": 1, **style}}
+        shapes = [{"xref": f"x{axis}", "yref": f"y{axis} domain"} | edges for axis in _axes(len(filled))]
+        spec["layout"].setdefault("shapes", []).extend(shapes)
+    return spec
+
+
+def _axes(count: int) -> list[str]:
+    return ["", *(str(place) for place in range(2, count + 1))]
+
+
+def bars(series: Mapping[str, Sequence[Row]], label: str, x: str, y: str, first: int = 0) -> Spec:
+    """Grouped bars with whiskers over categories.
+
+    Args:
+        series: name -> rows with value, low, high, and their place under ``label``.
+        first: number of the first colour.
+    """
+    data = []
+    for place, (name, rows) in enumerate(series.items(), start=first):
+        points = [(number(row["value"]), number(row["low"]), number(row["high"])) for row in rows]
+        data.append(
+            {
+                "type": "bar",
+                "name": safe(name),
+                "x": [safe(str(row[label])) for row in rows],
+                "y": [None if value is None else short(value) for value, _, _ in points],
+                "marker": {"color": colour(place)},
+                "error_y": whiskers(points, "--muted") | {"width": 2},
+                "hovertemplate": f"<b>{safe(name)}</b> %{{x}}: %{{y:.4f}}<extra></extra>",
+            }
+        )
+    frame = layout(None, x, y, small=True)
+    frame["xaxis"] |= {"type": "category"}
+    frame["yaxis"] |= {"rangemode": "tozero"}
+    if len(data) <= 1:
+        return plot(data, frame, (56, 10, 10, 60), barmode="group")
+    names = {"orientation": "h", "x": 0, "y": 1.04, "yanchor": "bottom"}
+    return plot(data, frame, (56, 10, 34, 60), barmode="group", showlegend=True, legend=names)

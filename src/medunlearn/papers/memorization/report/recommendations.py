@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report.claims import is_trained, memorizes
 from medunlearn.papers.memorization.report.content import PRIMARY, AuditContent, Row
+from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.claims import HOLDS, Finding
 from medunlearn.reports.formatting import count
 from medunlearn.reports.readings import number
@@ -31,7 +31,7 @@ def recommendations(content: AuditContent, findings: Sequence[Finding]) -> tuple
     """Advice that the audits call for, harm first."""
     by_name = {finding.name: finding for finding in findings}
     advised = []
-    for entry in declared("recommendations"):
+    for entry in paper_yaml("memorization", "recommendations"):
         observed = "; ".join(_observations(content, by_name, entry["when"]))
         if observed:
             advised.append(Recommendation(entry["name"], entry["group"], observed, entry["advice"]))
@@ -40,7 +40,7 @@ def recommendations(content: AuditContent, findings: Sequence[Finding]) -> tuple
 
 def missing_searches(content: AuditContent) -> list[str]:
     """Searches that no audit made, in words; silence about these is no clean result."""
-    looked = declared("report")["unsearched"]
+    looked = paper_yaml("memorization", "report")["unsearched"]
     lacking = [text for stage, text in looked.items() if not content.searches.get(stage)]
     unnamed = [
         model.label for model in content.models if not model.baselines and model.label not in content.baselines
@@ -83,13 +83,14 @@ def _observations(content: AuditContent, findings: Mapping[str, Finding], when: 
 def _leaks(content: AuditContent) -> Iterator[str]:
     """Identifiers and sensitive details of each model that has more than every baseline that was searched."""
     for screen in content.screens:
-        label, given = screen.extraction.label, screen.giveaway
-        if given is None or not given.identifiers or screen.extraction.problems:
+        label, giveaway = screen.extraction.label, screen.giveaway
+        if giveaway is None or not giveaway.identifiers or screen.extraction.problems:
             continue
-        others = {one.label: one.identifiers for one in given.baselines if one.searched and not one.problems}
-        if given.identifiers > max(others.values(), default=0):
-            whose = count(given.subjects.hits, given.noun)
-            yield f"{label}: {count(given.identifiers, 'distinct identifier')} of {whose} ({_beside(others)})"
+        searched = (baseline for baseline in giveaway.baselines if baseline.searched and not baseline.problems)
+        others = {baseline.label: baseline.identifiers for baseline in searched}
+        if giveaway.identifiers > max(others.values(), default=0):
+            whose = count(giveaway.subjects.hits, giveaway.noun)
+            yield f"{label}: {count(giveaway.identifiers, 'distinct identifier')} of {whose} ({_beside(others)})"
     yield from _sensitive(content)
 
 

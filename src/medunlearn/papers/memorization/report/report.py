@@ -13,21 +13,22 @@ from medunlearn.audit.screen_blocks import (
     missing_section,
     ways_section,
 )
-from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report import figures as plots
 from medunlearn.papers.memorization.report import tables
 from medunlearn.papers.memorization.report.claims import findings
 from medunlearn.papers.memorization.report.content import AuditContent, Row
-from medunlearn.papers.memorization.report.published import beside, published_tables
 from medunlearn.papers.memorization.report.recommendations import (
     Recommendation,
     largest_bound,
     missing_searches,
     recommendations,
 )
+from medunlearn.papers.memorization.report.tables import WORDS
+from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.blocks import (
     Block,
     Bullets,
+    Cell,
     Details,
     Facts,
     Figure,
@@ -40,6 +41,7 @@ from medunlearn.reports.blocks import (
     Section,
     Spec,
     Statement,
+    Table,
     Text,
     blocks,
     details,
@@ -48,15 +50,23 @@ from medunlearn.reports.blocks import (
 )
 from medunlearn.reports.claims import NOT_MEASURABLE, Finding, findings_data, statements
 
+PUBLISHED = paper_yaml("memorization", "published")
+_SOFT = frozenset(("ROUGE-L", "BLEU", "BERTScore", "BARTScore"))
+_PUBLISHED_NAMES = {
+    "only_before": "memorized before only",
+    "only_after": "memorized after only",
+    "run_30": "run of 30",
+    "run_50": "run of 50",
+}
 _TONES: dict[str, Literal["good", "bad"]] = {"harmful": "bad", "beneficial": "good"}
 
 
 def audit_report(content: AuditContent) -> Report:
     """Blocks and numbers of a report of audits. Spans stand in it only where ``content.show_text``."""
-    words, claims = declared("report"), findings(content)
+    claims = findings(content)
     advice = recommendations(content, claims)
     nothing = Section("How much is memorized", (Text("No number was measured.", "empty"),))
-    how_to_read = [*words["how_to_read"], *([] if content.show_text else [words["no_text"]])]
+    how_to_read = [*WORDS["how_to_read"], *([] if content.show_text else [WORDS["no_text"]])]
     caveats = Notice("Read this first", content.caveats) if content.caveats else None
     parts = blocks(
         caveats if content.problems else None,
@@ -88,7 +98,7 @@ def _findings(claims: Sequence[Finding]) -> Iterator[Block | None]:
     """The paper's findings that have a case here, and the names of those that have none."""
     decided = [claim for claim in claims if any(case.verdict != NOT_MEASURABLE for case in claim.cases)]
     rest = [claim.name for claim in claims if claim not in decided]
-    yield Text(declared("report")["findings"]) if decided else None
+    yield Text(WORDS["findings"]) if decided else None
     yield from statements(decided) if decided else ()
     if rest:
         yield Text(f"Without a case that could be measured here: {', '.join(rest)}.", "aside")
@@ -125,7 +135,7 @@ def data(content: AuditContent, claims: Sequence[Finding], advice: Sequence[Reco
         **{name: table.to_dict("list") for name, table in content.tables.items()},
         "show_text": content.show_text,
         "examples": content.shown_examples(),
-        "published": declared("published"),
+        "published": PUBLISHED,
     }
 
 
@@ -138,13 +148,13 @@ def _no_advice(content: AuditContent) -> Text | None:
     if not bound:
         return None
     unsearched = [model.label for model in content.models if model.label not in searched]
-    words = declared("report")["no_search" if unsearched else "no_advice"]
+    words = WORDS["no_search" if unsearched else "no_advice"]
     return Text(words.format(bound=bound, names=", ".join(unsearched)))
 
 
 def _not_searched(content: AuditContent) -> Text | None:
     names = missing_searches(content)
-    return Text(declared("report")["not_searched"].format(names="; ".join(names))) if names else None
+    return Text(WORDS["not_searched"].format(names="; ".join(names))) if names else None
 
 
 def _advice(advice: Recommendation) -> Statement:
@@ -183,7 +193,12 @@ def _training(content: AuditContent) -> Iterator[Section | None]:
         for title, table in tables.crossed(content, "persistence").items()
     ]
     grid = _grid(plots.figure_5(content), "Ratio before and after")
-    yield _part("persistence", grid, Text(declared("report")["shares"], "aside") if shares else None, shares)
+    yield _part(
+        "persistence",
+        grid,
+        Text(WORDS["shares"], "aside") if shares else None,
+        shares,
+    )
     spec = plots.figure_7(content)
     label = "Memorization, validation loss and accuracy by epoch. The numbers are in the table below."
     numbers = details("The numbers by epoch", tables.crossed(content, "epochs").values())
@@ -199,17 +214,16 @@ def _appendix(content: AuditContent) -> Iterator[Block | None]:
 
 
 def _published(content: AuditContent) -> Iterator[Block | None]:
-    yield Text(f"{declared('published')['setting']}: {declared('report')['published']}")
+    yield Text(f"{PUBLISHED['setting']}: {WORDS['published']}")
     yield Text(beside(content), "aside")
     yield from (details(title, table) for title, table in published_tables())
-    contradictions = declared("published")["contradictions"]
-    lines = tuple(f"{entry['at']}: {' '.join(entry['says'].split())}" for entry in contradictions)
+    lines = tuple(f"{entry['at']}: {' '.join(entry['says'].split())}" for entry in PUBLISHED["contradictions"])
     yield section("Where the paper contradicts itself", Bullets(lines))
 
 
 def _part(name: str, *parts: Block | Iterable[Block | None] | None, **values: object) -> Section | None:
     """A declared part with its remark first; None where nothing but the remark would be in it."""
-    inside, part = blocks(*parts), declared("report")["parts"][name]
+    inside, part = blocks(*parts), WORDS["parts"][name]
     if not inside:
         return None
     return Section(part["title"].format_map(values), (Text(part["text"], "aside"), *inside), part["note"])
@@ -222,3 +236,38 @@ def _grid(specs: Iterable[tuple[str, Spec]], label: str) -> Figures | None:
 def _example(span: Row) -> Details:
     note = "prefix {prefix_tokens}, run of {length}, {kind}".format_map(span)
     return Details("{model} on {corpus}".format_map(span), (Quotes((("Repeated", span["text"]),)),), note)
+
+
+def published_tables() -> Iterator[tuple[str, Table]]:
+    """Heading and printed numbers of each table."""
+    for table in (entry for name, entry in PUBLISHED.items() if name.startswith("table_")):
+        columns = [*table["columns"], *map(str, table.get("prefixes", ()))]
+        heads = (Cell(name, PUBLISHED["variants"].get(name, "")) for name in columns)
+        yield table["title"], Table(tuple(heads), tuple(_published_row(columns, row) for row in table["rows"]))
+
+
+def _published_row(columns: Sequence[str], row: Sequence[Any]) -> tuple[Cell, ...]:
+    """Cells of a row; behind a model's name may stand whether it is a baseline."""
+    notes = {"Model": "baseline"} if any(value is True for value in row) else {}
+    values = [value for value in row if not isinstance(value, bool)]
+    return tuple(
+        Cell(_printed(name, value), notes.get(name, "")) for name, value in zip(columns, values, strict=True)
+    )
+
+
+def _printed(column: str, value: Any) -> str:
+    if isinstance(value, str):
+        return _PUBLISHED_NAMES.get(value, value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.3f}" if column in _SOFT else f"{value:.2f}%"
+
+
+def beside(content: AuditContent) -> str:
+    """The printed columns that may be read beside this report's, in words: those whose variant it holds."""
+    measures = {row["measure"] for row in content.rows("ratios") if row["n_scored"]}
+    measures |= {row["match"] for row in content.rows("options")}
+    names = {"present": [name for name in PUBLISHED["variants"].values() if name in measures]}
+    names["absent"] = [name for name in PUBLISHED["variants"].values() if name not in measures]
+    texts = (WORDS["beside"][key].format(names=", ".join(listed)) for key, listed in names.items() if listed)
+    return " ".join(texts)

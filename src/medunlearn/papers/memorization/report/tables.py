@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from medunlearn.audit.measures import get_measure
 from medunlearn.errors import MedunlearnError
-from medunlearn.papers.memorization.declared import declared
 from medunlearn.papers.memorization.report.content import EXACT, GREEDY, AuditContent, Row, evidence_of
+from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.blocks import Cell, Table
 from medunlearn.reports.claims import Evidence
 from medunlearn.reports.formatting import ABSENT, UNSCORED, decimal, interval, p_text, signed
 from medunlearn.reports.readings import number
 from medunlearn.reports.table_blocks import records
 
+WORDS = paper_yaml("memorization", "report")
 TABLE_2_MEASURES = (
     *("run_30", "run_30.short_is_zero", "run_50", "run_50.short_is_zero", "rouge_l", "rouge_l.unstemmed_f"),
     *("bleu", "bleu.unsmoothed_words", "bert_score", "bert_score.released_code"),
@@ -35,14 +36,14 @@ _GROUPS = ("harmful", "uninformative", "beneficial")
 
 def listed(content: AuditContent, name: str, **labels: object) -> Table | None:
     """A declared listing, of the rows with the given labels."""
-    columns = declared("report")["listings"][name]
+    columns = WORDS["listings"][name]
     rows = _rows(content, name, labels)
     return records(map(Cell, columns), (tuple(_cell(row, how) for how in columns.values()) for row in rows))
 
 
 def crossed(content: AuditContent, name: str, **labels: object) -> dict[str, Table]:
     """Title -> table of a declared crossing; a dash where there is no row."""
-    crossing = declared("report")["crossings"][name]
+    crossing = WORDS["crossings"][name]
     rows = _rows(content, name, labels)
     columns = _columns(content, name, rows)
     tables: dict[str, dict[tuple[Cell, ...], dict[object, Cell]]] = {}

@@ -1,21 +1,34 @@
-"""The audit's demo from texts to findings: what makes memorization rise, where it falls, and what persists."""
+"""The audit's demo: a tiny model trained on invented texts, audited as it learns and after further fine-tuning.
+
+Its findings: what makes memorization rise, where it falls, and what persists.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_run import audit
+from medunlearn.audit.audit_tables import AuditTables
 from medunlearn.data.storage import write_text
 from medunlearn.papers.memorization.compare import read_tables, write_audit_report
 from medunlearn.papers.memorization.compare.places import persistence_table, position_table
-from medunlearn.papers.memorization.demo.findings import TRAINED, UNSEEN, findings
+from medunlearn.papers.memorization.compare.ratios import Draws
+from medunlearn.papers.memorization.compare.trends import position_trends
+from medunlearn.papers.memorization.report.content import PRIMARY, Row, evidence_of
+from medunlearn.reports.claims import Evidence, settle
+from medunlearn.reports.readings import number, rows_of
+from medunlearn.statistics import paired_difference
+from medunlearn.statistics.bootstrap import Observations, resample_together
+from medunlearn.statistics.intervals import from_draws, interval
 from medunlearn.synthetic.invented_texts import CorpusText, invent_corpus
 
 if TYPE_CHECKING:
@@ -27,8 +40,6 @@ SENTENCES, NEW_TOKENS = 21, 200
 """Texts of some 300 tokens: two whole segments of 100 tokens follow the longest prefix in nearly all."""
 OTHER_TEXTS = 12
 """Texts of each kind that the trained model is fine-tuned on further."""
-
-
 LONGEST = 512
 """Tokens that the model can hold, and of a training text at most."""
 RATE, BATCH = 4e-3, 2
@@ -36,6 +47,9 @@ RATE, BATCH = 4e-3, 2
 FURTHER_RATE, FURTHER_EPOCHS = RATE / 10, 1
 """Of the further fine-tuning: gentler than the training, as it usually is."""
 HALF, WHOLE, FURTHER = "half", "whole", "further"
+TRAINED, UNSEEN = "trained", "unseen"
+COLUMNS = ("statement", "difference", "low", "high", "n", "verdict")
+Rows = Iterator[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -119,7 +133,7 @@ def demo_models(
     model: LanguageModel | None = None
     before: Path | None = None
     folders = {name: folder / label for name, label, *_ in steps}
-    for number, (name, _, own, more, rate) in enumerate(steps):
+    for step, (name, _, own, more, rate) in enumerate(steps):
         # The tokenizer is written last.
         if (folders[name] / "tokenizer.json").exists():
             before = folders[name]
@@ -129,7 +143,7 @@ def demo_models(
         elif model is None:
             words = (text.text for text in texts)
             model = build_tiny(words, vocabulary=600, width=96, layers=2, max_length=LONGEST, seed=seed)
-        _train(model, own, epochs=more, rate=rate, seed=seed + number)
+        _train(model, own, epochs=more, rate=rate, seed=seed + step)
         model.save(folders[name])
     return folders
 
@@ -151,3 +165,77 @@ def _train(model: LanguageModel, texts: Sequence[CorpusText], *, epochs: int, ra
     plan = Plan({"train": pieces}, BATCH, epochs, seed)
     settings = LoopSettings(lr=rate, precision="fp32", seed=seed)
     train_loop(model.model, model.tokenizer.pad_token_id, NextToken(), plan, settings)
+
+
+def findings(half: AuditTables, whole: AuditTables, lasting: pd.DataFrame, draws: Draws) -> pd.DataFrame:
+    """One row a statement: statement, difference (above 0 where it is true), low, high, n texts, verdict.
+
+    Args:
+        half, whole: audits after half and all epochs.
+        lasting: Table 7 of the trained model and the further fine-tuned one.
+    """
+    values, before = (audit.wide[audit.wide[PRIMARY].notna()] for audit in (whole, half))
+    rows = [
+        *_by_copies(values, draws),
+        *_paired(values[values["copies"] > 0], before[before["copies"] > 0], draws),
+        *_by_position(pd.DataFrame(position_trends(whole, draws))),
+        *_persistence(lasting),
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _by_copies(values: pd.DataFrame, draws: Draws) -> Rows:
+    levels = sorted(int(copies) for copies in values["copies"].unique())
+    names = {0: "unseen", 1: "1 copy"}
+    for fewer, more in itertools.pairwise(levels):
+        parts = (values[values["copies"] == copies] for copies in (more, fewer))
+        tables = [Observations(part[[PRIMARY]].to_numpy(np.float64), part["subject"].tolist()) for part in parts]
+        first, second = resample_together(tables, **draws)
+        gaps = (first.draws - second.draws)[:, 0]
+        copies, other = (names.get(level, f"{level} copies") for level in (more, fewer))
+        difference = float(first.point[0] - second.point[0])
+        fewest = int(min(first.n_clusters[0], second.n_clusters[0]))
+        low, high = interval(from_draws(difference, gaps[~np.isnan(gaps)], fewest, (-1.0, 1.0)))
+        n = int(first.n_clusters[0] + second.n_clusters[0])
+        yield _row(f"{PRIMARY}: {copies} more than {other}", difference, low, high, n)
+
+
+def _paired(after: pd.DataFrame, before: pd.DataFrame, draws: Draws) -> Rows:
+    """The longest prefix against the shortest, and all epochs against half, by record."""
+    table = after.pivot_table(index="record_id", columns="prefix_tokens", values=PRIMARY)
+    shorter, longer = table.columns.min(), table.columns.max()
+    whole, half = (part.groupby("record_id")[PRIMARY].mean() for part in (after, before))
+    for statement, first, second in (
+        (f"prefix of {longer} more than of {shorter}", table[longer], table[shorter]),
+        ("all epochs more than half", whole, half.reindex(whole.index)),
+    ):
+        records = [str(record) for record in first.index]
+        gap = paired_difference(first.to_numpy(), second.to_numpy(), records, **draws)
+        yield _row(f"{PRIMARY}: {statement}", gap.difference, gap.low, gap.high, gap.n_clusters)
+
+
+def _by_position(trends: pd.DataFrame) -> Rows:
+    for row in _longest(trends):
+        statement = f"memorized tokens fall a segment further on (prefix of {row['prefix_tokens']})"
+        # A fall is a slope below 0; turned round, so that above 0 is for the statement as everywhere.
+        edges = (number(row[name]) for name in ("slope", "high", "low"))
+        fall, low, high = (None if edge is None else -edge for edge in edges)
+        yield _row(statement, fall, low, high, row["n_subjects"])
+
+
+def _persistence(lasting: pd.DataFrame) -> Rows:
+    for row in _longest(lasting[lasting["measure"] == "common"]):
+        statement = f"common over the union above a half, run_{row['at_least']} (prefix of {row['prefix_tokens']})"
+        evidence = evidence_of(statement, row, "value", minus=0.5)
+        yield _row(statement, evidence.value, evidence.low, evidence.high, row["n_subjects"])
+
+
+def _row(statement: str, difference: float | None, low: float | None, high: float | None, n: int) -> dict[str, Any]:
+    verdict = settle([Evidence(statement, difference, low, high, n)])
+    return dict(zip(COLUMNS, (statement, difference, low, high, n, verdict), strict=True))
+
+
+def _longest(table: pd.DataFrame) -> Iterable[Row]:
+    """Rows of the texts trained on at the longest prefix, where most is memorized; the tables have all of them."""
+    of_trained = table[table["corpus"] == TRAINED]
+    return rows_of(of_trained[of_trained["prefix_tokens"] == of_trained["prefix_tokens"].max()])
