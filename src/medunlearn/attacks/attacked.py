@@ -16,7 +16,7 @@ from medunlearn.attacks.recovery.recovery_attacks import BEFORE, RECOVERY
 from medunlearn.attacks.recovery.recovery_results import SUBJECTS, SUMMARY, compare_strengths, reading_of
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
-from medunlearn.results.evaluated import Evaluated, reference_of
+from medunlearn.results.evaluated import Evaluated, joined, reference_of
 from medunlearn.results.reference_check import ReferenceCheck, check_reference
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import read_scores
@@ -32,7 +32,11 @@ UNCHECKED = (
     "Whether anything may be read against the retrained model is not known: evaluate it and the target on this "
     "split (`medunlearn evaluate RETRAINED BENCHMARK --split ... --against TARGET`)."
 )
-_COMPARE: Mapping[str, Callable[..., pd.DataFrame]] = {"membership": compare, "reconstruction": compare_models}
+_COMPARE: Mapping[str, Callable[..., pd.DataFrame]] = {
+    "membership": compare,
+    "reconstruction": compare_models,
+    **dict.fromkeys(RECOVERY, compare_strengths),
+}
 OVER_FORGOTTEN, LEAKS, NOT_TOLD_APART = "over-forgotten", "still leaks", "not told apart"
 
 
@@ -55,7 +59,7 @@ class Attacked:
         records = [
             Attacked(run, record, kind) for record in run.complete_below(FOLDER) if record.info.split == split
         ]
-        return next((one for one in reversed(records) if one.measured), None)
+        return next((attacked for attacked in reversed(records) if attacked.measured), None)
 
     @property
     def measured(self) -> bool:
@@ -129,16 +133,12 @@ class Attacks:
         """
         models = self._measured
         pairs = [
-            (one, other)
-            for one in models
+            (model, other)
+            for model in models
             for other in models
-            if other is not one and (one is models[0] or _is_anchored(one, other))
+            if other is not model and (model is models[0] or _is_anchored(model, other))
         ]
-        functions: dict[str, Callable[..., pd.DataFrame]] = {
-            "membership": compare,
-            "reconstruction": compare_models,
-        }
-        return self._compared(pairs, functions.get(self._kind, compare_strengths))
+        return self._compare(pairs, _COMPARE[self._kind])
 
     @cached_property
     def privacy_leaks(self) -> pd.DataFrame:
@@ -147,8 +147,8 @@ class Attacks:
         model, against, and the columns of :func:`medunlearn.attacks.membership.membership_results.privacy_leaks`.
         """
         models = self._measured
-        pairs = [(one, other) for other in models for one in models if _is_anchored(one, other)]
-        return self._compared(pairs, privacy_leaks).drop(columns="against_role", errors="ignore")
+        pairs = [(model, other) for other in models for model in models if _is_anchored(model, other)]
+        return self._compare(pairs, privacy_leaks).drop(columns="against_role", errors="ignore")
 
     @cached_property
     def reconstructions(self) -> Attacks:
@@ -159,12 +159,12 @@ class Attacks:
     def recoveries(self) -> Mapping[str, Attacks]:
         """Kind -> the recovery attacks of that kind on the same models, of those kinds that there were."""
         attacks = {kind: self.of_kind(kind) for kind in RECOVERY}
-        return {kind: one for kind, one in attacks.items() if one.models}
+        return {kind: of_kind for kind, of_kind in attacks.items() if of_kind.models}
 
     def of_kind(self, kind: str) -> Attacks:
         """The attacks of a kind on the same models; of no models where there were none."""
-        asked = (replace(one, kind=kind) for one in self.models)
-        return Attacks(tuple(one for one in asked if one.measured), self.replicates, self.seed)
+        models = (replace(model, kind=kind) for model in self.models)
+        return Attacks(tuple(model for model in models if model.measured), self.replicates, self.seed)
 
     @cached_property
     def reference(self) -> ReferenceCheck | None:
@@ -178,13 +178,13 @@ class Attacks:
             return None
         target, retrained = first["target"], first["retrained"]
         with suppress(InputError):
-            evaluated = [Evaluated.find(one.run, one.record.info.split) for one in (target, retrained)]
-            if len({one.record.info.benchmark for one in evaluated}) == 1:
+            evaluated = [Evaluated.find(model.run, model.record.info.split) for model in (target, retrained)]
+            if len({model.record.info.benchmark for model in evaluated}) == 1:
                 return reference_of(evaluated, self.replicates, self.seed)
         for kind in ("relearning", "quantization"):
-            known = [replace(model, kind=kind) for model in (target, retrained)]
-            if all(model.measured for model in known):
-                tables = (model.before for model in known)
+            attacked = [replace(model, kind=kind) for model in (target, retrained)]
+            if all(model.measured for model in attacked):
+                tables = (model.before for model in attacked)
                 return check_reference(*tables, replicates=self.replicates, seed=self.seed)
         return None
 
@@ -207,15 +207,12 @@ class Attacks:
         above, else ``not told apart``. Without a retrained model it is read against 0.5; of a broken model nothing
         is read.
         """
-        tables = [one.summary.assign(model=one.run.label, role=one.run.role) for one in self._measured]
-        table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+        models = self._measured
+        table = joined([model.summary.assign(model=model.run.label, role=model.run.role) for model in models])
         if table.empty or self._kind == "reconstruction":
             return table
-        if self._kind in RECOVERY:
-            readings = pd.Series([self._recovery_reading(row) for row in table.to_dict("records")], dtype="string")
-            return table.assign(reading=readings)
-        readings = pd.Series([self._reading(row) for row in table.to_dict("records")], dtype="string")
-        return table.assign(reading=readings)
+        read = self._recovery_reading if self._kind in RECOVERY else self._membership_reading
+        return table.assign(reading=pd.Series([read(row) for row in table.to_dict("records")], dtype="string"))
 
     @property
     def _kind(self) -> str:
@@ -223,32 +220,37 @@ class Attacks:
 
     @property
     def _measured(self) -> list[Attacked]:
-        return [one for one in self.models if one.measured]
+        return [model for model in self.models if model.measured]
 
-    def _compared(
+    def _compare(
         self, pairs: list[tuple[Attacked, Attacked]], function: Callable[..., pd.DataFrame]
     ) -> pd.DataFrame:
-        tables = [
-            function(one.scores, other.scores, replicates=self.replicates, seed=self.seed).assign(
-                model=one.run.label, against=other.run.label, against_role=other.run.role
-            )
-            for one, other in pairs
-        ]
-        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+        return joined(
+            [
+                function(model.scores, other.scores, replicates=self.replicates, seed=self.seed).assign(
+                    model=model.run.label, against=other.run.label, against_role=other.run.role
+                )
+                for model, other in pairs
+            ]
+        )
 
-    def _is_broken(self, row: Mapping[Any, Any]) -> bool:
-        return any(one.record.info.problems for one in self.models if one.run.label == row["model"])
+    def _is_readable(self, row: Mapping[Any, Any]) -> bool:
+        """True if a row is of an unlearned model that is not broken."""
+        return row["role"] == "unlearned" and not self.problems[row["model"]]
+
+    def _is_reference_refused(self) -> bool:
+        return self.reference is not None and not self.reference.passed
 
     def _recovery_reading(self, row: Mapping[Any, Any]) -> str | None:
-        if row["role"] != "unlearned" or self._is_broken(row):
+        if not self._is_readable(row):
             return None
-        own = next(one for one in self._measured if one.run.label == row["model"])
-        if f"{row['attack']} {row['strength']}" in own.facts.get("problems", {}):
+        attacked = next(model for model in self._measured if model.run.label == row["model"])
+        if f"{row['attack']} {row['strength']}" in attacked.facts.get("problems", {}):
             return None
         gaps = self._gaps(str(row["model"]))
-        if len(gaps) and self.reference is not None and not self.reference.passed:
+        if len(gaps) and self._is_reference_refused():
             return None
-        targets = [one.run.label for one in self._measured if one.run.role == "target"]
+        targets = [model.run.label for model in self._measured if model.run.role == "target"]
         return reading_of(row, gaps, self._gaps(targets[0]) if targets else None)
 
     def _gaps(self, label: str) -> pd.DataFrame:
@@ -256,10 +258,8 @@ class Attacks:
         gaps = self.comparisons
         return gaps[(gaps["model"] == label) & (gaps["against_role"] == "retrained")] if len(gaps) else gaps
 
-    def _reading(self, row: Mapping[Any, Any]) -> str | None:
-        if row["measure"] != AUC or row["role"] != "unlearned" or self._is_broken(row):
-            return None
-        if self.reference is not None and not self.reference.passed:
+    def _membership_reading(self, row: Mapping[Any, Any]) -> str | None:
+        if row["measure"] != AUC or not self._is_readable(row) or self._is_reference_refused():
             return None
         sides = [row["against_chance"]]
         gaps = self.comparisons
@@ -270,20 +270,20 @@ class Attacks:
         return reading(sides)
 
 
-def _is_anchored(one: Attacked, other: Attacked) -> bool:
+def _is_anchored(model: Attacked, other: Attacked) -> bool:
     """True if a model is compared with a reference of its kind."""
-    if one.kind == "membership":
-        return other.run.role == "retrained" and one.run.role != "retrained"
-    if one.kind in RECOVERY and other.run.role == "retrained":
-        return one.run.role != "retrained"
-    return one.run.role == "unlearned" and other.run.role != "unlearned"
+    if model.kind == "membership":
+        return other.run.role == "retrained" and model.run.role != "retrained"
+    if model.kind in RECOVERY and other.run.role == "retrained":
+        return model.run.role != "retrained"
+    return model.run.role == "unlearned" and other.run.role != "unlearned"
 
 
 def reading(sides: list[object]) -> str | None:
     """Reading of an area that lies on these sides of its references; None where no side is known."""
-    known = {str(side) for side in sides if isinstance(side, str)}
-    if not known:
+    named = {side for side in sides if isinstance(side, str)}
+    if not named:
         return None
-    if BELOW in known:
+    if BELOW in named:
         return OVER_FORGOTTEN
-    return LEAKS if ABOVE in known else NOT_TOLD_APART
+    return LEAKS if ABOVE in named else NOT_TOLD_APART

@@ -100,6 +100,36 @@ def summarize(
     return _frame(rows, by, ("value", "low", "high"), ("n_scored", "n_unscored", "n_subjects"))
 
 
+CHANGE = {"difference": "change", "low": "change_low", "high": "change_high", "p": "change_p"}
+"""Columns of :func:`compare` -> their names in :func:`summarize_changes`."""
+
+
+def summarize_changes(
+    scores: pd.DataFrame,
+    baseline: pd.DataFrame,
+    by: Sequence[str],
+    unchanged: tuple[str, str],
+    *,
+    replicates: int,
+    seed: int,
+) -> pd.DataFrame:
+    """Means as of :func:`summarize`, kinds rolled up, each with its change from a baseline on the same items.
+
+    Args:
+        baseline: the baseline's scores, repeated under the labels of every row that is compared with it.
+        unchanged: column and value of the rows that are the baseline itself: their change is null.
+
+    Returns:
+        Columns of :func:`summarize`, and ``change``, ``change_low``, ``change_high``, ``change_p``, Float64.
+    """
+    how: dict[str, Any] = {"rollup": "kind", "replicates": replicates, "seed": seed}
+    keys, columns = [*by, "measure"], list(CHANGE.values())
+    changes = compare(scores, baseline, by, **how)[[*keys, *CHANGE]].rename(columns=CHANGE)
+    changes.loc[changes[unchanged[0]] == unchanged[1], columns] = pd.NA
+    table = summarize(scores, by, **how).merge(changes, on=keys, how="left", validate="one_to_one")
+    return table.astype(dict.fromkeys(["value", "low", "high", *columns], "Float64"))
+
+
 def compare(
     scores: pd.DataFrame,
     against: pd.DataFrame,

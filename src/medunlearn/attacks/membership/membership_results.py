@@ -12,6 +12,7 @@ from medunlearn.attacks.attack_protocol import MembershipAttack, Passage, lackin
 from medunlearn.attacks.membership.sample import Candidate
 from medunlearn.errors import InputError
 from medunlearn.metrics.measure import Score
+from medunlearn.results.evaluated import joined
 from medunlearn.results.scores import numbers, score_table
 from medunlearn.statistics.bootstrap import Estimate
 from medunlearn.statistics.roc import RocSample, nonmembers_needed, roc_curve
@@ -26,12 +27,12 @@ _MOST_POINTS = 500
 
 
 def score_candidates(
-    who: Sequence[Candidate], passages: Sequence[Passage], attacks: Mapping[str, MembershipAttack]
+    candidates: Sequence[Candidate], passages: Sequence[Passage], attacks: Mapping[str, MembershipAttack]
 ) -> pd.DataFrame:
     """The score table of membership: an item a document; labels ``node``, ``member``, ``attack``."""
     rows = [
-        (one.record.record_id, one.subject, MEASURE, one.group, one.member, name, score.value, score.reason)
-        for one, passage in zip(who, passages, strict=True)
+        (who.record.record_id, who.subject, MEASURE, who.group, who.member, name, score.value, score.reason)
+        for who, passage in zip(candidates, passages, strict=True)
         for name, attack in attacks.items()
         for score in (_score(attack, passage),)
     ]
@@ -90,8 +91,8 @@ def _measures(part: pd.DataFrame, replicates: int, seed: int) -> Iterator[tuple[
     yield AUC, area, None
     outside = int((part["value"].notna() & ~part["member"]).sum())
     for measure, fpr in RATES.items():
-        rate, needed = sample.tpr_at(values, fpr), nonmembers_needed(fpr)
-        few = f"not measurable: a false positive rate of {fpr:.1%} takes {needed:,} non-members, not {outside}"
+        rate, least = sample.tpr_at(values, fpr), nonmembers_needed(fpr)
+        few = f"not measurable: a false positive rate of {fpr:.1%} takes {least:,} non-members, not {outside}"
         yield measure, rate, few if rate.value is None else None
 
 
@@ -106,7 +107,7 @@ def curves(scores: pd.DataFrame) -> pd.DataFrame:
             continue  # nothing is scored on one side; the summary says why
         table = pd.DataFrame({"fpr": curve.fpr, "tpr": curve.tpr, "threshold": curve.thresholds})
         tables.append(_corners(table).assign(group=group, attack=attack))
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    return joined(tables)
 
 
 def _corners(curve: pd.DataFrame) -> pd.DataFrame:
@@ -132,9 +133,9 @@ def compare(
         that side, else ``not told apart``), n_pairs, n_subjects.
     """
     keys = ["item", "subject", "node", "member", "attack"]
-    joined = scores.merge(others[[*keys, "value"]], on=keys, suffixes=("", "_other"), validate="one_to_one")
+    pairs = scores.merge(others[[*keys, "value"]], on=keys, suffixes=("", "_other"), validate="one_to_one")
     rows: list[dict[str, Any]] = []
-    for (group, attack), part in joined.groupby(["node", "attack"], sort=False):
+    for (group, attack), part in pairs.groupby(["node", "attack"], sort=False):
         sample = RocSample(part["member"].tolist(), part["subject"].tolist(), replicates, seed=seed)
         ours, theirs = (part[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("value", "value_other"))
         gap = sample.auc_difference(ours, theirs, relative=relative)

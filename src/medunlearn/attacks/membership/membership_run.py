@@ -29,7 +29,7 @@ from medunlearn.models.folders import model_folder
 from medunlearn.models.load import load_model
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.progress import progress
-from medunlearn.results.runs import Recording, Run
+from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.results.scores import replace_scores
 from medunlearn.training.processes import Processes
 from medunlearn.training.turns import in_turns, takes_turns
@@ -40,14 +40,14 @@ TOKENS, GRADIENTS = "membership_tokens.parquet", "membership_gradients.parquet"
 class _RankShare:
     """One process's share of the documents and its model passes."""
 
-    def __init__(self, holder: ModelHolder, who: Sequence[Candidate]) -> None:
-        rank, world = holder.processes.rank, holder.processes.world
-        self._holder, self._who = holder, who[len(who) * rank // world : len(who) * (rank + 1) // world]
+    def __init__(self, holder: ModelHolder, candidates: Sequence[Candidate]) -> None:
+        rank, world, count = holder.processes.rank, holder.processes.world, len(candidates)
+        self._holder, self._share = holder, candidates[count * rank // world : count * (rank + 1) // world]
 
     @cached_property
     def _documents(self) -> list[list[TokenSequence]]:
         run, tokenizer = self._holder.run, self._holder.model.tokenizer
-        return document_sequences([one.record for one in self._who], tokenizer, longest(run))
+        return document_sequences([candidate.record for candidate in self._share], tokenizer, longest(run))
 
     def _progress(self, what: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
         return progress(f"{self._holder.run.label}: {what}", total, quiet=self._holder.silent)
@@ -57,19 +57,23 @@ class _RankShare:
         documents, size = self._documents, self._holder.settings.batch_size
         with self._progress("documents", sum(map(len, documents))) as advance:
             moments = document_moments(self._holder.model, documents, batch_size=size, advance=advance)
-        columns = {name: [getattr(one, name) for one in moments] for name in ("log_probs", "means", "variances")}
-        return pd.DataFrame({"record_id": [one.record.record_id for one in self._who], **columns})
+        columns = {name: [getattr(row, name) for row in moments] for name in ("log_probs", "means", "variances")}
+        return pd.DataFrame({"record_id": _record_ids(self._share), **columns})
 
     def gradients(self) -> pd.DataFrame:
         """record_id, gradient_norm."""
         with self._progress("gradients", len(self._documents)) as advance:
             norms = gradient_norms(self._holder.model, self._documents, advance=advance)
-        return pd.DataFrame({"record_id": [one.record.record_id for one in self._who], "gradient_norm": norms})
+        return pd.DataFrame({"record_id": _record_ids(self._share), "gradient_norm": norms})
+
+
+def _record_ids(candidates: Sequence[Candidate]) -> list[str]:
+    return [candidate.record.record_id for candidate in candidates]
 
 
 def attack_membership(
     holder: ModelHolder,
-    who: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     attacks: Mapping[str, MembershipAttack],
     recording: Recording,
     reference: Callable[[], Sequence[float]] | None,
@@ -80,42 +84,41 @@ def attack_membership(
         reference: computes the log-likelihood of each candidate under the reference model; None where none was
             named: the attacks that need one are then unscored.
     """
-    together, folder, model = holder.processes, recording.folder, holder.live_module
-    share = _RankShare(holder, who)
+    processes, folder, model = holder.processes, recording.folder, holder.live_module
+    share = _RankShare(holder, candidates)
     needs = {need for attack in attacks.values() for need in attack.needs}
     with recording.stage("pass"):
-        tokens = _stored(folder / TOKENS, who, partial(in_turns, model, share.moments), together)
+        tokens = _stored(folder / TOKENS, candidates, partial(in_turns, model, share.moments), processes)
     more: dict[str, Sequence[float]] = {}
     if "reference" in needs and reference is not None:
         with recording.stage("reference"):
-            more["reference"] = together.on_main(reference)
+            more["reference"] = processes.on_main(reference)
     if "gradient_norm" in needs and not takes_turns(model):  # It would take a backward pass of all processes.
         with recording.stage("gradients"):
-            more["gradient_norm"] = _stored(folder / GRADIENTS, who, share.gradients, together)[
-                "gradient_norm"
-            ].tolist()
+            norms = _stored(folder / GRADIENTS, candidates, share.gradients, processes)
+            more["gradient_norm"] = norms["gradient_norm"].tolist()
     with recording.stage("score"):
-        together.on_main(lambda: _score(folder, who, tokens.assign(**more), attacks, holder.settings))
-    members = sum(one.member for one in who)
+        processes.on_main(lambda: _score(folder, candidates, tokens.assign(**more), attacks, holder.settings))
+    members = sum(candidate.member for candidate in candidates)
     recording.info.results["health"]["problems"] += holder.problems
-    recording.info.results |= {"members": members, "nonmembers": len(who) - members}
+    recording.info.results |= {"members": members, "nonmembers": len(candidates) - members}
 
 
 def _score(
     folder: Path,
-    who: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     tokens: pd.DataFrame,
     attacks: Mapping[str, MembershipAttack],
     settings: AttackSettings,
 ) -> None:
     passages = []
-    for one, row in zip(who, tokens.to_dict("records"), strict=True):
+    for candidate, row in zip(candidates, tokens.to_dict("records"), strict=True):
         log_probs, means, variances = (
             np.asarray(row[name], dtype=np.float64) for name in ("log_probs", "means", "variances")
         )
         reference, gradient_norm = row.get("reference"), row.get("gradient_norm")
-        passages.append(Passage(one.record.text, log_probs, means, variances, reference, gradient_norm))
-    scores = score_candidates(who, passages, attacks)
+        passages.append(Passage(candidate.record.text, log_probs, means, variances, reference, gradient_norm))
+    scores = score_candidates(candidates, passages, attacks)
     summary = summarize(scores, replicates=settings.replicates, seed=settings.seed)
     replace_scores(folder, scores, attack=list(attacks))
     for name, table in {SUMMARIES["membership"]: summary, CURVES: curves(scores)}.items():
@@ -124,7 +127,7 @@ def _score(
 
 def reference_likelihoods(
     source: str,
-    who: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     max_length: int | None,
     settings: AttackSettings,
     device: str,
@@ -136,7 +139,9 @@ def reference_likelihoods(
         max_length: documents are cut into chunks of this many tokens, as for the model under attack.
     """
     language_model = load_model(model_folder(source), device=device, weights=settings.weights)
-    documents = document_sequences([one.record for one in who], language_model.tokenizer, max_length)
+    documents = document_sequences(
+        [candidate.record for candidate in candidates], language_model.tokenizer, max_length
+    )
     with progress("reference model", sum(map(len, documents)), quiet=quiet) as advance:
         return log_likelihoods(language_model, documents, batch_size=settings.batch_size, advance=advance)
 
@@ -149,26 +154,25 @@ def longest(run: Run) -> int | None:
 
 def check_was_trained_on_records(run: Run) -> None:
     """Refuse a model that was trained on questions alone: its documents are no members."""
-    trained = run
-    lineage = [Path(one) for one in run.info.lineage]
-    if run.info.verb != "train" and lineage and (lineage[-1] / "run.json").exists():
-        trained = Run.open(lineage[-1])
-    config = trained.info.config
-    if trained.info.verb == "train" and config["train_on"] == "questions" and not config["pretrain_epochs"]:
+    target, lineage = run, run.info.lineage
+    if run.info.verb != "train" and lineage and (Path(lineage[-1]) / FILE).exists():
+        target = Run.open(lineage[-1])
+    config = target.info.config
+    if target.info.verb == "train" and config["train_on"] == "questions" and not config["pretrain_epochs"]:
         raise InputError(
-            f"{trained.folder} was trained on questions alone, so no document is a member of its training set. "
+            f"{target.folder} was trained on questions alone, so no document is a member of its training set. "
             "Train with --train-on both or --train-on records."
         )
 
 
 def _stored(
-    path: Path, who: Sequence[Candidate], make: Callable[[], pd.DataFrame], processes: Processes
+    path: Path, candidates: Sequence[Candidate], make: Callable[[], pd.DataFrame], processes: Processes
 ) -> pd.DataFrame:
     """A stage's table: read where an earlier start of the same run wrote it, else made by all and written.
 
     A table that is broken, or of other documents, is set aside.
     """
-    documents = [one.record.record_id for one in who]
+    documents = _record_ids(candidates)
 
     def is_there() -> bool:
         table = read_whole(path, pd.read_parquet)

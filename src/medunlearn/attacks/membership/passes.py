@@ -35,12 +35,12 @@ def document_moments(
     documents: Documents,
     *,
     batch_size: int = 32,
-    advance: Advance = lambda done: None,
+    advance: Advance = lambda count: None,
 ) -> list[TokenMoments]:
     """Log-probability, mean and variance of every scored token of each document."""
     pieces = [piece for document in documents for piece in document]
     moments = score_moments(language_model, pieces, batch_size=batch_size, advance=advance)
-    columns = [(one.log_probs, one.means, one.variances) for one in moments]
+    columns = [(row.log_probs, row.means, row.variances) for row in moments]
     return [
         TokenMoments(*map(np.concatenate, zip(*columns[start:stop], strict=True)))
         for start, stop in _bounds(documents)
@@ -52,17 +52,17 @@ def log_likelihoods(
     documents: Documents,
     *,
     batch_size: int = 32,
-    advance: Advance = lambda done: None,
+    advance: Advance = lambda count: None,
 ) -> list[float]:
     """Sum of the log-probabilities of every scored token of each document; as :func:`document_moments`."""
     pieces = [piece for document in documents for piece in document]
     scores = score_answers(language_model, pieces, batch_size=batch_size, advance=advance)
-    sums = [sum(one.log_probs) for one in scores]
+    sums = [sum(score.log_probs) for score in scores]
     return [sum(sums[start:stop]) for start, stop in _bounds(documents)]
 
 
 def gradient_norms(
-    language_model: LanguageModel, documents: Documents, *, advance: Advance = lambda done: None
+    language_model: LanguageModel, documents: Documents, *, advance: Advance = lambda count: None
 ) -> list[float]:
     """Euclidean norm, over all weights, of the gradient of each document's mean token loss.
 

@@ -41,7 +41,7 @@ def candidates(benchmark: Benchmark, split: Split) -> list[Candidate]:
     grouping = GROUPINGS.get(benchmark.builder)
     level = grouping.level if grouping and grouping.kinds else None
     sides = benchmark.sides(split)
-    chosen = [record for record in benchmark.records if MEMBERSHIP in record.groups]
+    published = [record for record in benchmark.records if MEMBERSHIP in record.groups]
     documents = [
         Candidate(
             record,
@@ -49,10 +49,10 @@ def candidates(benchmark: Benchmark, split: Split) -> list[Candidate]:
             record.fold != "holdout",
             record.groups.get(level, EVERY) if level else EVERY,
         )
-        for record in chosen or (record for record in benchmark.records if record.fold in ("train", "holdout"))
+        for record in published or (record for record in benchmark.records if record.fold in ("train", "holdout"))
         if record.fold == "holdout" or sides[record.record_id] == "forget"
     ]
-    inside, outside = ({one.group for one in documents if one.member is member} for member in (True, False))
+    inside, outside = ({who.group for who in documents if who.member is member} for member in (True, False))
     if not outside:
         raise InputError(
             f"{benchmark.name} has no documents that no model is trained on, so members can be told from nobody. "
@@ -67,4 +67,4 @@ def candidates(benchmark: Benchmark, split: Split) -> list[Candidate]:
             f"{unseen}. Documents of different kinds differ in more than in membership: attack a split "
             f"that forgets some of {unseen}, or build with non-members of the other kind."
         )
-    return [one for one in documents if one.group in inside & outside]
+    return [who for who in documents if who.group in inside & outside]

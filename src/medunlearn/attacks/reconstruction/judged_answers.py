@@ -98,12 +98,13 @@ def _items(
     responses = ResponseStore.read_complete(store)
     sides = _labels(attacked).set_index("item")["side"].to_dict()
     questions = [question for question in benchmark.questions if question.question_id in sides]
-    wanted, names = kinds_to_judge(questions, kinds), NodeNames.of(benchmark)
+    judged_kinds, names = kinds_to_judge(questions, kinds), NodeNames.of(benchmark)
     for context in names.contexts():
-        for one in (question for question in questions if question.kind in wanted):
-            response = responses[one.question_id, f"{facts['context']}|{context.name}", 0].response
-            shown = names.in_front(one, context).question
-            yield one, context, Item(one.question_id, sides[one.question_id], shown, one.answer, response)
+        for question in (question for question in questions if question.kind in judged_kinds):
+            key, side = question.question_id, sides[question.question_id]
+            response = responses[key, f"{facts['context']}|{context.name}", 0].response
+            prompt = names.in_front(question, context).question
+            yield question, context, Item(key, side, prompt, question.answer, response)
 
 
 def _case(item: Item, context: ContextLevel) -> str:

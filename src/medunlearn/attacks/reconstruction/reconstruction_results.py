@@ -8,7 +8,7 @@ from medunlearn.attacks.reconstruction.contexts import NONE, ContextLevel
 from medunlearn.data.splits import Split
 from medunlearn.results.matrix import ALL_KINDS
 from medunlearn.results.scores import measured
-from medunlearn.results.summary import EVALUATION, compare, summarize
+from medunlearn.results.summary import CHANGE, EVALUATION, compare, summarize_changes
 
 ATTACK = "cumulative"
 METRICS: tuple[str, ...] = ("rouge_l_f", "rouge_l", "exact_match", "option_accuracy")
@@ -23,7 +23,6 @@ _BY = ("given", *EVALUATION)
 _FRONT = [*EVALUATION, "context", "identifiers", "measure"]
 _MEAN = ["value", "low", "high", "n_scored", "n_unscored", "n_subjects"]
 _GAP = ["difference", "low", "high", "p", "n_pairs", "n_subjects"]
-_CHANGE = {"difference": "change", "low": "change_low", "high": "change_high", "p": "change_p"}
 
 
 def context_scores(scores: pd.DataFrame, labels: pd.DataFrame, context: ContextLevel) -> pd.DataFrame:
@@ -34,18 +33,13 @@ def context_scores(scores: pd.DataFrame, labels: pd.DataFrame, context: ContextL
 
 def summarize_contexts(scores: pd.DataFrame, split: Split, *, replicates: int, seed: int) -> pd.DataFrame:
     """Rows of ``reconstruction_summary.parquet`` (see the package's docstring) from the score table."""
-    how = {"rollup": "kind", "replicates": replicates, "seed": seed}
     plain = scores[scores["given"] == NONE]
-    repeated = pd.concat([plain.assign(given=given) for given in scores["given"].unique()])
-    keys = [*_BY, "measure"]
-    changes = compare(scores, repeated, _BY, **how)[[*keys, *_CHANGE]].rename(columns=_CHANGE)  # type: ignore[arg-type]
-    changes.loc[changes["given"] == NONE, list(_CHANGE.values())] = pd.NA
-    means = summarize(scores, _BY, **how)  # type: ignore[arg-type]
-    table = _with_context(means.merge(changes, on=keys, how="left", validate="one_to_one"), scores)
-    table = table[[*_FRONT, *_MEAN, *_CHANGE.values()]]
+    repeated = pd.concat([plain.assign(given=name) for name in scores["given"].unique()])
+    table = summarize_changes(scores, repeated, _BY, ("given", NONE), replicates=replicates, seed=seed)
+    table = _with_context(table, scores)[[*_FRONT, *_MEAN, *CHANGE.values()]]
     table.insert(0, "split", split.name)
     table.insert(1, "forgotten_level", split.level)
-    return table.astype(dict.fromkeys([*_MEAN[:3], *_CHANGE.values()], "Float64"))
+    return table
 
 
 def compare_models(ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
@@ -56,11 +50,11 @@ def compare_models(ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: int,
         ours leaks more.
     """
     measures = ours["measure"].unique()
-    mine, other = (
-        one[one["item"].isin(another["item"]) & one["given"].isin(another["given"])]
-        for one, another in ((ours, theirs), (theirs, ours))
+    mine, others = (
+        table[table["item"].isin(other["item"]) & table["given"].isin(other["given"])]
+        for table, other in ((ours, theirs), (theirs, ours))
     )
-    gaps = compare(mine, other, _BY, rollup="kind", replicates=replicates, seed=seed)
+    gaps = compare(mine, others, _BY, rollup="kind", replicates=replicates, seed=seed)
     return _with_context(gaps[gaps["measure"].isin(measures)], ours)[[*_FRONT, *_GAP]].reset_index(drop=True)
 
 
@@ -72,10 +66,9 @@ def reported(table: pd.DataFrame) -> pd.DataFrame:
     """
     if table.empty:
         return table
-    shown = [
-        measure in OWN.get(kind, OTHERS) for kind, measure in zip(table["kind"], table["measure"], strict=True)
-    ]
-    return table[pd.Series(shown, index=table.index) & (table["kind"] != ALL_KINDS)].reset_index(drop=True)
+    pairs = zip(table["kind"], table["measure"], strict=True)
+    own = [kind != ALL_KINDS and measure in OWN.get(kind, OTHERS) for kind, measure in pairs]
+    return table[own].reset_index(drop=True)
 
 
 def _with_context(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:

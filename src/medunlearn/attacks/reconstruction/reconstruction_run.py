@@ -67,9 +67,9 @@ class _Prompter:
 
     def respond(self, questions: Sequence[Question], context: ContextLevel) -> Mapping[str, Response]:
         store, variant = self.store(self.limit), f"{self.rendering.context}|{context.name}"
-        known = store.read()
-        if all((question.question_id, variant, 0) in known for question in questions):
-            return {question.question_id: known[question.question_id, variant, 0] for question in questions}
+        stored, keys = store.read(), {q.question_id: (q.question_id, variant, 0) for q in questions}
+        if all(key in stored for key in keys.values()):
+            return {name: stored[key] for name, key in keys.items()}
         holder = self.holder
         with progress(f"{holder.run.label}: {variant}", len(questions), quiet=holder.silent) as advance:
             return respond(
@@ -82,9 +82,9 @@ class _Prompter:
         choices = [question for question in questions if question.options]
         # No response is decoded; so the options have a store of their own.
         store, variant = self.store(0), f"{self.rendering.context}|{context.name}"
-        known = known_options(store.read(), choices, variant)
-        if len(known) == len(choices):
-            return known
+        stored = known_options(store.read(), choices, variant)
+        if len(stored) == len(choices):
+            return stored
         holder = self.holder
         with progress(f"{holder.run.label}: {variant}, options", len(choices), quiet=holder.silent) as advance:
             return rate_options(
@@ -100,14 +100,14 @@ def attack_reconstruction(holder: ModelHolder, attack: Cumulative, recording: Re
     """
     benchmark, settings, processes, model = holder.benchmark, holder.settings, holder.processes, holder.live_module
     split = benchmark.split(settings.split)
-    asked_sides = SIDES if attack.sides == "both" else (attack.sides,)
-    names, plain, left_out = attacked_questions(benchmark, split, asked_sides)
-    prompter, records = _Prompter(holder, attack), list(dict.fromkeys(one.record_id for one in plain))
-    mine = {*records[processes.rank :: processes.world]}
+    sides = SIDES if attack.sides == "both" else (attack.sides,)
+    names, plain, left_out = attacked_questions(benchmark, split, sides)
+    prompter, records = _Prompter(holder, attack), list(dict.fromkeys(question.record_id for question in plain))
+    share = {*records[processes.rank :: processes.world]}
 
     def ask_a_share() -> None:
         for context in names.contexts():
-            own = [names.in_front(question, context) for question in plain if question.record_id in mine]
+            own = [names.in_front(question, context) for question in plain if question.record_id in share]
             prompter.respond(own, context)
             prompter.rate(own, context)
 
@@ -116,7 +116,7 @@ def attack_reconstruction(holder: ModelHolder, attack: Cumulative, recording: Re
             processes.each(lambda: in_turns(model, ask_a_share))
 
     def score_all() -> None:
-        labels, sides = question_labels(benchmark, split, plain), benchmark.sides(split)
+        labels, side_of = question_labels(benchmark, split, plain), benchmark.sides(split)
         choosing = any(question.options for question in plain)
         metrics = [get_metric(name) for name in METRICS if choosing or name != "option_accuracy"]
         tables, answers = [], list[tuple[str, str, bool]]()
@@ -124,9 +124,9 @@ def attack_reconstruction(holder: ModelHolder, attack: Cumulative, recording: Re
             questions = [names.in_front(question, context) for question in plain]
             with recording.stage(f"ask {context.name}"):
                 responses, options = prompter.respond(questions, context), prompter.rate(questions, context)
-            given = [(question.answer, responses[question.question_id]) for question in questions]
-            answers += ((reference, response.response, response.finished) for reference, response in given)
-            items = question_items(questions, sides, responses, options)
+            pairs = [(question.answer, responses[question.question_id]) for question in questions]
+            answers += ((reference, response.response, response.finished) for reference, response in pairs)
+            items = question_items(questions, side_of, responses, options)
             tables.append(context_scores(score(items, metrics), labels, context))
         with recording.stage("score reconstruction"):
             scores = pd.concat(tables, ignore_index=True)

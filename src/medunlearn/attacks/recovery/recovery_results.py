@@ -11,7 +11,7 @@ from medunlearn.attacks.recovery.recovery_attacks import BEFORE
 from medunlearn.data.facts import facts_of, says
 from medunlearn.data.records import Identifier, Question
 from medunlearn.results.matrix import ALL_KINDS
-from medunlearn.results.summary import EVALUATION, compare, summarize
+from medunlearn.results.summary import CHANGE, EVALUATION, compare, summarize_changes
 
 SUMMARY, SUBJECTS = "{}_summary.parquet", "{}_subjects.parquet"
 """Names of a kind's files."""
@@ -46,7 +46,6 @@ _BY = ("attack", "strength", *EVALUATION)
 _KEYS = ["attack", "strength", "item"]
 _MEAN = ["value", "low", "high", "n_scored", "n_unscored", "n_subjects"]
 _GAP = ["difference", "low", "high", "p", "n_pairs", "n_subjects"]
-_CHANGE = {"difference": "change", "low": "change_low", "high": "change_high", "p": "change_p"}
 Row = Mapping[Any, Any]
 
 
@@ -64,16 +63,11 @@ def summarize_strengths(scores: pd.DataFrame, before: str, *, replicates: int, s
         ``change_high``, ``change_p``: the mean minus that before the attack on the same questions, with its 95%
         interval over subjects; null of the model as it is.
     """
-    how: dict[str, Any] = {"rollup": "kind", "replicates": replicates, "seed": seed}
     plain = scores[scores["strength"] == before]
     strengths = scores[_KEYS].drop_duplicates()
     repeated = plain.drop(columns="strength").merge(strengths, on=["attack", "item"])
-    keys = [*_BY, "measure"]
-    changes = compare(scores, repeated, _BY, **how)[[*keys, *_CHANGE]].rename(columns=_CHANGE)
-    changes.loc[changes["strength"] == before, list(_CHANGE.values())] = pd.NA
-    means = summarize(scores, _BY, **how)[[*keys, *_MEAN]]
-    table = means.merge(changes, on=keys, how="left", validate="one_to_one")
-    return table.astype(dict.fromkeys([*_MEAN[:3], *_CHANGE.values()], "Float64"))
+    table = summarize_changes(scores, repeated, _BY, ("strength", before), replicates=replicates, seed=seed)
+    return table[[*_BY, "measure", *_MEAN, *CHANGE.values()]]
 
 
 def subject_means(scores: pd.DataFrame) -> pd.DataFrame:
@@ -88,8 +82,7 @@ def subject_means(scores: pd.DataFrame) -> pd.DataFrame:
         value=("value", "mean"), n_scored=("value", "count"), missed=("missed", lambda part: part.prod(min_count=1))
     )
     table = table.reset_index()
-    known = table["measure"] == "extraction"
-    table["any"] = (1.0 - table.pop("missed")).where(known)
+    table["any"] = (1.0 - table.pop("missed")).where(table["measure"] == "extraction")
     return table.astype({"value": "Float64", "any": "Float64", "n_scored": "int64"})
 
 
@@ -156,7 +149,7 @@ def reading_of(row: Row, gaps: pd.DataFrame, of_target: pd.DataFrame | None = No
     same = gaps[_all(gaps, row, ("attack", "side", "fold", "kind", "measure"))]
     kind = str(row["attack"]).partition(".")[0]
     before, after = (
-        [side_of(one["low"], one["high"]) for one in same[same["strength"] == strength].to_dict("records")]
+        [side_of(gap["low"], gap["high"]) for gap in same[same["strength"] == strength].to_dict("records")]
         for strength in (BEFORE[kind], row["strength"])
     )
     # Of several retrained models, the one against which it looks worst.
@@ -172,7 +165,7 @@ def reading_of(row: Row, gaps: pd.DataFrame, of_target: pd.DataFrame | None = No
 def _shows_the_target(row: Row, gaps: pd.DataFrame) -> bool:
     """True if the target, which forgot nothing, is above a retrained model under the same attack."""
     same = gaps[_all(gaps, row, ("attack", "strength", "side", "fold", "kind", "measure"))] if len(gaps) else gaps
-    return any(side_of(one["low"], one["high"]) == 1 for one in same.to_dict("records"))
+    return any(side_of(gap["low"], gap["high"]) == 1 for gap in same.to_dict("records"))
 
 
 def _all(table: pd.DataFrame, row: Row, names: Sequence[str]) -> pd.Series[bool]:

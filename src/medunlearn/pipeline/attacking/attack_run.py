@@ -74,21 +74,21 @@ def attack_each(
         InputError: an unknown split, attack or model; a benchmark without non-members, or another one than a model
             was trained on; weights that are not finite, unless ``allow_broken``.
     """
-    runs = [Run.of(one) for one in models]
-    named = distinct_runs(runs)
-    who = attackable(benchmark, settings)
-    for one in named:
-        _check_belongs(one, benchmark, settings)
+    runs = [Run.of(model) for model in models]
+    labelled = distinct_runs(runs)
+    documents = membership_candidates(benchmark, settings)
+    for run in labelled:
+        _check_belongs(run, benchmark, settings)
 
     @cache
     def likelihoods(length: int | None) -> Sequence[float]:
-        return reference_likelihoods(str(settings.reference), who, length, settings, device, quiet)
+        return reference_likelihoods(str(settings.reference), documents, length, settings, device, quiet)
 
     processes = join()
     how: dict[str, Any] = {"device": processes.device(device), "quiet": quiet, "processes": processes}
-    attacked = [attack_one(one, benchmark, who, settings, likelihoods, **how) for one in runs]
-    relabelled = tuple(replace(model, run=one) for model, one in zip(attacked, named, strict=True))
-    return Attacks(relabelled, settings.replicates, settings.seed)
+    attacked = [attack_one(run, benchmark, documents, settings, likelihoods, **how) for run in runs]
+    models_attacked = tuple(replace(model, run=run) for model, run in zip(attacked, labelled, strict=True))
+    return Attacks(models_attacked, settings.replicates, settings.seed)
 
 
 def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
@@ -133,7 +133,7 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
     return settings
 
 
-def attackable(benchmark: Benchmark, settings: AttackSettings) -> list[Candidate]:
+def membership_candidates(benchmark: Benchmark, settings: AttackSettings) -> list[Candidate]:
     """Documents whose membership is tested; none where membership is not attacked."""
     split, kinds = benchmark.split(settings.split), kinds_of(settings.attacks)
     if "reconstruction" in kinds:
@@ -144,7 +144,7 @@ def attackable(benchmark: Benchmark, settings: AttackSettings) -> list[Candidate
 def attack_one(
     run: Run,
     benchmark: Benchmark,
-    who: Sequence[Candidate],
+    documents: Sequence[Candidate],
     settings: AttackSettings,
     likelihoods: Callable[[int | None], Sequence[float]],
     *,
@@ -162,33 +162,33 @@ def attack_one(
     """
     split, names = benchmark.split(settings.split), expand(settings.attacks)
     inputs, folder = _inputs(run, benchmark, settings), attack_folder(run, benchmark, settings)
-    together = processes or Processes()
+    processes = processes or Processes()
     other = [] if settings.reference is None else [model_use(settings.reference)]
     use = tightest([benchmark.data_use, model_use(run.folder), *other])
-    recording = open_recording(together, folder, "attack", run.label, settings, inputs, data_use=use)
+    recording = open_recording(processes, folder, "attack", run.label, settings, inputs, data_use=use)
     if recording.done:
         make_latest(folder)
         return Attacked(run, Run.open(folder))
     attacks = {name: make_attack(name, settings.arguments.get(name, {})) for name in names}
-    members = {name: one for name, one in attacks.items() if one.kind == "membership"}
+    membership = {name: attack for name, attack in attacks.items() if attack.kind == "membership"}
     reference = None if settings.reference is None else partial(likelihoods, longest(run))
-    holder = ModelHolder(run, benchmark, settings, device, quiet, live, together)
+    holder = ModelHolder(run, benchmark, settings, device, quiet, live, processes)
     with recording.running():
         recording.info.results = {
             "health": {"problems": list(run.info.problems)},
             "benchmark": benchmark.facts(),
             "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
         }
-        if members:
-            attack_membership(holder, who, members, recording, reference)
-        for one in attacks.values():
-            if one.kind == "reconstruction":
-                attack_reconstruction(holder, one, recording)
-            elif one.kind in RECOVERY:
-                together.on_main(partial(attack_recovery, holder, one, recording))
+        if membership:
+            attack_membership(holder, documents, membership, recording, reference)
+        for attack in attacks.values():
+            if attack.kind == "reconstruction":
+                attack_reconstruction(holder, attack, recording)
+            elif attack.kind in RECOVERY:
+                processes.on_main(partial(attack_recovery, holder, attack, recording))
         health = recording.info.results["health"]
         health["problems"] = list(dict.fromkeys(health["problems"]))
-    return together.on_main(lambda: Attacked(run, Run.open(folder)))
+    return processes.on_main(lambda: Attacked(run, Run.open(folder)))
 
 
 def attack_folder(run: Run, benchmark: Benchmark, settings: AttackSettings) -> Path:

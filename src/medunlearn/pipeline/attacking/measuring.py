@@ -105,7 +105,7 @@ class StateMeasurer:
         return questions
 
     def _beside_unseen(self, questions: Sequence[Question]) -> list[Question]:
-        """Those about the forget set, and for each unseen subject about as many as a forgotten one has.
+        """Questions about the forget set, and for each unseen subject about as many as a forgotten one has.
 
         The first ones in the order in which their facts are ranked.
         """
@@ -117,8 +117,8 @@ class StateMeasurer:
         for question in questions:
             if question.fold == "utility":
                 unseen[self.benchmark.subject(question.record_id)][question.question_id] = question
-        for subject, theirs in unseen.items():
-            order = [theirs[name] for name in ranked_order(theirs, self.settings.seed, subject, "utility")]
+        for subject, by_id in unseen.items():
+            order = [by_id[name] for name in ranked_order(by_id, self.settings.seed, subject, "utility")]
             own += [question for question in order if self._is_asked(question)][:most]
         return own
 
@@ -169,8 +169,8 @@ class StateMeasurer:
         problems = weight_problems(model.model, model.tokenizer)
         # The same answer to all of the forget set alone is what some methods aim at.
         if {*map(self.side, questions)} == set(SIDES):
-            said = [(q.answer, responses[q.question_id]) for q in questions]
-            problems += answer_problems((answer, one.response, one.finished) for answer, one in said)
+            pairs = ((question.answer, responses[question.question_id]) for question in questions)
+            problems += answer_problems((reference, given.response, given.finished) for reference, given in pairs)
         if problems:
             self.problems[f"{attack} {strength}"] = problems
         scores = score_items(items, MEASURES, self.evaluation, labels, str(model.device))

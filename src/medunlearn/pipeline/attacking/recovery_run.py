@@ -158,11 +158,11 @@ def _of_samples(
     recalls = rouge_l_recalls(texts, [question.answer] * len(texts))
     hits = facts_said(question, benchmark.record[question.record_id].identifiers, texts)
     (*tokens, _) = responses[0].answer_log_probs or (0.0,)
-    known = [value for value in recalls if value is not None]
+    scored = [value for value in recalls if value is not None]
     for k in attack.numbers:
-        yield k, _row("rouge_l", best_of(known, k) if known else None, NO_ANSWER)
-        said = [any_of(count, len(texts), k) for count in hits]
-        yield k, _row("facts_said", sum(said) / len(said), "")
+        yield k, _row("rouge_l", best_of(scored, k) if scored else None, NO_ANSWER)
+        shares = [any_of(count, len(texts), k) for count in hits]
+        yield k, _row("facts_said", sum(shares) / len(shares), "")
         yield k, _row("extraction", extraction_probability(sum(tokens), k) if tokens else None, NO_ANSWER)
 
 

@@ -68,17 +68,15 @@ def relearning_subjects(
         *(benchmark.record[question.record_id] for question in benchmark.questions if question.fold == "train"),
     ]
     sides = benchmark.sides(split)
+    subjects = {
+        side: {benchmark.subject(item.record_id) for item in items if sides[item.record_id] == side}
+        for side in ("retain", "forget")
+    }
     if variant == RETAIN:
-        retained = {benchmark.subject(one.record_id) for one in items if sides[one.record_id] == "retain"}
-        return frozenset(retained), measurer.questions
-    asked = measurer.of_side("forget")
-    forgotten = shuffled(
-        {benchmark.subject(one.record_id) for one in items if sides[one.record_id] == "forget"},
-        "relearning",
-        attack.seed,
-    )
+        return frozenset(subjects["retain"]), measurer.questions
+    forgotten = shuffled(subjects["forget"], "relearning", attack.seed)
     learned = frozenset(forgotten[: len(forgotten) // 2])
-    rest = [question for question in asked if benchmark.subject(question.record_id) not in learned]
+    rest = [q for q in measurer.of_side("forget") if benchmark.subject(q.record_id) not in learned]
     return (learned if rest else frozenset()), rest
 
 
@@ -86,8 +84,8 @@ def _variant(
     measurer: StateMeasurer, attack: Relearning, variant: str, learned: frozenset[str], questions: list[Question]
 ) -> pd.DataFrame:
     tables = [measurer.measure(questions, variant, attack.before)]
-    among = {question.question_id for question in questions}
-    asked = [question for question in measurer.attacked if question.question_id in among]
+    question_ids = {question.question_id for question in questions}
+    attacked = [question for question in measurer.attacked if question.question_id in question_ids]
     live = measurer.live
     # An adapter is taken off again: the weights under it stay.
     adapter = attack.trainable.partition(":")[0] == "lora"
@@ -100,7 +98,7 @@ def _variant(
         def measure(epoch: int, check: Any) -> bool:
             check()
             with merged(whole):
-                tables.append(measurer.measure(asked, variant, str(next(points)), changed))
+                tables.append(measurer.measure(attacked, variant, str(next(points)), changed))
             whole.train()
             return False
 
@@ -158,11 +156,10 @@ def relearned_data(
     side, sides = ("retain" if variant == RETAIN else "forget"), benchmark.sides(split)
     records, questions = training_data(benchmark, None, what)
 
-    def wanted(record_id: str) -> bool:
-        return sides[record_id] == side and benchmark.subject(record_id) in learned
+    def is_learned(item: Record | Question) -> bool:
+        return sides[item.record_id] == side and benchmark.subject(item.record_id) in learned
 
-    wanted_records = [record for record in records if wanted(record.record_id)]
-    return wanted_records, [question for question in questions if wanted(question.record_id)]
+    return [*filter(is_learned, records)], [*filter(is_learned, questions)]
 
 
 def trained_settings(run: Run) -> Mapping[str, Any]:
@@ -191,8 +188,8 @@ def items_of(run: Run, attack: Relearning) -> What:
     """Training data: the attack's own, else the model's, else records and questions."""
     if attack.items != "trained":
         return attack.items
-    known: What = trained_settings(run).get("train_on", "both")
-    return known
+    own: What = trained_settings(run).get("train_on", "both")
+    return own
 
 
 def _loop(attack: Relearning, lr: float) -> LoopSettings:

@@ -248,10 +248,10 @@ class EpochEvaluation:
 
     @cached_property
     def _candidates(self) -> Any:
-        from medunlearn.pipeline.attacking.attack_run import attackable
+        from medunlearn.pipeline.attacking.attack_run import membership_candidates
 
         assert self.attack is not None
-        return attackable(self.benchmark, self.attack)
+        return membership_candidates(self.benchmark, self.attack)
 
     @cached_property
     def _reference(self) -> Callable[[str], Callable[[int | None], Sequence[float]]]:

@@ -180,9 +180,9 @@ def check_watched(benchmark: Benchmark, attack: AttackSettings | None, utility: 
         InputError: a benchmark without non-members; an unknown task; lm-evaluation-harness is not installed.
     """
     if attack is not None:
-        from medunlearn.pipeline.attacking.attack_run import attackable
+        from medunlearn.pipeline.attacking.attack_run import membership_candidates
 
-        attackable(benchmark, attack)
+        membership_candidates(benchmark, attack)
     if utility is not None:
         from medunlearn.pipeline.utility.harness import task_manager
 

@@ -21,7 +21,7 @@ from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, c
 from medunlearn.data.records import SIDES, Question
 from medunlearn.errors import InputError
 from medunlearn.models.sequences import TokenSequence
-from medunlearn.pipeline.attacking.attack_run import attackable
+from medunlearn.pipeline.attacking.attack_run import membership_candidates
 from medunlearn.pipeline.attacking.measuring import StateMeasurer
 from medunlearn.pipeline.attacking.relearning_run import relearned_data, relearning_subjects
 from medunlearn.pipeline.estimate.blueprint import blueprint_of
@@ -76,7 +76,7 @@ class _AttackCosts:
     def _membership(self, attacks: Sequence[Any]) -> Iterator[tuple[Work, int]]:
         """One pass over the documents serves all; the gradient's norm takes another, forward and backward."""
         planner, settings = self.planner, self.settings
-        who = [one.record for one in attackable(planner.benchmark, settings)]
+        who = [one.record for one in membership_candidates(planner.benchmark, settings)]
         needs = {need for attack in attacks for need in attack.needs}
         reading = self._reading(document_sequences(who, planner.blueprint.tokenizer, self.trained.max_length))
         yield reading, BYTES_A_TOKEN * reading.tokens
