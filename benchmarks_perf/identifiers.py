@@ -1,4 +1,4 @@
-"""KnownIdentifiers identifiers in many responses: ours against a nested loop over every identifier, in one process.
+"""Declared identifiers in many responses: ours against a nested loop over every identifier, in one process.
 
 Times are processor time of one thread. Records and responses are invented: a response says parts of its own note
 and of others'. The loop runs on some of the responses, since it would take long on all; what it finds there is
@@ -17,8 +17,8 @@ import time
 from medunlearn.audit.identifiers.detectors import make_detector
 from medunlearn.audit.identifiers.findings import find_known
 from medunlearn.audit.identifiers.known import KnownIdentifiers
+from medunlearn.audit.identifiers.labelled_notes import labelled_styles
 from medunlearn.audit.identifiers.outputs import RecordResponse
-from medunlearn.audit.identifiers.styled_notes import styled_notes
 from medunlearn.data.records import Record
 from medunlearn.seeds import generator
 from medunlearn.synthetic import invent_hospital
@@ -91,7 +91,10 @@ def main() -> None:
 
 def detectors(responses: list[str]) -> None:
     """Rates of the rules alone, and beside them of Presidio with the same rules, on responses and our own notes."""
-    for title, texts in (("responses", responses), ("notes in four styles", [n.text for n in styled_notes()] * 4)):
+    for title, texts in (
+        ("responses", responses),
+        ("notes in four styles", [n.text for n in labelled_styles()] * 4),
+    ):
         taken = {}
         for name in ("patterns", "presidio"):
             detector = make_detector(name)

@@ -241,7 +241,8 @@ def _search_identifiers(
 def _write_recall(folder: Path, settings: IdentifierSettings) -> None:
     """Keep the detectors' recall by kind, on our notes in four styles or on the user's, for the first screen."""
     from medunlearn.audit.identifiers.detectors import make_detectors
-    from medunlearn.audit.identifiers.recall import detector_recall, half_of, labelled_styles, labelled_texts
+    from medunlearn.audit.identifiers.labelled_notes import half_of, labelled_styles, labelled_texts
+    from medunlearn.audit.identifiers.recall import detector_recall
 
     detector = make_detectors(settings.detectors)
     if detector is None:
@@ -264,7 +265,8 @@ def review_audit(folder: Path, out: Path, **sampling: Any) -> Path:
     """
     from medunlearn.audit.identifiers.outputs import read_audit
     from medunlearn.audit.identifiers.review import write_review
-    from medunlearn.audit.identifiers.search import FINDINGS, SENSITIVE
+    from medunlearn.audit.identifiers.search import FINDINGS
+    from medunlearn.audit.identifiers.sensitive import SENSITIVE
 
     tables = [read_frame(folder / name) for name in (FINDINGS, SENSITIVE) if (folder / name).exists()]
     if not tables:

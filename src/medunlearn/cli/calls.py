@@ -244,14 +244,8 @@ def detector_recall(
         seed: seed of the notes and of the bootstrap
     """
     from medunlearn.audit.identifiers.detectors import cached, make_detector, parts_of
-    from medunlearn.audit.identifiers.recall import (
-        detector_overlap,
-        detector_recall,
-        half_of,
-        invented_notes,
-        labelled_texts,
-        recall_by_style,
-    )
+    from medunlearn.audit.identifiers.labelled_notes import half_of, invented_notes, labelled_texts
+    from medunlearn.audit.identifiers.recall import detector_overlap, detector_recall, recall_by_style
 
     if not 2 <= synthetic <= 8000:
         raise ConfigError(["--synthetic must be from 2 to 8000"])

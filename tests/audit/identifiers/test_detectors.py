@@ -25,14 +25,8 @@ from medunlearn.audit.identifiers.detectors import (
 )
 from medunlearn.audit.identifiers.detectors.gazetteer import gazetteer
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
-from medunlearn.audit.identifiers.recall import (
-    LabelledText,
-    detector_overlap,
-    detector_recall,
-    invented_notes,
-    label_records,
-    read_labelled,
-)
+from medunlearn.audit.identifiers.labelled_notes import LabelledText, invented_notes, label_records, read_labelled
+from medunlearn.audit.identifiers.recall import detector_overlap, detector_recall
 from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import InputError, SourceError, UnknownNameError
 

@@ -15,7 +15,8 @@ import pytest
 
 from medunlearn.audit.identifiers import search
 from medunlearn.audit.identifiers.outputs import RecordResponse, ResponseTokens, read_audit, read_outputs
-from medunlearn.audit.identifiers.search import find_identifiers, find_sensitive
+from medunlearn.audit.identifiers.search import find_identifiers
+from medunlearn.audit.identifiers.sensitive import find_sensitive
 from medunlearn.audit.units import Encoded, Unit, WordsUnit
 from medunlearn.config import check
 from medunlearn.config.identifiers import IdentifierSettings

@@ -10,8 +10,15 @@ from pages import Page
 from medunlearn.audit.identifiers.detectors import DetectedSpan
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
 from medunlearn.audit.identifiers.kinds import kinds
-from medunlearn.audit.identifiers.recall import LabelledText, detector_recall, labelled_texts, recall_by_style
-from medunlearn.audit.identifiers.styled_notes import HALVES, STYLES, read_marked, styled_notes
+from medunlearn.audit.identifiers.labelled_notes import (
+    HALVES,
+    STYLES,
+    LabelledText,
+    labelled_styles,
+    labelled_texts,
+    read_marked,
+)
+from medunlearn.audit.identifiers.recall import detector_recall, recall_by_style
 
 PAGE = Page.read("audit.md", "Identifiers")
 
@@ -27,8 +34,8 @@ def test_every_label_is_a_kind_and_the_halves_share_no_sentence() -> None:
     )
     sentences = []
     for half in HALVES:
-        notes = styled_notes(half)
-        assert [note.style for note in notes] == [style for style in STYLES for _ in range(8)]
+        notes = labelled_styles(half)
+        assert [note.subject for note in notes] == [f"{style}-{n}" for style in STYLES for n in range(1, 9)]
         assert {span.kind for note in notes for span in note.spans} <= set(kinds())
         assert not any("](" in note.text for note in notes)
         parts = [part.strip() for note in notes for part in re.split(r"[.\n]", note.text)]

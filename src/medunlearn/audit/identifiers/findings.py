@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,6 +18,10 @@ from medunlearn.audit.identifiers.known import Hit, KnownIdentifiers, keys_of
 from medunlearn.audit.identifiers.normalized_text import IndexedText
 from medunlearn.audit.identifiers.outputs import RecordResponse
 from medunlearn.data.records import Identifier, Record
+from medunlearn.data.storage import read_frame, write_atomically
+
+RULES = "3"
+"""Version of the matching rules; tables of other versions are made again."""
 
 COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(("record_id", "probe_id", "subject", "variant"), "str"),
@@ -45,7 +51,7 @@ COLUMNS: Mapping[str, str] = {
 
 
 def find_known(
-    outputs: Iterable[RecordResponse], known: KnownIdentifiers, texts: Mapping[str, str], fuzzy: Fuzziness = "own"
+    outputs: Iterable[RecordResponse], index: KnownIdentifiers, texts: Mapping[str, str], fuzzy: Fuzziness = "own"
 ) -> Iterator[dict[str, Any]]:
     """Rows of :data:`COLUMNS` for known identifiers in responses, in their order.
 
@@ -57,33 +63,33 @@ def find_known(
     Source: Memorization in Large Language Models in Medicine, Section 3.3, with what a record declares in place of
         its detector.
     """
-    index_of = fuzzy_indexes(known, fuzzy)
+    fuzzy_index_of = fuzzy_indexes(index, fuzzy)
     for output in outputs:
-        response, index = IndexedText.of(output.response), index_of(output.subject)
-        exact = known.find(response)
-        hits = [*exact, *(index.find(response, exact) if index else ())]
+        response, fuzzy_index = IndexedText.of(output.response), fuzzy_index_of(output.subject)
+        exact = index.find(response)
+        hits = [*exact, *(fuzzy_index.find(response, exact) if fuzzy_index else ())]
         if not hits:
             continue
-        in_prefix = _numbers_in(output.prefix, known, index)
+        in_prefix = _numbers_in(output.prefix, index, fuzzy_index)
         # A record holds what it declares; it is searched only for other identifiers.
-        owners = [[known.identifiers[number].owners for number in hit.numbers] for hit in hits]
+        owners = [[index.identifiers[number].owners for number in hit.numbers] for hit in hits]
         declared = all(any(output.record_id in records for records in records_of) for records_of in owners)
-        in_text = set() if declared else _numbers_in(texts.get(output.record_id, ""), known)
+        in_text = set() if declared else _numbers_in(texts.get(output.record_id, ""), index)
         ends: dict[tuple[str, str], int] = {}
         for hit in sorted(hits, key=lambda hit: (hit.start, hit.end)):
-            row = _known_row(output, response, hit, known, in_prefix, in_text)
+            row = _known_row(output, response, hit, index, in_prefix, in_text)
             # ``Ada Vane, Ada`` names her once.
             if hit.start >= ends.get((row["kind"], row["key"]), 0):
                 ends[row["kind"], row["key"]] = hit.end
                 yield row
 
 
-def _numbers_in(text: str, known: KnownIdentifiers, index: FuzzyIndex | None = None) -> set[int]:
+def _numbers_in(text: str, index: KnownIdentifiers, fuzzy_index: FuzzyIndex | None = None) -> set[int]:
     if not text:
         return set()
     indexed = IndexedText.of(text)
-    hits = list(known.every(indexed))
-    near = index.find(indexed, hits) if index else []
+    hits = list(index.every(indexed))
+    near = fuzzy_index.find(indexed, hits) if fuzzy_index else []
     return {number for hit in (*hits, *near) for number in hit.numbers}
 
 
@@ -91,20 +97,20 @@ def _known_row(
     output: RecordResponse,
     response: IndexedText,
     hit: Hit,
-    known: KnownIdentifiers,
+    index: KnownIdentifiers,
     in_prefix: set[int],
     in_text: set[int],
 ) -> dict[str, Any]:
     def distance(number: int) -> int:
         """0: the record's own; 1: its subject's; 2: another subject's."""
-        owners = known.identifiers[number].owners
+        owners = index.identifiers[number].owners
         if output.record_id in owners:
             return 0
-        return 1 if any(known.subject[record] == output.subject for record in owners) else 2
+        return 1 if any(index.subject[record] == output.subject for record in owners) else 2
 
     best = min(hit.numbers, key=lambda number: (distance(number), number))
-    _, kind, key, owners = known.identifiers[best]
-    of_subject = [record for record in owners if known.subject[record] == output.subject]
+    _, kind, key, owners = index.identifiers[best]
+    of_subject = [record for record in owners if index.subject[record] == output.subject]
     of_record = distance(best) == 0
     return finding(
         *(output, response, (hit.start, hit.end), kind, key),
@@ -113,7 +119,7 @@ def _known_row(
         detector="known",
         owner=("record", "subject", "other")[distance(best)],
         owner_record=output.record_id if of_record else (*of_subject, *owners)[0],
-        owners=len({known.subject[record] for record in owners}),
+        owners=len({index.subject[record] for record in owners}),
         in_record=of_record or not in_text.isdisjoint(hit.numbers),
         in_prefix=not in_prefix.isdisjoint(hit.numbers),
     )
@@ -123,25 +129,25 @@ def find_detected(
     outputs: Sequence[RecordResponse],
     detector: Detector,
     texts: Mapping[str, str],
-    taken: pd.DataFrame | None = None,
+    earlier: pd.DataFrame | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Rows of :data:`COLUMNS` for a detector's spans in responses, without those that overlap ``taken``.
+    """Rows of :data:`COLUMNS` for a detector's spans in responses, without those that overlap ``earlier`` findings.
 
     A span in the record and not in the prefix is a leak, declared or not.
 
     Args:
-        taken: findings on the same outputs that are counted already.
+        earlier: findings on the same outputs.
     """
-    places = {} if taken is None else places_by_response(taken)
+    places = {} if earlier is None else places_by_response(earlier)
     for output, spans in zip(outputs, detector.find([output.response for output in outputs]), strict=True):
         free = [span for span in spans if not overlaps(span.start, span.end, places.get(output.key, ()))]
         if not free:
             continue
         response = IndexedText.of(output.response)
         values = tuple(Identifier(span.kind, response.raw[span.start : span.end]) for span in free)
-        known = KnownIdentifiers([Record("", "", {}, values)])
+        index = KnownIdentifiers([Record("", "", {}, values)])
         in_record, in_prefix = (
-            {known.identifiers[number][1:3] for number in _numbers_in(text, known)}
+            {index.identifiers[number][1:3] for number in _numbers_in(text, index)}
             for text in (texts.get(output.record_id, ""), output.prefix)
         )
         for span, value in zip(free, values, strict=True):
@@ -177,6 +183,21 @@ def as_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     values = list(rows)
     columns = {name: pd.Series([row[name] for row in values], dtype=kind) for name, kind in COLUMNS.items()}
     return pd.DataFrame(columns)
+
+
+def stored_table(folder: Path | None, name: str, key: str, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    """The table of a file that was made under this key; made and saved if there is none, or it is broken."""
+    path = None if folder is None else folder / name
+    if path is not None and path.exists():
+        with suppress(OSError, ValueError):
+            stored = read_frame(path)
+            if stored.attrs.get("key") == key:
+                return stored
+    table = make()
+    if path is not None:
+        table.attrs["key"] = key
+        write_atomically(path, lambda part: table.to_parquet(part, index=False))
+    return table
 
 
 def leaked(findings: pd.DataFrame) -> pd.DataFrame:

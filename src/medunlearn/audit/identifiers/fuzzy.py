@@ -28,19 +28,19 @@ LONG_WORD = 4
 """Fewest letters of a word that may have one wrong."""
 
 
-def fuzzy_indexes(known: KnownIdentifiers, fuzzy: Fuzziness) -> Callable[[str], FuzzyIndex | None]:
+def fuzzy_indexes(exact: KnownIdentifiers, fuzzy: Fuzziness) -> Callable[[str], FuzzyIndex | None]:
     """Function from a subject to the index of the identifiers that are searched with slips for it.
 
     Args:
         fuzzy: those of the subject itself, of all (some are similar by chance), or none.
     """
     if fuzzy != "own":
-        index = FuzzyIndex(known.identifiers) if fuzzy == "all" else None
+        index = FuzzyIndex(exact.identifiers) if fuzzy == "all" else None
         return lambda subject: index
     by_subject: dict[str, dict[int, KnownIdentifier]] = defaultdict(dict)
-    for identifier in known.identifiers:
+    for identifier in exact.identifiers:
         for record in identifier.owners:
-            by_subject[known.subject[record]][identifier.number] = identifier
+            by_subject[exact.subject[record]][identifier.number] = identifier
     return cache(lambda subject: FuzzyIndex(list(by_subject.get(subject, {}).values())))
 
 
@@ -86,13 +86,13 @@ class FuzzyIndex:
         return outermost(nearest)
 
     def _by_words(self, text: IndexedText, free: Sequence[bool]) -> Iterator[Hit]:
-        seen: set[tuple[int, int]] = set()
+        compared: set[tuple[int, int]] = set()
         for place, word in enumerate(text.words):
             for number, inside, count in self._anchored(word):
                 first = place - inside
-                if (number, first) in seen or not _fits(text, free, first, count):
+                if (number, first) in compared or not _fits(text, free, first, count):
                     continue
-                seen.add((number, first))
+                compared.add((number, first))
                 score = self._similarity(number, text.words[first : first + count])
                 if score >= self._least[number]:
                     yield Hit(text.starts[first], text.ends[first + count - 1], (number,), score)

@@ -74,13 +74,13 @@ def masked(value: str) -> str:
     ``900-01-0001`` is ``9##-##-####`` and ``John Smith`` is ``J### S####``. Of a number only the first part keeps
     its first digit; a word of one character is hidden.
     """
-    shown = False
+    first_digit_out = False
 
     def hide(match: re.Match[str]) -> str:
-        nonlocal shown
+        nonlocal first_digit_out
         word = match.group()
-        keep = len(word) > 1 and (word[0].isalpha() or not shown)
-        shown = True
+        keep = len(word) > 1 and (word[0].isalpha() or not first_digit_out)
+        first_digit_out = True
         return (word[0] if keep else "#") + "#" * (len(word) - 1)
 
     return _WORD.sub(hide, value)

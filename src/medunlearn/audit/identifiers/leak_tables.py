@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.audit.audit_tables import KEY
-from medunlearn.audit.identifiers.detectors import DetectedSpan, Detector, covered, number_of_age
+from medunlearn.audit.identifiers.detectors import DetectedSpan, Detector, ages_as_numbers, covered
 from medunlearn.audit.identifiers.findings import crossed, kinds_in, leaked, overlaps, places_by_response
 from medunlearn.audit.identifiers.kinds import GROUPS, kinds, masked
 from medunlearn.audit.identifiers.outputs import RecordResponse
@@ -150,20 +150,15 @@ def missed_by(detector: Detector, findings: pd.DataFrame, outputs: Outputs) -> p
     The paper's reviewers found these by hand (30 in 200 responses); here in all responses, of known identifiers.
     """
     leaks = leaked(findings)
-    known = leaks[leaks["match"] != "detected"]
+    declared = leaks[leaks["match"] != "detected"]
     texts = {output.key: output.response for output in outputs}
-    detected = zip(outputs, detector.find(list(texts.values())), strict=True)
-    spans = {output.key: _numbers(response_spans, output.response) for output, response_spans in detected}
-    rows = known[[*KEY, "place", "end", "kind"]].itertuples(index=False, name=None)
+    detected = zip(texts.items(), detector.find(list(texts.values())), strict=True)
+    spans = {key: ages_as_numbers(response_spans, text) for (key, text), response_spans in detected}
     missed = []
-    for row in rows:
-        (span,) = _numbers([DetectedSpan(*row[3:])], texts[row[:3]])
+    for row in declared[[*KEY, "place", "end", "kind"]].itertuples(index=False, name=None):
+        (span,) = ages_as_numbers([DetectedSpan(*row[3:])], texts[row[:3]])
         missed.append(not covered(span.kind, span.start, span.end, spans[row[:3]]))
-    return known[pd.Series(missed, known.index, bool)]
-
-
-def _numbers(spans: Sequence[DetectedSpan], text: str) -> list[DetectedSpan]:
-    return [number_of_age(span, text) for span in spans]
+    return declared[pd.Series(missed, declared.index, bool)]
 
 
 def shares(name: str, values: pd.Series, subjects: pd.Series, **draws: Any) -> dict[str, float | None]:

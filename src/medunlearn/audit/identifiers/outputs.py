@@ -45,6 +45,11 @@ class ResponseTokens:
     unit: Unit
     generated: Mapping[Key, Sequence[int]] = field(default_factory=dict)
 
+    @property
+    def key(self) -> list[object]:
+        """Part of the key of tables with token offsets."""
+        return [self.unit.fingerprint, len(self.generated)]
+
     def place(self, findings: pd.DataFrame, outputs: Sequence[RecordResponse]) -> pd.DataFrame:
         """Findings with ``token`` and ``token_end``: token offsets in the response, the end not included.
 
@@ -95,12 +100,11 @@ def read_audit(folder: Path) -> list[RecordResponse]:
         raise InputError(
             f"{len(unknown)} responses belong to no probe ({examples}). Are the two tables of one audit?"
         )
-    outputs = []
-    for key in sorted(stored):
-        record, subject, prefix = labels[key[0]]
-        text = stored[key].response
-        outputs.append(RecordResponse(str(record), key[0], str(subject), *key[1:], str(prefix or ""), text))
-    return outputs
+    return [
+        RecordResponse(str(record), key[0], str(subject), *key[1:], str(prefix or ""), stored[key].response)
+        for key in sorted(stored)
+        for record, subject, prefix in (labels[key[0]],)
+    ]
 
 
 def response_tokens(folder: Path) -> ResponseTokens | None:
@@ -116,10 +120,8 @@ def response_tokens(folder: Path) -> ResponseTokens | None:
         unit = tokenizer_in(source)
     except ModelError:
         return None
-    stored = stored_responses(folder).items()
-    return ResponseTokens(
-        unit, {key: response.response_tokens for key, response in stored if response.response_tokens}
-    )
+    tokens = ((key, response.response_tokens) for key, response in stored_responses(folder).items())
+    return ResponseTokens(unit, {key: ids for key, ids in tokens if ids})
 
 
 def read_outputs(
@@ -162,13 +164,11 @@ def read_outputs(
 
 
 def _record(record_id: str, row: Mapping[str, Any]) -> Record:
-    listed = [identifier for identifier in row.get("identifiers") or () if isinstance(identifier, Mapping)]
-    pairs = [
-        (identifier["type"], identifier["value"])
-        for identifier in listed
-        if identifier.get("type") and identifier.get("value")
-    ]
-    identifiers = tuple(Identifier(str(kind), str(value)) for kind, value in pairs)
+    identifiers = tuple(
+        Identifier(str(declared["type"]), str(declared["value"]))
+        for declared in row.get("identifiers") or ()
+        if isinstance(declared, Mapping) and declared.get("type") and declared.get("value")
+    )
     return Record(record_id, str(row.get("text") or ""), {}, identifiers)
 
 

@@ -153,7 +153,7 @@ def _read_sheet(
     path: Path, cases: Mapping[str, Any], labels: dict[str, bool]
 ) -> Iterator[tuple[str, str, bool, bool]]:
     """Kinds and subjects of what was missed; verdicts are added to the labels."""
-    known = {*kinds(), *term_lists()}
+    kind_names = {*kinds(), *term_lists()}
     problems: list[str] = []
     for line, row in rows_of(path):
         name, label = row["case_id"].strip(), row["label"].strip().lower()
@@ -168,7 +168,7 @@ def _read_sheet(
         # ``name: Ada Vane; age: 61``
         for part in (row.get("missed") or "").split(";"):
             kind = part.partition(":")[0].strip().lower()
-            if kind in known:
+            if kind in kind_names:
                 yield kind, case["subject"], False, True
             elif part.strip():
                 problems.append(f"line {line}: {kind!r} is no kind; write `kind: value; kind: value`")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,17 @@ import pandas as pd
 
 from medunlearn.audit.audit_tables import KEY
 from medunlearn.audit.identifiers.detectors import cached, make_detectors, parts_of
-from medunlearn.audit.identifiers.findings import as_frame, crossed, find_detected, find_known, leaked
+from medunlearn.audit.identifiers.findings import (
+    RULES,
+    as_frame,
+    crossed,
+    find_detected,
+    find_known,
+    leaked,
+    stored_table,
+)
 from medunlearn.audit.identifiers.known import KnownIdentifiers
+from medunlearn.audit.identifiers.labelled_notes import invented_notes, label_records, labelled_styles
 from medunlearn.audit.identifiers.leak_tables import by_kind, judged_table10, missed_by, table9, table10
 from medunlearn.audit.identifiers.outputs import (
     RecordResponse,
@@ -25,9 +33,9 @@ from medunlearn.audit.identifiers.outputs import (
     read_outputs,
     response_tokens,
 )
-from medunlearn.audit.identifiers.recall import detector_recall, invented_notes, label_records, labelled_styles
+from medunlearn.audit.identifiers.recall import detector_recall
 from medunlearn.audit.identifiers.review import write_review
-from medunlearn.audit.identifiers.sensitive import find_terms, term_lists_version
+from medunlearn.audit.identifiers.sensitive import find_sensitive
 from medunlearn.audit.identifiers.sensitive_judge import JudgedContent, judge_sensitive, read_judged
 from medunlearn.audit.judge import AuditJudge
 from medunlearn.audit.position import SEGMENT
@@ -37,23 +45,14 @@ from medunlearn.config.identifiers import IdentifierSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, recorded_use, tightest, use_of_file
 from medunlearn.data.records import Record
-from medunlearn.data.storage import (
-    make_folder,
-    read_frame,
-    read_json,
-    sha256_of_json,
-    write_atomically,
-    write_json,
-)
+from medunlearn.data.storage import make_folder, read_json, sha256_of_json, write_json
 from medunlearn.errors import InputError
 from medunlearn.progress import progress
 
 FILE = "identifiers.json"
-FINDINGS, SENSITIVE, PARTS = "findings.parquet", "sensitive.parquet", ".findings"
+FINDINGS, PARTS = "findings.parquet", ".findings"
 BATCH = 200
 """Responses per saved part, with which an interrupted search resumes."""
-RULES = "3"
-"""Version of the matching rules; tables of other versions are made again."""
 INVENTED, OWN = 200, 500
 """Texts that measure a detector: invented notes, and records of the user's that declare identifiers."""
 
@@ -84,87 +83,35 @@ def find_identifiers(
     """
     settings, records, subjects = settings or check(IdentifierSettings, {}), list(records), subjects or {}
     detector = make_detectors(settings.detectors)
-    declared = [
-        (
-            record.record_id,
-            subjects.get(record.record_id),
-            record.text,
-            [(identifier.type, identifier.value) for identifier in record.identifiers],
-        )
-        for record in records
-    ]
     versions = None if detector is None else (detector.name, detector.version)
-    key = sha256_of_json([RULES, settings.fuzzy, versions, _token_key(tokens), [outputs, declared]])
-    owners = {**subjects, **{output.record_id: output.subject for output in outputs}}
+    values = ([(declared.type, declared.value) for declared in record.identifiers] for record in records)
+    content = [(r.record_id, subjects.get(r.record_id), r.text, v) for r, v in zip(records, values, strict=True)]
+    key = sha256_of_json([RULES, settings.fuzzy, versions, tokens and tokens.key, [outputs, content]])
     texts = {record.record_id: record.text for record in records}
 
+    def find_batch(index: KnownIdentifiers, batch: Sequence[RecordResponse]) -> pd.DataFrame:
+        findings = as_frame(find_known(batch, index, texts, settings.fuzzy))
+        if detector is None:
+            return findings
+        return pd.concat([findings, as_frame(find_detected(batch, detector, texts, findings))], ignore_index=True)
+
     def find_all() -> pd.DataFrame:
-        known = KnownIdentifiers(records, owners)
-
-        def find_batch() -> pd.DataFrame:
-            findings = as_frame(find_known(batch, known, texts, settings.fuzzy))
-            if detector is None:
-                return findings
-            detected = as_frame(find_detected(batch, detector, texts, findings))
-            return pd.concat([findings, detected], ignore_index=True)
-
+        index = KnownIdentifiers(records, {**subjects, **{output.record_id: output.subject for output in outputs}})
         parts = [as_frame([])]
         with progress("identifiers", len(outputs), quiet=quiet) as advance:
             for start in range(0, len(outputs), BATCH):
-                batch = outputs[start : start + BATCH]
-                part = f"{key[:16]}-{start:08d}"
+                batch, part = outputs[start : start + BATCH], f"{key[:16]}-{start:08d}"
                 # Only detectors take long enough to be worth the file.
-                parts.append(_stored(folder if detector else None, f"{PARTS}/{part}.parquet", part, find_batch))
+                parts_folder = folder / PARTS if folder and detector else None
+                parts.append(stored_table(parts_folder, f"{part}.parquet", part, partial(find_batch, index, batch)))
                 advance(len(batch))
         table = pd.concat(parts, ignore_index=True)
         return table if tokens is None else tokens.place(table, outputs)
 
-    findings = _stored(folder, FINDINGS, key, find_all)
+    findings = stored_table(folder, FINDINGS, key, find_all)
     if folder is not None:
         shutil.rmtree(folder / PARTS, ignore_errors=True)
     return findings
-
-
-def find_sensitive(
-    outputs: Sequence[RecordResponse],
-    records: Iterable[Record],
-    *,
-    tokens: ResponseTokens | None = None,
-    folder: Path | None = None,
-    quiet: bool = False,
-) -> pd.DataFrame:
-    """Sensitive content that is in a response and in its record, by term lists; ``kind`` is a row of Table 10."""
-    texts = {record.record_id: record.text for record in records}
-    key = sha256_of_json([RULES, term_lists_version(), _token_key(tokens), outputs, sorted(texts.items())])
-
-    def find_all() -> pd.DataFrame:
-        rows: list[dict[str, Any]] = []
-        with progress("sensitive content", len(outputs), quiet=quiet) as advance:
-            for output in outputs:
-                rows += find_terms(output, texts.get(output.record_id, ""))
-                advance()
-        return as_frame(rows) if tokens is None else tokens.place(as_frame(rows), outputs)
-
-    return _stored(folder, SENSITIVE, key, find_all)
-
-
-def _stored(folder: Path | None, name: str, key: str, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """The table of a file that was made under this key; made and saved if there is none, or it is broken."""
-    path = None if folder is None else folder / name
-    if path is not None and path.exists():
-        with suppress(OSError, ValueError):
-            stored = read_frame(path)
-            if stored.attrs.get("key") == key:
-                return stored
-    table = make()
-    if path is not None:
-        table.attrs["key"] = key
-        write_atomically(path, lambda part: table.to_parquet(part, index=False))
-    return table
-
-
-def _token_key(tokens: ResponseTokens | None) -> object:
-    return None if tokens is None else [tokens.unit.fingerprint, len(tokens.generated)]
 
 
 @dataclass(frozen=True)
@@ -172,7 +119,7 @@ class IdentifierSearch:
     """A search of responses for identifiers, and for sensitive content if the settings ask for it.
 
     Its tables are made, or read from the folder, on first use. ``subjects`` is record id -> subject, ``origin`` has
-    the paths of responses (``said``) and records; with ``show_text`` examples are not masked.
+    the paths of responses (key ``said``) and records; with ``show_text`` examples are not masked.
     """
 
     outputs: Sequence[RecordResponse]
@@ -210,14 +157,12 @@ class IdentifierSearch:
         content = {**self.origin, "data_use": self.data_use, "settings": self.settings.model_dump(mode="json")}
         write_json(self.folder / FILE, content)
         if judge is not None:
-            options: dict[str, Any] = {"tokens": self.tokens, "quiet": self.quiet}
-            judge_sensitive(self.outputs, self.records, self.settings, judge, self.folder, **options)
+            judge_sensitive(self.outputs, self.records, self.settings, judge, **self._options)
         return self
 
     @cached_property
     def findings(self) -> pd.DataFrame:
-        options = {"subjects": self.subjects, **self._options}
-        return find_identifiers(self.outputs, self.records, self.settings, **options)
+        return find_identifiers(self.outputs, self.records, self.settings, subjects=self.subjects, **self._options)
 
     @cached_property
     def sensitive(self) -> pd.DataFrame | None:
@@ -268,16 +213,13 @@ class IdentifierSearch:
     @cached_property
     def detectors(self) -> Mapping[str, Mapping[str, pd.DataFrame]]:
         """Detector -> labelled text -> recall and precision there; of several detectors also of their union."""
-        labelled_texts = [text for text in label_records(self.records, self.subjects) if text.spans][:OWN]
-        texts = {
-            "notes in four styles": labelled_styles(),
-            "invented notes": invented_notes(INVENTED),
-            **({"these records": labelled_texts} if labelled_texts else {}),
-        }
         detector = make_detectors(self.settings.detectors)
         if detector is None:
             return {}
         detector = cached(detector)
+        texts = {"notes in four styles": labelled_styles(), "invented notes": invented_notes(INVENTED)}
+        if own := [text for text in label_records(self.records, self.subjects) if text.spans][:OWN]:
+            texts["these records"] = own
         return {
             name: {title: detector_recall(part, text) for title, text in texts.items()}
             for name, part in {**parts_of(detector), detector.name: detector}.items()
@@ -329,14 +271,11 @@ class IdentifierSearch:
         if len(self.settings.detectors) > 1 and len(self.overlap):
             by = ", ".join(f"{row['identifiers']} by {row['found_by']}" for row in self.overlap.to_dict("records"))
             lines.append(f"leaked identifiers that no record declares were found: {by}")
-        tokens = leaked(self.findings)["token"]
-        known = tokens.dropna()
-        if len(known):
-            unknown = f"; of {len(tokens) - len(known)} more the tokens are not known"
-            early = (
-                f"{(known < SEGMENT).sum()} of {len(known)} leaked identifiers begin in the first {SEGMENT} tokens"
-            )
-            lines.append(early + (unknown if len(known) < len(tokens) else ""))
+        offsets = leaked(self.findings)["token"]
+        if n := int(offsets.notna().sum()):
+            early = int((offsets.dropna() < SEGMENT).sum())
+            rest = f"; of {len(offsets) - n} more the tokens are not known" if n < len(offsets) else ""
+            lines.append(f"{early} of {n} leaked identifiers begin in the first {SEGMENT} tokens{rest}")
         lines.append(f"{len(crossed(self.findings))} places name another subject alone (dates and ages left out)")
         skipped = KnownIdentifiers(self.records).skipped
         lines += [f"{count} declared identifiers were not looked for: {why}" for why, count in skipped.items()]
@@ -396,9 +335,8 @@ def read_source(
         )
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder. Choose another --out.")
-    said = use_of_file(source, recorded_use(source))
-    uses = [said, None if benchmark is None else benchmark.data_use]
-    data_use = use_of_file(folder, tightest(uses))
+    source_use = use_of_file(source, recorded_use(source))
+    data_use = use_of_file(folder, tightest([source_use, None if benchmark is None else benchmark.data_use]))
     origin = {"said": os.path.abspath(source), "records": None if records is None else os.path.abspath(records)}
     rows, options = list(by_id.values()), {"show_text": show_text, "quiet": quiet}
     return IdentifierSearch(outputs, rows, subjects, settings, folder, tokens, data_use, origin, **options)

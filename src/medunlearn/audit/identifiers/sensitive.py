@@ -9,19 +9,25 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 
-from medunlearn.audit.identifiers.findings import finding
+from medunlearn.audit.identifiers.findings import RULES, as_frame, finding, stored_table
 from medunlearn.audit.identifiers.known import Hit, outermost
 from medunlearn.audit.identifiers.normalized_text import IndexedText, words_of
-from medunlearn.audit.identifiers.outputs import RecordResponse
+from medunlearn.audit.identifiers.outputs import RecordResponse, ResponseTokens
+from medunlearn.data.records import Record
+from medunlearn.data.storage import sha256_of_json
+from medunlearn.progress import progress
 
+SENSITIVE = "sensitive.parquet"
 _FILE = files(__package__) / "sensitive.yaml"
 
 
@@ -52,11 +58,6 @@ def term_lists() -> Mapping[str, ContentRow]:
     return {name: _content(**row) for name, row in rows.items()}
 
 
-def term_lists_version() -> str:
-    """Changes with the lists."""
-    return hashlib.sha256(_FILE.read_bytes()).hexdigest()[:8]
-
-
 def find_terms(output: RecordResponse, record: str) -> Iterator[dict[str, Any]]:
     """Findings of sensitive content in a response that its record has as well.
 
@@ -78,9 +79,40 @@ def find_terms(output: RecordResponse, record: str) -> Iterator[dict[str, Any]]:
             yield finding(output, response, (start, end), name, key, detector="terms", in_prefix=was_prompted)
 
 
+def find_sensitive(
+    outputs: Sequence[RecordResponse],
+    records: Iterable[Record],
+    *,
+    tokens: ResponseTokens | None = None,
+    folder: Path | None = None,
+    quiet: bool = False,
+) -> pd.DataFrame:
+    """Sensitive content that is in a response and in its record, by term lists; ``kind`` is a row of Table 10."""
+    texts = {record.record_id: record.text for record in records}
+    key = sha256_of_json(
+        [
+            RULES,
+            hashlib.sha256(_FILE.read_bytes()).hexdigest()[:8],
+            tokens and tokens.key,
+            outputs,
+            sorted(texts.items()),
+        ]
+    )
+
+    def find_all() -> pd.DataFrame:
+        rows: list[dict[str, Any]] = []
+        with progress("sensitive content", len(outputs), quiet=quiet) as advance:
+            for output in outputs:
+                rows += find_terms(output, texts.get(output.record_id, ""))
+                advance()
+        return as_frame(rows) if tokens is None else tokens.place(as_frame(rows), outputs)
+
+    return stored_table(folder, SENSITIVE, key, find_all)
+
+
 def _content(title: str, category: str, **lists: list[str]) -> ContentRow:
     terms = frozenset(" ".join(words_of(term)) for term in lists.get("terms", ()))
-    forms = tuple(re.compile(form) for form in lists.get("forms", ()))
+    forms = tuple(map(re.compile, lists.get("forms", ())))
     return ContentRow(title, category, terms, forms, tuple(lists.get("detects", ())))
 
 

@@ -47,8 +47,8 @@ def judge_sensitive(
     records: Sequence[Record],
     settings: IdentifierSettings,
     judge: AuditJudge,
-    folder: Path,
     *,
+    folder: Path,
     tokens: ResponseTokens | None = None,
     quiet: bool = False,
 ) -> None:
@@ -62,10 +62,10 @@ def judge_sensitive(
     """
     sample, sources = _sources(outputs, records, settings)
     with judge.client() as client:
-        written = write(SensitiveContent(), sources, client, quiet=quiet)
+        results = write(SensitiveContent(), sources, client, quiet=quiet)
         facts = client.facts()
-    pieces = {source.id: written.results.get(source.id) for source in sources}
-    answered = [(output, reply["pieces"]) for output, reply in zip(sample, pieces.values(), strict=True) if reply]
+    replies = [results.results.get(source.id) for source in sources]
+    answered = [(output, reply["pieces"]) for output, reply in zip(sample, replies, strict=True) if reply]
     findings = as_frame(row for output, reply in answered for row in _rows(output, reply, judge.name))
     if tokens is not None:
         findings = tokens.place(findings, sample)
@@ -74,11 +74,11 @@ def judge_sensitive(
         "model": judge.name,
         "of": _digest(outputs),
         "answered": [output.key for output, _ in answered],
-        "unanswered": dict(Counter(reject.reason for reject in written.rejects)),
+        "unanswered": dict(Counter(reject.reason for reject in results.rejects)),
         "llm": facts,
     }
     write_json(folder / FACTS, content)
-    judge.refuse_missing(written.to_ask_again, "responses")
+    judge.refuse_missing(results.to_ask_again, "responses")
 
 
 def read_judged(outputs: Sequence[RecordResponse], folder: Path) -> JudgedContent | None:
@@ -109,9 +109,9 @@ def _sources(
     sources = []
     for number, output in enumerate(sample):
         record = by_id[output.record_id]
-        known = tuple(identifier.value for identifier in record.identifiers) or None
+        values = tuple(identifier.value for identifier in record.identifiers) or None
         fields = {"record": record.text, "response": output.response}
-        sources.append(Source(f"response-{number}", fields, known))
+        sources.append(Source(f"response-{number}", fields, values))
     return sample, sources
 
 

@@ -20,12 +20,9 @@ DETECTORS: Mapping[str, str] = {
     "gliner": "medunlearn.audit.identifiers.detectors.gliner:Gliner",
 }
 
-
-_NUMBER = re.compile(r"\d+")
-
-
 JOIN = "+"
 """Between the names of detectors that found one identifier."""
+_NUMBER = re.compile(r"\d+")
 
 
 class DetectedSpan(NamedTuple):
@@ -158,13 +155,16 @@ def without_overlaps(spans: Iterable[DetectedSpan]) -> list[DetectedSpan]:
     return sorted(separate, key=lambda span: span.start)
 
 
-def number_of_age(span: DetectedSpan, text: str) -> DetectedSpan:
-    """An age without the words around its number, ``50`` of ``50-year-old``; any other span as it is.
+def ages_as_numbers(spans: Iterable[DetectedSpan], text: str) -> list[DetectedSpan]:
+    """Spans of a text, ages without the words around their number: ``50`` of ``50-year-old``.
 
     Some label sets (i2b2's) hold the number alone.
     """
-    number = _NUMBER.search(text, span.start, span.end) if span.kind == "age" else None
-    return span if number is None else span._replace(start=number.start(), end=number.end())
+    numbers = []
+    for span in spans:
+        match = _NUMBER.search(text, span.start, span.end) if span.kind == "age" else None
+        numbers.append(span if match is None else span._replace(start=match.start(), end=match.end()))
+    return numbers
 
 
 def covered(kind: str, start: int, end: int, spans: Iterable[DetectedSpan]) -> bool:

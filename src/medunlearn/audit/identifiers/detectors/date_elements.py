@@ -157,12 +157,12 @@ def _named(text: str, lower: str) -> Iterator[DateElement]:
         if start and (text[start - 1].isalnum() or text[start - 1] == "_"):
             continue
         month = text[start:end].rstrip(".")
-        written = month[0].isupper() or (month.lower() not in _UNSURE and len(month) > 3)
+        is_clear = month[0].isupper() or (month.lower() not in _UNSURE and len(month) > 3)
         before = text[max(0, start - 40) : start]
         lead = _DAY_BEFORE.search(before)
         if lead:
             year = _YEAR_AFTER.match(text, end)
-            if written or year or lead["first"][-1:].isalpha() or lead["join"] != " ":
+            if is_clear or year or lead["first"][-1:].isalpha() or lead["join"] != " ":
                 yield DateElement(start - len(before) + lead.start(), year.end() if year else end, True)
                 continue
         head = _HEAD.search(before)
@@ -170,7 +170,7 @@ def _named(text: str, lower: str) -> Iterator[DateElement]:
             start -= len(before) - head.start()
         after = _AFTER_MONTH.match(text, end)
         if after:
-            if written or after["day"] is None or after["year"] or after["day"][-1:].isalpha():
+            if is_clear or after["day"] is None or after["year"] or after["day"][-1:].isalpha():
                 yield DateElement(start, after.end(), True)
         elif _is_month(text, month, before, end, bool(head)):
             yield DateElement(start, end - (match.group()[-1] == "."), False)

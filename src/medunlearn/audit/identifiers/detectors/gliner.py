@@ -58,15 +58,12 @@ class Gliner:
     def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
         windows = [(place, start, end) for place, text in enumerate(texts) for start, end in _windows(text)]
         pieces = [texts[place][start:end] for place, start, end in windows]
-        found = self._model.inference(pieces, list(LABELS), threshold=LEAST, batch_size=BATCH) if pieces else []
+        results = self._model.inference(pieces, list(LABELS), threshold=LEAST, batch_size=BATCH) if pieces else []
         spans: list[list[DetectedSpan]] = [[] for _ in texts]
-        for (place, start, _), entities in zip(windows, found, strict=True):
-            spans[place] += (
-                DetectedSpan(
-                    start + entity["start"], start + entity["end"], LABELS[entity["label"]], entity["score"]
-                )
-                for entity in entities
-            )
+        for (place, start, _), entities in zip(windows, results, strict=True):
+            for entity in entities:
+                first, end = start + entity["start"], start + entity["end"]
+                spans[place].append(DetectedSpan(first, end, LABELS[entity["label"]], entity["score"]))
         return [without_overlaps(of_text) for of_text in spans]
 
 

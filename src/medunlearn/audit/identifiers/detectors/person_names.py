@@ -156,20 +156,20 @@ def _reversed(candidate: NameCandidate) -> PersonName | None:
     match = _REVERSED.match(text, candidate.end)
     if match is None or len(candidate.words) > 2 or _CREDENTIALS.match(text, candidate.end):
         return None
-    given, middle = folded(match["given"]), match["middle"].strip(" .\t").lower()
-    if given in lists.no_names or len(given) < 2:
+    given_name, middle = folded(match["given"]), match["middle"].strip(" .\t").lower()
+    if given_name in lists.no_names or len(given_name) < 2:
         return None
     shouted = text[candidate.start : match.end("given")].isupper()
     # In ``Vane, Ada DISCHARGE`` the third word is the next heading.
     foreign = len(middle) > 1 and (middle in lists.no_names or (not shouted and match["middle"].isupper()))
     end = match.end("given") if foreign else match.end()
-    known = given in lists.given or given in lists.ambiguous
+    listed = given_name in lists.given or given_name in lists.ambiguous
     alone = candidate.starts_line and _LINE_END.match(text, end) is not None
-    told = _SUBJECT.search(candidate.before) or _AGE.match(text, end)
+    cue = _SUBJECT.search(candidate.before) or _AGE.match(text, end)
     if (
-        (told and (known or shouted or candidate.starts_line or ":" in candidate.before[-4:]))
-        or (known and (shouted or alone))
-        or (shouted and (alone or candidate.starts_sentence) and ends_like_name(given))
+        (cue and (listed or shouted or candidate.starts_line or ":" in candidate.before[-4:]))
+        or (listed and (shouted or alone))
+        or (shouted and (alone or candidate.starts_sentence) and ends_like_name(given_name))
     ):
         return PersonName(candidate.start, end, "name", STRONG)
     return None
@@ -187,7 +187,7 @@ def _cued(candidate: NameCandidate) -> PersonName | None:
     """A name by the words before it."""
     if not candidate.is_plausible:
         return None
-    lists, before, known = gazetteer(), candidate.before, candidate.has_given
+    lists, before, has_given = gazetteer(), candidate.before, candidate.has_given
     several = len(candidate.full) > 1
     clinician = PersonName(candidate.start, candidate.end, "clinician", STRONG)
     if _BY.search(before):
@@ -195,12 +195,12 @@ def _cued(candidate: NameCandidate) -> PersonName | None:
     role = _ROLE.search(before)
     if role and "." not in role[2]:
         word, colon = role[1].lower(), ":" in role[2]
-        if word in lists.relatives and (known or not colon):
+        if word in lists.relatives and (has_given or not colon):
             return clinician._replace(kind="name")
-        if word in lists.staff and (colon or known or several or word not in ("pa", "surgeon")):
+        if word in lists.staff and (colon or has_given or several or word not in ("pa", "surgeon")):
             return clinician
     subject = _SUBJECT.search(before)
-    if subject and (subject["greeting"] or known or several or ":" in subject["sep"] or _acts_alone(candidate)):
+    if subject and (subject["greeting"] or has_given or several or ":" in subject["sep"] or _acts_alone(candidate)):
         return clinician._replace(kind="name")
     return None
 
@@ -288,8 +288,8 @@ def _repeated(text: str, words: Sequence[CapitalizedWord], names: Sequence[Perso
     kinds: dict[str, str] = {}
     for word in words:
         kind = kind_at.get(word.start)
-        known = word.lower in lists.no_names or word.lower in lists.ambiguous
-        if kind and len(word.lower) >= SHORTEST_REPEATED and not known:
+        is_word = word.lower in lists.no_names or word.lower in lists.ambiguous
+        if kind and len(word.lower) >= SHORTEST_REPEATED and not is_word:
             kinds.setdefault(word.lower, kind)
     for word in words:
         if word.lower in kinds and word.start not in kind_at and not _is_eponym(text[word.end : word.end + 30], ()):

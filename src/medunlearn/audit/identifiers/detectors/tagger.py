@@ -124,8 +124,8 @@ def _kind(label: str) -> str | None:
     if plain in LABELS:
         return LABELS[plain]
     # Every unknown type is `other_code` to records; a label has to say so itself.
-    known = plain in kinds() or any(plain in kind.also for kind in kinds().values())
-    return kind_of(plain).name if known else None
+    is_kind = plain in kinds() or any(plain in kind.also for kind in kinds().values())
+    return kind_of(plain).name if is_kind else None
 
 
 def _load(folder: Path) -> tuple[Any, Any]:
