@@ -71,7 +71,12 @@ MUTATIONS = [
     Mutation("statistics/roc.py", "below + theirs / 2", "below + theirs", f"{STATISTICS}roc.py"),
     Mutation("statistics/trend.py", "places - places.mean()", "places", f"{STATISTICS}trend.py"),
     Mutation("statistics/agreement.py", "(means[..., 1:] ** 2)", "means[..., 1:]", f"{STATISTICS}agreement.py"),
-    Mutation("statistics/joint.py", "complete = np.take_along_axis", "np.take_along_axis", f"{STATISTICS}joint.py"),
+    Mutation(
+        "statistics/bootstrap.py",
+        "complete = np.take_along_axis",
+        "np.take_along_axis",
+        f"{STATISTICS}bootstrap.py",
+    ),
     Mutation(
         "results/composites.py", "1.0 - means if self.inverted", "means if self.inverted", f"{RESULTS}composites.py"
     ),

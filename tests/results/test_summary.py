@@ -324,7 +324,7 @@ def test_a_difference_is_paired() -> None:
     table = compare(a, b, meta, seed=2)
     direct = paired_difference(column(a, meta, "em"), column(b, meta, "em"), meta["subject"].tolist(), seed=2)
     em = row(table, kind="all", metric="em")
-    numbers = [direct.difference, direct.low, direct.high, direct.p]
+    numbers = [direct.value, direct.low, direct.high, direct.p]
     assert [em[name] for name in ("difference", "low", "high", "p")] == pytest.approx(numbers)
     assert (em["n_pairs"], em["n_dropped"], em["n_subjects"]) == (120, 0, 30)
     name = "H(1-rouge_l, 1-em)"

@@ -47,11 +47,11 @@ def test_fleiss_on_the_classic_table() -> None:
     p = CLASSIC.sum(axis=0) / CLASSIC.sum()
     row = ((CLASSIC**2).sum(axis=1) - 14) / (14 * 13)
     by_hand = (row.mean() - (p**2).sum()) / (1 - (p**2).sum())
-    found = fleiss_kappa(spread(CLASSIC), range(10), FIVE, replicates=50)
-    assert found.value == pytest.approx(by_hand, abs=1e-12)
-    assert round(found.value, 3) == 0.210
-    assert found.low is not None
-    assert found.low < found.value < found.high
+    estimate = fleiss_kappa(spread(CLASSIC), range(10), FIVE, replicates=50)
+    assert estimate.value == pytest.approx(by_hand, abs=1e-12)
+    assert round(estimate.value, 3) == 0.210
+    assert estimate.low is not None
+    assert estimate.low < estimate.value < estimate.high
     assert row_agreement(spread(CLASSIC), range(10), FIVE).value == pytest.approx(row.mean(), abs=1e-12)
 
 
@@ -66,9 +66,9 @@ def test_fleiss_of_amnesia_follows_from_its_own_tables() -> None:
     assert x + 2 * y + 3 * z == 3000 - (957 + 970 + 952)
     rows = [["Valid"] * 2 + ["Invalid"]] * x + [["Valid"] + ["Invalid"] * 2] * y + [["Invalid"] * 3] * z
     rows += [["Valid"] * 3] * (1000 - len(rows))
-    found = fleiss_kappa(rows, range(1000), ("Valid", "Invalid"), replicates=2).value
-    assert found == pytest.approx(printed, abs=0.005)
-    assert in_words(found) == "fair"
+    estimate = fleiss_kappa(rows, range(1000), ("Valid", "Invalid"), replicates=2).value
+    assert estimate == pytest.approx(printed, abs=0.005)
+    assert in_words(estimate) == "fair"
 
 
 @pytest.mark.parametrize("weights", ["none", "linear", "quadratic"])
@@ -77,9 +77,9 @@ def test_cohen_is_that_of_scikit_learn(weights: str) -> None:
     second = ratings("b", 60, FIVE, first)
     theirs = cohen_kappa_score(first, second, labels=FIVE, weights=None if weights == "none" else weights)
     assert theirs > 0.3
-    found = cohen_kappa(first, second, range(60), FIVE, weights=weights, replicates=50)  # type: ignore[arg-type]
-    assert found.value == pytest.approx(theirs, abs=1e-12)
-    assert (found.n, found.n_clusters) == (60, 60)
+    estimate = cohen_kappa(first, second, range(60), FIVE, weights=weights, replicates=50)  # type: ignore[arg-type]
+    assert estimate.value == pytest.approx(theirs, abs=1e-12)
+    assert (estimate.n, estimate.n_clusters) == (60, 60)
 
 
 def test_the_interval_is_over_subjects() -> None:
@@ -96,8 +96,8 @@ def test_the_interval_is_over_subjects() -> None:
 
 
 def test_an_item_without_a_rating_is_left_out_not_counted_as_disagreement() -> None:
-    found = observed_agreement(["Yes", "No", None, "Yes"], ["Yes", "Yes", "No", None], "abcd")
-    assert (found.value, found.n) == (0.5, 2)
+    estimate = observed_agreement(["Yes", "No", None, "Yes"], ["Yes", "Yes", "No", None], "abcd")
+    assert (estimate.value, estimate.n) == (0.5, 2)
     rows = [["Yes", "Yes"], ["Yes", "No"], [None, "No"]]
     assert row_agreement(rows, "abc", ("Yes", "No")).value == 0.5
     assert confusion(["Yes", "No", None, "Maybe"], ["Yes", "Yes", "No", "No"], ("Yes", "No")).tolist() == [

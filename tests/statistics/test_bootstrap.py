@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 from medunlearn.errors import InputError
+from medunlearn.seeds import generator
 from medunlearn.statistics import bootstrap as module
 from medunlearn.statistics import bootstrap_mean, resample_means
+from medunlearn.statistics.bootstrap import Observations, pool_seeds, resample_together
+from medunlearn.statistics.intervals import SubjectMean
 
 NAN = float("nan")
 
@@ -21,9 +26,9 @@ def clustered(rng: np.random.Generator, subjects: int, each: int) -> tuple[np.nd
 
 def test_value_is_the_mean_over_observations_not_over_clusters() -> None:
     # Three answers of a (1, 1, 1) and one of b (0): 3/4, where a mean of subject means would be 1/2.
-    found = bootstrap_mean([1.0, 1.0, 1.0, 0.0], ["a", "a", "a", "b"])
-    assert found.value == 0.75
-    assert (found.n, found.n_clusters, found.replicates_dropped) == (4, 2, 0)
+    estimate = bootstrap_mean([1.0, 1.0, 1.0, 0.0], ["a", "a", "a", "b"])
+    assert estimate.value == 0.75
+    assert (estimate.n, estimate.n_clusters, estimate.replicates_dropped) == (4, 2, 0)
 
 
 def test_two_clusters_have_the_distribution_that_can_be_counted() -> None:
@@ -35,13 +40,13 @@ def test_two_clusters_have_the_distribution_that_can_be_counted() -> None:
 
 def test_interval_agrees_with_the_normal_approximation_on_many_clusters() -> None:
     values, clusters = clustered(np.random.default_rng(1), subjects=800, each=5)
-    found = bootstrap_mean(values, clusters, replicates=4000)
+    estimate = bootstrap_mean(values, clusters, replicates=4000)
     means = values.reshape(800, 5).mean(axis=1)
     half = norm.ppf(0.975) * means.std(ddof=1) / np.sqrt(800)
-    assert found.value == pytest.approx(values.mean())
+    assert estimate.value == pytest.approx(values.mean())
     # Student's t with 799 degrees of freedom is 0.15% wider.
-    assert found.low == pytest.approx(values.mean() - half, abs=0.002 * half)
-    assert found.high == pytest.approx(values.mean() + half, abs=0.002 * half)
+    assert estimate.low == pytest.approx(values.mean() - half, abs=0.002 * half)
+    assert estimate.high == pytest.approx(values.mean() + half, abs=0.002 * half)
 
 
 def test_interval_covers_the_truth_where_a_naive_one_does_not() -> None:
@@ -50,13 +55,13 @@ def test_interval_covers_the_truth_where_a_naive_one_does_not() -> None:
     rounds = 400
     for seed in range(rounds):
         values, clusters = clustered(rng, subjects=50, each=8)
-        for found, naive in (
-            (bootstrap_mean(values, clusters, replicates=400, seed=seed), False),
-            (bootstrap_mean(values, list(range(400)), replicates=400, seed=seed), True),
+        for estimate, naive in (
+            (bootstrap_mean(values, clusters, replicates=20, seed=seed), False),
+            (bootstrap_mean(values, list(range(400)), replicates=20, seed=seed), True),
         ):
-            assert found.low is not None
-            assert found.high is not None
-            hit = found.low <= 0.0 <= found.high
+            assert estimate.low is not None
+            assert estimate.high is not None
+            hit = estimate.low <= 0.0 <= estimate.high
             covered, naive_covered = covered + (hit and not naive), naive_covered + (hit and naive)
     # 95% +- 3 binomial standard errors.
     assert 0.917 <= covered / rounds <= 0.983
@@ -65,24 +70,30 @@ def test_interval_covers_the_truth_where_a_naive_one_does_not() -> None:
 
 
 def test_four_clusters_have_a_value_and_no_interval() -> None:
-    found = bootstrap_mean([0.0, 1.0, 0.0, 1.0, 0.5], ["a", "a", "b", "c", "d"])
-    assert (found.value, found.low, found.high, found.n_clusters) == (0.5, None, None, 4)
+    estimate = bootstrap_mean([0.0, 1.0, 0.0, 1.0, 0.5], ["a", "a", "b", "c", "d"])
+    assert (estimate.value, estimate.low, estimate.high, estimate.n_clusters) == (0.5, None, None, 4)
 
 
 @pytest.mark.parametrize("values", [[], [NAN, NAN]])
 def test_nothing_observed_is_none_and_never_zero(values: list[float]) -> None:
-    found = bootstrap_mean(values, ["a", "b"][: len(values)])
-    assert (found.value, found.low, found.high, found.n, found.n_clusters) == (None, None, None, 0, 0)
+    estimate = bootstrap_mean(values, ["a", "b"][: len(values)])
+    assert (estimate.value, estimate.low, estimate.high, estimate.n, estimate.n_clusters) == (
+        None,
+        None,
+        None,
+        0,
+        0,
+    )
 
 
 def test_replicates_without_an_observation_are_dropped_and_counted() -> None:
     # Two of four subjects are observed, both at 1: a replicate misses both with chance (1/2)^4 = 1/16.
     values = [[1.0], [1.0], [NAN], [NAN]]
-    found = resample_means(values, list("abcd"), replicates=8000).estimate([0], lambda means: means[..., 0])
-    assert found.replicates_dropped / 8000 == pytest.approx(1 / 16, abs=0.01)
+    estimate = resample_means(values, list("abcd"), replicates=8000).estimate([0], lambda means: means[..., 0])
+    assert estimate.replicates_dropped / 8000 == pytest.approx(1 / 16, abs=0.01)
     # Counted as 0 they would add to the standard error.
-    assert found.uncertainty is not None
-    assert (found.uncertainty.error, found.n, found.n_clusters) == (0.0, 2, 2)
+    assert estimate.uncertainty is not None
+    assert (estimate.uncertainty.error, estimate.n, estimate.n_clusters) == (0.0, 2, 2)
 
 
 def test_columns_share_their_draws() -> None:
@@ -90,17 +101,17 @@ def test_columns_share_their_draws() -> None:
     column = rng.normal(size=60)
     resampled = resample_means(np.column_stack([column, -column]), list(range(60)), replicates=200)
     # With shared draws the two means cancel in every replicate; apart they would not.
-    found = resampled.estimate([0, 1], lambda means: means.sum(axis=-1))
-    assert found.value == pytest.approx(0.0, abs=1e-12)
-    assert found.uncertainty is not None
-    assert found.uncertainty.error == pytest.approx(0.0, abs=1e-12)
+    estimate = resampled.estimate([0, 1], lambda means: means.sum(axis=-1))
+    assert estimate.value == pytest.approx(0.0, abs=1e-12)
+    assert estimate.uncertainty is not None
+    assert estimate.uncertainty.error == pytest.approx(0.0, abs=1e-12)
 
 
 def test_several_columns_count_complete_rows_and_the_scarcest_columns_clusters() -> None:
     values = [[1.0, 1.0], [1.0, NAN], [NAN, 1.0], [1.0, NAN]]
-    found = resample_means(values, ["a", "a", "b", "c"]).estimate([0, 1], lambda means: means.min(axis=-1))
+    estimate = resample_means(values, ["a", "a", "b", "c"]).estimate([0, 1], lambda means: means.min(axis=-1))
     # Complete: the first row. Column 0 lives in a and c, column 1 in a and b.
-    assert (found.n, found.n_clusters) == (1, 2)
+    assert (estimate.n, estimate.n_clusters) == (1, 2)
 
 
 def test_order_of_rows_and_names_of_types_change_nothing() -> None:
@@ -148,3 +159,67 @@ def test_wrong_settings_are_refused() -> None:
         bootstrap_mean([1.0, 2.0], ["a", "b"], level=95)
     with pytest.raises(InputError, match="at least one column"):
         resample_means([[1.0]], ["a"]).estimate([])
+
+
+def table(values: list[float], subjects: list[str]) -> Observations:
+    return Observations(np.array(values).reshape(-1, 1), subjects)
+
+
+def test_one_table_is_drawn_as_ever() -> None:
+    values, subjects = [0.1, 0.4, 0.9, 0.3, 0.2], ["a", "a", "b", "c", "c"]
+    (together,) = resample_together([table(values, subjects)], replicates=50, seed=3)
+    alone = resample_means(np.array(values).reshape(-1, 1), subjects, replicates=50, seed=3)
+    assert together.point[0] == alone.point[0] == pytest.approx(0.38)
+    np.testing.assert_array_equal(together.draws, alone.draws)
+    assert together.n_clusters.tolist() == [3]
+
+
+def test_a_set_inside_another_is_drawn_with_it() -> None:
+    """By hand: the draws of the union, counted for each table."""
+    large = table([0.0, 1.0, 0.5, 0.25], ["a", "b", "c", "d"])
+    small = table([0.9, 0.1], ["a", "b"])
+    found_large, found_small = resample_together([large, small], replicates=40, seed=1)
+    rng = generator("cluster bootstrap", 1)
+    for place, drawn in enumerate(rng.integers(4, size=(40, 4))):
+        inside = [(0.9, 0.1)[subject] for subject in drawn if subject < 2]
+        assert found_large.draws[place, 0] == pytest.approx(np.mean([(0.0, 1.0, 0.5, 0.25)[s] for s in drawn]))
+        if inside:
+            assert found_small.draws[place, 0] == pytest.approx(np.mean(inside))
+        else:
+            assert np.isnan(found_small.draws[place, 0])
+
+
+def test_tables_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(InputError, match="no table"):
+        resample_together([])
+    with pytest.raises(InputError, match="do not fit 1 cluster ids"):
+        resample_together([table([0.1, 0.2], ["a"])])
+    with pytest.raises(InputError, match="no cluster id"):
+        resample_together([table([0.1], [""])])
+
+
+def test_one_seed_has_the_interval_of_its_subjects() -> None:
+    draws = np.array([0.4, 0.6] * 500).reshape(-1, 1)
+    pooled = pool_seeds(np.array([0.5]), draws, 26, bounds=(0.0, 1.0))
+    assert (pooled.value, pooled.n) == (0.5, 1)
+    # Standard deviation of the draws 0.1, times sqrt(26 / 25).
+    alone = SubjectMean(0.5, 0.1 * math.sqrt(26 / 25), 26, (0.0, 1.0)).limits(0.05)
+    assert (pooled.low, pooled.high) == pytest.approx(alone)
+
+
+def test_seeds_are_drawn_too() -> None:
+    """Subjects that do not vary leave the seeds alone: the mean of two draws of 0 and 1 is 0, a half or 1."""
+    pooled = pool_seeds(np.array([0.0, 1.0]), np.tile([0.0, 1.0], (8000, 1)), 100, bounds=(0.0, 1.0))
+    assert pooled.uncertainty is not None
+    assert pooled.value == 0.5
+    # Chances 1/4, 1/2, 1/4 have the standard deviation sqrt(1/8); 8,000 draws know it to 1%.
+    assert pooled.uncertainty.error == pytest.approx(math.sqrt(1 / 8 * 100 / 99), rel=0.03)
+
+
+def test_replicates_without_a_number_are_counted_and_left_out() -> None:
+    draws = np.array([[0.2], [np.nan], [0.4]])
+    pooled = pool_seeds(np.array([0.3]), draws, 5, bounds=(0.0, 1.0))
+    assert pooled.replicates_dropped == 1
+    assert pooled.uncertainty is not None
+    assert pooled.uncertainty.error == pytest.approx(0.1 * math.sqrt(5 / 4))
+    assert pool_seeds(np.array([np.nan]), draws, 5).value is None

@@ -29,9 +29,9 @@ def test_level_and_coverage_where_all_are_drawn_alike(few: int, others: int) -> 
     rng = np.random.default_rng(0)
     draws = rng.normal(0.5, 0.1, size=(1000, few + others))
     gaps = [compare_with_others(row[:few].tolist(), row[few:].tolist()) for row in draws]
-    found = np.mean([gap is not None and gap.p < 0.05 for gap in gaps])
+    estimate = np.mean([gap is not None and gap.p < 0.05 for gap in gaps])
     missed = np.mean([gap is not None and gap.high < 0.0 for gap in gaps])
-    assert found == pytest.approx(0.05, abs=0.028)
+    assert estimate == pytest.approx(0.05, abs=0.028)
     assert missed == pytest.approx(0.05, abs=0.028)
 
 
@@ -62,13 +62,13 @@ def surprises(draws: np.random.Generator, patients: int, facts: int) -> list[Sur
 def test_surprise_keeps_its_level(facts: int, others: int) -> None:
     """1000 draws: p below 0.05 in at most 5% of them and 4 standard errors (0.028), below 0.005 in at most 1.4%."""
     draws = np.random.default_rng(0)
-    found = []
+    estimate = []
     for _ in range(1000):
         p = chance_of_surprise(surprises(draws, 1, facts), surprises(draws, others, facts))
         assert p is not None
-        found.append(p)
-    assert np.mean(np.array(found) < 0.05) < 0.05 + 0.028
-    assert np.mean(np.array(found) < 0.005) < 0.005 + 0.009
+        estimate.append(p)
+    assert np.mean(np.array(estimate) < 0.05) < 0.05 + 0.028
+    assert np.mean(np.array(estimate) < 0.005) < 0.005 + 0.009
 
 
 def test_few_facts_that_all_rank_first_are_found_where_a_mean_of_ranks_is_not() -> None:
@@ -82,8 +82,8 @@ def test_few_facts_that_all_rank_first_are_found_where_a_mean_of_ranks_is_not() 
         assert chance is not None
         assert by_ranks is not None
         weaker.append((chance, by_ranks.p))
-    found, missed = np.median(np.array(weaker), axis=0)
-    assert found < 0.005 < 0.01 < missed
+    estimate, missed = np.median(np.array(weaker), axis=0)
+    assert estimate < 0.005 < 0.01 < missed
 
 
 def test_surprise_is_at_least_fishers_combination() -> None:

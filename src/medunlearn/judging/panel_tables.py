@@ -31,7 +31,7 @@ from medunlearn.statistics.agreement import (
     observed_agreement,
     row_agreement,
 )
-from medunlearn.statistics.bootstrap import Estimate
+from medunlearn.statistics.intervals import Estimate
 
 NONE = "no verdict"
 ALL = "all"

@@ -30,9 +30,8 @@ import pandas as pd
 from medunlearn.errors import InputError
 from medunlearn.results.composites import REGISTRY, bounds_of, composite_named
 from medunlearn.results.matrix import Array, ScoreMatrix, groups, score_matrix
-from medunlearn.statistics.bootstrap import REPLICATES, Observations, Resampled, resample_together
-from medunlearn.statistics.intervals import MIN_SUBJECTS, UNBOUNDED, UNIT, Bounds, SubjectMean
-from medunlearn.statistics.joint import pool_seeds
+from medunlearn.statistics.bootstrap import REPLICATES, Observations, Resampled, pool_seeds, resample_together
+from medunlearn.statistics.intervals import MIN_SUBJECTS, UNBOUNDED, UNIT, Bounds, Uncertainty
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class Contrast:
     reason: str = ""
     measure: str = ""
     by_seed: tuple[float, ...] = ()
-    uncertainty: SubjectMean | None = None
+    uncertainty: Uncertainty | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +218,9 @@ class Draws:
             least, most = least + min(edges), most + max(edges)
         n = min(means.n_subjects(parts) for means in every)
         pooled = pool_seeds(points, draws, n, bounds=(least, most), seed=self.seed)
-        few = n < MIN_SUBJECTS
-        reason = f"fewer than {MIN_SUBJECTS} subjects: no interval" if few else ""
-        return Contrast(pooled.value, pooled.low, pooled.high, n, reason, shown, pooled.by_seed, pooled.uncertainty)
+        reason = f"fewer than {MIN_SUBJECTS} subjects: no interval" if n < MIN_SUBJECTS else ""
+        values = () if pooled.value is None else tuple(points.tolist())
+        return Contrast(pooled.value, pooled.low, pooled.high, n, reason, shown, values, pooled.uncertainty)
 
     def _draw(self, stratum: Stratum) -> list[tuple[Mapping[str, object], CellDraws]]:
         matrix, subjects = self._within(stratum)

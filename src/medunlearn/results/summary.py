@@ -150,7 +150,7 @@ def compare(
         Rows as in :func:`summarize`, with
 
         - ``difference``: scores minus against; ``low``, ``high``: its 95% interval; ``p``: two-sided p-value of
-          this one comparison (:class:`medunlearn.statistics.Difference`); ``p_holm``: the same corrected for all
+          this one comparison (:class:`medunlearn.statistics.Estimate`); ``p_holm``: the same corrected for all
           comparisons of the table. Float64, null where there is none;
         - ``n_pairs``: items scored in both; for a composite, on every part. ``n_dropped``: the group's other items;
         - ``n_subjects``, ``parts``, ``replicates_dropped``: as in :func:`summarize`.
@@ -182,9 +182,9 @@ def compare(
             }
             if line.columns:
                 gap = pairs.difference(line.columns, line.statistic, bounds=line.bounds)
-                names = ("difference", "low", "high", "p", "n_pairs", "replicates_dropped")
-                row |= {name: getattr(gap, name) for name in names} | {"n_subjects": gap.n_clusters}
-                row["n_dropped"] -= gap.n_pairs
+                row |= {name: getattr(gap, name) for name in ("low", "high", "p", "replicates_dropped")}
+                row |= {"difference": gap.value, "n_pairs": gap.n, "n_subjects": gap.n_clusters}
+                row["n_dropped"] -= gap.n
             rows.append(row)
     _correct(rows)
     return _frame(rows, by, ("difference", "low", "high", "p", "p_holm"), ("n_pairs", "n_subjects", "n_dropped"))

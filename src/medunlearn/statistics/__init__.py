@@ -1,11 +1,11 @@
 """Intervals and tests that know that questions on one subject are not independent."""
 
 from medunlearn.statistics.agreement import cohen_kappa, confusion, fleiss_kappa, observed_agreement, row_agreement
-from medunlearn.statistics.bootstrap import Estimate, Resampled, bootstrap_mean, resample_means
-from medunlearn.statistics.paired import Difference, ResampledPairs, paired_difference, resample_pairs
+from medunlearn.statistics.bootstrap import Resampled, bootstrap_mean, resample_means
+from medunlearn.statistics.intervals import Estimate
+from medunlearn.statistics.paired import ResampledPairs, paired_difference, resample_pairs
 
 __all__ = [
-    "Difference",
     "Estimate",
     "Resampled",
     "ResampledPairs",

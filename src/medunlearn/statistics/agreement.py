@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from medunlearn.errors import InputError
-from medunlearn.statistics.bootstrap import REPLICATES, Estimate, Statistic, bootstrap_mean, resample_means
-from medunlearn.statistics.intervals import Array
+from medunlearn.statistics.bootstrap import REPLICATES, Statistic, bootstrap_mean, resample_means
+from medunlearn.statistics.intervals import Array, Estimate
 
 Rating = str | None
 Weights = Literal["none", "linear", "quadratic"]

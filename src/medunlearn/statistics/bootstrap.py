@@ -25,9 +25,8 @@ from medunlearn.statistics.intervals import (
     UNIT,
     Array,
     Bounds,
-    SubjectMean,
+    Estimate,
     from_draws,
-    interval,
     mean_over_subjects,
 )
 
@@ -38,29 +37,6 @@ REPLICATES = 1000
 
 # Draws are made in blocks, so that 1,000 replicates of 100,000 subjects do not need 800 MB at once.
 _CELLS_PER_BLOCK = 4_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A statistic with its interval.
-
-    Attributes:
-        value: the statistic of the data itself; None where nothing was observed.
-        low, high: interval over clusters (:mod:`~medunlearn.statistics.intervals`), in the units of ``value``; None
-            of fewer than five clusters, and of clusters that do not differ in a number without bounds.
-        n: observations behind ``value`` (for several columns: rows observed in every one of them).
-        n_clusters: clusters behind ``value`` (for several columns: of the column that has fewest).
-        replicates_dropped: replicates that drew no observation of some column and so have no value.
-        uncertainty: what the interval is made of; None where nothing was observed.
-    """
-
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-    n_clusters: int
-    replicates_dropped: int = 0
-    uncertainty: SubjectMean | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +103,7 @@ class Resampled:
             draws = usable(self.draws[:, used], statistic)
             dropped = len(self.draws) - len(draws)
             uncertainty = from_draws(value, draws, n_clusters, bounds or UNBOUNDED)
-        low, high = interval(uncertainty, level)
-        return Estimate(value, low, high, n, n_clusters, dropped, uncertainty)
+        return Estimate.of(value, uncertainty, n, n_clusters, dropped, level)
 
 
 def bootstrap_mean(
@@ -217,6 +192,35 @@ def resample_together(
             arrays, sums, counts, np.split(draws, cuts, axis=1), observed, strict=True
         )
     ]
+
+
+def pool_seeds(
+    points: Array, draws: Array, subjects: int, *, bounds: Bounds = UNBOUNDED, seed: int = 0, level: float = LEVEL
+) -> Estimate:
+    """The mean over training seeds, with an interval over subjects and seeds.
+
+    Every replicate draws the seeds again too, independently of the subjects, as rows and columns of a table that
+    are crossed (Owen 2007, "The pigeonhole bootstrap", Annals of Applied Statistics 1(2)). With one seed the
+    interval is over subjects alone and says nothing of how seeds differ; with two or three it is still too narrow.
+
+    Args:
+        points: shape [seeds].
+        draws: of each replicate, shape [B, seeds], all seeds under one draw of the subjects; NaN for none.
+        subjects: behind the number.
+        bounds: the least and greatest that it can be.
+
+    Returns:
+        ``n`` counts the seeds; no value where a seed has none.
+    """
+    if len(points) == 0 or np.isnan(points).any():
+        return Estimate(None, None, None, 0, subjects)
+    complete = draws[~np.isnan(draws).any(axis=1)]
+    if len(points) > 1:
+        picked = generator("seed bootstrap", seed).integers(len(points), size=(len(draws), len(points)))
+        complete = np.take_along_axis(complete, picked[: len(complete)], axis=1)
+    uncertainty = from_draws(float(points.mean()), complete.mean(axis=1), subjects, bounds)
+    dropped = len(draws) - len(complete)
+    return Estimate.of(uncertainty.value, uncertainty, len(points), subjects, dropped, level)
 
 
 def _checked(table: Observations) -> Array:

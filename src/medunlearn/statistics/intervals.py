@@ -133,6 +133,51 @@ class PairedDifference:
         return math.sqrt(max(first**2 + second**2 - 2.0 * self.correlation * first * second, 0.0))
 
 
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number over subjects, or a difference of two, with its interval.
+
+    Attributes:
+        value: None where nothing was observed.
+        low, high: interval over clusters, in the units of ``value``; None of fewer than five clusters, and of clusters
+            that do not differ in a number without bounds.
+        n: observations behind ``value``, of a difference those in both (for several columns: rows observed in every
+            one of them).
+        n_clusters: clusters behind ``value`` (for several columns: of the column that has fewest).
+        replicates_dropped: replicates that drew no observation of some column and so have no value.
+        uncertainty: what the interval is made of; None where nothing was observed.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int = 0
+    n_clusters: int = 0
+    replicates_dropped: int = 0
+    uncertainty: Uncertainty | None = None
+
+    @staticmethod
+    def of(
+        value: float,
+        uncertainty: Uncertainty | None,
+        n: int,
+        n_clusters: int,
+        dropped: int = 0,
+        level: float = LEVEL,
+    ) -> Estimate:
+        """A number with its interval at a level of coverage.
+
+        Raises:
+            InputError: a level outside (0, 1).
+        """
+        return Estimate(value, *interval(uncertainty, level), n, n_clusters, dropped, uncertainty)
+
+    @property
+    def p(self) -> float | None:
+        """Two-sided p-value of "the number is 0", 1e-12 to 1: the interval turned round; None without one."""
+        return p_value(self.uncertainty)
+
+
 def clopper_pearson(share: float, size: float, alpha: float) -> tuple[float, float]:
     """The exact interval of a share of ``size`` subjects (not always a whole number), 0-1.
 

@@ -23,36 +23,11 @@ from medunlearn.statistics.intervals import (
     UNIT,
     Array,
     Bounds,
+    Estimate,
     Uncertainty,
-    interval,
     mean_over_subjects,
-    p_value,
     paired_over_subjects,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A statistic of model a minus the same of model b, on the same observations.
-
-    Attributes:
-        difference: a - b; None where no observation is in both.
-        low, high: interval over clusters; None where none can be had (see :class:`~.bootstrap.Estimate`). Of means
-            between bounds it is that of gains and losses (:class:`~.intervals.PairedDifference`).
-        p: two-sided p-value of "no difference", 1e-12 to 1: the interval turned round, below 0.05 where the 95%
-            interval leaves 0 out. None where there is no interval.
-        n_pairs: observations in both (for several columns: rows paired in every one of them).
-        n_clusters: clusters behind them (for several columns: of the column that has fewest).
-        replicates_dropped: replicates that drew no pair of some column.
-    """
-
-    difference: float | None
-    low: float | None
-    high: float | None
-    p: float | None
-    n_pairs: int
-    n_clusters: int
-    replicates_dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +49,10 @@ class ResampledPairs:
         *,
         bounds: Bounds | None = None,
         level: float = LEVEL,
-    ) -> Difference:
+    ) -> Estimate:
         """A statistic of some columns' means, of a minus of b; arguments as ``Resampled.estimate``.
+
+        Of means between bounds the interval is that of gains and losses (:class:`~.intervals.PairedDifference`).
 
         Args:
             bounds: of either model's number, not of the difference.
@@ -99,12 +76,10 @@ class ResampledPairs:
             bounds = UNIT
         span = None if bounds is None else (bounds[0] - bounds[1], bounds[1] - bounds[0])
         gaps = self.means.estimate(both, gap, bounds=span, level=level)
-        uncertainty: Uncertainty | None = gaps.uncertainty
-        if statistic is None and uncertainty is not None:
-            uncertainty = self._mean_difference(columns[0], bounds)
-        low, high = interval(uncertainty, level)
-        p = p_value(uncertainty)
-        return Difference(gaps.value, low, high, p, gaps.n, gaps.n_clusters, gaps.replicates_dropped)
+        if statistic is not None or gaps.value is None:
+            return gaps
+        paired = self._mean_difference(columns[0], bounds)
+        return Estimate.of(gaps.value, paired, gaps.n, gaps.n_clusters, gaps.replicates_dropped, level)
 
     def _mean_difference(self, column: int, bounds: Bounds | None) -> Uncertainty | None:
         gains, losses, counts = self.gains[:, column], self.losses[:, column], self.means.counts[:, column]
@@ -121,7 +96,7 @@ def paired_difference(
     replicates: int = REPLICATES,
     level: float = LEVEL,
     seed: int = 0,
-) -> Difference:
+) -> Estimate:
     """Mean of a minus mean of b over the observations that both have.
 
     Args:

@@ -18,9 +18,8 @@ import numpy.typing as npt
 
 from medunlearn.errors import InputError
 from medunlearn.seeds import generator
-from medunlearn.statistics.bootstrap import REPLICATES, Estimate, cluster_codes, times_drawn
-from medunlearn.statistics.intervals import LEVEL, UNBOUNDED, UNIT, Array, from_draws, interval, p_value
-from medunlearn.statistics.paired import Difference
+from medunlearn.statistics.bootstrap import REPLICATES, cluster_codes, times_drawn
+from medunlearn.statistics.intervals import LEVEL, UNBOUNDED, UNIT, Array, Estimate, from_draws
 
 Flags = npt.NDArray[np.bool_]
 Measure = Callable[[Array, Array], Array]
@@ -105,7 +104,7 @@ class RocSample:
             return Estimate(None, None, None, n, self._fewest(~np.isnan(values)))
         return self._estimate(values, lambda ours, theirs: rate_at(ours, theirs, fpr))
 
-    def auc_difference(self, scores: npt.ArrayLike, others: npt.ArrayLike, *, relative: bool = False) -> Difference:
+    def auc_difference(self, scores: npt.ArrayLike, others: npt.ArrayLike, *, relative: bool = False) -> Estimate:
         """Area of ``scores`` minus area of ``others``, over the records that both scored, under the same draws.
 
         Args:
@@ -123,12 +122,10 @@ class RocSample:
             value = value / other if other else math.nan
             gaps = gaps / np.where(other_draws == 0.0, np.nan, other_draws)
         if not np.isfinite(value):
-            return Difference(None, None, None, None, n, fewest)
+            return Estimate(None, None, None, n, fewest)
         gaps = gaps[np.isfinite(gaps)]
         uncertainty = from_draws(float(value), gaps, fewest, UNBOUNDED if relative else (-1.0, 1.0))
-        low, high = interval(uncertainty, self.level)
-        dropped = self.replicates - len(gaps)
-        return Difference(float(value), low, high, p_value(uncertainty), n, fewest, dropped)
+        return Estimate.of(float(value), uncertainty, n, fewest, self.replicates - len(gaps), self.level)
 
     @cached_property
     def _flags(self) -> Flags:
@@ -168,8 +165,7 @@ class RocSample:
         value, draws = self._values(values, measure)
         draws = draws[np.isfinite(draws)]
         uncertainty = from_draws(value, draws, fewest, UNIT)
-        low, high = interval(uncertainty, self.level)
-        return Estimate(value, low, high, n, fewest, self.replicates - len(draws), uncertainty)
+        return Estimate.of(value, uncertainty, n, fewest, self.replicates - len(draws), self.level)
 
     def _values(self, values: Array, measure: Measure) -> tuple[float, Array]:
         """The measure of the data, and of each replicate, [B]; NaN where it drew no member or no non-member."""

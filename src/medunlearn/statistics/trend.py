@@ -4,7 +4,9 @@ Two questions, two tests. Where every record was seen at every level (prefix len
 slope of its own and their mean is tested: the test is paired over records. Where a record has one level only (how
 often it is duplicated), there is nothing to pair, and the slope is that of a regression over records.
 
-Both are linear trends: a rise that turns into a fall may have none, so tables show every level beside it.
+A slope is how much a number changes for one step of the level: above 0 = rises; None where no record or no spread of
+levels is there. Both are linear trends: a rise that turns into a fall may have none, so tables show every level beside
+it.
 
 Notation: n records (rows), k levels, S subjects (clusters).
 """
@@ -12,31 +14,13 @@ Notation: n records (rows), k levels, S subjects (clusters).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from medunlearn.errors import InputError
-from medunlearn.statistics.bootstrap import REPLICATES, Resampled, Statistic, resample_means
-from medunlearn.statistics.intervals import LEVEL, UNBOUNDED, Array, p_value
-
-
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """A slope: how much a number changes for one step of the level; above 0 = rises.
-
-    None where no record or no spread of levels is there. The interval is over subjects, ``p`` two-sided, of
-    "no trend"; ``n_left_out`` counts records that lack a level.
-    """
-
-    slope: float | None
-    low: float | None
-    high: float | None
-    p: float | None
-    n: int
-    n_left_out: int
-    n_clusters: int
+from medunlearn.statistics.bootstrap import REPLICATES, resample_means
+from medunlearn.statistics.intervals import LEVEL, UNBOUNDED, Array, Estimate
 
 
 def paired_trend(
@@ -47,7 +31,7 @@ def paired_trend(
     replicates: int = REPLICATES,
     level: float = LEVEL,
     seed: int = 0,
-) -> Trend:
+) -> Estimate:
     """Mean over records of each record's own least-squares slope over the levels.
 
     ``slope_i = sum_j (x_j - mean x) * y_ij / sum_j (x_j - mean x)^2``. With two levels one apart it is the paired
@@ -72,7 +56,8 @@ def paired_trend(
         raise InputError(f"A trend over {table.shape[1]} levels needs as many places that are not all the same.")
     centred = places - places.mean()
     slopes = (table @ centred / (centred @ centred)).reshape(-1, 1)
-    return _trend(resample_means(slopes, clusters, replicates=replicates, seed=seed), None, level)
+    resampled = resample_means(slopes, clusters, replicates=replicates, seed=seed)
+    return resampled.estimate([0], bounds=UNBOUNDED, level=level)
 
 
 def trend_between(
@@ -83,7 +68,7 @@ def trend_between(
     replicates: int = REPLICATES,
     level: float = LEVEL,
     seed: int = 0,
-) -> Trend:
+) -> Estimate:
     """Least-squares slope of a number on the level of its record, over records: not paired.
 
     Records of different levels may differ in more than their level, which no test here can take out.
@@ -101,7 +86,8 @@ def trend_between(
     x = np.where(np.isnan(y), np.nan, x)
     y = np.where(np.isnan(x), np.nan, y)
     columns = np.stack([x * y, x, y, x * x], axis=1)
-    return _trend(resample_means(columns, clusters, replicates=replicates, seed=seed), _slope, level)
+    resampled = resample_means(columns, clusters, replicates=replicates, seed=seed)
+    return resampled.estimate(range(4), _slope, bounds=UNBOUNDED, level=level)
 
 
 def _slope(means: Array) -> Array:
@@ -111,10 +97,3 @@ def _slope(means: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.where(spread > 1e-12 * np.maximum(xx, 1.0), (xy - x * y) / spread, np.nan)
     return np.asarray(slope, dtype=np.float64)
-
-
-def _trend(resampled: Resampled, statistic: Statistic | None, level: float) -> Trend:
-    rows, columns = resampled.observed.shape
-    slope = resampled.estimate(range(columns), statistic, bounds=UNBOUNDED, level=level)
-    p = p_value(slope.uncertainty)
-    return Trend(slope.value, slope.low, slope.high, p, slope.n, rows - slope.n, slope.n_clusters)

@@ -14,7 +14,7 @@ from medunlearn.errors import InputError
 from medunlearn.metrics.measure import Score
 from medunlearn.results.evaluated import joined
 from medunlearn.results.scores import numbers, score_table
-from medunlearn.statistics.bootstrap import Estimate
+from medunlearn.statistics.intervals import Estimate
 from medunlearn.statistics.roc import RocSample, nonmembers_needed, roc_curve
 
 MEASURE = "membership"
@@ -139,8 +139,8 @@ def compare(
         sample = RocSample(part["member"].tolist(), part["subject"].tolist(), replicates, seed=seed)
         ours, theirs = (part[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in ("value", "value_other"))
         gap = sample.auc_difference(ours, theirs, relative=relative)
-        numbers = {"difference": gap.difference, "low": gap.low, "high": gap.high, "p": gap.p}
-        counts = {"n_pairs": gap.n_pairs, "n_subjects": gap.n_clusters}
+        numbers = {"difference": gap.value, "low": gap.low, "high": gap.high, "p": gap.p}
+        counts = {"n_pairs": gap.n, "n_subjects": gap.n_clusters}
         side = _side(gap.low, gap.high, 0.0)
         rows.append({"group": group, "attack": attack, **numbers, "reading": side, **counts})
     return pd.DataFrame(rows).astype(dict.fromkeys(("difference", "low", "high", "p"), "Float64"))

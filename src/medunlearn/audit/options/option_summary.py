@@ -62,8 +62,8 @@ def summarize_options(
         pairs = resample_pairs(values, matrix(theirs), questions, replicates=replicates, seed=seed)
         for place, row in enumerate(rows):
             difference = pairs.difference([place])
-            row |= {"difference": difference.difference, "difference_low": difference.low}
-            row |= {"difference_high": difference.high, "p": difference.p, "n_pairs": difference.n_pairs}
+            row |= {"difference": difference.value, "difference_low": difference.low}
+            row |= {"difference_high": difference.high, "p": difference.p, "n_pairs": difference.n}
     return pd.DataFrame([*rows, *contrasts])
 
 

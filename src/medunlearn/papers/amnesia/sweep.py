@@ -21,7 +21,7 @@ from medunlearn.reports.readings import is_composite, rows_of
 from medunlearn.results.contrasts import Contrast, Term
 from medunlearn.results.evaluated import Evaluated, summarize_evaluation
 from medunlearn.results.matrix import ALL_KINDS
-from medunlearn.statistics.joint import Pooled, pool_seeds
+from medunlearn.statistics.bootstrap import pool_seeds
 
 MEAN_OF_KINDS = "mean of kinds"
 """The kind of a row that is the plain mean of the numbers of each kind (AMNESIA, Figure 4)."""
@@ -237,7 +237,7 @@ def size_numbers(sweep: SizeSweep) -> pd.DataFrame:
     """Every number of every model (:data:`COLUMNS`), and the means over kinds last.
 
     A number of one seed is the row of the model's own summary. Over several seeds it is the mean, with an interval
-    over subjects and seeds (:func:`medunlearn.statistics.joint.pool_seeds`).
+    over subjects and seeds (:func:`medunlearn.statistics.bootstrap.pool_seeds`).
     """
     rows: list[dict[str, Any]] = []
     means: list[dict[str, Any]] = []
@@ -275,12 +275,11 @@ def _numbers(
         name, columns = (COMPOSITE[side], tuple(parts.split(","))) if composite else (measure, (measure,))
         term = sweep.term(1, name, who, (side, fold, kind), context, split, group=group, subjects=subjects)
         valued = [row["seed"] for row in rows if not pd.isna(row["value"])]
-        pooled = _pooled(sweep, term, columns, valued)
         yield {
             **dict(zip(_ROW, labels, strict=True)),
             **{count: sum(int(row[count]) for row in rows) for count in ("n_scored", "n_unscored")},
             "n_subjects": max(int(row["n_subjects"]) for row in rows),
-            **{name: getattr(pooled, name) for name in ("value", "low", "high", "by_seed")},
+            **_pooled(sweep, term, columns, valued),
             "n_seeds": len(valued),
         }
 
@@ -293,16 +292,19 @@ def _summary(sweep: SizeSweep, model: Evaluated, subjects: set[str] | None) -> p
     return summarize_evaluation(inside, replicates=sweep.replicates, seed=sweep.seed)
 
 
-def _pooled(sweep: SizeSweep, term: Term, parts: tuple[str, ...], seeds: Sequence[int]) -> Pooled:
+def _pooled(sweep: SizeSweep, term: Term, parts: tuple[str, ...], seeds: Sequence[int]) -> dict[str, Any]:
+    """Columns value, low, high, by_seed."""
     if not seeds:
-        return Pooled(None, None, None, ())
+        return {**dict.fromkeys(("value", "low", "high")), "by_seed": ()}
     cells = sweep.seeds(term)
     pairs = [cells[seed].numbers(term.measure, parts) for seed in seeds]
     points = np.array([point for point, _ in pairs], dtype=np.float64)
     subjects = min(cells[seed].n_subjects(parts) for seed in seeds)
     bounds = cells[seeds[0]].bounds(term.measure, parts)
     draws = np.column_stack([drawn for _, drawn in pairs])
-    return pool_seeds(points, draws, subjects, bounds=bounds, seed=sweep.seed)
+    pooled = pool_seeds(points, draws, subjects, bounds=bounds, seed=sweep.seed)
+    by_seed = () if pooled.value is None else tuple(points.tolist())
+    return {"value": pooled.value, "low": pooled.low, "high": pooled.high, "by_seed": by_seed}
 
 
 def _mean(sweep: SizeSweep, context: str, split: str, who: Who, group: str) -> Iterator[dict[str, Any]]:

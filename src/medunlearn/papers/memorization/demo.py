@@ -211,7 +211,7 @@ def _paired(after: pd.DataFrame, before: pd.DataFrame, draws: Draws) -> Rows:
     ):
         records = [str(record) for record in first.index]
         gap = paired_difference(first.to_numpy(), second.to_numpy(), records, **draws)
-        yield _row(f"{PRIMARY}: {statement}", gap.difference, gap.low, gap.high, gap.n_clusters)
+        yield _row(f"{PRIMARY}: {statement}", gap.value, gap.low, gap.high, gap.n_clusters)
 
 
 def _by_position(trends: pd.DataFrame) -> Rows:

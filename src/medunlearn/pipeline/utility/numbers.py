@@ -14,7 +14,7 @@ from medunlearn.config import UtilitySettings
 from medunlearn.data.storage import read_frame
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import COLUMNS, read_scores
-from medunlearn.statistics.bootstrap import Estimate, resample_means
+from medunlearn.statistics import Estimate, resample_means
 from medunlearn.statistics.intervals import UNBOUNDED, UNIT
 
 FOLDER = "utility"

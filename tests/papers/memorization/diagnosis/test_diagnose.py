@@ -26,7 +26,7 @@ from medunlearn.papers.memorization.diagnosis.accuracy import (
 from medunlearn.papers.memorization.diagnosis.rise import Rise, rise_finding
 from medunlearn.reports.claims import VERDICTS, Finding
 from medunlearn.results.runs import Run
-from medunlearn.statistics import Difference
+from medunlearn.statistics import Estimate
 
 from .conftest import chosen
 
@@ -152,7 +152,7 @@ def test_the_command(bench: Benchmark, watched: Run, tmp_path: Path) -> None:
 
 def test_controls_of_the_rise() -> None:
     def claims(*edges: tuple[float, float] | None) -> list[Finding]:
-        gaps = (None if edge is None else Difference(sum(edge) / 2, *edge, None, 9, 9) for edge in edges)
+        gaps = (None if edge is None else Estimate(sum(edge) / 2, *edge, 9, 9) for edge in edges)
         finding = rise_finding([Rise(30, 0, 3, *gaps).facts()])  # type: ignore[arg-type]
         assert finding is not None
         return [finding]

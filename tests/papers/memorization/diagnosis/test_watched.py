@@ -19,7 +19,7 @@ from medunlearn.papers.memorization.diagnosis.rise import Rise, rises
 from medunlearn.pipeline.epochs.epoch_selection import best_of, by_validation_loss, stop_epoch
 from medunlearn.pipeline.presets import train_settings
 from medunlearn.results.runs import Run, RunRecord
-from medunlearn.statistics import Difference
+from medunlearn.statistics import Estimate
 
 from .conftest import SMALL, chosen
 
@@ -220,7 +220,7 @@ def test_lora_has_the_papers_alpha_and_dropout(tiny: Any) -> None:
     ],
 )
 def test_the_verdict_on_the_rise(loss: Any, trained: Any, verdict: str) -> None:
-    gaps = (Difference(None, *edges, None, 9, 9) for edges in (loss, trained, (-0.1, 0.05)))
+    gaps = (Estimate(None, *edges, 9, 9) for edges in (loss, trained, (-0.1, 0.05)))
     assert Rise(30, 0, 3, *gaps).verdict == verdict
 
 
@@ -229,7 +229,7 @@ def test_the_rise_is_paired(watched: Run) -> None:
     assert [one.tokens for one in found] == [30, 50]
     last = chosen(watched)
     before, after = (measured(watched, "validation loss", epoch)["value"] for epoch in (0, last))
-    assert found[0].loss.difference == pytest.approx(after - before)
+    assert found[0].loss.value == pytest.approx(after - before)
     # Four patients have no interval.
-    assert found[0].loss.difference < 0  # type: ignore[operator]
+    assert found[0].loss.value < 0  # type: ignore[operator]
     assert found[0].loss.high is None

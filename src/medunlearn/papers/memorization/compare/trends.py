@@ -18,12 +18,14 @@ from medunlearn.audit.position import LIMIT, SEGMENT, matched_by_segment
 from medunlearn.papers.memorization.compare import places
 from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.report.content import COLUMNS, EXACT, GREEDY, MATCHED, PRIMARY, stacked
-from medunlearn.statistics.trend import Trend, paired_trend, trend_between
+from medunlearn.statistics import Estimate
+from medunlearn.statistics.trend import paired_trend, trend_between
 
 LASTING_RUN = 50
 """Tokens of a run that count in Table 7."""
 SAME_MODEL = "both audits are of one model, so nothing happened between them"
 _PLACE = ["corpus", "prefix_tokens"]
+_NO_TREND = Estimate(None, None, None)
 Rows = Iterator[dict[str, Any]]
 
 
@@ -53,7 +55,7 @@ def duplication_trends(audit: AuditTables, draws: Draws) -> Rows:
             trend = trend_between(group[measure], np.log2(group["copies"]), list(group["subject"]), **draws)
             about = ("duplication", audit.label, place, measure, "twice as many copies")
             levels = _listed(sorted(group["copies"].unique()))
-            yield _row(*about, levels, trend, "all records have as many copies")
+            yield _row(*about, levels, len(group), trend, "all records have as many copies")
 
 
 def position_trends(audit: AuditTables, draws: Draws) -> Rows:
@@ -71,13 +73,13 @@ def position_trends(audit: AuditTables, draws: Draws) -> Rows:
         lengths = group["suffix_tokens"].map(len)
         count = int(min(limit, lengths.median())) // SEGMENT
         levels = ", ".join(f"{start * SEGMENT + 1}-{(start + 1) * SEGMENT}" for start in range(count))
-        trend, without = _no_trend(len(group)), f"fewer than {2 * SEGMENT} tokens follow in half of the probes"
+        trend, without = _NO_TREND, f"fewer than {2 * SEGMENT} tokens follow in half of the probes"
         if count > 1:
             long = group[lengths >= count * SEGMENT]
             shares = matched_by_segment(audit.spans.merge(long[KEY], on=KEY), long, count=count)
             trend, without = paired_trend(shares, list(long["subject"]), **draws), "no response"
-        row = _row("position", audit.label, place, MATCHED, f"{SEGMENT} tokens further on", levels, trend, without)
-        yield row | {"n_left_out": len(group) - trend.n}
+        about = ("position", audit.label, place, MATCHED, f"{SEGMENT} tokens further on", levels)
+        yield _row(*about, len(group), trend, without)
 
 
 def epoch_trends(name: str, audits: Mapping[int, AuditTables], draws: Draws) -> Rows:
@@ -90,29 +92,37 @@ def epoch_trends(name: str, audits: Mapping[int, AuditTables], draws: Draws) -> 
     tables = [_greedy(audit).assign(epoch=epoch) for epoch, audit in sorted(audits.items())]
     for measure in _measures(*tables) if len(tables) > 1 else ():
         for place, group in pd.concat(tables).groupby(_PLACE, sort=True):
-            levels, trend, without = _over(group, measure, "probe_id", "epoch", draws, spaced=True)
-            yield _row("epochs", name, place, measure, "one epoch", levels, trend, without)
+            over = _over(group, measure, "probe_id", "epoch", draws, spaced=True)
+            yield _row("epochs", name, place, measure, "one epoch", *over)
 
 
 def _over(
     group: pd.DataFrame, measure: str, unit: str, level: str, draws: Draws, *, spaced: bool = False
-) -> tuple[str, Trend, str]:
-    """Levels, trend over the levels of each unit, and the reason where there is none.
+) -> tuple[str, int, Estimate, str]:
+    """Levels, number of units, trend over the levels of each, and the reason where there is none.
 
     Args:
         spaced: levels are as far apart as their numbers, not a step each.
     """
     table = group.pivot(index=unit, columns=level, values=measure)
     if table.shape[1] < 2:
-        return _listed(table.columns), _no_trend(len(table)), "there is one level only"
+        return _listed(table.columns), len(table), _NO_TREND, "there is one level only"
     subjects = group.drop_duplicates(unit).set_index(unit)["subject"]
     places = [float(level_value) for level_value in table.columns] if spaced else None
     trend = paired_trend(table.to_numpy(np.float64), list(subjects.loc[table.index]), places, **draws)
-    return _listed(table.columns), trend, "no record has every level"
+    return _listed(table.columns), len(table), trend, "no record has every level"
 
 
 def _row(
-    factor: str, model: str, place: Any, measure: str, step: str, levels: str, trend: Trend, without: str
+    factor: str,
+    model: str,
+    place: Any,
+    measure: str,
+    step: str,
+    levels: str,
+    units: int,
+    trend: Estimate,
+    without: str,
 ) -> dict[str, Any]:
     corpus, prefix = place
     return {
@@ -123,14 +133,12 @@ def _row(
         "measure": measure,
         "levels": levels,
         "step": step,
-        **{name: getattr(trend, name) for name in ("slope", "low", "high", "p", "n", "n_left_out")},
+        "slope": trend.value,
+        **{name: getattr(trend, name) for name in ("low", "high", "p", "n")},
+        "n_left_out": units - trend.n,
         "n_subjects": trend.n_clusters,
-        "reason": without if trend.slope is None else None,
+        "reason": without if trend.value is None else None,
     }
-
-
-def _no_trend(left_out: int) -> Trend:
-    return Trend(None, None, None, None, 0, left_out, 0)
 
 
 def _greedy(audit: AuditTables) -> pd.DataFrame:

@@ -161,7 +161,7 @@ def difference_table(
 
     Returns:
         model, against, specialty, k, difference, low, high, p, n_pairs, n_subjects. p is two-sided, of one
-        comparison (:class:`medunlearn.statistics.Difference`). Nothing of a model alone.
+        comparison (:class:`medunlearn.statistics.Estimate`). Nothing of a model alone.
     """
     scores = {label: accuracy_scores(_by_specialty(table, least_patients), ks) for label, table in models.items()}
     (label, first), *others = scores.items()

@@ -6,7 +6,7 @@ Source: Memorization in Large Language Models in Medicine, Section 4.3 and Figur
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from medunlearn.reports.claims import (
 )
 from medunlearn.reports.formatting import signed
 from medunlearn.results.runs import Run
-from medunlearn.statistics import Difference, paired_difference, resample_pairs
+from medunlearn.statistics import Estimate, paired_difference, resample_pairs
 from medunlearn.statistics.intervals import MIN_SUBJECTS
 
 _EVIDENCE = {"loss": "validation loss", "trained": "memorized, training", "held_out": "memorized, held out"}
@@ -51,9 +51,9 @@ class Rise:
     tokens: int
     first: int
     last: int
-    loss: Difference
-    trained: Difference
-    held_out: Difference | None
+    loss: Estimate
+    trained: Estimate
+    held_out: Estimate | None
 
     @property
     def verdict(self) -> Verdict:
@@ -73,7 +73,18 @@ class Rise:
         return high is not None and low > high
 
     def facts(self) -> dict[str, Any]:
-        return {**asdict(self), "verdict": self.verdict}
+        names = ("tokens", "first", "last", "verdict")
+        gaps = {name: getattr(self, name) for name in ("loss", "trained", "held_out")}
+        return {name: getattr(self, name) for name in names} | {
+            name: None
+            if gap is None
+            else {
+                "difference": gap.value,
+                "n_pairs": gap.n,
+                **{of: getattr(gap, of) for of in ("low", "high", "p", "n_clusters", "replicates_dropped")},
+            }
+            for name, gap in gaps.items()
+        }
 
 
 def rises(run: Run, *, replicates: int, seed: int) -> list[Rise]:
@@ -96,7 +107,7 @@ def rises(run: Run, *, replicates: int, seed: int) -> list[Rise]:
     ]
 
 
-def _loss(before: pd.DataFrame, after: pd.DataFrame, draws: Mapping[str, int]) -> Difference:
+def _loss(before: pd.DataFrame, after: pd.DataFrame, draws: Mapping[str, int]) -> Estimate:
     matched = after.merge(before[["key", "nll"]], on="key", suffixes=("", "_before"))
     ours, theirs = (matched[[name, "tokens"]].to_numpy(dtype=float) for name in ("nll", "nll_before"))
     pairs = resample_pairs(ours, theirs, matched["subject"].tolist(), **draws)
@@ -105,7 +116,7 @@ def _loss(before: pd.DataFrame, after: pd.DataFrame, draws: Mapping[str, int]) -
 
 def _change(
     before: pd.DataFrame, after: pd.DataFrame, fold: str, column: str, draws: Mapping[str, int]
-) -> Difference | None:
+) -> Estimate | None:
     of_fold = after[after["fold"] == fold]
     matched = of_fold.merge(before[["probe_id", column]], on="probe_id", suffixes=("", "_before"))
     if not len(matched):
