@@ -1,14 +1,14 @@
-"""Attacks in a report of runs: membership inference, and reconstruction from identifiers."""
+"""Attacks in a report of runs: membership inference, reconstruction from identifiers, and recovery."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
 from medunlearn.reports.blocks import Bullets, Cell, Prose, Section, Spec, Table, details, figures, section
-from medunlearn.reports.content import ModelResult, ReportContent
+from medunlearn.reports.content import ModelResult, Recovery, ReportContent
 from medunlearn.reports.figures import colours, layout, line, plot, short, whiskers
 from medunlearn.reports.formatting import signed
 from medunlearn.reports.readings import number, rows_of
@@ -33,6 +33,27 @@ RECONSTRUCTION_NOTES: tuple[str, ...] = (
     "The retrained model never saw these records: its answers are guesses. What a model leaks beyond it was not "
     "forgotten.",
 )
+RECOVERY_NOTES: Mapping[str, tuple[str, str]] = {
+    "relearning": (
+        "The model is fine-tuned for a few steps, in memory: on retained subjects' items, or on the items of half "
+        "of the forgotten subjects and asked about the other half. Strength: steps done.",
+        "The retrained model learns by the same steps what others' items teach. What a model says beyond it was "
+        "not forgotten, but suppressed.",
+    ),
+    "quantization": (
+        "The matrices of the decoder layers are rounded to 8 and to 4 bits. Strength: their type; none: as they "
+        "are.",
+        "Unlearning moves weights by little, and rounding may move them back. Rounding also damages: read the "
+        "retain side beside the forget side.",
+    ),
+    "sampling": (
+        "Each question is answered many times at random. ROUGE-L is that of the best of k samples, facts said "
+        "those in any of them; extraction is the probability that one of them begins with the answer, token by "
+        "token.",
+        "Strength: the number of samples, k. The retrained model guesses more right with more samples, too.",
+    ),
+}
+"""Kind -> what was done, and how to read it."""
 _DASHES = {"target": "dot", "retrained": "dash", "unlearned": "solid"}
 Row = Mapping[str, Any]
 
@@ -72,18 +93,18 @@ def membership_tables(content: ReportContent) -> list[Table]:
         members, others = (max(int(row[name]) for row in rows) for name in ("n_members", "n_nonmembers"))
         title = f"{documents}: {members} members, {others} non-members"
         tables.append((title, rows))
-    return model_tables(content, table, "Attack", tables, attack, value)
+    return _model_tables(content, rows_of(table), "Attack", tables, attack, value)
 
 
-def model_tables(
+def _model_tables(
     content: ReportContent,
-    models: pd.DataFrame,
+    models: Iterable[Row],
     head: str,
     parts: list[tuple[str, list[Row]]],
     name: Callable[[Row], Cell],
     value: Callable[[Row], Cell],
 ) -> list[Table]:
-    labels = [model.label for model in present_models(content, models)]
+    labels = [model.label for model in _present_models(content, models)]
     grids = (grid(head, ((name(r), r["model"], value(r)) for r in rows), labels, title) for title, rows in parts)
     return [table for table in grids if table]
 
@@ -97,16 +118,26 @@ def _membership_reasons(content: ReportContent) -> tuple[str, ...]:
     return tuple(f"Unscored, {', '.join(names)}: {reason}." for reason, names in attacks.items())
 
 
+def _differences(
+    comparisons: pd.DataFrame, names: tuple[str, str], cells: Callable[[Row], tuple[Cell, Cell]]
+) -> Table | None:
+    """Differences of two models that are known; ``cells`` say of a row what was compared."""
+    columns = (Cell("Models"), *map(Cell, names), Cell("Difference", "95% interval"))
+    rows = [row for row in rows_of(comparisons) if number(row["difference"]) is not None]
+    return records(columns, ((_pair(row), *cells(row), gap_cell(row)) for row in rows))
+
+
 def _area_differences(content: ReportContent) -> Table | None:
     columns = (Cell("Models"), Cell("Attack"), Cell("Difference of areas", "95% interval"), Cell("It lies"))
     rows = (
         (
-            pair_cell(row),
+            _pair(row),
             Cell(_title(content, row["attack"]), "" if row["group"] == "all" else _group(row["group"])),
             gap_cell(row),
             Cell(str(row["reading"] or "")),
         )
-        for row in known_differences(content.membership.comparisons)
+        for row in rows_of(content.membership.comparisons)
+        if number(row["difference"]) is not None
     )
     return records(columns, rows)
 
@@ -119,10 +150,10 @@ def roc_figures(content: ReportContent) -> list[tuple[str, Spec]]:
     hover = "%{y:.3f} at %{x:.3f}<extra>%{fullData.name}</extra>"
     for (group, attack), part in curves.groupby(["group", "attack"], sort=False) if len(curves) else ():
         lines = []
-        for model in present_models(content, part):
+        for model in _present_models(content, rows_of(part)):
             rows = part[part["model"] == model.label]
             x, y = ([short(float(rate)) for rate in rows[name]] for name in ("fpr", "tpr"))
-            lines.append(model_line(content, model, hover, "lines", x=x, y=y))
+            lines.append(_model_line(content, model, hover, "lines", x=x, y=y))
         title = _title(content, attack) + ("" if group == "all" else f", {_group(group)}")
         plots.append((title, plot(lines, frame, (52, 10, 40, 44), shapes=[diagonal], showlegend=True)))
     return plots
@@ -139,69 +170,118 @@ def reconstruction_section(content: ReportContent) -> Section | None:
         return value_cell(row, "" if change is None else f"change {signed(change)}")
 
     parts = [
-        (f"{kind} questions on {side}: {measure_title(content, measure)}", part)
+        (f"{kind} questions on {side}: {_measure_title(content, measure)}", list(rows_of(part)))
         for (side, _, kind, measure), part in table.groupby(["side", "fold", "kind", "measure"], sort=False)
     ]
-    tables = [
-        shown
-        for title, part in parts
-        for shown in model_tables(
-            content, part, "Identifiers in front", [(title, list(rows_of(part)))], _front, value
-        )
+    head = "Identifiers in front"
+    differences = _differences(
+        content.reconstruction.comparisons,
+        ("Questions", head),
+        lambda row: (Cell(str(row["kind"]), _measure_title(content, row["measure"])), _front(row)),
+    )
+    plots = [
+        (title, _strength_figure(content, rows, lambda row: _front(row).text, head.lower(), "leakage", 64))
+        for title, rows in parts
     ]
     return section(
         "Reconstruction",
         Prose(RECONSTRUCTION_NOTES),
-        tables,
-        details("Differences between models, paired on questions", _leakage_differences(content)),
-        figures(
-            [(title, _leakage_figure(content, part)) for title, part in parts], "Leakage by identifiers in front"
+        [table for part in parts for table in _model_tables(content, part[1], head, [part], _front, value)],
+        details("Differences between models, paired on questions", differences),
+        figures(plots, "Leakage by identifiers in front"),
+    )
+
+
+def recovery_section(content: ReportContent, part: Recovery) -> Section | None:
+    """What comes back by relearning, rounded weights or many samples; None where nothing was scored."""
+    tables = recovery_tables(content, part)
+    if not tables:
+        return None
+    readings = set(part.table["reading"].dropna())
+    words = [f"{word.capitalize()}: {part.words[word]}." for word in part.words if word in readings]
+    differences = _differences(
+        part.comparisons,
+        ("What", "Strength"),
+        lambda row: (Cell(_recovery_title(content, part, row)), Cell(str(row["strength"]))),
+    )
+    return section(
+        part.title,
+        Prose(
+            (
+                *RECOVERY_NOTES[part.kind],
+                "Higher = gives away more. The change is by the attack, paired on questions.",
+            )
         ),
+        tables,
+        Bullets((*words, *part.notes)) if words or part.notes else None,
+        details("Differences between models, paired on questions", differences),
+        figures(recovery_figures(content, part), "By strength"),
+        name=part.kind,
     )
 
 
-def _leakage_differences(content: ReportContent) -> Table | None:
-    columns = (Cell("Models"), Cell("Questions"), Cell("Identifiers in front"), Cell("Difference", "95% interval"))
-    rows = (
-        (pair_cell(row), Cell(str(row["kind"]), measure_title(content, row["measure"])), _front(row), gap_cell(row))
-        for row in known_differences(content.reconstruction.comparisons)
-    )
-    return records(columns, rows)
+def recovery_tables(content: ReportContent, part: Recovery) -> list[Table]:
+    """A table an attack, side and measure: one row a strength, one column a model."""
+
+    def value(row: Row) -> Cell:
+        change, reading = number(row["change"]), row["reading"]
+        words = ["" if change is None else f"change {signed(change)}", "" if pd.isna(reading) else str(reading)]
+        return value_cell(row, ", ".join(word for word in words if word))
+
+    groups = [(_recovery_title(content, part, rows[0]), rows) for rows in _by_measure(part)]
+    models = rows_of(part.table)
+    return _model_tables(content, models, "Strength", groups, lambda row: Cell(str(row["strength"])), value)
 
 
-def _leakage_figure(content: ReportContent, part: pd.DataFrame) -> Spec:
-    """Leakage by identifiers, one line a model with its intervals."""
-    names = list(dict.fromkeys(_front(row).text for row in rows_of(part)))
-    lines = []
-    for model in present_models(content, part):
-        rows = [r for r in rows_of(part) if r["model"] == model.label and number(r["value"]) is not None]
-        edges = whiskers((number(row["value"]), number(row["low"]), number(row["high"])) for row in rows)
-        x, y = [_front(row).text for row in rows], [short(row["value"]) for row in rows]
+def recovery_figures(content: ReportContent, part: Recovery) -> Iterator[tuple[str, Spec]]:
+    """Leakage of the forget set by strength, a plot a measure, one line a model with its intervals."""
+    for rows in _by_measure(part):
+        if rows[0]["side"] == "forget":
+            figure = _strength_figure(content, rows, lambda row: str(row["strength"]), "strength")
+            yield _recovery_title(content, part, rows[0]), figure
+
+
+def _by_measure(part: Recovery) -> list[list[Row]]:
+    groups = part.table.groupby(["attack", "side", "measure"], sort=False) if len(part.table) else ()
+    return [list(rows_of(rows)) for _, rows in groups]
+
+
+def _recovery_title(content: ReportContent, part: Recovery, row: Row) -> str:
+    titles = {name: title for name, (title, _) in {**content.metrics, **part.measures}.items()}
+    on = str(row["attack"]).partition(".")[2].replace("_", " ")
+    title = titles.get(row["measure"], row["measure"])
+    return f"{title}, {row['side']}" + (f", trained on {on}" if on else "")
+
+
+def _strength_figure(
+    content: ReportContent, rows: list[Row], name: Callable[[Row], str], x: str, y: str = "", bottom: int = 44
+) -> Spec:
+    """Leakage by the strength of an attack, one line a model with its intervals; ``name`` says a row's strength."""
+    names, lines = list(dict.fromkeys(map(name, rows))), []
+    for model in _present_models(content, rows):
+        own = [row for row in rows if row["model"] == model.label and number(row["value"]) is not None]
+        edges = whiskers((number(row["value"]), number(row["low"]), number(row["high"])) for row in own)
+        points = {"x": list(map(name, own)), "y": [short(row["value"]) for row in own], "error_y": edges}
         hover = "%{y:.3f}, %{x}<extra>%{fullData.name}</extra>"
-        lines.append(model_line(content, model, hover, "lines+markers", x=x, y=y, error_y=edges))
+        lines.append(_model_line(content, model, hover, "lines+markers", **points))
     # Gen Score is in percent, everything else from 0 to 1.
     most = 100.0 if any(value > 1 for trace in lines for value in trace["y"]) else 1.0
-    ranges = ([-0.3, len(names) - 0.7], [-0.02 * most, 1.02 * most])
-    frame = layout(ranges, "identifiers in front", "leakage", small=True)
+    frame = layout(([-0.3, len(names) - 0.7], [-0.02 * most, 1.02 * most]), x, y, small=True)
     frame["xaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": names}
-    return plot(lines, frame, (52, 10, 40, 64), showlegend=True)
+    return plot(lines, frame, (52, 10, 40, bottom), showlegend=True)
 
 
-def model_line(content: ReportContent, model: ModelResult, hover: str, mode: str, **points: Any) -> Spec:
+def _model_line(content: ReportContent, model: ModelResult, hover: str, mode: str, **points: Any) -> Spec:
     colour = colours(content.models)[model.label]
     return line(model.label, colour, hover, mode=mode, dash=_DASHES[model.role], **points)
 
 
-def present_models(content: ReportContent, table: pd.DataFrame) -> list[ModelResult]:
-    labels = set(table["model"]) if len(table) else set()
+def _present_models(content: ReportContent, rows: Iterable[Row]) -> list[ModelResult]:
+    labels = {row["model"] for row in rows}
     return [model for model in content.models if model.label in labels]
 
 
-def known_differences(comparisons: pd.DataFrame) -> list[Row]:
-    return [row for row in rows_of(comparisons) if number(row["difference"]) is not None]
-
-
-def pair_cell(row: Row) -> Cell:
+def _pair(row: Row) -> Cell:
     return Cell(str(row["model"]), f"− {row['against']}")
 
 
@@ -209,7 +289,7 @@ def _title(content: ReportContent, attack: Any) -> str:
     return str(content.membership.titles.get(attack, attack))
 
 
-def measure_title(content: ReportContent, metric: Any) -> str:
+def _measure_title(content: ReportContent, metric: Any) -> str:
     return content.metrics[metric][0] if metric in content.metrics else str(metric)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.reports.attack_tables import membership_section, reconstruction_section
+from medunlearn.reports.attack_tables import membership_section, reconstruction_section, recovery_section
 from medunlearn.reports.blocks import (
     Block,
     Details,
@@ -33,7 +33,6 @@ from medunlearn.reports.json import plain
 from medunlearn.reports.plots import panels, training_curves
 from medunlearn.reports.rank_tables import rank_section
 from medunlearn.reports.readings import Plane, Results, Standing, main_plane, panel_planes, standings
-from medunlearn.reports.recovery_tables import recovery_sections
 from medunlearn.reports.table_blocks import (
     breakdown_table,
     cost_table,
@@ -114,7 +113,7 @@ def unlearning_report(content: ReportContent) -> Report:
         section("Utility on general tasks", Text(UTILITY), utility, name="utility") if utility else None,
         membership_section(content),
         reconstruction_section(content),
-        list(recovery_sections(content)),
+        [recovery_section(content, part) for part in content.recovery],
         _breakdown_section(results, key),
         section(
             "Every metric",

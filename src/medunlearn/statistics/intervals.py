@@ -139,10 +139,10 @@ class Estimate:
 
     Attributes:
         value: None where nothing was observed.
-        low, high: interval over clusters, in the units of ``value``; None of fewer than five clusters, and of clusters
-            that do not differ in a number without bounds.
-        n: observations behind ``value``, of a difference those in both (for several columns: rows observed in every
-            one of them).
+        low, high: interval over clusters, in the units of ``value``; None of fewer than five clusters, and of
+            clusters that do not differ in a number without bounds.
+        n: observations behind ``value``, of a difference those in both (for several columns: rows observed in
+            every one of them).
         n_clusters: clusters behind ``value`` (for several columns: of the column that has fewest).
         replicates_dropped: replicates that drew no observation of some column and so have no value.
         uncertainty: what the interval is made of; None where nothing was observed.

@@ -4,9 +4,9 @@ Two questions, two tests. Where every record was seen at every level (prefix len
 slope of its own and their mean is tested: the test is paired over records. Where a record has one level only (how
 often it is duplicated), there is nothing to pair, and the slope is that of a regression over records.
 
-A slope is how much a number changes for one step of the level: above 0 = rises; None where no record or no spread of
-levels is there. Both are linear trends: a rise that turns into a fall may have none, so tables show every level beside
-it.
+A slope is how much a number changes for one step of the level, above 0 = rises; None without a record, or without
+different levels. Both are linear trends: a rise that turns into a fall may have none, so tables show every level
+beside it.
 
 Notation: n records (rows), k levels, S subjects (clusters).
 """
