@@ -90,7 +90,7 @@ def test_a_chat_template_that_is_not_used_is_said(
     from medunlearn.audit.audit_tables import read_tables
     from medunlearn.cli.output import Output
     from medunlearn.cli.show_audits import audit as show
-    from medunlearn.config.audit_report import AuditRelations
+    from medunlearn.config.audit import AuditRelations
     from medunlearn.papers.memorization.compare.gather import caveats
     from medunlearn.reports.rank_tables import UNUSED_CHAT
 

@@ -19,9 +19,7 @@ from medunlearn.audit.extraction import declare_unseen
 from medunlearn.audit.giveaways import OURS, RECALL, YOURS
 from medunlearn.audit.respondents import AuditedModel, LocalModel, recorded_audit
 from medunlearn.config import check
-from medunlearn.config.audit import AuditParts
-from medunlearn.config.audit_report import KindSettings
-from medunlearn.config.identifiers import IdentifierSettings
+from medunlearn.config.audit import AuditParts, IdentifierSettings, KindSettings
 from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.config.settings import Settings
 from medunlearn.data.data_use import DataUse, recorded_use

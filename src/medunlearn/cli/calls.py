@@ -184,7 +184,7 @@ def find_identifiers(
     from medunlearn.audit.identifiers.sensitive_judge import plan_sensitive
     from medunlearn.audit.judge import audit_judge
     from medunlearn.config import check
-    from medunlearn.config.identifiers import IdentifierSettings
+    from medunlearn.config.audit import IdentifierSettings
 
     how = {"permitted": allow_remote_llm, "again": again, "allow_missing": allow_missing}
     model, options = _judge_options(settings, llm, dry_run, **how)

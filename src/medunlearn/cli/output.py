@@ -91,12 +91,18 @@ class Output:
         if not self.quiet:
             print(f"> {printable(line)}", file=sys.stderr, flush=True)
 
-    def line(self, line: str) -> None:
-        if not (self.quiet or self.json):
+    def line(self, *lines: str) -> None:
+        """Print paragraphs."""
+        if lines and not (self.quiet or self.json):
             from rich.console import Console
             from rich.text import Text
 
-            Console().print(Text(printable(line)))
+            console = Console()
+            for line in lines:
+                console.print(Text(printable(line)))
+
+    def warn(self, lines: Iterable[str]) -> None:
+        self.line(*(f"WARNING: {line}" for line in lines))
 
     def data(self, value: Any) -> bool:
         """Print JSON if it was asked for; whether it was. A function is called for its value only then."""
@@ -123,17 +129,22 @@ class Output:
         console.print(table)
         console.print()
 
-    def frame(self, title: str, rows: Any, columns: Mapping[str, Any]) -> None:
+    def frame(self, title: str, rows: Any, columns: Mapping[str, Any] | Iterable[str]) -> None:
         """Print a DataFrame or records.
 
         Args:
-            columns: heading -> name of a field, or a function of the row.
+            columns: names of fields; or heading -> name of a field, or a function of the row.
         """
         lines = rows.to_dict("records") if hasattr(rows, "to_dict") else rows
-        cells = columns.values()
+        fields = columns if isinstance(columns, Mapping) else {name: name for name in columns}
+        cells = fields.values()
         self.table(
-            title, columns, [[row[cell] if isinstance(cell, str) else cell(row) for cell in cells] for row in lines]
+            title, fields, [[row[cell] if isinstance(cell, str) else cell(row) for cell in cells] for row in lines]
         )
+
+    def block(self, title: str, table: Any) -> None:
+        """Print a table of a report (:class:`medunlearn.reports.blocks.Table`)."""
+        self.table(title, map(str, table.columns), [list(map(str, row)) for row in table.rows])
 
 
 def _as_json(value: Any) -> Any:

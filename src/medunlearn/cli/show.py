@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.data.benchmark import Benchmark
+    from medunlearn.reports.claims import Finding
     from medunlearn.results.runs import Run
 
 # What fits a terminal of 80 columns; the report has the rest.
@@ -26,8 +27,7 @@ def warn_of_broken(output: Output, models: Mapping[str, Sequence[str]]) -> None:
     """The first lines of a result: which models are broken, and why."""
     from medunlearn.models.health import banner
 
-    for line in banner(models):
-        output.line(f"WARNING: {line}")
+    output.warn(banner(models))
 
 
 def by_model(
@@ -187,10 +187,9 @@ def evaluate(result: Any, output: Output, *, benchmark: str, semeval: bool = Fal
     contexts = ", ".join(sorted({model.context for model in result.models}))
     output.line(f"Asked in context: {contexts}. With --json or --out also by kind of question.")
     _extractor(output, result.models)
-    for caveat in result.caveats:
-        output.line(caveat)
+    output.line(*result.caveats)
     for name, rows in paper.items():
-        output.frame(name, rows, {column: column for column in rows[0]})
+        output.frame(name, rows, tuple(rows[0]))
 
 
 def _private(output: Output, result: Any) -> None:
@@ -212,7 +211,7 @@ def _image_control(output: Output, control: Any) -> None:
         if row["measure"] == main.get(row["kind"], "exact_match") and row["fold"] == "train"
     ]
     head = ("model", "side", "kind", "measure", "image", "true", "value", "difference", "low", "high", "n_subjects")
-    output.frame("Is the image needed? The true image minus another one", rows, {name: name for name in head})
+    output.frame("Is the image needed? The true image minus another one", rows, head)
 
 
 def _paper_measures(evaluation: Any, folder: str, semeval: bool) -> dict[str, list[dict[str, Any]]]:
@@ -294,7 +293,7 @@ def export_tasks(result: Any, output: Output) -> None:
 def listing(result: tuple[str, list[dict[str, str]]], output: Output) -> None:
     title, rows = result
     if not output.data(rows) and rows:
-        output.frame(title, rows, {column: column for column in rows[0]})
+        output.frame(title, rows, tuple(rows[0]))
 
 
 def sbom(result: tuple[dict[str, Any], list[Path]], output: Output) -> None:
@@ -333,40 +332,41 @@ def run(result: Any, output: Output) -> None:
     """Each model's place: utility, forgetting, and the distance to the retrained model."""
     from medunlearn.data.storage import read_json
     from medunlearn.reports.claims import findings_text
-    from medunlearn.reports.readings import Results, main_plane, standings
-    from medunlearn.reports.table_blocks import headline_table
 
     findings = result.content.paper.findings
 
     def payload() -> dict[str, Any]:
         headline = read_json(result.report.with_suffix(".json"))["headline"]
-        verdicts = [{"finding": finding.name, "verdict": finding.verdict} for finding in findings]
-        return {"report": str(result.report), **headline, **({"findings": verdicts} if verdicts else {})}
+        verdicts = {"findings": list(map(_verdict, findings))} if findings else {}
+        return {"report": str(result.report), **headline, **verdicts}
 
-    if output.data(payload):
-        _refuse_failed(result)
-        return
-    for caveat in result.content.broken:
-        output.line(f"WARNING: {caveat}")
+    if not output.data(payload):
+        _headline(result, output)
+        if text := findings_text(findings):
+            output.line(text)
+    _refuse_failed(result)
+
+
+def _headline(result: Any, output: Output) -> None:
+    from medunlearn.reports.readings import Results, main_plane, standings
+    from medunlearn.reports.table_blocks import headline_table
+
+    output.warn(result.content.broken)
     results = Results(result.content)
     where = main_plane(results)
     table = headline_table(standings(results, where), where)
-    places = [place for place, column in enumerate(table.columns) if column.text in HEADLINE]
-    columns, *rows = [[str(row[place]) for place in places] for row in (table.columns, *table.rows)]
+    columns = {str(column): place for place, column in enumerate(table.columns) if column.text in HEADLINE}
+    rows = [[str(row[place]) for place in columns.values()] for row in table.rows]
     output.table(result.content.title, columns, rows)
-    for caveat in result.content.reference.caveats if result.content.reference else ():
-        output.line(caveat)
-    if text := findings_text(findings):
-        output.line(text)
-    _refuse_failed(result)
+    output.line(*(result.content.reference.caveats if result.content.reference else ()))
 
 
 def _refuse_failed(result: Any) -> None:
     """Raise a MedunlearnError if a method of an experiment failed; the others are done."""
     if result.failed:
-        shown = "".join(f"\n  - {name}: {reason}" for name, reason in result.failed)
+        reasons = "".join(f"\n  - {name}: {reason}" for name, reason in result.failed)
         raise MedunlearnError(
-            f"{len(result.failed)} methods have no result; the others are in {result.report}.{shown}"
+            f"{len(result.failed)} methods have no result; the others are in {result.report}.{reasons}"
         )
 
 
@@ -385,8 +385,7 @@ def sweep(result: Any, output: Output) -> None:
             ]
             output.table("Learning rates", ("Method", "Lr", "Utility", "Forgetting", "Score"), rows)
         if result.content is not None:
-            for caveat in result.content.broken:
-                output.line(f"WARNING: {caveat}")
+            output.warn(result.content.broken)
             output.line(result.content.text())
         output.line(f"report: {result.report}" if result.report else "There is no report: no model was evaluated.")
     if result.failed:
@@ -400,11 +399,9 @@ def tune(result: Any, output: Output) -> None:
 
     if not output.data(lambda: {"report": result.report, **read_json(result.folder / "tune.json")}):
         content = result.content()
-        for line in result.caveats:
-            output.line(line)
+        output.line(*result.caveats)
         for table in main_tables(content):
-            columns, *rows = [[str(cell) for cell in row] for row in (table.columns, *table.rows)]
-            output.table(table.title, columns, rows)
+            output.block(table.title, table)
         if answer := headline(content):
             output.line(f"{answer.label}: {answer.answer}. {answer.sentences[0]}")
         output.line(f"report: {result.report}")
@@ -413,47 +410,52 @@ def tune(result: Any, output: Output) -> None:
 
 
 def report(result: tuple[Any, Path], output: Output) -> None:
+    from medunlearn.reports.tune_report import TuneContent
+
+    content, page = result
+    facts, caveats, text = (_of_tuning if isinstance(content, TuneContent) else _of_runs)(content)
+    if not output.data({"report": str(page), **facts}):
+        output.line(*caveats, text)
+        output.say(f"report: {page}")
+
+
+Page = tuple[dict[str, Any], list[str], str]
+"""Facts for JSON, caveats, and text of a report."""
+
+
+def _of_tuning(content: Any) -> Page:
+    from medunlearn.reports.tune_report import headline
+
+    answer = headline(content)
+    text = f"{answer.label}: {answer.answer}" if answer else ""
+    return {"closest": answer.answer if answer else None}, list(content.caveats), text
+
+
+def _of_runs(content: Any) -> Page:
+    """Of runs, audits, or a sweep."""
     from medunlearn.papers.memorization.report import AuditContent, findings
     from medunlearn.reports.claims import findings_text
     from medunlearn.reports.content import ReportContent
-    from medunlearn.reports.tune_report import TuneContent, headline
 
-    content, page = result
-    facts: dict[str, Any] = {"report": str(page)}
-    if isinstance(content, TuneContent):
-        answer = headline(content)
-        facts["closest"] = answer.answer if answer else None
-        text = f"{answer.label}: {answer.answer}" if answer else ""
-        if not output.data(facts):
-            for line in content.caveats:
-                output.line(line)
-            output.line(text)
-            output.say(f"report: {page}")
-        return
-    if isinstance(content, AuditContent | ReportContent):
-        audits = isinstance(content, AuditContent)
-        claims = findings(content) if isinstance(content, AuditContent) else content.paper.findings
-        text = findings_text(claims)
-        if isinstance(content, AuditContent):
-            decided = [claim for claim in claims if claim.cases]
-            lines = [
-                f"{one.extraction.label}: {one.answer}. {' '.join(one.conclusions)}" for one in content.screens
-            ]
-            lines += [f"{claim.verdict.upper()}: {claim.claim} {claim.summary}" for claim in decided]
-            text = "\n".join(lines)
-            facts["first_screens"] = [one.data() for one in content.screens]
-        verdicts = [
-            {"finding": claim.name, "verdict": claim.verdict}
-            | {str(verdict): n for verdict, n in claim.counts.items() if audits}
-            for claim in claims
+    facts: dict[str, Any] = {}
+    if isinstance(content, AuditContent):
+        claims = findings(content)
+        screens = [f"{s.extraction.label}: {s.answer}. {' '.join(s.conclusions)}" for s in content.screens]
+        text = "\n".join([*screens, *(f"{c.verdict.upper()}: {c.claim} {c.summary}" for c in claims if c.cases)])
+        facts["first_screens"] = [screen.data() for screen in content.screens]
+        facts["findings"] = [
+            _verdict(claim) | {str(name): n for name, n in claim.counts.items()} for claim in claims
         ]
+    elif isinstance(content, ReportContent):
+        text = findings_text(content.paper.findings)
         # Only a report of single runs may be about no finding at all.
-        facts |= {"findings": verdicts} if verdicts or audits else {}
+        if content.paper.findings:
+            facts["findings"] = list(map(_verdict, content.paper.findings))
     else:
         facts["findings"], text = content.verdicts(), content.text()
     facts |= {"broken": list(content.broken)} if content.broken else {}
-    if not output.data(facts):
-        for line in content.broken:
-            output.line(f"WARNING: {line}")
-        output.line(text or "")
-        output.say(f"report: {page}")
+    return facts, [f"WARNING: {line}" for line in content.broken], text or ""
+
+
+def _verdict(finding: Finding) -> dict[str, Any]:
+    return {"finding": finding.name, "verdict": finding.verdict}

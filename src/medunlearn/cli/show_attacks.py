@@ -44,8 +44,7 @@ def attack(result: Any, output: Output, *, benchmark: str) -> None:
         _reconstruction(reconstructions, output)
     for kind, attacks in result.recoveries.items():
         _recovery(kind, attacks, output)
-    for caveat in result.caveats:
-        output.line(caveat)
+    output.line(*result.caveats)
 
 
 def _membership(result: Any, table: pd.DataFrame, output: Output) -> None:
@@ -85,7 +84,8 @@ def _privacy(result: Any, output: Output) -> None:
     if not len(leaks):
         output.line("Privacy leakage (PrivLeak) is read against a retrained model: name one with --against.")
         return
-    columns = {name: name for name in ("model", "against", "attack")} | {
+    columns = {
+        **{name: name for name in ("model", "against", "attack")},
         "privacy leakage": with_interval,
         "PrivLeak, % (MUSE)": lambda row: with_interval(row, "muse_value", "muse_low", "muse_high", digits=1),
     }
@@ -143,8 +143,7 @@ def _recovery(kind: str, attacks: Any, output: Output) -> None:
     of_forget = gaps[gaps["side"] == "forget"] if len(gaps) else gaps
     _differences(output, title, of_forget, columns | {"difference": difference})
     for model in attacks.models:
-        for note in model.notes:
-            output.line(note)
+        output.line(*model.notes)
     for word in (word for word in READINGS if word in set(table["reading"].dropna())):
         output.line(f"{word.capitalize()}: {READINGS[word]}.")
     output.line("Higher = gives away more. In brackets the change by the attack, paired on questions.")

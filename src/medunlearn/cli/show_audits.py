@@ -80,8 +80,7 @@ def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
     for rows_by_column in (way_rows(screen.ways), sample_rows(screen.samples, screen.extraction)):
         if rows_by_column:
             output.table("", list(rows_by_column[0]), [list(row.values()) for row in rows_by_column])
-    for line in screen.conclusions:
-        output.line(line)
+    output.line(*screen.conclusions)
     if result.unused_chat_template:
         from medunlearn.reports.rank_tables import UNUSED_CHAT
 
@@ -235,8 +234,8 @@ def _options(options: Any, output: Output) -> None:
     table = options.table()
     # What gold and wrong options give apart is in the JSON.
     table = table[~table["measure"].str.endswith(("_gold", "_wrong"))]
-    columns: dict[str, Any] = {n: n for n in ("prompt", "group", "measure") if n in table.columns}
-    columns |= {
+    columns: dict[str, Any] = {
+        **{name: name for name in ("prompt", "group", "measure") if name in table.columns},
         options.label: with_interval,
         "minus baseline": lambda row: "" if absent(row.get("difference")) else _of_baseline(row),
         "scored": lambda row: f"{row['n']}/{row['n'] + row['n_unscored']}",
@@ -271,8 +270,7 @@ def _identifiers(search: Any, output: Output) -> None:
         _counts(title, search.judged_table10, "title", output)
         for why, count in judged.unanswered.items():
             output.line(f"Not judged, {count}: {why}.")
-    for line in search.notes():
-        output.line(line)
+    output.line(*search.notes())
 
 
 def _counts(title: str, table: pd.DataFrame, name: str, output: Output) -> None:
@@ -366,14 +364,12 @@ def diagnosis(result: Any, output: Output) -> None:
         ("does memorization rise while the validation loss falls?", cases_table(rise) if rise else None),
     ):
         if table is not None:
-            output.table(title, map(str, table.columns), [list(map(str, row)) for row in table.rows])
+            output.block(title, table)
     if (epochs := report.epoch_table(result)) is not None:
         # Without intervals, which stand in the report, an epoch takes a narrow column.
         rows = [[str(row[0]), *(cell.text for cell in row[1:])] for row in epochs.rows]
         output.table("epoch by epoch", [cell.text for cell in epochs.columns], rows)
-    for line in (report.stopping(result), report.small_text(result), f"Report: {result.report}"):
-        if line:
-            output.line(line)
+    output.line(*filter(None, (report.stopping(result), report.small_text(result), f"Report: {result.report}")))
 
 
 def audit_demo(result: Any, output: Output, out: str) -> None:

@@ -27,8 +27,7 @@ def judge(plan: Any, output: Output) -> None:
         rows.append((name, e.requests, e.stored, e.likely.tokens, e.most.tokens, money))
     columns = ("judge", "requests", "need none", "likely tokens", "at most", "money")
     output.table("Nothing was sent.", columns, rows)
-    for reason in dict.fromkeys(decision.reason for _, _, decision in plans):
-        output.line(reason)
+    output.line(*dict.fromkeys(decision.reason for _, _, decision in plans))
 
 
 def run(result: Any, output: Output) -> None:
@@ -50,16 +49,14 @@ def run(result: Any, output: Output) -> None:
         if stage.note:
             output.line(f"{stage.name}: {stage.note}")
     output.line("Tokens: run through the model + generated at most. Memory: of the largest stage, about.")
-    for line in (*result.doubts, result.has(), *result.warnings):
-        output.line(line)
+    output.line(*(*result.doubts, result.has(), *result.warnings))
 
 
 def forget(plan: Any, output: Output) -> None:
     if output.data(plan.to_json):
         return
     run(plan.cost, output)
-    for line in plan.lines():
-        output.line(line)
+    output.line(*plan.lines())
     output.line(f"FLOPs that are left: {_short(plan.least_flops)} to {_short(plan.cost.total.flops)}.")
 
 
@@ -91,8 +88,7 @@ def sweep(plan: Any, output: Output) -> None:
             output.line(f"Seconds {which} are not known: no cell of their kind is done.")
     else:
         output.line("Everything is done.")
-    for line in (*plan.cost.lines(), *plan.notes):
-        output.line(line)
+    output.line(*(*plan.cost.lines(), *plan.notes))
 
 
 def _costs(cost: Any, output: Output) -> None:
@@ -125,5 +121,4 @@ def tune(plan: Any, output: Output) -> None:
         for of in plan.methods
     ]
     output.table(plan.name, ("Method", "Trials", "Done", "FLOPs of a trial", "Searched"), rows)
-    for line in plan.lines():
-        output.line(line)
+    output.line(*plan.lines())

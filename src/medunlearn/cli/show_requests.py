@@ -79,7 +79,7 @@ def _verified(result: Any, output: Output) -> None:
     """
     if not output.data(lambda: {"ok": not result.wrong, "checks": records(result.table())}):
         for folder, part in result.table().groupby("run", sort=False):
-            output.frame(folder, part, {column: column for column in ("what", "name", "state", "note")})
+            output.frame(folder, part, ("what", "name", "state", "note"))
         counts = Counter(check.state for check in result.checks)
         output.line(", ".join(f"{number:,} {state}" for state, number in counts.items()))
     if result.wrong:
@@ -112,7 +112,7 @@ def case_purge(result: Any, output: Output) -> None:
     missed = [{"path": str(one.path), "reason": one.reason} for one in unseen]
     if not output.data(lambda: {**facts, "rows": records(result.table()), "not_looked_at": missed}):
         columns = ("path", "kind", "how", "bytes", "outcome", "note")
-        output.frame("Files that hold the patient", result.table(), {column: column for column in columns})
+        output.frame("Files that hold the patient", result.table(), columns)
         for one in unseen:
             output.line(f"not looked at: {one.path}: {one.reason}")
         gone = Counter(one.outcome for one in result.files)

@@ -24,14 +24,20 @@ from medunlearn.config.evaluation import (
     TaskExportSettings,
     UtilitySettings,
 )
-from medunlearn.config.experiments import ExpectedSettings, ExperimentSettings, SearchSettings, SweepSettings
+from medunlearn.config.experiments import (
+    Axis,
+    ExpectedSettings,
+    ExperimentSettings,
+    SearchSettings,
+    SweepSettings,
+    TuneSettings,
+)
 from medunlearn.config.forgetting import ForgetSettings
 from medunlearn.config.medforget import MedforgetSettings
 from medunlearn.config.prompt_files import PromptFile
 from medunlearn.config.reading import as_value, check, merge, read_yaml
 from medunlearn.config.settings import Context, Images, LongNotes, Percent, Settings, Template, What
 from medunlearn.config.training import TINIES, EpochFields, LoopFields, TrainSettings, UnlearnSettings
-from medunlearn.config.tuning import Axis, TuneSettings
 
 __all__ = [
     "TINIES",

@@ -1,7 +1,9 @@
-"""Settings of `audit`."""
+"""Settings of `audit`, of what it looks for of patients, and of its reports."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -146,3 +148,84 @@ class AuditSettings(Settings):
         """The ways of asking that are taken, in one order: prefix, prompt, prefix_in_chat."""
         possible = ((PREFIX, True), (PROMPT, bool(self.prompt)), (PREFIX_IN_CHAT, self.template == "chat"))
         return tuple(way for way, can in possible if can and (way in self.ways or not self.ways))
+
+
+class IdentifierSettings(Settings):
+    """Find identifiers and other sensitive content in what a model said."""
+
+    detectors: Words = Field(
+        ("patterns",),
+        description="find identifiers that no record declares: patterns, presidio, presidio:MODEL, tagger:FOLDER, "
+        "gliner:FOLDER, module:Class; several are united; [] for none",
+    )
+    fuzzy: Literal["own", "all", "none"] = Field(
+        "own",
+        description="known identifiers with a slip: of the response's own subject, of all subjects (some are near "
+        "by chance), or none",
+    )
+    labelled: str | None = Field(
+        None,
+        description="notes of yours with their identifiers labelled (text, spans): the first screen says what "
+        "share of them the detectors find; none: what share of our own notes'",
+    )
+    sensitive: bool = Field(True, description="look for sensitive content beyond identifiers (Table 10) as well")
+    judged: int = Field(
+        200,
+        ge=1,
+        description="responses that a judge is asked about at most, drawn by seed; the paper's people read 200",
+    )
+    least_rouge: float = Field(
+        0.2,
+        ge=0,
+        le=1,
+        description="ROUGE-L with the record above this, of the responses that a judge is asked about",
+    )
+    tokenizer: str | None = Field(
+        None,
+        description="folder with the tokenizer.json that a table's responses are counted in, to say which tokens a "
+        "finding is; none: an audit's own",
+    )
+    replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
+    seed: int = Field(0, description="seed of the bootstrap and of samples")
+
+
+class AuditRelations(Settings):
+    """Relations between audited models, by their labels. Nothing here is guessed from a name."""
+
+    baselines: Mapping[str, tuple[str, ...]] = Field(
+        default_factory=dict, description="a model: the models that it is held against (its backbone, say)"
+    )
+    larger: tuple[tuple[str, str], ...] = Field(
+        (), description="pairs of a larger and a smaller model that were trained alike"
+    )
+    persistence: tuple[tuple[str, str], ...] = Field(
+        (), description="pairs of a model before and after further fine-tuning"
+    )
+    epochs: Mapping[str, Mapping[str, int]] = Field(
+        default_factory=dict, description="a training: each audited model of it and after which epoch it was saved"
+    )
+    epoch_table: Path | None = Field(
+        None, description="Parquet with epoch, measure, value, low, high: memorization, validation loss, accuracy"
+    )
+    clinical: Words = Field((), description="corpora of patients' records")
+    datasets: Words = Field((), description="corpora of questions with answers")
+
+    def labels(self) -> set[str]:
+        """Every model that is named."""
+        named = {label for pair in (*self.larger, *self.persistence) for label in pair}
+        named |= {label for model, others in self.baselines.items() for label in (model, *others)}
+        return named | {label for series in self.epochs.values() for label in series}
+
+
+class KindSettings(Settings):
+    """Sort what was memorized into kinds."""
+
+    at_least: int = Field(
+        50, ge=1, description="shortest span that is sorted, in tokens; the paper sorted runs of 50"
+    )
+    clinical: Words = Field((), description="corpora of patients' records")
+    datasets: Words = Field((), description="corpora of questions with answers")
+    boilerplate: int = Field(
+        5, ge=2, description="so many records of a corpus that hold a span make it a set phrase"
+    )
+    least: int = Field(2, ge=1, description="least weight of distinct terms that makes a kind")

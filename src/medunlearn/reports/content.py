@@ -131,7 +131,7 @@ class RankReading:
             facts alone are not uniform there.
         single: every subject has one fact.
         known: p, least_p, first, unseen_first, subjects, verdict
-            (:class:`medunlearn.results.known_before.KnownBefore`); None without a target model that works.
+            (:class:`medunlearn.results.fact_table.KnownBefore`); None without a target model that works.
         unscored: reason -> facts without a rank.
     """
 

@@ -19,7 +19,7 @@ from medunlearn.audit.identifiers.search import find_identifiers
 from medunlearn.audit.identifiers.sensitive import find_sensitive
 from medunlearn.audit.units import Encoded, Unit, WordsUnit
 from medunlearn.config import check
-from medunlearn.config.identifiers import IdentifierSettings
+from medunlearn.config.audit import IdentifierSettings
 from medunlearn.data.records import Identifier, Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.errors import InputError, SourceError, UnknownNameError

@@ -10,7 +10,7 @@ from medunlearn.audit.identifiers.leak_tables import by_kind, by_subject, table9
 from medunlearn.audit.identifiers.outputs import RecordResponse
 from medunlearn.audit.identifiers.search import find_identifiers
 from medunlearn.config import check
-from medunlearn.config.identifiers import IdentifierSettings
+from medunlearn.config.audit import IdentifierSettings
 from medunlearn.data.records import Identifier, Record
 
 

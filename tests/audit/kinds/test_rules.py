@@ -14,7 +14,7 @@ from pages import Page
 
 from medunlearn.audit.kinds import GROUPS, kinds
 from medunlearn.audit.kinds.kind_rules import records_holding, sort_span, term_weights
-from medunlearn.config.audit_report import KindSettings
+from medunlearn.config.audit import KindSettings
 from medunlearn.judging.writing import task_class
 
 PAGE = Page.read("audit.md").text

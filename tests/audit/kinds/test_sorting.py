@@ -14,7 +14,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from medunlearn.audit.kinds import kinds
 from medunlearn.audit.kinds.sorting import agreement, collect_spans, read_sheet, span_sheet
-from medunlearn.config.audit_report import KindSettings
+from medunlearn.config.audit import KindSettings
 from medunlearn.errors import InputError, SourceError
 
 RULES = ["drug", "drug", "editorial", "guidance", "research", "patient_information", None, "drug"]

@@ -41,7 +41,7 @@ from medunlearn.audit.judge import AuditJudge
 from medunlearn.audit.position import SEGMENT
 from medunlearn.audit.units import tokenizer_in
 from medunlearn.config import check
-from medunlearn.config.identifiers import IdentifierSettings
+from medunlearn.config.audit import IdentifierSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, recorded_use, tightest, use_of_file
 from medunlearn.data.records import Record

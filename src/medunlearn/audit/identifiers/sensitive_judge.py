@@ -16,7 +16,7 @@ from medunlearn.audit.identifiers.normalized_text import IndexedText, words_of
 from medunlearn.audit.identifiers.outputs import RecordResponse, ResponseTokens
 from medunlearn.audit.identifiers.review import sample_similar
 from medunlearn.audit.judge import AuditJudge, SensitiveContent
-from medunlearn.config.identifiers import IdentifierSettings
+from medunlearn.config.audit import IdentifierSettings
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_frame, read_json, sha256_of_json, write_atomically, write_json
 from medunlearn.judging.writing import Source, write

@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 import yaml
 
-from medunlearn.config.audit_report import KindSettings
+from medunlearn.config.audit import KindSettings
 
 Group = Literal["beneficial", "uninformative", "harmful"]
 GROUPS: tuple[Group, ...] = ("beneficial", "uninformative", "harmful")

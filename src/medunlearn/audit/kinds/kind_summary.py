@@ -15,7 +15,7 @@ from medunlearn.audit.judge import AuditJudge, audit_judge
 from medunlearn.audit.kinds.kind_rules import GROUPS, kinds
 from medunlearn.audit.kinds.sorting import WAYS, agreement_of_ways, judge_of, judge_spans, settings_of, sort_spans
 from medunlearn.config import check
-from medunlearn.config.audit_report import KindSettings
+from medunlearn.config.audit import KindSettings
 from medunlearn.data.data_use import recorded_use
 from medunlearn.errors import ConfigError, InputError, unknown_name
 from medunlearn.sources.corpus import read_corpora

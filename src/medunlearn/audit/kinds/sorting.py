@@ -15,7 +15,7 @@ from medunlearn.audit.judge import UNCLEAR, AuditJudge, MemorizedKind
 from medunlearn.audit.kinds.kind_rules import GROUPS, Label, kinds, records_holding, sort_span
 from medunlearn.audit.sheets import refuse_existing, refuse_problems, write_sheet
 from medunlearn.config import check
-from medunlearn.config.audit_report import KindSettings
+from medunlearn.config.audit import KindSettings
 from medunlearn.data.leftovers import read_whole
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_json, read_table, write_json, write_table

@@ -11,8 +11,14 @@ import pandas as pd
 from medunlearn.data.fact_ranks import IN_RECORD
 from medunlearn.reports.content import RankReading, Ranks
 from medunlearn.results.evaluated import Evaluated
-from medunlearn.results.fact_table import ALPHA, Calibration, calibration, calibration_by_kind, subject_table
-from medunlearn.results.known_before import known_before
+from medunlearn.results.fact_table import (
+    ALPHA,
+    Calibration,
+    calibration,
+    calibration_by_kind,
+    known_before,
+    subject_table,
+)
 
 NOTES = "notes"
 """Context of whole notes among versions of themselves."""

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from medunlearn.config import check
-from medunlearn.config.audit_report import KindSettings
+from medunlearn.config.audit import KindSettings
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.papers.memorization.compare import audit_content, read_spans, read_tables, sort_spans, span_sheet
 from medunlearn.papers.memorization.report import AuditContent

@@ -15,7 +15,7 @@ from pages import Page
 
 from medunlearn.cli.main import app
 from medunlearn.config import check
-from medunlearn.config.audit_report import AuditRelations
+from medunlearn.config.audit import AuditRelations
 
 ROOT = Path(__file__).parents[4]
 PAGE = Page.read("audit.md", "The report of audits", "Kinds of memorized text")

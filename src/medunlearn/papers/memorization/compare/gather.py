@@ -15,7 +15,7 @@ from medunlearn.audit.first_screen import FirstScreen, first_screen
 from medunlearn.audit.kinds import kinds
 from medunlearn.audit.kinds.sorting import agreement_of_ways, judge_of, number_spans
 from medunlearn.audit.worst_cases import pseudonyms
-from medunlearn.config.audit_report import AuditRelations
+from medunlearn.config.audit import AuditRelations
 from medunlearn.data.data_use import UNKNOWN, recorded_use, tightest
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import read_frame

@@ -9,7 +9,7 @@ from typing import Any
 
 from medunlearn.audit.audit_tables import AuditTables, read_tables
 from medunlearn.config import check, read_yaml
-from medunlearn.config.audit_report import AuditRelations
+from medunlearn.config.audit import AuditRelations
 from medunlearn.papers.memorization.compare.gather import gather_audits
 from medunlearn.papers.memorization.report import AuditContent, audit_report
 from medunlearn.reports.write import write_report
@@ -32,7 +32,7 @@ def audit_content(
     Args:
         audits: folders of ``medunlearn audit``.
         relations: which model is what to which other, as a YAML file or a mapping
-            (:class:`~medunlearn.config.audit_report.AuditRelations`).
+            (:class:`~medunlearn.config.audit.AuditRelations`).
         show_text: put memorized spans into the report. They are text of records.
         replicates, seed: of the bootstrap over subjects.
 
