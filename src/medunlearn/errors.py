@@ -119,6 +119,11 @@ def first_line(error: BaseException, most: int = 200) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:most]
 
 
+def first_few(names: Sequence[str], most: int = 3) -> str:
+    """``a, b, c, ...``: ``most`` of the names; all, without the dots, where there are no more."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that a misspelt one most likely means."""
     return next(iter(get_close_matches(name.lower(), list(known), n=1, cutoff=0.5)), None)
@@ -129,5 +134,5 @@ def unknown_name(what: str, name: str, known: Iterable[str], *, most: int = 12) 
     names = sorted(known)
     near = nearest(name, names)
     hint = f" Did you mean {near!r}?" if near else ""
-    shown = ", ".join(names[:most]) + (f", ... ({len(names)} in all)" if len(names) > most else "")
-    return f"There is no {what} {name!r}.{hint} Known: {shown or 'none'}."
+    total = f" ({len(names)} in all)" if len(names) > most else ""
+    return f"There is no {what} {name!r}.{hint} Known: {first_few(names, most) or 'none'}{total}."

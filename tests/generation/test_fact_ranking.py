@@ -17,10 +17,9 @@ from medunlearn.data.facts import facts_of
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.responses import ResponseStore
 from medunlearn.generation import fact_ranking as module
-from medunlearn.generation.fact_ranking import FactRanker, RankSequences
-from medunlearn.models.record_branches import record_branches
+from medunlearn.generation.fact_ranking import FactRanker, RankSequences, answer_sequences, record_branches
 from medunlearn.models.scoring import score_answers
-from medunlearn.models.sequences import Rendering, answer_sequences, question_sequence, record_sequences
+from medunlearn.models.sequences import Rendering, question_sequence, record_sequences
 
 RECORDS = {
     f"r{n}": Record(
@@ -96,7 +95,7 @@ def test_a_branch_ends_soon_after_the_fact(tiny: Callable[[], Any]) -> None:
     texts = [question.answer, question.answer.replace("12.5", "13.5"), question.answer.replace("12.5", "8.5")]
     model = tiny()
     how = (question, texts, RECORDS["r1"], model.tokenizer, CONTEXTS[0])
-    whole, cut = answer_sequences(*how), answer_sequences(*how, after=2)
+    whole, cut = (answer_sequences(*how, after=after) for after in (1000, 2))
     for long, short in zip(whole, cut, strict=True):
         assert long.ids[: len(short.ids)] == short.ids
         assert long.scored_from == short.scored_from == long.shared

@@ -11,9 +11,9 @@ import pytest
 
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import ResponseStore
-from medunlearn.generation import question_samples as module
+from medunlearn.generation import respond as module
 from medunlearn.generation.decodings import Decoding
-from medunlearn.generation.question_samples import sample_responses
+from medunlearn.generation.respond import sample_responses
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering, question_sequence
 

@@ -13,13 +13,12 @@ from torch import Tensor, nn
 
 from medunlearn.methods.ngdiff import NGDiff
 from medunlearn.training import loop as loop_module
-from medunlearn.training.gradients import Training
+from medunlearn.training.gradients import TermGradients, Training, inner_products, put, weighted_sum
 from medunlearn.training.loop import _optimizer_step
 from medunlearn.training.loop_settings import LoopSettings
 from medunlearn.training.objectives import Unlearning, rating, weighing
 from medunlearn.training.optimizers import make_optimizer
 from medunlearn.training.processes import ALONE
-from medunlearn.training.term_gradients import TermGradients, inner_products, put, weighted_sum
 
 
 def of(value: float) -> dict[str, float]:

@@ -18,7 +18,8 @@ from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import load_model
 from medunlearn.models.low_rank import low_rank_of
 from medunlearn.models.shared_base import SharedBase
-from medunlearn.training.trainable import choose_trainable, merge
+from medunlearn.training.merging import merge
+from medunlearn.training.trainable import choose_trainable
 
 
 def learned(base: Path, weights: Any = "fp32", seed: int = 0) -> Any:

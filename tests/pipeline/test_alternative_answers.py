@@ -26,7 +26,7 @@ from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.train import train
 from medunlearn.pipeline.unlearn import training_sides, unlearn
 from medunlearn.results.runs import Run
-from medunlearn.training.noise import mix_with_noise
+from medunlearn.training.trainable import mix_with_noise
 
 
 def settings(method: str, **values: Any) -> Any:

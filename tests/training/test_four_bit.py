@@ -26,8 +26,9 @@ from medunlearn.pipeline.presets import train_settings
 from medunlearn.pipeline.train import train
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import LoopSettings, train_loop
+from medunlearn.training.merging import merge, merged
 from medunlearn.training.objectives import NextToken
-from medunlearn.training.trainable import choose_trainable, merge, merged
+from medunlearn.training.trainable import choose_trainable
 
 pytest.importorskip("bitsandbytes")
 Tiny = Callable[[], Any]

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from medunlearn.errors import FrozenParametersError
-from medunlearn.training.trainable import choose_trainable, merge
+from medunlearn.training.merging import merge
+from medunlearn.training.trainable import choose_trainable
 
 Tiny = Callable[[], Any]
 

@@ -11,8 +11,8 @@ from method_variants import make_variant
 
 from medunlearn.errors import ConfigError
 from medunlearn.training.batch_plan import Plan
-from medunlearn.training.needs import trace_needs
 from medunlearn.training.objectives import NextToken, Unlearning
+from medunlearn.training.precompute import trace_needs
 from medunlearn.training.trainable import choose_trainable
 
 Make = Callable[..., Any]

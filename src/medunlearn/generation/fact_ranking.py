@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,19 @@ from medunlearn.data.fact_ranks import IN_RECORD, FactRank, Facts, known_ranks, 
 from medunlearn.data.facts import Fact
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.errors import InputError
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.memo import TextMemo, tokens_of
-from medunlearn.models.record_branches import record_branches
+from medunlearn.models.prompts import render
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import (
     Rendering,
     SequenceImages,
     TokenSequence,
-    answer_sequences,
+    begin_tokens,
+    encode,
     image_tokens,
+    question_sequence,
     record_sequences,
 )
 
@@ -97,6 +101,125 @@ class RankSequences:
         span = fact.start, fact.end
         branches = record_branches(record, values, span, self.tokenizer, self.max_length, image, after=AFTER)
         return [[replace(one, key=f"{key}#{fact.start}#{place}")] for place, one in enumerate(branches)]
+
+
+def answer_sequences(
+    question: Question,
+    answers: Sequence[str],
+    record: Record,
+    tokenizer: Any,
+    rendering: Rendering,
+    pictures: SequenceImages | None = None,
+    *,
+    after: int,
+) -> list[TokenSequence]:
+    """The question with each of these answers: branches of what they have in common, scored where they part.
+
+    The log-probabilities of two answers differ by those of their scored tokens alone.
+
+    Args:
+        after: tokens that count behind the last one in which the answers differ.
+
+    Raises:
+        InputError: as :func:`~medunlearn.models.sequences.question_sequence`.
+    """
+    prompt = question_sequence(question, record, tokenizer, rendering, pictures).prompt
+    how = {"template": rendering.template, "context": rendering.context, "tokenizer": tokenizer}
+    texts = [render(replace(question, answer=answer), record.text, **how).answer for answer in answers]
+    ends = [[*ids, tokenizer.eos_token_id] for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
+    common, cut = _part(ends, after, 1)
+    start = len(prompt) + common
+    return [
+        TokenSequence(f"{question.question_id}#{place}", (*prompt, *end[: len(end) - cut]), start, start)
+        for place, end in enumerate(ends)
+    ]
+
+
+def record_branches(
+    record: Record,
+    values: Sequence[str],
+    span: tuple[int, int],
+    tokenizer: Any,
+    max_length: int | None,
+    image: Sequence[int] = (),
+    *,
+    after: int,
+) -> list[TokenSequence]:
+    """The record's text with each of these values in one place: branches, scored from where they part.
+
+    Before them stands what the model saw there in training: the chunk of
+    :func:`~medunlearn.models.sequences.record_sequences`, begun later where a branch would be too long.
+
+    Args:
+        values: the first is the record's own.
+        span: its first character and the one behind its last.
+        image: tokens of the record's image, as there.
+        after: tokens that count behind the last one in which the branches differ.
+
+    Raises:
+        InputError: a value does not fit within ``max_length``.
+    """
+    before, ends = _before_and_ends(record.text, values, span, 16 * (after + 1), tokenizer)
+    begin, fixed = begin_tokens(tokenizer), [*begin_tokens(tokenizer), *image] if image else []
+    own = before if image else [*begin, *before]
+    # Nothing predicts a text's first token.
+    common, cut = _part(ends, after, 1 if fixed or own else 2)
+    own, ends = [*own, *ends[0][:common]], [end[common : len(end) - cut] for end in ends]
+    longest = max(map(len, ends))
+    if max_length is not None:
+        size = max_length - len(fixed)
+        if longest >= size:
+            raise InputError(
+                f"A value in a record takes {longest} tokens, which leaves no room within max_length={max_length} "
+                "of training. Train with a larger --max-length, or rank facts of answers: --rank-in questions."
+            )
+        # Chunks overlap by a token.
+        chunk = max(0, len(own) - 1) // (size - 1) * (size - 1)
+        own = own[max(chunk, len(own) + longest - size) :]
+    prompt = (*fixed, *own)
+    at = max(1, len(prompt))
+    return [
+        TokenSequence(f"{record.record_id}#{place}", (*prompt, *end), len(prompt), at)
+        for place, end in enumerate(ends)
+    ]
+
+
+def _before_and_ends(
+    text: str, values: Sequence[str], span: tuple[int, int], reach: int, tokenizer: Any
+) -> tuple[list[int], list[list[int]]]:
+    """Tokens before a value's word, and from there on with each of the values; ``reach`` characters behind.
+
+    Only words that change are encoded for each value, where a tokenizer cuts text between words.
+    """
+    start, end = span
+    stop = text.find(" ", end + reach)
+    eos = [tokenizer.eos_token_id] if stop < 0 else []
+    behind = text[end : None if stop < 0 else stop]
+    word = max(text.rfind(" ", 0, start), 0)
+    before, whole = encode(tokenizer, text[:word]), encode(tokenizer, text[:start] + values[0] + behind)
+    ends = [encode(tokenizer, text[word:start] + value + behind) for value in values]
+    if [*before, *ends[0]] != whole:
+        before, ends = [], [encode(tokenizer, text[:start] + value + behind) for value in values]
+    return before, [[*tokens, *eos] for tokens in ends]
+
+
+def _part(ends: Sequence[Sequence[int]], after: int, first: int) -> tuple[int, int]:
+    """Tokens that all sequences begin with, and those at their ends that do not count.
+
+    Args:
+        after: tokens that count behind the last one in which they differ.
+        first: tokens of each that count at least where all begin differently; 1 where they begin alike.
+    """
+    common, alike = _agreeing(ends), _agreeing([end[::-1] for end in ends])
+    # Nothing counts both as the beginning and as the end.
+    least = 1 if common else first
+    return common, max(0, min(alike, min(map(len, ends)) - common - least) - after)
+
+
+def _agreeing(sequences: Sequence[Sequence[int]]) -> int:
+    """Number of tokens that all sequences begin with, at most one less than the shortest has."""
+    same = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*sequences, strict=False)))
+    return min(same, min(map(len, sequences)) - 1)
 
 
 def at_once(facts: Iterable[tuple[Fact, Alternatives]], batch_size: int) -> int:

@@ -1,9 +1,10 @@
-"""Responses of a local model to a benchmark's questions, stored as they come."""
+"""Responses of a local model to a benchmark's questions, greedy or drawn, stored as they come."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ import torch
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.records import Question, Record
-from medunlearn.data.responses import Response, ResponseStore
+from medunlearn.data.responses import Response, Responses, ResponseStore
 from medunlearn.data.storage import sha256_of_json
-from medunlearn.generation.decode import decode, end_tokens, greedy_prefix
-from medunlearn.generation.decodings import GREEDY_NAME
+from medunlearn.generation.decode import DecodedAnswer, decode, end_tokens, greedy_prefix
+from medunlearn.generation.decodings import GREEDY_NAME, Decoding
+from medunlearn.generation.sampling import TokenSampler, decoded_log_probs
 from medunlearn.models.batching import Batching
+from medunlearn.models.forward_outputs import ForwardOutputs
+from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.scoring import AnswerScore, score_answers
+from medunlearn.models.scoring import AnswerScore, in_batches, score_answers
 from medunlearn.models.sequences import Rendering, TokenSequence, families_by_length
 
 ROUND = 8
@@ -85,13 +89,17 @@ def respond(
     known = store.read()
     missing = [question for question in questions if (question.question_id, variant, 0) not in known]
     advance(len(questions) - len(missing))
-    tokenizer = language_model.tokenizer
+    tokenizer, memo = language_model.tokenizer, language_model.memo
     sequences = [language_model.question_sequence(q, records[q.record_id], rendering) for q in missing]
     # A pass over whole answers and a step of decoding take memory of their own each.
     scoring, decoding = Batching(batch_size), Batching(batch_size)
     for places in _rounds(sequences, ROUND * batch_size):
         members = [sequences[place] for place in places]
         scores = score_answers(language_model, members, batch_size=scoring)
+        blanks = [
+            Response(sequence.key, variant, 0, "", (), False, score.log_probs, score.hits)
+            for sequence, score in zip(members, scores, strict=True)
+        ]
         for batch in decode(
             language_model,
             [sequence.prompt for sequence in members],
@@ -101,26 +109,111 @@ def respond(
             batch_size=decoding,
             advance=advance,
         ):
-            responses = [
-                Response(
-                    question_id=members[place].key,
-                    variant=variant,
-                    sample=0,
-                    response=tokenizer.decode(list(decoded.tokens), skip_special_tokens=True).strip(),
-                    response_tokens=decoded.tokens,
-                    finished=decoded.finished,
-                    answer_log_probs=scores[place].log_probs,
-                    answer_hits=scores[place].hits,
-                )
-                for place, decoded in batch
-            ]
-            store.add(responses)
-            if language_model.memo is not None:
-                for place, decoded in batch:
-                    end = (tokenizer.eos_token_id,) if decoded.finished else ()
-                    language_model.memo.add_answer(members[place].prompt, decoded.tokens + end)
-            known.update({(r.question_id, r.variant, r.sample): r for r in responses})
+            known |= _store_answers(tokenizer, store, blanks, batch)
+            if memo is not None:
+                for place, answer in batch:
+                    end = (tokenizer.eos_token_id,) if answer.finished else ()
+                    memo.add_answer(members[place].prompt, answer.tokens + end)
     return {question.question_id: known[question.question_id, variant, 0] for question in questions}
+
+
+def sample_responses(
+    language_model: LanguageModel,
+    questions: Sequence[Question],
+    records: Mapping[str, Record],
+    store: ResponseStore,
+    rendering: Rendering,
+    decoding: Decoding,
+    *,
+    samples: int,
+    seed: int,
+    max_new_tokens: int,
+    batch_size: int = 64,
+    advance: Callable[[int], None] = lambda count: None,
+) -> dict[str, list[Response]]:
+    """Drawn responses by question; what is in the store is not drawn again.
+
+    Each draw has a seed of its own, made of question and sample, so that it depends on nothing beside it and fewer
+    samples are the first ones of more. The first sample carries the log-probabilities with which the decoding says
+    the reference answer's tokens, EOS last.
+
+    Args:
+        advance: called with the number of responses done since the last call, stored ones included.
+    """
+    variant, known = rendering.context, store.read()
+    pending = [(q, n) for q in questions for n in range(samples) if (q.question_id, variant, n) not in known]
+    advance(samples * len(questions) - len(pending))
+    rating, drawing = Batching(batch_size), Batching(batch_size)
+    for start in range(0, len(pending), ROUND * batch_size):
+        pairs = pending[start : start + ROUND * batch_size]
+        sequences = {
+            key: language_model.question_sequence(q, records[q.record_id], rendering)
+            for key, q in {q.question_id: q for q, _ in pairs}.items()
+        }
+        first = [sequences[q.question_id] for q, sample in pairs if sample == 0]
+        rated = in_batches(partial(_decoded_log_probs, decoding), language_model, first, rating)
+        log_probs = {sequence.key: values for sequence, values in zip(first, rated, strict=True)}
+        blanks = [
+            Response(q.question_id, variant, n, "", (), False, None if n else log_probs[q.question_id])
+            for q, n in pairs
+        ]
+        prompts = [sequences[q.question_id].prompt for q, _ in pairs]
+        purposes = [("sampled response", seed, decoding.name, q.question_id, sample) for q, sample in pairs]
+        for batch in decode(
+            language_model,
+            prompts,
+            # All samples of a question share its prompt.
+            shared=[len(prompt) for prompt in prompts],
+            max_new_tokens=max_new_tokens,
+            batch_size=drawing,
+            choose=TokenSampler(decoding, purposes, max_new_tokens),
+            advance=advance,
+        ):
+            known |= _store_answers(language_model.tokenizer, store, blanks, batch)
+    return {q.question_id: [known[q.question_id, variant, n] for n in range(samples)] for q in questions}
+
+
+def _store_answers(
+    tokenizer: Any,
+    store: ResponseStore,
+    blanks: Sequence[Response],
+    batch: Sequence[tuple[int, DecodedAnswer]],
+) -> Responses:
+    """Fill in the responses of a decoded batch and store them.
+
+    Args:
+        blanks: responses without text or tokens, in the order of the prompts.
+    """
+    responses = [
+        replace(
+            blanks[place],
+            response=tokenizer.decode(list(answer.tokens), skip_special_tokens=True).strip(),
+            response_tokens=answer.tokens,
+            finished=answer.finished,
+        )
+        for place, answer in batch
+    ]
+    store.add(responses)
+    return {(response.question_id, response.variant, response.sample): response for response in responses}
+
+
+@torch.no_grad()
+def _decoded_log_probs(
+    decoding: Decoding, sequences: Sequence[TokenSequence], language_model: LanguageModel
+) -> list[tuple[float, ...]]:
+    """Log-probability of each answer token under the decoding."""
+    model = language_model.model
+    batch = make_batch(model, sequences, language_model.tokenizer.pad_token_id, language_model.device)
+    outputs, parts = ForwardOutputs(decoder_of(model), batch), []
+    if outputs.decoder.support.head:
+        # In pieces: logits of all positions are never held at once.
+        for piece in outputs.head.pieces(len(batch.targets)):
+            logits = outputs.head.logits(outputs.final[piece])
+            parts.append(decoded_log_probs(logits, batch.targets[piece], decoding))
+    else:
+        parts.append(decoded_log_probs(outputs.logits, batch.targets, decoding))
+    values = torch.split(torch.cat(parts), [sequence.scored for sequence in sequences])
+    return [tuple(part.tolist()) for part in values]
 
 
 def _begun(

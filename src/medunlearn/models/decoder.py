@@ -47,7 +47,7 @@ class Decoder:
 
     def __init__(self, model: Any, support: LayoutSupport) -> None:
         self.model, self.support = model, support
-        self.base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self.base = base_model(model)
         self.layers = decoder_layers(self.base)
 
     def head(self) -> Head:
@@ -219,6 +219,11 @@ def _drops(model: nn.Module) -> bool:
         (isinstance(module, nn.Dropout) and module.p > 0) or getattr(module, "attention_dropout", 0)
         for module in model.modules()
     )
+
+
+def base_model(model: Any) -> Any:
+    """The model itself, or the one inside a LoRA adapter."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def parameters_above(model: Any, layer: int) -> set[int]:

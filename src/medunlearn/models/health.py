@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from medunlearn.errors import ModelError, NonFiniteLossError
+from medunlearn.errors import ModelError, NonFiniteLossError, first_few
 
 LEAST_ANSWERS = 5
 """Different reference answers; the same answer to fewer questions may be right, as yes or no is."""
 PROMPT = "Question: What was found in this patient, and which treatment was given?\nAnswer:"
-SHOWN = 3
 
 
 def refuse_small_embedding(model: Any, tokenizer: Any, source: str) -> None:
@@ -57,8 +56,7 @@ def non_finite(model: Any) -> str:
     bad = [name for name, tensor in floating if not _finite(tensor.detach())]
     if not bad:
         return ""
-    more = ", ..." if len(bad) > SHOWN else ""
-    return f"{len(bad)} of its {len(floating)} weight tensors hold NaN or infinity ({', '.join(bad[:SHOWN])}{more})"
+    return f"{len(bad)} of its {len(floating)} weight tensors hold NaN or infinity ({first_few(bad)})"
 
 
 def _finite(tensor: Any) -> bool:

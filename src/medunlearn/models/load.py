@@ -20,8 +20,9 @@ from transformers.utils import logging as transformers_logging
 
 from medunlearn.data.records import Question, Record
 from medunlearn.data.storage import as_storage_error, close_folder, make_folder
-from medunlearn.errors import InputError, ModelError, first_line
+from medunlearn.errors import InputError, ModelError, first_few, first_line
 from medunlearn.hub_offline import go_offline_if_unreachable
+from medunlearn.models.decoder import base_model
 from medunlearn.models.delta import LARGEST_SHARE, apply_delta, save_delta
 from medunlearn.models.folders import (
     MANIFEST,
@@ -106,8 +107,7 @@ class LanguageModel:
 
     def save_around_weights(self, folder: Path) -> Path:
         """:meth:`save` of everything but the weights, of which the file is empty; a LoRA adapter is left out."""
-        model = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
-        return self._save(folder, model, {})
+        return self._save(folder, base_model(self.model), {})
 
     def _save(self, folder: Path, model: Any, state: dict[str, torch.Tensor] | None) -> Path:
         transformers_logging.disable_progress_bar()
@@ -366,10 +366,9 @@ def refuse_missing(source: str | Path, missing: Iterable[str]) -> None:
     """
     names = sorted(missing)
     if names:
-        examples = ", ".join(names[:3]) + (f", ... ({len(names)} in all)" if len(names) > 3 else "")
         raise ModelError(
-            f"{source} lacks weights that its config.json asks for: {examples}. Copy the whole model, or give one "
-            "that was trained for this use."
+            f"{source} lacks weights that its config.json asks for: {first_few(names)} ({len(names)} in all). Copy "
+            "the whole model, or give one that was trained for this use."
         )
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from medunlearn.errors import InputError
-from medunlearn.models.decoder import decoder_layers
+from medunlearn.models.decoder import base_model, decoder_layers
 
 # The matrices that make neurons, and the one that reads them; a fused one holds gate and up, one below the other.
 _NAMES: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -98,8 +98,7 @@ def mlps(model: Any, layers: str = "all") -> list[Mlp]:
     Raises:
         InputError: no such layer; a layer whose MLP has another shape (a mixture of experts), or is quantized.
     """
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    stack = decoder_layers(base)
+    stack = decoder_layers(base_model(model))
     return [_mlp(place, stack[place]) for place in chosen_layers(layers, len(stack))]
 
 
@@ -109,7 +108,7 @@ def merger(model: Any) -> list[Matrix]:
     Raises:
         InputError: the model has a tower, and no such part is known in it; or it is quantized.
     """
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    base = base_model(model)
     if getattr(base.config, "vision_config", None) is None:
         return []
     parts = [(name, part) for name, part in base.named_modules() if name.rpartition(".")[2] in _MERGERS]

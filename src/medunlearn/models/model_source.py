@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.data.storage import as_storage_error, make_folder, read_json, sha256_of_json
-from medunlearn.errors import HubError, InputError, ModelError, first_line
+from medunlearn.errors import HubError, InputError, ModelError, first_few, first_line
 from medunlearn.hub_offline import go_offline_if_unreachable
 from medunlearn.models.folders import (
     ADAPTER,
@@ -41,7 +41,6 @@ TOKENIZER_FILES = (
     "merges.txt",
     "chat_template.jinja",
 )
-SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -241,7 +240,7 @@ def _refuse_several(folder: Path) -> None:
     below = [path for path in sorted(folder.iterdir()) if path.is_dir() and is_model_folder(path)]
     if not below:
         return
-    names = ", ".join(path.name for path in below[:SHOWN]) + (", ..." if len(below) > SHOWN else "")
+    names = first_few([path.name for path in below])
     if is_model_folder(folder):
         raise ModelError(
             f"{folder} holds several models: its own, and below it {names}. Give one of them ({below[0]}), or move "
@@ -266,8 +265,7 @@ def _check_full(folder: Path) -> None:
     named = sorted(set(shards.values()))
     missing = [name for name in named if not (folder / name).exists()]
     if missing:
-        shown = ", ".join(missing[:SHOWN]) + (", ..." if len(missing) > SHOWN else "")
         raise ModelError(
-            f"{folder} lacks {len(missing)} of its {len(named)} files of weights: {shown}. Copy the whole model "
-            "again."
+            f"{folder} lacks {len(missing)} of its {len(named)} files of weights: {first_few(missing)}. Copy the "
+            "whole model again."
         )

@@ -69,7 +69,7 @@ def score_answers(
     Raises:
         MedunlearnError: memory runs out with a single sequence.
     """
-    return _in_batches(_score, language_model, sequences, batch_size, advance)
+    return in_batches(_score, language_model, sequences, batch_size, advance)
 
 
 def score_moments(
@@ -89,16 +89,17 @@ def score_moments(
     Raises:
         MedunlearnError: memory runs out with a single sequence.
     """
-    return _in_batches(_moments, language_model, sequences, batch_size, advance)
+    return in_batches(_moments, language_model, sequences, batch_size, advance)
 
 
-def _in_batches(
+def in_batches(
     rate: Callable[[Sequence[TokenSequence], LanguageModel], list[Score]],
     language_model: LanguageModel,
     sequences: Sequence[TokenSequence],
     batch_size: int | Batching,
-    advance: Callable[[int], None],
+    advance: Callable[[int], None] = lambda count: None,
 ) -> list[Score]:
+    """A function's values of a batch of sequences, for all of them in their order, in evaluation mode."""
     if language_model.engine is not None:
         return _by_engine(rate, language_model, sequences, advance)
     order = families_by_length(sequences)
@@ -123,7 +124,7 @@ def _by_engine(
     advance: Callable[[int], None],
 ) -> list[Score]:
     if rate is not _score:
-        raise InputError("Moments of a distribution are computed by our own engine alone. Leave --backend out.")
+        raise InputError("Distributions are read by our own engine alone. Leave --backend out.")
     scores: list[Score] = language_model.engine.score(sequences)
     advance(len(sequences))
     return scores

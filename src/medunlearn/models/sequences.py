@@ -11,8 +11,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import takewhile
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from medunlearn.config.prompt_files import PromptFile
@@ -156,51 +155,6 @@ def question_sequence(
             "--long-notes cut, or use --context closed_book."
         )
     return TokenSequence(question.question_id, ids, len(shared), max(1, len(ids) - len(answer)))
-
-
-def answer_sequences(
-    question: Question,
-    answers: Sequence[str],
-    record: Record,
-    tokenizer: Any,
-    rendering: Rendering,
-    pictures: SequenceImages | None = None,
-    *,
-    after: int | None = None,
-) -> list[TokenSequence]:
-    """The question with each of these answers: branches of what they have in common, scored where they part.
-
-    The log-probabilities of two answers differ by those of their scored tokens alone.
-
-    Args:
-        after: tokens that count behind the last one in which the answers differ; None: all to the end.
-
-    Raises:
-        InputError: as :func:`question_sequence`.
-    """
-    prompt = question_sequence(question, record, tokenizer, rendering, pictures).prompt
-    how = {"template": rendering.template, "context": rendering.context, "tokenizer": tokenizer}
-    shown = [render(replace(question, answer=answer), record.text, **how).answer for answer in answers]
-    ends = [(*ids, tokenizer.eos_token_id) for ids in tokenizer(shown, add_special_tokens=False)["input_ids"]]
-    common, alike = agreeing(ends), agreeing([end[::-1] for end in ends])
-    # One token of each answer is scored at least, and nothing counts both as the beginning and as the end.
-    alike = min(alike, min(map(len, ends)) - common - 1)
-    cut = 0 if after is None else max(0, alike - after)
-    return [
-        TokenSequence(
-            f"{question.question_id}#{place}",
-            prompt + end[: len(end) - cut],
-            len(prompt) + common,
-            len(prompt) + common,
-        )
-        for place, end in enumerate(ends)
-    ]
-
-
-def agreeing(sequences: Sequence[Sequence[int]]) -> int:
-    """Number of tokens that all sequences begin with, at most one less than the shortest has."""
-    same = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*sequences, strict=False)))
-    return min(same, min(map(len, sequences)) - 1)
 
 
 def image_tokens(record: Record, rendering: Rendering, pictures: SequenceImages | None) -> tuple[int, ...]:

@@ -33,13 +33,13 @@ from medunlearn.pipeline.trainer import Trainer, explain_out_of_memory
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
 from medunlearn.training.batch_plan import Plan
-from medunlearn.training.noise import mix_with_noise
 from medunlearn.training.objectives import Unlearning
 from medunlearn.training.precompute import CachePlan
 from medunlearn.training.processes import Processes, join
 from medunlearn.training.recording import open_recording
 from medunlearn.training.sharding import ShardedReference, check_sharding, shard
 from medunlearn.training.trackers import check_tracker
+from medunlearn.training.trainable import mix_with_noise
 from medunlearn.training.turns import in_turns
 from medunlearn.training.views import LOG_PROBS
 

@@ -19,13 +19,13 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from medunlearn.data.leftovers import set_aside
 from medunlearn.data.storage import read_json, write_atomically, write_json
 from medunlearn.errors import InputError
-from medunlearn.models.decoder import decoder_layers
+from medunlearn.models.decoder import base_model, decoder_layers
 from medunlearn.training.optimizers import DIVISIBLE, MOMENTS, moments, restore
 from medunlearn.training.processes import ALONE, Processes
 from medunlearn.training.sharding import is_sharded, own_parts, rows_of
@@ -110,8 +110,8 @@ class _Shares:
     def __init__(self, folder: Path, model: Any) -> None:
         self.folder, self.tensors = folder, trained(model)
         self.count = len(list(folder.glob("model-*.safetensors"))) or 1
-        base = model.get_base_model() if hasattr(model, "get_base_model") else model
-        inside = {id(tensor) for tensor in decoder_layers(base).parameters()} if self.count > 1 else set()
+        layers = decoder_layers(base_model(model)) if self.count > 1 else nn.ModuleList()
+        inside = {id(tensor) for tensor in layers.parameters()}
         self.divided = {name for name, tensor in self.tensors.items() if id(tensor) in inside}
 
     def file(self, stem: str, rank: int) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
 from typing import Any
 
 import torch
@@ -23,11 +24,12 @@ from medunlearn.training.micro_batch import MicroBatch
 from medunlearn.training.objectives import Objective, Unlearning, weighing
 from medunlearn.training.processes import Processes
 from medunlearn.training.sharding import hand_over_gradients, is_sharded
-from medunlearn.training.term_gradients import TermGradients, inner_products, put, weighted_sum
 from medunlearn.training.trainable import trained
 from medunlearn.training.views import ModelView, Totals
 
 Micro = dict[str, list[TokenSequence]]
+Gradient = Mapping[str, Tensor]
+"""Parameter name -> gradient of what this process holds of it; without those that nothing reaches."""
 
 
 @dataclass(frozen=True)
@@ -229,3 +231,86 @@ def _check_finite(terms: Mapping[str, float], number: int) -> None:
             f"The loss term {values} at step {number}. The model is kept as it was before this step. Lower --lr, "
             "train fewer epochs, or give the term less weight."
         )
+
+
+class TermGradients:
+    """The gradients of several terms of the same parameters, accumulated over micro-batches.
+
+    Each term's own stand in the parameters while it runs backward, so that one term alone costs no more memory than
+    without this class.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.tensors = tensors
+        self._by_term: dict[str, dict[int, Tensor]] = {}
+
+    def clear(self) -> None:
+        """Begin anew, without what was left by passes that failed."""
+        self._by_term = {}
+        for tensor in self.tensors:
+            tensor.grad = None
+
+    def backward(self, terms: Mapping[str, Tensor]) -> None:
+        """Add the gradient of each term of a micro-batch."""
+        names = list(terms)
+        for name in names:
+            by_place = self._by_term.setdefault(name, {})
+            if not terms[name].requires_grad:
+                continue
+            for place, tensor in enumerate(self.tensors):
+                tensor.grad = by_place.get(place)
+            # Terms may share passes, whose graph the last one lets go.
+            torch.autograd.backward(terms[name], retain_graph=name != names[-1])
+            self._by_term[name] = {
+                place: tensor.grad for place, tensor in enumerate(self.tensors) if tensor.grad is not None
+            }
+        for tensor in self.tensors:
+            tensor.grad = None
+
+    def reached(self) -> dict[str, list[int]]:
+        """Term -> places of the parameters that it has a gradient for."""
+        return {name: sorted(by_place) for name, by_place in self._by_term.items()}
+
+    def take(self, name: str) -> dict[int, Tensor]:
+        """A term's gradients by place; they are let go here."""
+        return self._by_term.pop(name, {})
+
+
+def inner_products(
+    gradients: Mapping[str, Gradient], tensors: Mapping[str, Tensor], processes: Processes
+) -> dict[tuple[str, str], float]:
+    """Inner product of the gradients of each two terms, both ways round, over all parameters."""
+    first = next(iter(tensors.values()))
+    shares, whole = (dict[tuple[str, str], Tensor]() for _ in range(2))
+    for pair in combinations_with_replacement(gradients, 2):
+        # Shares of a parameter make up a product together; what is whole is the same in every process.
+        shares[pair], whole[pair] = (torch.zeros((), dtype=torch.float64, device=first.device) for _ in range(2))
+        left, right = gradients[pair[0]], gradients[pair[1]]
+        for name in tensors:
+            if name not in left or name not in right:
+                continue
+            # In the model's order: that of a set is another in each process, and sums round by it.
+            to = shares if is_sharded(tensors[name]) else whole
+            to[pair] += (at_least_fp32(left[name]) * at_least_fp32(right[name])).sum(dtype=torch.float64)
+    if any(is_sharded(tensor) for tensor in tensors.values()):
+        processes.sum_(shares.values())
+    products = {pair: float(shares[pair] + whole[pair]) for pair in shares}
+    return products | {(b, a): value for (a, b), value in products.items()}
+
+
+def weighted_sum(gradients: Mapping[str, Gradient], weights: Mapping[str, float]) -> dict[str, Tensor]:
+    """The weighted sum of gradients, written into the first that reaches each parameter."""
+    sums: dict[str, Tensor] = {}
+    for term, weight in weights.items():
+        for name, gradient in gradients[term].items():
+            if name in sums:
+                sums[name].add_(gradient, alpha=weight)
+            else:
+                sums[name] = gradient.mul_(weight)
+    return sums
+
+
+def put(parts: Mapping[str, Tensor], gradient: Gradient) -> None:
+    """Leave a gradient in the parameters, for the optimizer."""
+    for name, part in parts.items():
+        part.grad = gradient.get(name)

@@ -13,7 +13,7 @@ from medunlearn.models.load import LanguageModel
 from medunlearn.models.low_rank import LowRank, low_rank_of
 from medunlearn.results.runs import HISTORY
 from medunlearn.training.loop import History
-from medunlearn.training.trainable import merge
+from medunlearn.training.merging import merge
 
 
 def save(
@@ -35,7 +35,7 @@ def save(
     Returns:
         Facts for ``run.json``: form, bytes, of a delta ``changed_tensors``, and where an adapter was merged
         ``merge_rounding``, the share of what it learned that rounding changed
-        (:func:`medunlearn.training.trainable.merge`).
+        (:func:`medunlearn.training.merging.merge`).
 
     Raises:
         FrozenParametersError: rounding took away all that an adapter learned.

@@ -25,10 +25,10 @@ from medunlearn.models.folders import MANIFEST, TENSORS
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.low_rank import low_rank_of
 from medunlearn.models.stored_layers import plain_name
+from medunlearn.training.merging import MergeSums
 from medunlearn.training.processes import Processes
 from medunlearn.training.saving import save_adapter
 from medunlearn.training.sharding import whole, whole_adapters
-from medunlearn.training.trainable import MergeSums
 
 _NAMES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
           torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8",

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from medunlearn.errors import ConfigError
-from medunlearn.models.decoder import decoder_layers
+from medunlearn.models.decoder import base_model, decoder_layers
 from medunlearn.models.health import bad_logits, non_finite, refuse_broken
 from medunlearn.models.layouts import LayoutProbe, decoder_of
 from medunlearn.models.load import LanguageModel
@@ -90,7 +90,7 @@ def shard(language_model: LanguageModel, processes: Processes, precision: Precis
 @torch.no_grad()
 def _read_shares(model: Any, stored: StoredLayers, device: torch.device) -> None:
     """Replace each tensor on the meta device by this process's rows of it, one after the other."""
-    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
+    plain = base_model(model)
     for path, module in plain.named_modules():
         for name, tensor in list(module.named_parameters(recurse=False)):
             if not tensor.is_meta:

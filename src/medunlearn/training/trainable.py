@@ -1,13 +1,11 @@
-"""Trainable parameters: selection, LoRA adapters and their merge, checksums, gradient checkpointing."""
+"""Trainable parameters: selection, LoRA adapters, checksums, first weights, gradient checkpointing."""
 
 from __future__ import annotations
 
-import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -15,9 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from medunlearn.errors import ConfigError, FrozenParametersError
+from medunlearn.errors import ConfigError, FrozenParametersError, first_few
 from medunlearn.models.decoder import decoder_layers, parameters_above
-from medunlearn.models.four_bit import as_linear, is_four_bit
 from medunlearn.models.vision.seeing import sight_of
 from medunlearn.seeds import stable_seed
 from medunlearn.training.processes import ALONE, Processes
@@ -147,30 +144,6 @@ def decoder_maps(model: Any) -> list[str]:
     ]
 
 
-@contextmanager
-def merged(model: Any) -> Iterator[None]:
-    """Inside, a LoRA adapter is part of the weights, as it is once it is saved; afterwards no bit has changed."""
-    if not hasattr(model, "merge_adapter"):
-        yield
-        return
-    adapted = [module.base_layer for module in model.modules() if hasattr(module, "lora_A")]
-    if any(map(is_four_bit, adapted)):
-        # Merged into 4 bits it would be rounded; beside them it says the same as once it is saved.
-        yield
-        return
-    weights = [layer.weight for layer in adapted]
-    before = [weight.detach().clone() for weight in weights]
-    model.merge_adapter()
-    try:
-        yield
-    finally:
-        model.unmerge_adapter()
-        # Taking the adapter off again rounds.
-        with torch.no_grad():
-            for weight, value in zip(weights, before, strict=True):
-                weight.copy_(value)
-
-
 def trained(model: Any) -> dict[str, Tensor]:
     """The parameters that are trained, by name."""
     return {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
@@ -207,86 +180,28 @@ def check_moved(before: dict[str, int], tensors: dict[str, Tensor], processes: P
     moved = set().union(*processes.each(lambda: {name for name in before if before[name] != after[name]}))
     still = [name for name in before if name not in moved]
     if still:
-        examples = ", ".join(still[:5]) + (", ..." if len(still) > 5 else "")
         raise FrozenParametersError(
-            f"{len(still)} of {len(before)} tensors that were to be trained did not change: {examples}. "
+            f"{len(still)} of {len(before)} tensors that were to be trained did not change: {first_few(still, 5)}. "
             "Either no gradient reaches them, or the learning rate is too small for the type of the weights."
         )
 
 
 @torch.no_grad()
-def merge(model: Any) -> tuple[Any, float]:
-    """Add what a LoRA adapter learned to the weights under it, and take the adapter off.
+def mix_with_noise(model: Any, share: float, seed: int) -> None:
+    """Mix each trained matrix with a random one: ``(1 - share) W + share N``.
 
-    An adapter of fp32 may move by less than weights of bf16 can hold. With W a matrix before, W' after, and D what
-    the adapter adds to it (its B times its A, times alpha over rank), the share that rounding changed is
-
-        sqrt(sum ||(W' - W) - D||^2) / sqrt(sum ||D||^2)
-
-    in Frobenius norms over all matrices of the adapter: 0 where nothing was lost, 1 where all was. It is not more,
-    since the value before is one that W's type holds, and W' is the nearest of those. Of weights in 4 bits, W is
-    the rounded matrix in the type that it computes in, and the plain model has such matrices.
+    Vectors (norms, biases) stay as they are. N is Gaussian of the standard deviation in the model's configuration.
 
     Args:
-        model: a PEFT model; its matrices are changed in place.
-
-    Returns:
-        The plain model, and that share; 0 for an adapter that adds nothing.
-
-    Raises:
-        FrozenParametersError: the adapter adds something to a matrix of which no value changed.
+        share: of the random matrix, 0-1.
     """
-    sums = MergeSums()
-    for name, module in model.named_modules():
-        if hasattr(module, "lora_A"):
-            sums.merge(name, module)
-    return model.unload(), sums.rounding()
-
-
-@dataclass
-class MergeSums:
-    """What merging LoRA adapters, one matrix after the other, added and what rounding changed of it."""
-
-    lost: float = 0.0
-    learned: float = 0.0
-    unchanged: list[str] = field(default_factory=list)
-    count: int = 0
-    kind: str = ""
-
-    @torch.no_grad()
-    def merge(self, name: str, module: Any) -> None:
-        """Add an adapter to the matrix under it."""
-        (adapter,) = module.active_adapters
-        if is_four_bit(module.base_layer):
-            added = module.get_delta_weight(adapter)
-            plain = as_linear(module.base_layer)
-            weight, before = plain.weight, plain.weight.detach().clone()
-            weight.add_(added.to(weight.dtype))
-            module.base_layer, added = plain, added.float()
-        else:
-            weight = module.base_layer.weight
-            before, added = weight.detach().clone(), module.get_delta_weight(adapter).float()
-            module.merge()
-        self.learned += float(added.norm()) ** 2
-        self.lost += float(((weight.float() - before.float()) - added).norm()) ** 2
-        if added.any() and torch.equal(weight, before):
-            self.unchanged.append(name)
-        self.kind, self.count = str(weight.dtype).removeprefix("torch."), self.count + 1
-
-    def rounding(self) -> float:
-        """The share that rounding changed.
-
-        Raises:
-            FrozenParametersError: an adapter adds something to a matrix of which no value changed.
-        """
-        if self.unchanged:
-            few = ", ".join(self.unchanged[:3]) + (", ..." if len(self.unchanged) > 3 else "")
-            raise FrozenParametersError(
-                f"{len(self.unchanged)} of {self.count} matrices are what they were before the LoRA adapter was "
-                f"merged: {few}. Rounding to {self.kind} took away all that it learned. Set --weights fp32, or a "
-                "larger --lr."
-            )
-        return math.sqrt(self.lost / self.learned) if self.learned else 0.0
+    config = model.config.get_text_config()
+    deviation = float(getattr(config, "initializer_range", 0.02))
+    for name, tensor in trained(model).items():
+        if tensor.dim() > 1:
+            source = torch.Generator().manual_seed(stable_seed("noise", seed, name))
+            random = deviation * torch.randn(tensor.shape, generator=source)
+            tensor.mul_(1 - share).add_(random.to(tensor), alpha=share)
 
 
 @contextmanager

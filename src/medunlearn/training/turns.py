@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from medunlearn.models.decoder import decoder_layers
+from medunlearn.models.decoder import base_model, decoder_layers
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ def takes_turns(model: Any) -> bool:
 
 def take_turns(model: Any) -> None:
     """Prepare a model, whose decoder layers are sharded, for :func:`in_turns`."""
-    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
+    plain = base_model(model)
     turns = Turns(list(decoder_layers(plain)))
     decoder = plain.get_decoder() if hasattr(plain, "get_decoder") else plain
     decoder.register_forward_pre_hook(lambda module, inputs: turns.begin())

@@ -88,7 +88,8 @@ def test_what_was_measured_is_kept(
 
 
 def test_a_lora_adapter_in_memory_and_random_numbers_outside(lume_target: Run, tasks: Path) -> None:
-    from medunlearn.training.trainable import choose_trainable, merged
+    from medunlearn.training.merging import merged
+    from medunlearn.training.trainable import choose_trainable
 
     def states() -> list[Any]:
         return [random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()]

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from medunlearn.models.decoder import base_model
 from medunlearn.models.vision.pictures import FIRST, PLACES, Pictures
 
 AT_ONCE = 16
@@ -110,7 +111,7 @@ def give_sight(model: Any, pictures: Pictures) -> Sight:
 
 def sight_of(model: Any) -> Sight | None:
     """Vision part of a model, or of the model in a LoRA adapter; None for a text model."""
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    base = base_model(model)
     if not hasattr(base, "get_input_embeddings"):
         return None
     look_up = getattr(base.get_input_embeddings(), "forward", None)

@@ -22,7 +22,7 @@ from medunlearn.data.responses import Response
 from medunlearn.data.storage import write_together
 from medunlearn.errors import InputError
 from medunlearn.generation.decodings import Decoding
-from medunlearn.generation.question_samples import sample_responses
+from medunlearn.generation.respond import sample_responses
 from medunlearn.metrics.text import rouge_l_recalls
 from medunlearn.models.quantization import round_weights
 from medunlearn.pipeline.attacking.measuring import StateMeasurer, restored

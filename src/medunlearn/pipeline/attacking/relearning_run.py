@@ -25,8 +25,9 @@ from medunlearn.results.runs import FILE, Run
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import train_loop
 from medunlearn.training.loop_settings import LoopSettings
+from medunlearn.training.merging import merged
 from medunlearn.training.objectives import NextToken
-from medunlearn.training.trainable import choose_trainable, merged
+from medunlearn.training.trainable import choose_trainable
 
 SHARE_OF_PEAK = 0.1
 """Of the learning rate of a model's training, for its relearning."""

@@ -51,10 +51,10 @@ from medunlearn.pipeline.questioning import Questioning
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import EPOCHS, FILE, Run, RunRecord
 from medunlearn.training.checkpoint import load_weights, problem_of_weights, save_weights
+from medunlearn.training.merging import merge, merged
 from medunlearn.training.processes import Processes
 from medunlearn.training.saving import save_adapter
 from medunlearn.training.sharding import is_sharded, merged_shares
-from medunlearn.training.trainable import merge, merged
 from medunlearn.training.turns import in_turns
 
 if TYPE_CHECKING:
