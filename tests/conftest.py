@@ -51,10 +51,11 @@ def hospital() -> Any:
 
 
 @pytest.fixture(scope="session")
-def _unused_tiny() -> Any:
-    """Source of all copies, used by no test: a model remembers its batch layouts once it has run."""
+def _tiny_source() -> Any:
+    """Source of all copies, used by no test. Its layouts are probed here, once for all."""
     import torch
 
+    from medunlearn.models.layouts import decoder_of
     from medunlearn.models.tiny import build_tiny
 
     language_model = build_tiny(TEXTS, vocabulary=300, width=32, layers=3, heads=2)
@@ -62,34 +63,35 @@ def _unused_tiny() -> Any:
         for tensor in language_model.model.parameters():
             if tensor.dim() == 2:
                 tensor.mul_(5)
+    decoder_of(language_model.model)
     return language_model
 
 
 @pytest.fixture(scope="session")
-def tiny_base(_unused_tiny: Any) -> Any:
+def tiny_base(_tiny_source: Any) -> Any:
     """Do not change it: :func:`tiny` gives copies. Its weights are large, so that nothing is near uniform."""
-    return copy.deepcopy(_unused_tiny)
+    return copy.deepcopy(_tiny_source)
 
 
 @pytest.fixture
-def tiny(_unused_tiny: Any) -> Callable[[], Any]:
+def tiny(_tiny_source: Any) -> Callable[[], Any]:
     """A fresh copy of one Llama, 32 wide and 3 layers deep, each time it is called."""
-    return lambda: copy.deepcopy(_unused_tiny)
+    return lambda: copy.deepcopy(_tiny_source)
 
 
 @pytest.fixture(scope="session")
-def _exact_base(_unused_tiny: Any) -> Any:
+def _exact_source(_tiny_source: Any) -> Any:
     from rounding import in_fp64
 
-    exact = copy.deepcopy(_unused_tiny)
+    exact = copy.deepcopy(_tiny_source)
     in_fp64(exact.model)
     return exact
 
 
 @pytest.fixture
-def exact_tiny(_exact_base: Any) -> Callable[[], Any]:
+def exact_tiny(_exact_source: Any) -> Callable[[], Any]:
     """The same in fp64, for comparing two orders of computing; see :mod:`rounding`."""
-    return lambda: copy.deepcopy(_exact_base)
+    return lambda: copy.deepcopy(_exact_source)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import torch
 from method_variants import gradients
 from rounding import assert_same
 from torch import Tensor
+from training_runs import Row, copied, equal, stop_at, without_seconds
 
 from medunlearn.methods import ALTERNATIVES, make_method
 from medunlearn.models.batches import collate
@@ -36,19 +37,20 @@ CAP = -5.0
 def partners(forget: list[TokenSequence], make: Callable[..., Any]) -> dict[str, list[TokenSequence]]:
     """Two alternatives of each, behind its own prompt."""
     others = make(2 * len(forget), "a")
+
+    def behind(prompt: TokenSequence, other: TokenSequence, turn: int) -> TokenSequence:
+        ids = (*prompt.prompt, *other.ids[other.scored_from :])
+        return TokenSequence(f"{prompt.key}~{turn}", ids, 0, prompt.scored_from)
+
     return {
-        one.key: [
-            replace(other, key=f"{one.key}~{turn}", ids=(*one.prompt, *other.ids[other.scored_from :]),
-                    scored_from=one.scored_from)
-            for turn, other in enumerate(others[2 * place : 2 * place + 2])
-        ]
-        for place, one in enumerate(forget)
-    }  # fmt: skip
+        sequence.key: [behind(sequence, others[2 * place + turn], turn) for turn in (0, 1)]
+        for place, sequence in enumerate(forget)
+    }
 
 
 @pytest.fixture
 def plan(make_sequences: Callable[..., Any]) -> Plan:
-    forget = [replace(one, caps=(CAP,) * one.scored, floors=floors(one)) for one in make_sequences(7, "f")]
+    forget = [replace(s, caps=(CAP,) * s.scored, floors=floors(s)) for s in make_sequences(7, "f")]
     sides = {"forget": forget, "retain": make_sequences(5, "r")}
     return Plan(sides, 3, 3, 0, partners={"alternatives": partners(forget, make_sequences)})
 
@@ -61,33 +63,33 @@ def floors(sequence: TokenSequence) -> tuple[float, ...]:
 def log_probs(model: Any, sequence: TokenSequence) -> Tensor:
     logits = model(input_ids=torch.tensor([sequence.ids]), use_cache=False).logits[0, :-1].log_softmax(1)
     answer = torch.tensor(sequence.ids[sequence.scored_from :])
-    found: Tensor = logits[sequence.scored_from - 1 :].gather(1, answer[:, None])[:, 0]
-    return found
+    picked: Tensor = logits[sequence.scored_from - 1 :].gather(1, answer[:, None])[:, 0]
+    return picked
 
 
 def plain_altpo(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
     beta, each = 0.3, []
     for true, other in zip(step["forget"], step["alternatives"], strict=True):
-        ratios = [torch.exp(log_probs(model, one).sum() - log_probs(before, one).sum()) for one in (other, true)]
+        ratios = [torch.exp(log_probs(model, s).sum() - log_probs(before, s).sum()) for s in (other, true)]
         each.append(-2 / beta * torch.log(torch.sigmoid(beta * torch.log(ratios[0] / ratios[1]))))
-    retain = -torch.cat([log_probs(model, one) for one in step["retain"]]).mean()
+    retain = -torch.cat([log_probs(model, s) for s in step["retain"]]).mean()
     return {"forget": torch.stack(each).mean(), "retain": 1.3 * retain}
 
 
 def plain_counterfactual(model: Any, before: Any, step: Mapping[str, Any]) -> dict[str, Tensor]:
-    true = torch.cat([log_probs(model, one) for one in step["forget"]])
-    held = torch.tensor([floor == CAP for one in step["forget"] for floor in floors(one)])
+    true = torch.cat([log_probs(model, s) for s in step["forget"]])
+    has_floor = torch.tensor([floor == CAP for s in step["forget"] for floor in floors(s)])
     divergences = []
-    for one in step["retain"]:
+    for s in step["retain"]:
         now, then = (
-            each(input_ids=torch.tensor([one.ids]), use_cache=False).logits[0, one.scored_from - 1 : -1]
+            each(input_ids=torch.tensor([s.ids]), use_cache=False).logits[0, s.scored_from - 1 : -1]
             for each in (model, before)
         )
         kl = torch.nn.functional.kl_div(now.log_softmax(1), then.softmax(1), reduction="none")
         divergences.append(kl.sum(1))
     return {
-        "alternatives": -torch.cat([log_probs(model, one) for one in step["alternatives"]]).mean(),
-        "forget": 0.7 * torch.where(true > CAP, true - CAP, 0.4 * (CAP - true) * held).mean(),
+        "alternatives": -torch.cat([log_probs(model, s) for s in step["alternatives"]]).mean(),
+        "forget": 0.7 * torch.where(true > CAP, true - CAP, 0.4 * (CAP - true) * has_floor).mean(),
         "retain_kl": 1.3 * torch.cat(divergences).mean(),
     }
 
@@ -108,13 +110,13 @@ def test_terms_and_gradients(name: str, packed: bool, moved: Any, plan: Plan) ->
     model, before, reference = moved
     step = plan.step(0)
     # Some tokens stand above their cap and some below.
-    above = torch.cat([log_probs(model, one) for one in step["forget"]]) > CAP
+    above = torch.cat([log_probs(model, s) for s in step["forget"]]) > CAP
     assert above.any()
     assert not above.all()
     views = {}
-    for side, chosen in step.items():
-        batch = make_batch(model, chosen, 2, CPU) if packed else collate(chosen, 2, CPU)
-        views[side] = ModelView(model, batch, Totals.of(chosen), reference)
+    for side, members in step.items():
+        batch = make_batch(model, members, 2, CPU) if packed else collate(members, 2, CPU)
+        views[side] = ModelView(model, batch, Totals.of(members), reference)
     ours = Unlearning(make_method(name, ARGUMENTS[name])).terms(views)
     ours_gradients = gradients(model, ours)
     theirs = PLAIN[name](model, before, step)
@@ -126,34 +128,31 @@ def test_terms_and_gradients(name: str, packed: bool, moved: Any, plan: Plan) ->
 def test_however_a_step_is_cut_its_terms_are_the_same(name: str, moved: Any, plan: Plan) -> None:
     model, _, reference = moved
     step, objective = plan.step(1), Unlearning(make_method(name, ARGUMENTS[name]))
-    totals = {side: Totals.of(chosen) for side, chosen in step.items()}
-    found = []
+    totals = {side: Totals.of(members) for side, members in step.items()}
+    results = []
     for size, tokens in ((3, None), (1, None), (2, None), (3, 30)):
         terms: dict[str, float] = {}
         for micro in micro_batches(step, size, tokens=tokens, partners=plan.partners):
-            pairs = [(one.key, other.key.partition("~")[0])
-                     for one, other in zip(micro["forget"], micro["alternatives"], strict=True)]  # fmt: skip
-            assert all(own == partner for own, partner in pairs)
+            assert [s.key for s in micro["forget"]] == [s.key.partition("~")[0] for s in micro["alternatives"]]
             views = {s: ModelView(model, collate(c, 2, CPU), totals[s], reference) for s, c in micro.items()}
             for term, value in objective.terms(views).items():
                 terms[term] = terms.get(term, 0.0) + float(value.detach())
-        found.append(terms)
-    for terms in found[1:]:
-        assert terms == pytest.approx(found[0], rel=1e-9)
+        results.append(terms)
+    for terms in results[1:]:
+        assert terms == pytest.approx(results[0], rel=1e-9)
 
 
 def test_alternatives_take_turns_from_epoch_to_epoch(plan: Plan) -> None:
-    shown: dict[str, list[str]] = {}
+    turns: dict[str, list[str]] = {}
     for number in range(plan.steps):
         step = plan.step(number)
-        assert [one.key for one in step["forget"]] == [one.key.partition("~")[0] for one in step["alternatives"]]
-        for one, other in zip(step["forget"], step["alternatives"], strict=True):
-            shown.setdefault(one.key, []).append(other.key)
-    assert shown == {key: [f"{key}~0", f"{key}~1", f"{key}~0"] for key in shown}
-    assert len(shown) == 7
-    drawn, times = plan.drawn("alternatives")
-    assert {one.key for one in drawn} == {key for own in shown.values() for key in own}
-    assert times == 21
+        for own, other in zip(step["forget"], step["alternatives"], strict=True):
+            turns.setdefault(own.key, []).append(other.key)
+    assert turns == {key: [f"{key}~0", f"{key}~1", f"{key}~0"] for key in turns}
+    assert len(turns) == 7
+    sequences, draws = plan.drawn("alternatives")
+    assert {s.key for s in sequences} == {key for keys in turns.values() for key in keys}
+    assert draws == 21
 
 
 @pytest.mark.parametrize("name", ALTERNATIVES)
@@ -161,24 +160,21 @@ def test_alternatives_take_turns_from_epoch_to_epoch(plan: Plan) -> None:
 def test_a_run_that_is_cut_off_goes_on_as_if_it_had_not(
     name: str, budget: int, exact_tiny: Callable[[], Any], plan: Plan, tmp_path: Path
 ) -> None:
-    def run(folder: Path | None, stop: int | None = None) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
+    plan = replace(plan, batch_size=4, epochs=2)
+
+    def run(folder: Path | None, stop: int | None = None) -> tuple[list[Row], dict[str, Tensor]]:
         model, objective = exact_tiny().model, Unlearning(make_method(name, ARGUMENTS[name]))
         cache_plan = CachePlan(model, 2, objective, plan, 2, budget)
         reference = Reference(model, cache_plan.fill(None, "fp32"), complete=cache_plan.complete)
         settings = LoopSettings(lr=1e-2, precision="fp32", micro_batch_size=2)
-
-        def interrupt(row: dict[str, Any]) -> None:
-            if row["step"] == stop:
-                raise KeyboardInterrupt
-
         history = train_loop(
-            model, 2, objective, plan, settings, reference=reference, checkpoints=folder, on_step=interrupt
+            model, 2, objective, plan, settings, reference=reference, checkpoints=folder, on_step=stop_at(stop)
         )
-        return history, {key: tensor.detach().clone() for key, tensor in model.named_parameters()}
+        return without_seconds(history), copied(model)
 
-    whole, wanted = run(None)
+    history, weights = run(None)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "c", stop=4)
-    again, found = run(tmp_path / "c")
-    assert [row["loss"] for row in again] == [row["loss"] for row in whole]
-    assert all(torch.equal(found[key], wanted[key]) for key in wanted)
+        run(tmp_path / "c", stop=3)
+    resumed_history, resumed_weights = run(tmp_path / "c")
+    assert resumed_history == history
+    assert equal(resumed_weights, weights)

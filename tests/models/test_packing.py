@@ -23,6 +23,15 @@ CPU = torch.device("cpu")
 NOTE = tuple(range(10, 30))
 
 
+@pytest.fixture
+def unprobed(tiny: Callable[[], Any]) -> Any:
+    """A tiny model whose layouts have not been probed yet."""
+    model = tiny().model
+    del vars(model)["_layout_probe"]
+    model.set_attn_implementation("sdpa")
+    return model
+
+
 def branch(name: str, *own: int) -> TokenSequence:
     return TokenSequence(name, (*NOTE, *own), len(NOTE), len(NOTE) + 1)
 
@@ -41,11 +50,9 @@ def test_shared_tokens_stand_once() -> None:
 def test_a_token_sees_its_note_and_its_own_branch() -> None:
     batch = pack([branch("a", 40, 41), branch("b", 50, 51), TokenSequence("c", (60, 61), 0, 1)], 2, CPU)
     # The longest family takes 24 tokens, so the single sequence has a row of its own.
-    seen = batch.attention_mask[:, 0]
-    assert seen[0, 23].nonzero().flatten().tolist() == [*range(20), 22, 23]
-    assert seen[0, 21].nonzero().flatten().tolist() == [*range(20), 20, 21]
-    assert seen[1, 1].nonzero().flatten().tolist() == [0, 1]
-    assert seen[1, 9].nonzero().flatten().tolist() == [9]
+    visible = {place: batch.attention_mask[place[0], 0, place[1]].nonzero().flatten().tolist()
+               for place in ((0, 23), (0, 21), (1, 1), (1, 9))}  # fmt: skip
+    assert visible == {(0, 23): [*range(20), 22, 23], (0, 21): [*range(22)], (1, 1): [0, 1], (1, 9): [9]}
 
 
 def test_one_row_without_padding_for_branches() -> None:
@@ -68,16 +75,16 @@ def test_one_row_without_padding_for_branches() -> None:
     }
 
 
-def test_a_model_set_to_branches_does_everything_else_as_ever(tiny: Callable[[], Any]) -> None:
-    model, ids = tiny().model, torch.arange(3, 19)[None]
+def test_a_model_set_to_branches_does_everything_else_as_ever(unprobed: Any) -> None:
+    model, ids = unprobed, torch.arange(3, 19)[None]
     before = model.generate(ids, max_new_tokens=5, do_sample=False), model(input_ids=ids).logits
     decoder_of(model)
     after = model.generate(ids, max_new_tokens=5, do_sample=False), model(input_ids=ids).logits
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(after, before, strict=True))
 
 
-def test_attention_that_takes_nothing_of_ours_is_noticed(tiny: Callable[[], Any], monkeypatch: Any) -> None:
-    model = tiny().model
+def test_attention_that_takes_nothing_of_ours_is_noticed(unprobed: Any, monkeypatch: Any) -> None:
+    model = unprobed
     whole = model.model.forward
 
     def deaf(*args: Any, attention_mask: Any = None, layout: Any = None, **kwargs: Any) -> Any:
@@ -90,8 +97,8 @@ def test_attention_that_takes_nothing_of_ours_is_noticed(tiny: Callable[[], Any]
     assert torch.equal(batch.input_ids, collate([branch("a", 40, 41), branch("b", 50, 51)], 2, CPU).input_ids)
 
 
-def test_a_model_that_does_more_behind_its_head_and_layers_is_left_to_itself(tiny: Callable[[], Any]) -> None:
-    model = tiny().model
+def test_a_model_that_does_more_behind_its_head_and_layers_is_left_to_itself(unprobed: Any) -> None:
+    model = unprobed
     model.lm_head.register_forward_hook(lambda module, inputs, output: output * 2)
     for layer in model.model.layers:
         layer.mlp.register_forward_hook(lambda module, inputs, output: output.cumsum(1))
@@ -114,20 +121,20 @@ def test_every_method_gets_the_terms_and_gradients_of_separate_sequences(
         "retain": [branch("d", 90, 91), branch("e", 92, 93, 94, 95), branch("f", 96, 97)],
     }
     method = make_variant(name)
-    found = []
+    results = []
     for layout in (pack, pack_for_branches, collate):
         model.zero_grad(set_to_none=True)
         views = {
-            side: ModelView(model, layout(chosen, 2, CPU), Totals.of(chosen), reference)
-            for side, chosen in sides.items()
+            side: ModelView(model, layout(members, 2, CPU), Totals.of(members), reference)
+            for side, members in sides.items()
         }
         terms = method.loss(views["forget"], views["retain"])
         torch.stack(list(terms.values())).sum().backward()
         gradients = {key: t.grad for key, t in model.named_parameters() if t.grad is not None}
-        found.append({**terms, **gradients})
-    for packed in found[:2]:
+        results.append({**terms, **gradients})
+    for packed in results[:2]:
         assert len(packed) > 2
-        assert_same(packed, found[2])
+        assert_same(packed, results[2])
 
 
 @pytest.mark.parametrize("layout", [pack, pack_for_branches])

@@ -26,7 +26,7 @@ from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.views import ModelView, Totals
 
 CPU = torch.device("cpu")
-EIGHT = 8
+FIVE = 5
 
 
 def summed(
@@ -44,20 +44,20 @@ def summed(
     with torch.no_grad():
         for tensor in model.parameters():
             tensor.mul_(1.2)
-    totals, terms = {side: Totals.of(chosen) for side, chosen in sides.items()}, dict[str, float]()
+    totals, terms = {side: Totals.of(members) for side, members in sides.items()}, dict[str, float]()
     for micro in micro_batches(sides, size, tokens=tokens):
         views = {
             side: ModelView(
                 model,
-                make_batch(model, chosen, 2, CPU) if packed else collate(chosen, 2, CPU),
+                make_batch(model, members, 2, CPU) if packed else collate(members, 2, CPU),
                 totals[side],
                 reference,
             )
-            for side, chosen in micro.items()
+            for side, members in micro.items()
         }
-        found: dict[str, Tensor] = objective.terms(views)
-        torch.stack(list(found.values())).sum().backward()
-        for name, value in found.items():
+        batch_terms: dict[str, Tensor] = objective.terms(views)
+        torch.stack(list(batch_terms.values())).sum().backward()
+        for name, value in batch_terms.items():
             terms[name] = terms.get(name, 0.0) + value.item()
     return terms, {name: tensor.grad for name, tensor in model.named_parameters() if tensor.grad is not None}
 
@@ -69,13 +69,13 @@ def objective_of(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", [*VARIANTS, "next_token"])
-def test_batch_one_times_eight_is_batch_eight(
+def test_micro_batches_add_up_to_the_whole_batch(
     name: str, exact_tiny: Callable[[], Any], make_sequences: Callable[..., Any]
 ) -> None:
-    sides = {"forget": make_sequences(EIGHT, "f"), "retain": make_sequences(EIGHT, "r")}
-    assert len({s.scored for s in sides["forget"]}) > 3
-    whole, whole_gradients = summed(exact_tiny().model, objective_of(name), sides, EIGHT)
-    for size, tokens in ((1, None), (3, None), (EIGHT, 30)):
+    sides = {"forget": make_sequences(FIVE, "f"), "retain": make_sequences(FIVE, "r")}
+    assert len({s.scored for s in sides["forget"]}) > 2
+    whole, whole_gradients = summed(exact_tiny().model, objective_of(name), sides, FIVE)
+    for size, tokens in ((1, None), (3, None), (FIVE, 30)):
         cut, cut_gradients = summed(exact_tiny().model, objective_of(name), sides, size, tokens)
         assert_same(cut, whole)
         assert_same(cut_gradients, whole_gradients)
@@ -87,11 +87,11 @@ def test_text_in_common_is_cut_to_the_same_numbers(
 ) -> None:
     """Notes of three questions, in pieces that part some of them, against padded rows that share nothing."""
     sides = {
-        "forget": with_notes(make_sequences(EIGHT, "f"), 3),
-        "retain": with_notes(make_sequences(EIGHT, "r"), 3),
+        "forget": with_notes(make_sequences(FIVE, "f"), 3),
+        "retain": with_notes(make_sequences(FIVE, "r"), 3),
     }
-    whole, whole_gradients = summed(exact_tiny().model, objective_of(name), sides, EIGHT)
-    for size in (EIGHT, 3, 2, 1):
+    whole, whole_gradients = summed(exact_tiny().model, objective_of(name), sides, FIVE)
+    for size in (FIVE, 2, 1):
         cut, cut_gradients = summed(exact_tiny().model, objective_of(name), sides, size, packed=True)
         assert_same(cut, whole)
         assert_same(cut_gradients, whole_gradients)
@@ -100,15 +100,15 @@ def test_text_in_common_is_cut_to_the_same_numbers(
 def test_passes_keep_to_their_budget_of_tokens(
     tiny: Callable[[], Any], make_sequences: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = check(TrainSettings, {"model": "tiny", "micro_batch_tokens": 16, "precision": "fp32"})
+    settings = check(TrainSettings, {"model": "tiny", "micro_batch_tokens": 16, "precision": "fp32"})
     sequences, passes = make_sequences(6), list[list[int]]()
 
-    def noted(model: Any, chosen: Any, *more: Any) -> Any:
-        passes.append([len(sequence.ids) for sequence in chosen])
-        return make_batch(model, chosen, *more)
+    def noted(model: Any, members: Any, *more: Any) -> Any:
+        passes.append([len(sequence.ids) for sequence in members])
+        return make_batch(model, members, *more)
 
     monkeypatch.setattr(gradients, "make_batch", noted)
-    train_loop(tiny().model, 2, NextToken(), Plan({"train": sequences}, 6, 1, 0), loop_settings(given, 0))
+    train_loop(tiny().model, 2, NextToken(), Plan({"train": sequences}, 6, 1, 0), loop_settings(settings, 0))
     assert sorted(length for lengths in passes for length in lengths) == sorted(len(s.ids) for s in sequences)
     assert any(len(lengths) > 1 for lengths in passes)
     assert all(sum(lengths) <= 16 or len(lengths) == 1 for lengths in passes)

@@ -1,4 +1,4 @@
-"""What stops a run, what it says, and what it leaves behind."""
+"""Failures and signals that end a run: the error, the weights in memory, and the checkpoints left."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from training_runs import equal, stop_at
 
 from medunlearn.errors import FrozenParametersError, NonFiniteLossError, StorageError
 from medunlearn.training import checkpoint
@@ -45,18 +46,9 @@ def plan(make_sequences: Make) -> Plan:
 def after(tiny: Make, plan: Plan, steps: int) -> dict[str, Tensor]:
     """The weights after the first ``steps`` steps of the run."""
     model = tiny().model
-
-    def stop(row: dict[str, Any]) -> None:
-        if row["step"] == steps:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        train_loop(model, 2, NextToken(), plan, SETTINGS, on_step=stop)
+        train_loop(model, 2, NextToken(), plan, SETTINGS, on_step=stop_at(steps))
     return trained(model)
-
-
-def same(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> bool:
-    return all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
@@ -67,13 +59,13 @@ def test_a_term_that_is_not_finite_stops_and_keeps_the_last_good_state(
     with pytest.raises(NonFiniteLossError, match=rf"'odd' became {value} at step 3\. .*Lower --lr"):
         train_loop(model, 2, objective, plan, SETTINGS, checkpoints=tmp_path)
     good = after(tiny, plan, 3)
-    assert same(trained(model), good)
+    assert equal(trained(model), good)
     fresh = tiny().model
     optimizer = torch.optim.AdamW(fresh.parameters())
     resumed = checkpoint.load_checkpoint(tmp_path, fresh, optimizer)
     assert resumed is not None
     assert resumed.step == len(resumed.history) == 3
-    assert same(trained(fresh), good)
+    assert equal(trained(fresh), good)
 
 
 def test_a_gradient_that_is_not_finite(tiny: Make, plan: Plan, tmp_path: Path) -> None:
@@ -81,7 +73,7 @@ def test_a_gradient_that_is_not_finite(tiny: Make, plan: Plan, tmp_path: Path) -
     model, objective = tiny().model, Faulty(3, lambda usual: (usual - usual.detach()).abs().sqrt())
     with pytest.raises(NonFiniteLossError, match="gradient is not finite at step 2 although the loss is"):
         train_loop(model, 2, objective, plan, SETTINGS, checkpoints=tmp_path)
-    assert same(trained(model), after(tiny, plan, 2))
+    assert equal(trained(model), after(tiny, plan, 2))
     assert [folder.name for folder in tmp_path.iterdir()] == ["step-00000002"]
     assert not model.training
 
@@ -103,9 +95,9 @@ def test_what_no_gradient_reaches_is_an_error(tiny: Make, any_plan: Plan) -> Non
 
 def test_an_adapter_that_no_gradient_reaches_is_an_error(tiny: Make, any_plan: Plan) -> None:
     # Two of three layers with seven maps each; the first step is not due to move A, since B is 0 before it.
-    found = "14 of 21" if any_plan.steps == 1 else "28 of 42"
+    count = "14 of 21" if any_plan.steps == 1 else "28 of 42"
     with pytest.raises(
-        FrozenParametersError, match=rf"{found} .*layers\.1\.self_attn\.q_proj\.lora_B.*no gradient"
+        FrozenParametersError, match=rf"{count} .*layers\.1\.self_attn\.q_proj\.lora_B.*no gradient"
     ):
         train_loop(choose_trainable(tiny().model, "lora:2"), 2, FirstLayerOnly(), any_plan, SETTINGS)
 
@@ -142,7 +134,7 @@ def test_a_signal_ends_at_a_step_boundary(
         train_loop(model, 2, Signals(at, number), plan, SETTINGS, checkpoints=tmp_path)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
     assert [folder.name for folder in tmp_path.iterdir()] == [f"step-{at:08d}"]
-    assert same(trained(model), after(tiny, plan, at))
+    assert equal(trained(model), after(tiny, plan, at))
 
 
 def test_a_second_signal_breaks_in_and_writes_nothing(tiny: Make, plan: Plan, tmp_path: Path) -> None:
@@ -167,9 +159,9 @@ def test_a_full_disk_leaves_the_older_checkpoint(
     def full(tensors: Any, path: Path) -> None:
         if "step-00000003" in str(path):
             raise OSError(28, "No space left on device")
-        written(tensors, path)
+        save_file(tensors, path)
 
-    written = checkpoint.save_file
+    save_file = checkpoint.save_file
     monkeypatch.setattr(checkpoint, "save_file", full)
     with pytest.raises(StorageError, match=re.escape("The disk is full")):
         train_loop(

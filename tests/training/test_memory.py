@@ -43,9 +43,9 @@ def test_recomputing_changes_no_number(
 ) -> None:
     # One step from a model that has moved away from its reference: Adam would blow up the rounding of later ones.
     sides = {"forget": make_sequences(5, "f"), "retain": make_sequences(4, "r")}
-    plan = Plan({side: with_notes(made) if shared else made for side, made in sides.items()}, 5, 1, 0)
+    plan = Plan({side: with_notes(own) if shared else own for side, own in sides.items()}, 5, 1, 0)
     ended: list[tuple[dict[str, Tensor], dict[str, Any], int]] = []
-    for asked in (False, True):
+    for recompute in (False, True):
         model, passes = choose_trainable(exact_tiny().model, trainable), list[int]()
         reference, source = Reference(model), torch.Generator().manual_seed(0)
         with torch.no_grad():
@@ -60,7 +60,7 @@ def test_recomputing_changes_no_number(
             2,
             Unlearning(method) if method else NextToken(),  # type: ignore[arg-type]
             plan,
-            LoopSettings(lr=1e-3, precision="fp32", micro_batch_size=2, gradient_checkpointing=asked),
+            LoopSettings(lr=1e-3, precision="fp32", micro_batch_size=2, gradient_checkpointing=recompute),
             reference=reference,
         )
         gradients = {key: tensor.grad for key, tensor in trained(model).items() if tensor.grad is not None}
@@ -74,31 +74,33 @@ def test_recomputing_changes_no_number(
 
 
 def test_less_is_held_for_the_backward_pass(tiny: Callable[[], Any]) -> None:
-    model, held = tiny().model.train(), list[int]()
+    model, saved_bytes = tiny().model.train(), list[int]()
 
-    def keep(tensor: Tensor) -> Tensor:
-        held[-1] += tensor.nbytes
+    def save(tensor: Tensor) -> Tensor:
+        saved_bytes[-1] += tensor.nbytes
         return tensor
 
     ids = torch.arange(256).reshape(2, 128)
-    for asked in (False, True):
-        held.append(0)
+    for recompute in (False, True):
+        saved_bytes.append(0)
         with (
-            gradient_checkpointing(model, asked),
-            torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+            gradient_checkpointing(model, recompute),
+            torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor),
         ):
             model.model(input_ids=ids, use_cache=False)
-    assert held[1] < held[0] / 5
+    assert saved_bytes[1] < saved_bytes[0] / 5
     assert not any(layer.gradient_checkpointing for layer in model.model.layers)
 
 
 def test_no_gradient_goes_below_the_first_trained_layer(tiny: Callable[[], Any]) -> None:
     model = choose_trainable(tiny().model.train(), "layers:2")
-    seen: list[bool] = []
-    model.model.layers[1].mlp.register_forward_hook(lambda _, inputs, output: seen.append(output.requires_grad))
+    needs_gradient: list[bool] = []
+    model.model.layers[1].mlp.register_forward_hook(
+        lambda _, inputs, output: needs_gradient.append(output.requires_grad)
+    )
     with gradient_checkpointing(model, True):
         model.model(input_ids=torch.arange(32)[None], use_cache=False).last_hidden_state.sum().backward()
-    assert seen == [False]
+    assert needs_gradient == [False]
     assert all(tensor.grad is not None for tensor in trained(model).values())
 
 

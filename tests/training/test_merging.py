@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from training_runs import equal, fill_adapter
 
 from medunlearn.errors import FrozenParametersError
 from medunlearn.training.merging import merge
@@ -18,12 +19,7 @@ Tiny = Callable[[], Any]
 
 def learned(tiny: Tiny, dtype: torch.dtype, scale: float) -> Any:
     """A model with an adapter whose B holds numbers of this size."""
-    model, source = choose_trainable(tiny().model.to(dtype), "lora:4:12"), torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for name, tensor in model.named_parameters():
-            if "lora_B" in name:
-                tensor.copy_(scale * torch.randn(tensor.shape, generator=source))
-    return model
+    return fill_adapter(choose_trainable(tiny().model.to(dtype), "lora:4:12"), scale)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -54,7 +50,7 @@ def test_it_is_the_model_that_peft_merges(tiny: Tiny) -> None:
     ours, theirs = merge(learned(tiny, torch.bfloat16, 0.1))[0], learned(tiny, torch.bfloat16, 0.1)
     expected = theirs.merge_and_unload()
     assert type(ours) is type(expected)
-    assert all(torch.equal(tensor, expected.state_dict()[name]) for name, tensor in ours.state_dict().items())
+    assert equal(ours.state_dict(), expected.state_dict())
 
 
 def test_matrices_that_did_not_change_are_an_error(tiny: Tiny) -> None:

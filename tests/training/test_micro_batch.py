@@ -12,6 +12,7 @@ import pytest
 import torch
 from rounding import assert_same, assert_same_movement, movement_bound
 from torch import Tensor
+from training_runs import equal, stop_at
 
 from medunlearn.errors import OutOfMemoryError
 from medunlearn.methods import make_method
@@ -30,14 +31,14 @@ class Room:
     """An objective in whose passes ``room`` sequences a side fit; memory runs out behind the forward pass."""
 
     def __init__(self, usual: Objective, room: int) -> None:
-        self.usual, self.room, self.tried = usual, room, list[int]()
+        self.usual, self.room, self.sizes = usual, room, list[int]()
 
     def terms(self, views: Mapping[str, Any]) -> dict[str, Tensor]:
-        found = self.usual.terms(views)
-        self.tried.append(max(view.batch.size for view in views.values()))
-        if self.tried[-1] > self.room:
+        terms = self.usual.terms(views)
+        self.sizes.append(max(view.batch.size for view in views.values()))
+        if self.sizes[-1] > self.room:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-        return dict(found)
+        return dict(terms)
 
 
 @pytest.fixture(autouse=True)
@@ -60,16 +61,16 @@ def run(tiny: Make, objective: Objective, plan: Plan, settings: LoopSettings = S
 @pytest.mark.parametrize(("name", "room"), [("graddiff", 1), ("npo", 2), ("kl_min", 3)])
 def test_smaller_passes_change_no_number(exact_tiny: Make, plan: Plan, name: str, room: int) -> None:
     method = make_method(name, {})
-    whole, wanted = run(exact_tiny, Unlearning(method), plan)
+    whole, expected = run(exact_tiny, Unlearning(method), plan)
     objective = Room(Unlearning(method), room)
     cut, history = run(exact_tiny, objective, plan)
     # Five at a time, then three, two and one; what fits stays.
     tries = {1: [5, 3, 2, 1], 2: [5, 3, 2], 3: [5, 3]}[room]
-    assert objective.tried[: len(tries)] == tries
-    assert max(objective.tried[len(tries) :]) == room
+    assert objective.sizes[: len(tries)] == tries
+    assert max(objective.sizes[len(tries) :]) == room
     assert {row["micro_batch_size"] for row in history} == {room}
-    assert {row["micro_batch_size"] for row in wanted} == {8}
-    for row, other in zip(history, wanted, strict=True):
+    assert {row["micro_batch_size"] for row in expected} == {8}
+    for row, other in zip(history, expected, strict=True):
         assert row["loss"] == pytest.approx(other["loss"], rel=movement_bound(), abs=movement_bound())
     assert_same_movement(cut, whole, dict(exact_tiny().model.named_parameters()))
 
@@ -103,8 +104,8 @@ def test_dropout_draws_as_a_run_of_that_size_does(tiny: Make, plan: Plan) -> Non
 
     state = torch.get_rng_state()
     cut, _ = run(dropping, Room(NextToken(), 2), plan, LoopSettings(lr=1e-3, precision="fp32", micro_batch_size=4))
-    asked, _ = run(dropping, NextToken(), plan, LoopSettings(lr=1e-3, precision="fp32", micro_batch_size=2))
-    assert all(torch.equal(cut[key], tensor) for key, tensor in asked.items())
+    twos, _ = run(dropping, NextToken(), plan, LoopSettings(lr=1e-3, precision="fp32", micro_batch_size=2))
+    assert equal(cut, twos)
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -118,10 +119,10 @@ def test_the_passes_that_look_for_a_rate(exact_tiny: Make, plan: Plan) -> None:
             return super().probe(views)
 
     method = make_method("ngdiff", {"every": 2})
-    whole, wanted = run(exact_tiny, Unlearning(method), plan)
+    whole, expected = run(exact_tiny, Unlearning(method), plan)
     cut, history = run(exact_tiny, Look(method), plan)
     assert {row["micro_batch_size"] for row in history} == {2}
-    assert [row["lr"] for row in history] == pytest.approx([row["lr"] for row in wanted], rel=movement_bound())
+    assert [row["lr"] for row in history] == pytest.approx([row["lr"] for row in expected], rel=movement_bound())
     assert_same_movement(cut, whole, dict(exact_tiny().model.named_parameters()))
 
 
@@ -131,47 +132,36 @@ def test_rows_of_records_are_cut_too(exact_tiny: Make, make_sequences: Make) -> 
     objective = Room(NextToken(), 4)
     cut, history = run(exact_tiny, objective, plan)
     assert {row["micro_batch_size"] for row in history} < {1, 2, 3, 4}
-    assert objective.tried[0] > 4
+    assert objective.sizes[0] > 4
     assert_same_movement(cut, whole, dict(exact_tiny().model.named_parameters()))
 
 
 def test_what_never_fits_is_an_error_and_the_run_goes_on_from_the_last_step(
     tiny: Make, plan: Plan, tmp_path: Path
 ) -> None:
-    whole, wanted = run(tiny, Room(NextToken(), 2), plan)
+    whole, expected = run(tiny, Room(NextToken(), 2), plan)
     objective = Room(NextToken(), 2)
     with pytest.raises(OutOfMemoryError, match="at step 2, with one sequence or row a side") as caught:
         run(tiny, objective, plan, checkpoints=tmp_path, on_step=lambda row: _full_after(objective, row, 2))
     assert caught.value.exit_code == 2
     assert [folder.name for folder in tmp_path.iterdir()] == ["step-00000002"]
     resumed, history = run(tiny, NextToken(), plan, checkpoints=tmp_path)
-    assert all(torch.equal(resumed[key], tensor) for key, tensor in whole.items())
-    assert [row["micro_batch_size"] for row in history] == [row["micro_batch_size"] for row in wanted]
+    assert equal(resumed, whole)
+    assert [row["micro_batch_size"] for row in history] == [row["micro_batch_size"] for row in expected]
 
 
 @pytest.mark.parametrize(("before", "after"), [(5, 2), (2, 5)])
 def test_a_run_goes_on_with_the_size_that_is_asked_for(
     exact_tiny: Make, plan: Plan, tmp_path: Path, before: int, after: int
 ) -> None:
-    whole, wanted = run(exact_tiny, NextToken(), plan, replace(SETTINGS, micro_batch_size=before))
-
-    def stop(row: dict[str, Any]) -> None:
-        if row["step"] == 2:
-            raise KeyboardInterrupt
-
+    settings = replace(SETTINGS, micro_batch_size=before)
+    whole, expected = run(exact_tiny, NextToken(), plan, settings)
     with pytest.raises(KeyboardInterrupt):
-        run(
-            exact_tiny,
-            NextToken(),
-            plan,
-            replace(SETTINGS, micro_batch_size=before),
-            checkpoints=tmp_path,
-            on_step=stop,
-        )
+        run(exact_tiny, NextToken(), plan, settings, checkpoints=tmp_path, on_step=stop_at(2))
     other = replace(SETTINGS, micro_batch_size=after, gradient_checkpointing=True)
     resumed, history = run(exact_tiny, NextToken(), plan, other, checkpoints=tmp_path)
     assert [row["micro_batch_size"] for row in history] == [before] * 2 + [after] * 4
-    for row, usual in zip(history, wanted, strict=True):
+    for row, usual in zip(history, expected, strict=True):
         assert row["loss"] == pytest.approx(usual["loss"], rel=movement_bound(), abs=movement_bound())
     assert_same_movement(resumed, whole, dict(exact_tiny().model.named_parameters()))
 
@@ -204,20 +194,20 @@ def test_what_is_kept_is_computed_in_smaller_batches(
 ) -> None:
     model, objective = choose_trainable(exact_tiny().model, "layers:1"), Unlearning(make_method("npo", {}))
     usual = CachePlan(model, 2, objective, plan, 5, 1 << 30)
-    wanted = usual.fill(None, "fp32")
-    cache_plan, keep, tried = CachePlan(model, 2, objective, plan, 5, 1 << 30), CachePlan.store, list[int]()
+    expected = usual.fill(None, "fp32")
+    cache_plan, store, sizes = CachePlan(model, 2, objective, plan, 5, 1 << 30), CachePlan.store, list[int]()
 
-    def little(self: CachePlan, kept: Any, sequences: Any, what: Any) -> None:
-        tried.append(len(sequences))
+    def little(self: CachePlan, cache: Any, sequences: Any, names: Any) -> None:
+        sizes.append(len(sequences))
         if len(sequences) > 2:
             raise torch.OutOfMemoryError("CUDA out of memory.")
-        keep(self, kept, sequences, what)
+        store(self, cache, sequences, names)
 
     monkeypatch.setattr(CachePlan, "store", little)
-    done: list[int] = []
-    found = cache_plan.fill(None, "fp32", advance=done.append)
-    assert max(tried) > 2
-    assert sum(done) == cache_plan.sequences
-    names = list(wanted._waiting)
+    counts: list[int] = []
+    cache = cache_plan.fill(None, "fp32", advance=counts.append)
+    assert max(sizes) > 2
+    assert sum(counts) == cache_plan.sequences
+    names = list(expected._waiting)
     assert names
-    assert_same({name: found[name] for name in names}, {name: wanted[name] for name in names})
+    assert_same({name: cache[name] for name in names}, {name: expected[name] for name in names})

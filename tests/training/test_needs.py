@@ -1,4 +1,4 @@
-"""What an objective asks for is seen before the run, by a look that leaves nothing behind."""
+"""Outputs that an objective reads, traced before the run without a trace left behind."""
 
 from __future__ import annotations
 

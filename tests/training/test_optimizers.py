@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from training_runs import equal, stop_at
 
 from medunlearn.errors import ConfigError
 from medunlearn.training import optimizers
@@ -46,8 +47,7 @@ def test_moments_on_the_host_give_the_same_bits() -> None:
     assert all(torch.equal(our, their) for our, their in zip(ours, plain, strict=True))
     assert torch.equal(ours[1], parameters()[1])
     assert all(tensor.grad is None for tensor in ours)
-    held = {value.data_ptr() for state in optimizer.state.values() for value in state.values()}
-    assert held
+    assert any(optimizer.state.values())
     assert not any(tensor in optimizer.state for tensor in ours)
 
 
@@ -85,26 +85,20 @@ def test_eight_bits_train_and_go_on_bit_for_bit(
     name: Any, tiny: Callable[[], Any], make_sequences: Callable[..., Any], tmp_path: Path
 ) -> None:
     pytest.importorskip("bitsandbytes", reason="8-bit optimizers need bitsandbytes")
-    plan = Plan({"train": make_sequences(6)}, 2, 5, 0)
+    plan = Plan({"train": make_sequences(4)}, 2, 4, 0)
     settings = LoopSettings(lr=1e-2, precision="fp32", optimizer=name)
 
     def go(folder: Path | None, stop: int = 0) -> tuple[Any, list[Any]]:
-        def on_step(row: dict[str, Any]) -> None:
-            if row["step"] == stop:
-                raise KeyboardInterrupt
-
         model = tiny().model
-        try:
-            history = train_loop(model, 2, NextToken(), plan, settings, checkpoints=folder, on_step=on_step)
-        except KeyboardInterrupt:
-            history = []
+        history = train_loop(model, 2, NextToken(), plan, settings, checkpoints=folder, on_step=stop_at(stop))
         return trained(model), history
 
     whole, history = go(None)
-    go(tmp_path, stop=4)
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path, stop=4)
     resumed, _ = go(tmp_path)
     assert history[-1]["loss"] < 0.7 * history[0]["loss"]
-    assert all(torch.equal(resumed[key], tensor) for key, tensor in whole.items())
+    assert equal(resumed, whole)
 
 
 @pytest.mark.parametrize("name", MEMORY)

@@ -1,4 +1,4 @@
-"""Which sequences each step sees: every one once an epoch, partners without repetition, a function of the seed."""
+"""Sequences of each step: every one once an epoch, partners without repetition, a function of the seed."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_epochs_and_laps(forget: int, retain: int, batch: int, epochs: int, seed
     assert len(led) == forget * epochs
     for epoch in range(epochs):
         assert Counter(led[epoch * forget : (epoch + 1) * forget]) == Counter(keys(side("f", forget)))
-    drawn = [key for step in steps for key in keys(step["retain"])]
-    laps = [drawn[start : start + retain] for start in range(0, len(drawn), retain)]
+    partners = [key for step in steps for key in keys(step["retain"])]
+    laps = [partners[start : start + retain] for start in range(0, len(partners), retain)]
     assert all(len(set(lap)) == len(lap) for lap in laps)
 
 
@@ -108,10 +108,10 @@ def test_micro_batches_keep_a_budget_of_tokens(
     step = {
         name: [
             TokenSequence(f"{note}-{place}", (note,) * shared + (99,) * own, shared, shared + 1)
-            for note, (shared, questions) in enumerate(found)
+            for note, (shared, questions) in enumerate(drawn_notes)
             for place, own in enumerate(questions)
         ]
-        for name, found in (("forget", forget), ("retain", retain))
+        for name, drawn_notes in (("forget", forget), ("retain", retain))
     }
     count = min(map(len, step.values()))
     step = {name: sequences[:count] for name, sequences in step.items()}
@@ -132,20 +132,20 @@ def test_micro_batches_keep_a_budget_of_tokens(
 
 def test_a_budget_of_tokens_by_hand() -> None:
     """A note of 10 tokens stands once with its questions of 2; what fits in no rest begins a piece."""
-    asked = [TokenSequence(f"a{n}", (1,) * 10 + (n, 9), 10, 11) for n in range(3)]
+    first = [TokenSequence(f"a{n}", (1,) * 10 + (n, 9), 10, 11) for n in range(3)]
     other = [TokenSequence(f"b{n}", (2,) * 13 + (n, 9), 13, 14) for n in range(2)]
     long = TokenSequence("long", (3,) * 50, 0, 1)
-    pieces = [keys(piece["train"]) for piece in micro_batches({"train": [*asked, *other, long]}, 8, tokens=17)]
+    pieces = [keys(piece["train"]) for piece in micro_batches({"train": [*first, *other, long]}, 8, tokens=17)]
     assert pieces == [["a0", "a1", "a2"], ["b0", "b1"], ["long"]]
-    pieces = [keys(piece["train"]) for piece in micro_batches({"train": asked}, 8, tokens=15)]
+    pieces = [keys(piece["train"]) for piece in micro_batches({"train": first}, 8, tokens=15)]
     assert pieces == [["a2"], ["a0", "a1"]]
 
 
 def test_shares_are_of_like_length() -> None:
     pieces = [f"piece of {length} tokens" for length in (1, 2, 3, 4, 5, 6, 7, 8)]
-    found = [[place + 1 for place, _ in share(pieces, rank, 2)] for rank in (0, 1)]
-    assert found == [[1, 4, 5, 8], [2, 3, 6, 7]]
-    assert sum(found[0]) == sum(found[1])
+    lengths = [[place + 1 for place, _ in share(pieces, rank, 2)] for rank in (0, 1)]
+    assert lengths == [[1, 4, 5, 8], [2, 3, 6, 7]]
+    assert sum(lengths[0]) == sum(lengths[1])
 
 
 def test_a_text_is_not_cut_where_a_piece_may_end_between_two() -> None:
@@ -190,7 +190,7 @@ def test_a_plan_of_rows_counts_rows(counts: list[int], batch: int, size: int, pr
     for step in steps:
         pieces = [piece["train"] for piece in micro_batches({"train": step}, size, processes, row=40)]
         assert Counter(key for piece in pieces for key in keys(piece)) == Counter(keys(step))
-        assert all(sum(len(one.ids) for one in piece) <= size * 40 for piece in pieces)
+        assert all(sum(len(sequence.ids) for sequence in piece) <= size * 40 for piece in pieces)
         assert len(pieces) % processes == 0 or len(pieces) == len(step)
         whole = -(-min(batch, len(packed)) // size)
         assert len(pieces) <= -(-whole // processes) * processes

@@ -11,6 +11,7 @@ import torch
 from method_variants import VARIANTS, make_variant
 from rounding import assert_same_movement, movement_bound
 from torch import Tensor
+from training_runs import copied, equal, stop_at
 
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import tokens_once
@@ -27,9 +28,9 @@ SETTINGS = LoopSettings(lr=1e-2, precision="fp32", micro_batch_size=2)
 
 @pytest.fixture
 def plan(make_sequences: Make, with_notes: Make) -> Plan:
-    """Three epochs over the forget set; the retain set comes more than once too."""
+    """Two epochs over the forget set; the retain set comes more than once too."""
     sides = {"forget": make_sequences(6, "f"), "retain": with_notes(make_sequences(4, "r"))}
-    return Plan(sides, 3, 3, 0)
+    return Plan(sides, 3, 2, 0)
 
 
 def objective_of(name: str) -> Unlearning:
@@ -45,12 +46,7 @@ def run(
     history = train_loop(
         model, 2, objective_of(name), plan, SETTINGS, reference=reference, checkpoints=folder, **more
     )
-    return (
-        {key: tensor.detach().clone() for key, tensor in model.named_parameters()},
-        history,
-        reference,
-        cache_plan,
-    )
+    return copied(model), history, reference, cache_plan
 
 
 def reads_reference(name: str) -> bool:
@@ -80,16 +76,16 @@ def test_without_reference_or_frozen_layers_nothing_is_cached(
 def test_a_run_with_a_cache_is_one_without(
     exact_tiny: Make, plan: Plan, tmp_path: Path, name: str, trainable: str
 ) -> None:
-    plan = Plan(plan.sides, 3, 2, 0)
+    plan = Plan({side: sequences[:4] for side, sequences in plan.sides.items()}, 4, 2, 0)
     before = torch.get_rng_state()
     ours, history, _, cache_plan = run(
         choose_trainable(exact_tiny().model, trainable), name, plan, PLENTY, tmp_path
     )
-    theirs, wanted, _, nothing = run(choose_trainable(exact_tiny().model, trainable), name, plan, 0)
+    theirs, expected, _, nothing = run(choose_trainable(exact_tiny().model, trainable), name, plan, 0)
     assert torch.equal(torch.get_rng_state(), before)
     assert not nothing.sides
     assert cache_plan.sides
-    for row, other in zip(history, wanted, strict=True):
+    for row, other in zip(history, expected, strict=True):
         assert row["loss"] == pytest.approx(other["loss"], rel=movement_bound(), abs=movement_bound())
     start = choose_trainable(exact_tiny().model, trainable).named_parameters()
     assert_same_movement(ours, theirs, dict(start))
@@ -132,13 +128,13 @@ def test_passes_keep_to_their_tokens(tiny: Make, plan: Plan) -> None:
 
 def test_once_through_the_retain_set_only_what_saves_a_copy(tiny: Make, make_sequences: Make) -> None:
     plan = Plan({"forget": make_sequences(4, "f"), "retain": make_sequences(30, "r")}, 2, 3, 0)
-    whole, one = (choose_trainable(tiny().model, trainable) for trainable in ("all", "layers:1"))
+    whole, one_layer = (choose_trainable(tiny().model, trainable) for trainable in ("all", "layers:1"))
     cache_plan = CachePlan(whole, 2, objective_of("kl_min"), plan, 2, PLENTY)
     assert cache_plan.complete
     assert cache_plan.sequences == len(cache_plan.sides["retain"].sequences) == 12
-    drawn = {s.key for number in range(plan.steps) for s in plan.step(number)["retain"]}
-    assert {s.key for s in cache_plan.sides["retain"].sequences} == drawn
-    cache_plan = CachePlan(one, 2, objective_of("kl_min"), plan, 2, PLENTY)
+    seen_keys = {s.key for number in range(plan.steps) for s in plan.step(number)["retain"]}
+    assert {s.key for s in cache_plan.sides["retain"].sequences} == seen_keys
+    cache_plan = CachePlan(one_layer, 2, objective_of("kl_min"), plan, 2, PLENTY)
     assert not cache_plan.complete
     assert {side: set(side_cache.names) for side, side_cache in cache_plan.sides.items()} == {"forget": {"trunk"}}
 
@@ -164,27 +160,23 @@ def test_a_budget_is_respected_and_the_cheapest_comes_first(tiny: Make, plan: Pl
 
 @pytest.mark.parametrize(("name", "trainable"), [("npo", "all"), ("kl_min", "layers:1"), ("rmu", "layers:1")])
 def test_resumed_is_uninterrupted(tiny: Make, plan: Plan, tmp_path: Path, name: str, trainable: str) -> None:
-    def stop(row: dict[str, Any]) -> None:
-        if row["step"] == 3:
-            raise KeyboardInterrupt
-
     weights, _, _, _ = run(choose_trainable(tiny().model, trainable), name, plan, PLENTY, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        run(choose_trainable(tiny().model, trainable), name, plan, PLENTY, tmp_path / "cut", on_step=stop)
+        run(choose_trainable(tiny().model, trainable), name, plan, PLENTY, tmp_path / "cut", on_step=stop_at(3))
     files = sorted((tmp_path / "cut/cache").iterdir())
     times = [file.stat().st_mtime_ns for file in files]
     resumed, _, _, _ = run(choose_trainable(tiny().model, trainable), name, plan, PLENTY, tmp_path / "cut")
     assert [file.stat().st_mtime_ns for file in sorted((tmp_path / "cut/cache").iterdir())] == times
-    assert all(torch.equal(resumed[key], tensor) for key, tensor in weights.items())
+    assert equal(resumed, weights)
 
 
 def test_a_method_that_changes_its_mind_is_told(tiny: Make, plan: Plan) -> None:
     class Fickle:
-        asked = 0
+        calls = 0
 
         def loss(self, forget: Any, retain: Any) -> dict[str, Tensor]:
-            self.asked += 1
-            if self.asked > 1:
+            self.calls += 1
+            if self.calls > 1:
                 return {"forget": forget.nll() - forget.reference.hidden(1).sum()}
             return {"forget": forget.nll() - forget.reference.nll()}
 

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import process_cases as cases
 import pytest
 import torch
 from filelock import FileLock
 from forking import together
 from rounding import assert_same_movement, movement_bound
 from safetensors.torch import load_file, save_file
+from sharded_models import MODELS
 from torch import Tensor
+from training_runs import equal
 
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.training.checkpoint import Resumed, load_checkpoint, save_checkpoint
 from medunlearn.training.processes import Processes, _buckets, several
 from medunlearn.training.sharding import check_sharding
-
-_SPEC = importlib.util.spec_from_file_location("company", Path(__file__).with_name("company.py"))
-assert _SPEC
-assert _SPEC.loader
-company = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(company)
 
 Ended = dict[str, Any]
 
@@ -38,7 +34,7 @@ def two(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     with FileLock(out.with_suffix(".lock")):
         if not (out / "done").exists():
             out.mkdir(exist_ok=True)
-            both = together(lambda: company.main(out))
+            both = together(lambda: cases.main(out))
             try:
                 streams = [process.communicate(timeout=300) for process in both]
             finally:
@@ -58,13 +54,8 @@ def ended(out: Path, name: str, rank: int = 0) -> Ended:
 @cache
 def alone(name: str) -> Ended:
     """The same epoch in this process."""
-    state: Ended = company.one_epoch(name)
+    state: Ended = cases.train_named(name)
     return state
-
-
-def assert_same(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 def assert_same_training(ours: Ended, theirs: Ended, start: Mapping[str, Tensor]) -> None:
@@ -74,11 +65,11 @@ def assert_same_training(ours: Ended, theirs: Ended, start: Mapping[str, Tensor]
 
 
 @pytest.mark.parametrize("way", ["", "@fsdp2"])
-@pytest.mark.parametrize("name", company.OBJECTIVES)
+@pytest.mark.parametrize("name", cases.OBJECTIVES)
 def test_two_processes_are_one(two: Path, name: str, way: str) -> None:
     ours, theirs = ended(two, name + way), alone(name)
-    assert len(theirs["history"]) == company.STEPS // 2
-    before = dict(company.model_of(company.TRAINABLE.get(name, "all")).named_parameters())
+    assert len(theirs["history"]) == cases.STEPS
+    before = dict(cases.model_of(cases.TRAINABLE.get(name, "all")).named_parameters())
     assert_same_training(ours, theirs, before)
     moved = [key for key, tensor in theirs["weights"].items() if not torch.equal(tensor, before[key])]
     assert len(moved) > 10
@@ -96,32 +87,31 @@ def test_two_processes_are_one(two: Path, name: str, way: str) -> None:
 def test_what_saves_time_or_memory_changes_no_number_of_two_processes(
     two: Path, name: str, method: str, trainable: str, reference: str
 ) -> None:
-    ours, theirs = ended(two, name), company.train(method, trainable=trainable)
+    epochs = 2 if "cache" in name else 1
+    ours, theirs = ended(two, name), cases.train(method, trainable=trainable, epochs=epochs)
     assert ours["reference"] == reference
-    assert len(ours["history"]) == company.STEPS
-    assert_same_training(ours, theirs, dict(company.model_of(trainable).named_parameters()))
+    assert len(ours["history"]) == cases.STEPS * epochs
+    assert_same_training(ours, theirs, dict(cases.model_of(trainable).named_parameters()))
 
 
 def test_where_one_lacks_memory_all_take_smaller_passes(two: Path) -> None:
-    ours, theirs = ended(two, "little"), company.train(company.Little(1, 9, 10**6))
+    ours, theirs = ended(two, "little"), cases.train(cases.Little(1, 9, 10**6))
     assert ours["error"] == ""
     for rank in (0, 1):
-        assert [row["micro_batch_size"] for row in ended(two, "little", rank)["history"]] == [1] * company.STEPS
-    assert_same_movement(ours["weights"], theirs["weights"], dict(company.model_of().named_parameters()))
+        assert [row["micro_batch_size"] for row in ended(two, "little", rank)["history"]] == [1] * cases.STEPS
+    assert_same_movement(ours["weights"], theirs["weights"], dict(cases.model_of().named_parameters()))
 
 
 def test_where_one_has_no_room_at_all_the_steps_before_are_kept(two: Path) -> None:
     errors = [ended(two, "none", rank)["error"] for rank in (0, 1)]
     assert errors[0] == errors[1]
-    assert errors[0].startswith(
-        f"OutOfMemoryError 2: Memory runs out at step {company.STEP - 1}, with one sequence"
-    )
-    assert ended(two, "none")["saved"] == [f"step-{company.STEP - 1:08d}"]
+    assert errors[0].startswith(f"OutOfMemoryError 2: Memory runs out at step {cases.STEP - 1}, with one sequence")
+    assert ended(two, "none")["saved"] == [f"step-{cases.STEP - 1:08d}"]
 
 
-@pytest.mark.parametrize("name", [*company.OBJECTIVES, "resumed"])
+@pytest.mark.parametrize("name", [*cases.OBJECTIVES, "resumed"])
 def test_both_processes_hold_the_same_weights(two: Path, name: str) -> None:
-    assert_same(ended(two, name, 1)["weights"], ended(two, name, 0)["weights"])
+    assert equal(ended(two, name, 1)["weights"], ended(two, name, 0)["weights"])
     assert ended(two, name, 1)["history"] == ended(two, name, 0)["history"]
 
 
@@ -131,14 +121,14 @@ def test_every_decoder_layer_is_sharded(two: Path, name: str) -> None:
         assert (kind == "DTensor") == (".layers." in key), key
 
 
-@pytest.mark.parametrize("name", company.stored.MODELS)
+@pytest.mark.parametrize("name", MODELS)
 def test_loading_and_saving_in_shares_is_loading_and_saving_whole(two: Path, name: str) -> None:
     for rank in (0, 1):
         result = ended(two, f"stored {name}", rank)
         assert result["stored"] == (name != "experts")
         assert result["loaded"] == result["files"] == []
         assert result["facts"]
-        assert result["form"] == company.stored.MODELS[name][3]
+        assert result["form"] == MODELS[name][3]
 
 
 def test_no_process_ever_holds_all_layers(two: Path) -> None:
@@ -159,18 +149,18 @@ def test_processes_may_run_unequal_numbers_of_passes(two: Path) -> None:
 def test_a_signal_to_one_stops_all_after_the_same_step(two: Path, way: str) -> None:
     for rank in (0, 1):
         assert ended(two, "stopped" + way, rank)["error"].startswith("KeyboardInterrupt")
-    assert ended(two, "stopped" + way)["saved"] == [f"step-{step:08d}" for step in (company.STEP - 1, company.STEP)]
+    assert ended(two, "stopped" + way)["saved"] == [f"step-{step:08d}" for step in (cases.STEP - 1, cases.STEP)]
 
 
 @pytest.mark.parametrize("way", ["", "@fsdp2"])
 @pytest.mark.parametrize("how", ["resumed", "mended"])
 def test_resumed_is_uninterrupted_bit_for_bit(two: Path, how: str, way: str) -> None:
     resumed, whole = ended(two, how + way), ended(two, "whole" + way)
-    broken = f".step-{company.STEP:08d}.broken"
+    broken = f".step-{cases.STEP:08d}.broken"
     assert (broken in resumed["saved"]) == (how == "mended")
-    assert len(whole["history"]) == company.STEPS
+    assert len(whole["history"]) == cases.STEPS
     assert resumed["history"] == whole["history"]
-    assert_same(resumed["weights"], whole["weights"])
+    assert equal(resumed["weights"], whole["weights"])
 
 
 def test_an_error_in_one_ends_all_alike(two: Path) -> None:
@@ -181,10 +171,8 @@ def test_an_error_in_one_ends_all_alike(two: Path) -> None:
 def test_a_loss_that_diverges_in_one_stops_all_and_keeps_the_last_good_state(two: Path) -> None:
     errors = [ended(two, "nan", rank)["error"] for rank in (0, 1)]
     assert errors[0] == errors[1]
-    assert errors[0].startswith(
-        f"NonFiniteLossError 1: The loss term 'retain' became nan at step {company.STEP - 1}"
-    )
-    assert ended(two, "nan")["saved"] == [f"step-{company.STEP - 1:08d}"]
+    assert errors[0].startswith(f"NonFiniteLossError 1: The loss term 'retain' became nan at step {cases.STEP - 1}")
+    assert ended(two, "nan")["saved"] == [f"step-{cases.STEP - 1:08d}"]
 
 
 def test_sharding_needs_several_processes() -> None:
@@ -195,7 +183,7 @@ def test_sharding_needs_several_processes() -> None:
 
 
 def test_eight_bit_moments_in_shares_are_for_as_many_processes(tmp_path: Path) -> None:
-    model = company.model_of()
+    model = cases.model_of()
     optimizer = torch.optim.AdamW(model.parameters())
     for tensor in model.parameters():
         optimizer.state[tensor]["absmax1"] = torch.zeros(3)
@@ -227,10 +215,10 @@ def _divide(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["divided, then whole", "whole, then divided"])
 def test_a_run_goes_on_in_other_shares(two: Path, name: str) -> None:
-    ours, theirs = ended(two, name), company.train(company.Odd(0, 0, company.signalled), micro_batch_size=1)
+    ours, theirs = ended(two, name), cases.train(cases.Odd(0, 0, cases.signalled), micro_batch_size=1)
     assert not ours["error"]
-    assert len(ours["history"]) == company.STEPS
-    assert_same_training(ours, theirs, dict(company.model_of().named_parameters()))
+    assert len(ours["history"]) == cases.STEPS
+    assert_same_training(ours, theirs, dict(cases.model_of().named_parameters()))
 
 
 def test_gradients_are_summed_a_bucket_at_a_time() -> None:
@@ -263,15 +251,15 @@ def test_several_processes_are_those_that_torchrun_started(
 
 
 def test_each_process_has_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen: list[int] = []
-    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    devices: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", devices.append)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert Processes().device("cuda:1") == "cuda:1"
     assert Processes(1, 2, 1).device("auto") == "auto"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert Processes(5, 8, 1).device("auto") == "cuda:1"
-    assert chosen == [1]
+    assert devices == [1]
     assert Processes(1, 2, 1).device("cpu") == "cpu"
     with pytest.raises(InputError, match="one device for 2 processes"):
         Processes(1, 2, 1).device("cuda:1")

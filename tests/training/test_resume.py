@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from training_runs import Row, copied, equal, stop_at, without_seconds
 
 from medunlearn.methods import make_method
 from medunlearn.models.reference import Reference
@@ -20,30 +23,18 @@ from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.trainable import choose_trainable, trained
 
-Row = dict[str, Any]
-STEPS = 6
+Run = Callable[..., tuple[dict[str, Tensor], list[Row]]]
+STEPS = 4
 
 
-def stopping_at(step: int) -> Callable[[Row], None]:
-    def stop(row: Row) -> None:
-        if row["step"] == step:
-            raise KeyboardInterrupt
-
-    return stop
-
-
-def plain(history: list[Row]) -> list[Row]:
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in history]
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def plan(make_sequences: Callable[..., Any]) -> Plan:
-    """Two epochs of three steps; the second epoch's batches differ from the first's."""
-    return Plan({"forget": make_sequences(8, "f"), "retain": make_sequences(5, "r")}, 3, 2, 0)
+    """Two epochs of two steps; the second epoch's batches differ from the first's."""
+    return Plan({"forget": make_sequences(5, "f"), "retain": make_sequences(3, "r")}, 3, 2, 0)
 
 
-@pytest.fixture
-def run(tiny: Callable[[], Any], plan: Plan) -> Callable[..., tuple[dict[str, Tensor], list[Row]]]:
+@pytest.fixture(scope="module")
+def run(tiny_base: Any, plan: Plan) -> Run:
     def go(
         method: str = "next_token",
         trainable: str = "all",
@@ -51,16 +42,31 @@ def run(tiny: Callable[[], Any], plan: Plan) -> Callable[..., tuple[dict[str, Te
         on_step: Callable[[Row], None] = lambda row: None,
         **settings: Any,
     ) -> tuple[dict[str, Tensor], list[Row]]:
-        model = choose_trainable(tiny().model, trainable)
+        model = choose_trainable(copy.deepcopy(tiny_base).model, trainable)
         objective: Any = NextToken() if method == "next_token" else Unlearning(make_method(method, {}))
         options = LoopSettings(**{"lr": 1e-2, "precision": "fp32", "micro_batch_size": 2, **settings})
         reference = Reference(model)
         history = train_loop(
             model, 2, objective, plan, options, checkpoints=folder, reference=reference, on_step=on_step
         )
-        return {name: tensor.detach().clone() for name, tensor in model.named_parameters()}, history
+        return copied(model), without_seconds(history)
 
     return go
+
+
+@pytest.fixture(scope="module")
+def whole(run: Run) -> tuple[dict[str, Tensor], list[Row]]:
+    """Weights and history of the plain run that nothing interrupts."""
+    return run()
+
+
+@pytest.fixture(scope="module")
+def stopped(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoints of the plain run after its steps 2 and 3, where it was stopped. Not to be changed."""
+    folder = tmp_path_factory.mktemp("stopped")
+    with pytest.raises(KeyboardInterrupt):
+        run(folder=folder, on_step=stop_at(3), checkpoint_seconds=0.0)
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -68,73 +74,70 @@ def run(tiny: Callable[[], Any], plan: Plan) -> Callable[..., tuple[dict[str, Te
     [
         (1, "next_token", "all", {}),
         (STEPS, "next_token", "all", {}),
-        (4, "next_token", "all", {"precision": "bf16", "weight_decay": 0.1}),
-        (4, "graddiff", "layers:1", {"checkpoint_seconds": 0.0}),
-        (4, "npo", "all", {}),
-        (4, "kl_min", "lora:4", {}),
-        (4, "ngdiff", "all", {"precision": "bf16"}),
+        (3, "next_token", "all", {"precision": "bf16", "weight_decay": 0.1}),
+        (3, "graddiff", "layers:1", {"checkpoint_seconds": 0.0}),
+        (3, "npo", "all", {}),
+        (3, "kl_min", "lora:4", {}),
+        (3, "ngdiff", "all", {"precision": "bf16"}),
     ],
 )
 def test_resumed_is_uninterrupted(
-    run: Callable[..., Any], tmp_path: Path, step: int, method: str, trainable: str, settings: dict[str, Any]
+    run: Run, tmp_path: Path, step: int, method: str, trainable: str, settings: dict[str, Any]
 ) -> None:
     weights, history = run(method, trainable, **settings)
     with pytest.raises(KeyboardInterrupt):
-        run(method, trainable, tmp_path, stopping_at(step), **settings)
+        run(method, trainable, tmp_path, stop_at(step), **settings)
     steps = [step - 1, step] if settings.get("checkpoint_seconds") == 0 else [step]
-    assert sorted(folder.name for folder in tmp_path.iterdir()) == [f"step-{one:08d}" for one in steps]
-    seen: list[Row] = []
-    resumed_weights, resumed_history = run(method, trainable, tmp_path, seen.append, **settings)
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == [f"step-{number:08d}" for number in steps]
+    rows: list[Row] = []
+    resumed_weights, resumed_history = run(method, trainable, tmp_path, rows.append, **settings)
     assert len(history) == STEPS
-    assert plain(resumed_history) == plain(history)
-    assert plain(seen) == plain(history)
-    assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
+    assert resumed_history == without_seconds(rows) == history
+    assert equal(resumed_weights, weights)
 
 
-def test_a_whole_run_writes_no_checkpoint_unless_asked(run: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_whole_run_writes_no_checkpoint_unless_asked(run: Run, tmp_path: Path) -> None:
     run(folder=tmp_path)
     assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("stop", [("first", STEPS), ("second", 3)])
 def test_two_phases(tiny: Callable[[], Any], plan: Plan, tmp_path: Path, stop: tuple[str, int]) -> None:
-    second = Plan({"train": plan.sides["retain"]}, 2, 2, 7)
+    plans = {"first": plan, "second": Plan({"train": plan.sides["retain"]}, 2, 2, 7)}
 
-    def go(folder: Path | None, stopped: tuple[str, int] | None) -> tuple[dict[str, Tensor], list[Row]]:
+    def go(folder: Path | None, interrupted: tuple[str, int] | None) -> tuple[dict[str, Tensor], list[Row]]:
         model, rows = tiny().model, list[Row]()
-        for phase, chosen in (("first", plan), ("second", second)):
-            on_step = stopping_at(stopped[1]) if stopped and stopped[0] == phase else (lambda row: None)
+        for phase, steps in plans.items():
             rows += train_loop(
                 model,
                 2,
                 NextToken(),
-                chosen,
+                steps,
                 LoopSettings(lr=1e-2, precision="fp32"),
                 checkpoints=folder / phase if folder else None,
                 keep_final=phase == "first",
-                on_step=on_step,
+                on_step=stop_at(interrupted[1] if interrupted and interrupted[0] == phase else None),
             )
-        return trained(model), rows
+        return trained(model), without_seconds(rows)
 
     weights, history = go(None, None)
     with pytest.raises(KeyboardInterrupt):
         go(tmp_path, stop)
     resumed_weights, resumed_history = go(tmp_path, None)
-    assert plain(resumed_history) == plain(history)
-    assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
+    assert resumed_history == history
+    assert equal(resumed_weights, weights)
 
 
-def test_a_torn_checkpoint_is_not_one(run: Callable[..., Any], tmp_path: Path) -> None:
-    weights, _ = run()
+def test_a_torn_checkpoint_is_not_one(run: Run, whole: Any, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(folder=tmp_path, on_step=stopping_at(2))
+        run(folder=tmp_path, on_step=stop_at(2))
     torn = tmp_path / "step-00000003"
     torn.mkdir()
     (torn / "model.safetensors").write_bytes(b"half")
-    started: list[int] = []
-    resumed_weights, _ = run(folder=tmp_path, on_step=lambda row: started.append(row["step"]))
-    assert started == list(range(1, STEPS + 1))
-    assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
+    steps: list[int] = []
+    resumed_weights, _ = run(folder=tmp_path, on_step=lambda row: steps.append(row["step"]))
+    assert steps == list(range(1, STEPS + 1))
+    assert equal(resumed_weights, whole[0])
 
 
 def cut(path: Path) -> None:
@@ -171,50 +174,46 @@ SPOILS: dict[str, tuple[str, Callable[[Path], object]]] = {
     ),
     "state cut off": ("state.json", cut),
     "state of none": ("state.json", lambda path: path.write_text("[]")),
-    "state of another run": ("state.json", lambda path: path.write_text('{"step": 2, "history": [], "shards": 1}')),
+    "state of another run": ("state.json", lambda path: path.write_text('{"step": 1, "history": [], "shards": 1}')),
 }
 
 
 @pytest.mark.parametrize("spoil", SPOILS)
 def test_a_broken_checkpoint_is_set_aside_and_the_one_before_is_taken(
-    run: Callable[..., Any], tmp_path: Path, spoil: str, capsys: pytest.CaptureFixture[str]
+    run: Run, whole: Any, stopped: Path, tmp_path: Path, spoil: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    weights, history = run()
-    with pytest.raises(KeyboardInterrupt):
-        run(folder=tmp_path, on_step=stopping_at(4), checkpoint_seconds=0.0)
+    folder = Path(shutil.copytree(stopped, tmp_path / "copy"))
     name, change = SPOILS[spoil]
-    change(tmp_path / "step-00000004" / name)
-    resumed_weights, resumed_history = run(folder=tmp_path)
-    assert plain(resumed_history) == plain(history)
-    assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".step-00000004.broken", "step-00000003"]
-    assert "step-00000004 cannot be used and was set aside as" in " ".join(capsys.readouterr().err.split())
+    change(folder / "step-00000003" / name)
+    resumed_weights, resumed_history = run(folder=folder)
+    assert resumed_history == whole[1]
+    assert equal(resumed_weights, whole[0])
+    assert sorted(path.name for path in folder.iterdir()) == [".step-00000003.broken", "step-00000002"]
+    assert "step-00000003 cannot be used and was set aside as" in " ".join(capsys.readouterr().err.split())
 
 
 def test_without_a_checkpoint_that_can_be_used_training_begins_again(
-    run: Callable[..., Any], tmp_path: Path
+    run: Run, whole: Any, stopped: Path, tmp_path: Path
 ) -> None:
-    weights, history = run()
-    with pytest.raises(KeyboardInterrupt):
-        run(folder=tmp_path, on_step=stopping_at(4), checkpoint_seconds=0.0)
-    for state in tmp_path.glob("step-*/state.json"):
+    folder = Path(shutil.copytree(stopped, tmp_path / "copy"))
+    for state in folder.glob("step-*/state.json"):
         cut(state)
-    resumed_weights, resumed_history = run(folder=tmp_path)
-    assert plain(resumed_history) == plain(history)
-    assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
+    resumed_weights, resumed_history = run(folder=folder)
+    assert resumed_history == whole[1]
+    assert equal(resumed_weights, whole[0])
 
 
-@pytest.mark.parametrize(("method", "epoch"), [("ngdiff", 0), ("npo", 1), ("ngdiff", 1), ("ngdiff", 2)])
+@pytest.mark.parametrize(("method", "epoch"), [("ngdiff", 0), ("npo", 1), ("ngdiff", 2)])
 def test_cut_off_at_the_end_of_an_epoch(
     tiny: Callable[[], Any], plan: Plan, tmp_path: Path, method: str, epoch: int
 ) -> None:
     def go(folder: Path | None, stop: int | None) -> tuple[dict[str, Tensor], list[Row], list[int]]:
         model, called = tiny().model, list[int]()
 
-        def on_epoch(done: int, check: Callable[[], None]) -> bool:
+        def on_epoch(epochs: int, check: Callable[[], None]) -> bool:
             check()
-            called.append(done)
-            if done == stop:
+            called.append(epochs)
+            if epochs == stop:
                 raise KeyboardInterrupt
             return False
 
@@ -229,7 +228,7 @@ def test_cut_off_at_the_end_of_an_epoch(
             reference=Reference(model),
             on_epoch=on_epoch,
         )
-        return trained(model), history, called
+        return trained(model), without_seconds(history), called
 
     weights, history, called = go(None, None)
     assert called == [0, 1, 2]
@@ -239,23 +238,23 @@ def test_cut_off_at_the_end_of_an_epoch(
         go(tmp_path, epoch)
     resumed_weights, resumed_history, called = go(tmp_path, None)
     assert called == list(range(epoch, 3))
-    assert plain(resumed_history) == plain(history)
-    assert all(torch.equal(resumed_weights[name], weights[name]) for name in weights)
+    assert resumed_history == history
+    assert equal(resumed_weights, weights)
 
 
 def test_an_epoch_may_be_the_last(tiny: Callable[[], Any], plan: Plan) -> None:
     model, settings = tiny().model, LoopSettings(lr=1e-2, precision="fp32")
-    history = train_loop(model, 2, NextToken(), plan, settings, on_epoch=lambda done, check: done == 1)
+    history = train_loop(model, 2, NextToken(), plan, settings, on_epoch=lambda epochs, check: epochs == 1)
     assert len(history) == plan.steps_an_epoch
 
 
 def test_a_signal_in_an_evaluation_is_heeded_at_once(tiny: Callable[[], Any], plan: Plan, tmp_path: Path) -> None:
     after: list[int] = []
 
-    def on_epoch(done: int, check: Callable[[], None]) -> bool:
-        if done == 1:
+    def on_epoch(epochs: int, check: Callable[[], None]) -> bool:
+        if epochs == 1:
             signal.raise_signal(signal.SIGINT)
-            after.append(done)
+            after.append(epochs)
         return False
 
     settings = LoopSettings(lr=1e-2, precision="fp32")

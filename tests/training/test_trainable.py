@@ -1,4 +1,4 @@
-"""Which parameters are trained: every form of the choice, what is refused, and proof that the rest stays."""
+"""Selection of trained parameters: every form of the choice, refusals, and proof that the rest stays."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from training_runs import copied, equal
 
 from medunlearn.errors import ConfigError, FrozenParametersError
 from medunlearn.models.tiny import build_tiny
@@ -21,7 +22,7 @@ SETTINGS = LoopSettings(lr=1e-2, precision="fp32")
 
 
 def layers_of(model: Any) -> set[str]:
-    return {found[1] for name in trained(model) if (found := re.search(r"layers\.(\d)\.", name))}
+    return {match[1] for name in trained(model) if (match := re.search(r"layers\.(\d)\.", name))}
 
 
 @pytest.mark.parametrize(
@@ -57,15 +58,14 @@ def test_lora(tiny: Tiny, choice: str, rank: int, alpha: int) -> None:
 
 
 def test_lora_starts_the_same_whatever_the_global_generator_says(tiny: Tiny) -> None:
-    made = []
+    adapters = []
     for number in (1, 2):
         torch.manual_seed(number)
         state = torch.get_rng_state()
-        made.append(trained(choose_trainable(tiny().model, "lora:4")))
+        adapters.append(trained(choose_trainable(tiny().model, "lora:4")))
         assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(made[0][name], made[1][name]) for name in made[0])
-    other = trained(choose_trainable(tiny().model, "lora:4", seed=1))
-    assert any(not torch.equal(made[0][name], other[name]) for name in other)
+    assert equal(*adapters)
+    assert not equal(trained(choose_trainable(tiny().model, "lora:4", seed=1)), adapters[0])
 
 
 @pytest.mark.parametrize("choice", ["", "some", "layers", "layers:", "layers:a", "layers:1-", "pattern:", "ALL"])
@@ -100,7 +100,7 @@ def test_choices_that_cannot_be(tiny: Tiny, choice: str, words: str) -> None:
 @pytest.mark.parametrize("choice", ["layers:1", "pattern:q_proj", "lora:4"])
 def test_only_what_was_chosen_moves(tiny: Tiny, make_sequences: Callable[..., Any], choice: str) -> None:
     model = choose_trainable(tiny().model, choice)
-    before = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
+    before = copied(model)
     train_loop(model, 2, NextToken(), Plan({"train": make_sequences(4)}, 2, 2, 0), SETTINGS)
     for name, tensor in model.named_parameters():
         assert torch.equal(tensor, before[name]) == (not tensor.requires_grad), name

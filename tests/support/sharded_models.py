@@ -59,7 +59,7 @@ def make_models(out: Path) -> None:
     adapter = low_rank_of(adapted, out / "delta")
     assert adapter is not None
     adapter.save(out / "delta", out / "adapter")
-    build_tiny(["a few words"], vocabulary=300, width=64, layers=12, heads=2).save(out / "large")
+    build_tiny(["a few words"], vocabulary=300, width=64, layers=8, heads=2).save(out / "large")
 
 
 def moved(model: Any) -> Any:
@@ -92,15 +92,14 @@ def load_and_save(out: Path, name: str, processes: Processes) -> dict[str, Any]:
     return {"stored": stored, "loaded": loaded, "facts": same_facts, "form": facts["form"], "files": files}
 
 
-def same_files(one: Path, other: Path) -> list[str]:
+def same_files(first: Path, second: Path) -> list[str]:
     """Names of files that differ; of weights, those of tensors."""
-    names = {path.name for path in one.iterdir()} ^ {path.name for path in other.iterdir()}
-    differing = sorted(names)
-    for path in one.iterdir():
+    differing = sorted({path.name for path in first.iterdir()} ^ {path.name for path in second.iterdir()})
+    for path in first.iterdir():
         if path.suffix != ".safetensors":
-            differing += [path.name] if path.read_bytes() != (other / path.name).read_bytes() else []
+            differing += [path.name] if path.read_bytes() != (second / path.name).read_bytes() else []
             continue
-        theirs, ours = load_file(path), load_file(other / path.name)
+        theirs, ours = load_file(path), load_file(second / path.name)
         differing += [key for key in theirs.keys() | ours.keys() if not torch.equal(theirs[key], ours[key])]
     return differing
 
@@ -111,12 +110,15 @@ READ = StoredLayers.read
 def peaks_of_loading(out: Path, processes: Processes) -> dict[str, Any]:
     """The most bytes of tensors in this process while a model is loaded and tried, in its share and whole."""
     peaks: dict[str, Any] = {}
+    # What is there by now is looked through no more.
+    gc.collect()
+    gc.freeze()
     for name, without_layers in (("share", True), ("whole", False)):
         gc.collect()
-        before, seen = tensor_bytes(), [0]
+        before, sizes = tensor_bytes(), [0]
 
-        def look(*_: Any, before: int = before, seen: list[int] = seen) -> None:
-            seen.append(tensor_bytes() - before)
+        def look(*_: Any, before: int = before, sizes: list[int] = sizes) -> None:
+            sizes.append(tensor_bytes() - before)
 
         loaded = load_model(out / "large", device="cpu", without_layers=without_layers)
         look()
@@ -134,9 +136,9 @@ def peaks_of_loading(out: Path, processes: Processes) -> dict[str, Any]:
 
             patch.setattr(StoredLayers, "read", read_and_look)
             shard(loaded, processes, "fp32")
-        sizes = [sum(tensor.numel() * 4 for tensor in layer.parameters()) for layer in layers]
-        rest = sum(tensor.numel() * 4 for tensor in loaded.model.parameters()) - sum(sizes)
-        peaks |= {name: max(seen), "layers": sum(sizes), "layer": sizes[0], "rest": rest}
+        layer_bytes = [sum(tensor.numel() * 4 for tensor in layer.parameters()) for layer in layers]
+        rest = sum(tensor.numel() * 4 for tensor in loaded.model.parameters()) - sum(layer_bytes)
+        peaks |= {name: max(sizes), "layers": sum(layer_bytes), "layer": layer_bytes[0], "rest": rest}
         del loaded, layers
     return peaks
 
@@ -144,8 +146,8 @@ def peaks_of_loading(out: Path, processes: Processes) -> dict[str, Any]:
 def tensor_bytes() -> int:
     """Bytes of all tensors in memory, each storage once."""
     storages = {}
-    for one in gc.get_objects():
-        if issubclass(type(one), torch.Tensor) and not hasattr(one, "_local_tensor") and not one.is_meta:
-            storage = one.untyped_storage()
+    for item in gc.get_objects():
+        if issubclass(type(item), torch.Tensor) and not hasattr(item, "_local_tensor") and not item.is_meta:
+            storage = item.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()
     return sum(storages.values())

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -15,9 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import sharded_models
 import torch
 from rounding import in_fp64
 from torch import Tensor
+from training_runs import without_seconds
 
 from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.methods import LOSSES, make_method
@@ -36,16 +37,10 @@ from medunlearn.training.sharding import ShardedReference, shard, whole
 from medunlearn.training.trainable import choose_trainable
 from medunlearn.training.turns import in_turns
 
-_SPEC = importlib.util.spec_from_file_location("stored", Path(__file__).with_name("stored.py"))
-assert _SPEC
-assert _SPEC.loader
-stored = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(stored)
-
 # Three steps an epoch, of 3, 3 and 1 sequences a side: the last has fewer micro-batches than processes.
-BATCH, FORGET, RETAIN, EPOCHS = 3, 7, 5, 2
-STEPS = 6
-OBJECTIVES = [*LOSSES, "next_token", "lora"]
+BATCH, FORGET, RETAIN, STEPS = 3, 7, 5, 3
+# GA and SimNPO read what GradDiff reads.
+OBJECTIVES = [*(name for name in LOSSES if name not in ("ga", "simnpo")), "next_token", "lora"]
 # Rank 1 has two of the three passes of a step of single sequences: its third pass is in the second step.
 CALL, STEP = 3, 2
 TRAINABLE = {"rmu": "layers:0-1", "lora": "lora:4"}
@@ -53,14 +48,14 @@ TRAINABLE = {"rmu": "layers:0-1", "lora": "lora:4"}
 
 def sequences(count: int, name: str) -> list[TokenSequence]:
     """Random tokens, unequal answers; every three share the beginning of their prompts."""
-    made = []
+    rows = []
     for place in range(count):
         shared = generator("shared", name, place // 3).integers(3, 250, 12).tolist()
         draw = generator("own", name, place)
         prompt, answer = (int(n) for n in draw.integers((1, 1), (6, 12)))
         ids = (*shared, *draw.integers(3, 250, prompt + answer).tolist(), 1)
-        made.append(TokenSequence(f"{name}{place}", ids, 12, 12 + prompt))
-    return made
+        rows.append(TokenSequence(f"{name}{place}", ids, 12, 12 + prompt))
+    return rows
 
 
 def model_of(trainable: str = "all", dropout: float = 0.0, *, exact: bool = True) -> Any:
@@ -119,7 +114,7 @@ def train(
     checkpoints: Path | None = None,
     sharded: bool = False,
     cache: Path | None = None,
-    epochs: int = EPOCHS,
+    epochs: int = 1,
     **settings: Any,
 ) -> dict[str, Any]:
     """Train a model and return its weights, history, checkpoints, error, and kinds of parameters.
@@ -161,15 +156,15 @@ def train(
         "kinds": kinds,
         "reference": reference.kind,
         "weights": {name: whole(tensor).clone() for name, tensor in model.named_parameters()},
-        "history": [{key: value for key, value in row.items() if key != "seconds"} for row in history],
+        "history": without_seconds(history),
         "saved": sorted(folder.name for folder in checkpoints.iterdir()) if checkpoints else [],
         "error": error,
     }
 
 
-def one_epoch(name: str, processes: Processes = ALONE, *, sharded: bool = False) -> dict[str, Any]:
-    """One of :data:`OBJECTIVES` over every sequence of the forget set once."""
-    return train(name, processes, trainable=TRAINABLE.get(name, "all"), sharded=sharded, epochs=1)
+def train_named(name: str, processes: Processes = ALONE, *, sharded: bool = False) -> dict[str, Any]:
+    """:func:`train` with one of :data:`OBJECTIVES` and what it trains."""
+    return train(name, processes, trainable=TRAINABLE.get(name, "all"), sharded=sharded)
 
 
 Case = Callable[[Processes], dict[str, Any]]
@@ -236,11 +231,11 @@ def cases(out: Path) -> dict[str, Case]:
     def drops(folder: Path | None = None, stop: bool = False, **more: Any) -> Case:
         if stop:
             more["checkpoint_seconds"] = 0.0
-        given = {"dropout": 0.3, "checkpoints": folder, "micro_batch_size": 1, "precision": "bf16", **more}
-        return lambda processes: train(Odd(1, CALL if stop else 0, signalled), processes, **given)
+        settings = {"dropout": 0.3, "checkpoints": folder, "micro_batch_size": 1, "precision": "bf16", **more}
+        return lambda processes: train(Odd(1, CALL if stop else 0, signalled), processes, **settings)
 
     losses: dict[str, Case] = {
-        f"{name}{'@fsdp2' * sharded}": lambda processes, name=name, sharded=sharded: one_epoch(
+        f"{name}{'@fsdp2' * sharded}": lambda processes, name=name, sharded=sharded: train_named(
             name, processes, sharded=sharded
         )
         for sharded in (False, True)
@@ -249,9 +244,9 @@ def cases(out: Path) -> dict[str, Case]:
     return losses | {
         "npo@fsdp2+recompute": lambda processes: train("npo", processes, sharded=True, gradient_checkpointing=True),
         "kl_min layers:2@fsdp2": lambda processes: train("kl_min", processes, trainable="layers:2", sharded=True),
-        "npo+cache": lambda processes: train("npo", processes, cache=out / "cache"),
+        "npo+cache": lambda processes: train("npo", processes, cache=out / "cache", epochs=2),
         "kl_min layers:2@fsdp2+cache": lambda processes: train(
-            "kl_min", processes, trainable="layers:2", sharded=True, cache=out / "cache@fsdp2"
+            "kl_min", processes, trainable="layers:2", sharded=True, cache=out / "cache@fsdp2", epochs=2
         ),
         "little": lambda processes: train(Little(0, 1, 10**6), processes),
         "none": lambda processes: train(
@@ -270,10 +265,10 @@ def cases(out: Path) -> dict[str, Case]:
         "divided, then whole": lambda processes: in_other_shares(out / "divided", processes, divided_first=True),
         "whole, then divided": lambda processes: in_other_shares(out / "undivided", processes, divided_first=False),
         **{
-            f"stored {name}": lambda processes, name=name: stored.load_and_save(out, name, processes)
-            for name in stored.MODELS
+            f"stored {name}": lambda processes, name=name: sharded_models.load_and_save(out, name, processes)
+            for name in sharded_models.MODELS
         },
-        "peak": lambda processes: stored.peaks_of_loading(out, processes),
+        "peak": lambda processes: sharded_models.peaks_of_loading(out, processes),
         "turns": take_unequal_turns,
         "refused": lambda processes: train(Odd(1, CALL, refused), processes, micro_batch_size=1),
         "nan": lambda processes: train(
@@ -286,6 +281,6 @@ def main(out: Path) -> None:
     """Run every case in this process of several."""
     torch.set_num_threads(1)
     processes = join()
-    processes.on_main(lambda: stored.make_models(out))
+    processes.on_main(lambda: sharded_models.make_models(out))
     for name, run in cases(out).items():
         torch.save(run(processes), out / f"{name}-{processes.rank}.pt")
