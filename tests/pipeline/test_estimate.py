@@ -279,6 +279,9 @@ def test_a_pass_is_counted_as_on_the_real_model(
     trainable: str, make: Callable[[], Any], small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SMALL", small)
+    monkeypatch.setattr(
+        "medunlearn.models.head.PIECE", 700
+    )  # 48 scored tokens in seven pieces, of which four are run
 
     def train(model: Any) -> None:
         batch = make_batch(model, on_notes("q", 2, 3), 0, torch.device("cpu"))

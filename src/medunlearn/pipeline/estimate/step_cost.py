@@ -1,16 +1,15 @@
 """FLOPs and peak memory of a run, from a few passes that the engine's own code rehearses on fake tensors.
 
-A fake tensor has a shape and no content, and of equal layers a few are run (:mod:`.depth`), so an 8B model is
-rehearsed in seconds, as on a CPU. Memory is that of the largest batch. FLOPs are those of the batch nearest to the
-average size, scaled by tokens to all batches. Matrix products and attention count, a multiplication with an
-addition as two FLOPs; the optimizer is left out.
+Of equal layers a few are run (:mod:`.counts`), so an 8B model is rehearsed in seconds, as on a CPU. Memory is that
+of the largest batch. FLOPs are those of the batch nearest to the average size, scaled by tokens to all batches.
+Matrix products and attention count, a multiplication with an addition as two FLOPs; the optimizer is left out.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -26,8 +25,7 @@ from medunlearn.models.layouts import assume_layouts, decoder_of, make_batch
 from medunlearn.models.precision import Precision, autocast, settled
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence, families_by_length, tokens_once
-from medunlearn.pipeline.estimate.counts import Counts, make_fake
-from medunlearn.pipeline.estimate.depth import Depth
+from medunlearn.pipeline.estimate.counts import CPU, FEW, MORE, Cost, Counts, Depth, make_fake
 from medunlearn.pipeline.estimate.work import Memory, Work, cache_bytes, moments, nbytes, per_rank_memory
 from medunlearn.training.batch_plan import Plan, micro_batches
 from medunlearn.training.objectives import Objective, Unlearning, rating, weighing
@@ -38,7 +36,7 @@ from medunlearn.training.views import HIDDEN, ModelView, Totals
 T = TypeVar("T")
 Sequences = Sequence[TokenSequence]
 Micro = Mapping[str, Sequences]
-CPU, PAD = torch.device("cpu"), 0
+PAD = 0
 SMALL = 4 * 2**20
 """Bytes of the largest model that runs on real tensors, which is faster."""
 
@@ -67,7 +65,7 @@ class Rehearsal:
     ) -> Counts:
         """Counts of some work; the memory of the model and of ``standing`` tensors is left out."""
         counts = Counts([*self.model.parameters(), *self.model.buffers(), *standing])
-        with self.mode, counts, autocast(CPU, precision):
+        with self.mode, counts, autocast(CPU, precision), counts.few_head_pieces(), self.depth.counting(counts):
             work()
         torch.clear_autocast_cache()
         return counts
@@ -130,7 +128,7 @@ class Rehearsal:
         batches = _batches(sequences, batch_size)
         depth = self.depth if layers in (None, self.depth.whole) else None
         measure = lambda batch: self.measure(lambda: read(batch))  # noqa: E731
-        flops, peak = _extrapolated(batches, tokens_once, measure, depth, grows=False)
+        flops, peak = _extrapolated(batches, tokens_once, measure, depth, backward=False)
         return Work(sum(map(tokens_once, batches)), 0, flops, Memory(nbytes(self.model), activations=peak))
 
     def answering(self, sequences: Sequences, limit: int, batch_size: int) -> Work:
@@ -178,23 +176,21 @@ class _TrainingPasses:
 
     def _choose(self, plan: Plan, settings: UnlearnSettings) -> tuple[int, CachePlan]:
         """FLOPs of choosing what is cached, and the choice; a method that reads a layer by number keeps all."""
-        model, budget = self.rehearsal.model.eval(), int(settings.keep_gb * 1e9)
-        arguments = model, PAD, self.objective, plan, settings.micro_batch_size, budget
-        chosen = list[CachePlan]()
+        rehearsal, budget = self.rehearsal, int(settings.keep_gb * 1e9)
+        arguments = rehearsal.model.eval(), PAD, self.objective, plan, settings.micro_batch_size, budget
+        choices = list[CachePlan]()
 
-        def choose() -> int:
-            make = lambda: chosen.append(CachePlan(*arguments, tokens=settings.micro_batch_tokens))  # noqa: E731
-            return self.rehearsal.measure(make).flops
+        def choose() -> Counts:
+            make = lambda: choices.append(CachePlan(*arguments, tokens=settings.micro_batch_tokens))  # noqa: E731
+            return rehearsal.measure(make)
 
-        try:
-            flops = self.rehearsal.depth.flops(choose)
-            needs = chosen[-1].needs
+        with suppress(InputError):  # There is no such layer in the cut model.
+            flops = rehearsal.depth.cost(choose, FEW, backward=False).flops
+            needs = choices[-1].needs
             if not any(name.startswith(HIDDEN[:6]) for name in {*needs.model}.union(*needs.reference.values())):
-                return flops, chosen[-1]
-        except InputError:  # There is no such layer in the cut model.
-            pass
+                return flops, choices[-1]
         self.depth = None
-        return choose(), chosen[-1]
+        return choose().flops, choices[-1]
 
     def step(self, micro: Micro, *, probe: bool = False) -> Counts:
         """Counts of a micro-batch's loss and gradients, or of the probe by which a method finds its rate."""
@@ -228,7 +224,7 @@ class _TrainingPasses:
         for side in plan.sides if plan else ():
             pieces = [{side: piece} for piece in plan.pieces(side)] if plan else []
             measure = lambda piece: self.rehearsal.measure(lambda: self._cached(piece))  # noqa: E731
-            flops += _extrapolated(pieces, _tokens, measure, self.depth, grows=False)[0]
+            flops += _extrapolated(pieces, _tokens, measure, self.depth, backward=False)[0]
         return flops
 
     @torch.no_grad()
@@ -251,25 +247,27 @@ def _extrapolated(
     measure: Callable[[T], Counts],
     depth: Depth | None,
     *,
-    grows: bool = True,
+    backward: bool = True,
 ) -> tuple[float, int]:
     """FLOPs of all batches, by tokens from the batch nearest to the average; and the peak of the largest batch.
 
     Args:
         depth: by which layers are left out; None: none are.
-        grows: as :meth:`.depth.Depth.peak` has it.
+        backward: as :meth:`.counts.Depth.cost` has it.
     """
+
+    def cost(batch: T, few: int) -> Cost | Counts:
+        if depth is None:
+            return measure(batch)
+        return depth.cost(lambda: measure(batch), few, backward=backward)
+
     sizes = [tokens(batch) for batch in batches]
     mean = sum(sizes) / len(sizes)
-    typical = batches[min(range(len(sizes)), key=lambda place: abs(sizes[place] - mean))]
-    largest = batches[sizes.index(max(sizes))]
-    share = sum(sizes) / tokens(typical)
-    if depth is not None:
-        flops = depth.flops(lambda: measure(typical).flops)
-        return flops * share, depth.peak(lambda: measure(largest).peak, grows=grows)
-    counts = measure(typical)
-    peak = counts.peak if tokens(typical) == tokens(largest) else measure(largest).peak
-    return counts.flops * share, peak
+    typical = min(range(len(sizes)), key=lambda place: abs(sizes[place] - mean))
+    largest = sizes.index(max(sizes))
+    highest = cost(batches[largest], MORE)
+    usual = highest if typical == largest else cost(batches[typical], FEW)
+    return usual.flops * (sum(sizes) / sizes[typical]), highest.peak
 
 
 def _tokens(micro: Micro) -> int:
