@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import psutil
 import pytest
 from fake_scheduler import ForkedRanks, Scheduler, fake_ray
-from forking import forked_workers
+from forking import Forked, forked_workers
 
 from medunlearn.config import SweepSettings, check
 from medunlearn.errors import ConfigError, InputError, ProcessError
@@ -112,6 +113,25 @@ def test_a_failure_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
         Launch(refuses, "run/x", Slot()).wait()
     with pytest.raises(ProcessError, match=r"^its processes ended \(code 9; out of memory\?"):
         Launch(dies, None, Slot()).wait()
+
+
+def sleeps(pid_file: Path, slot: Slot) -> None:
+    pid_file.write_text(str(os.getpid()))
+    time.sleep(60)
+
+
+def test_a_cell_ends_with_the_process_that_launched_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ray kills a task's process where memory is short; what it launched would hold the cell's folder."""
+    monkeypatch.setattr(launch, "RankProcesses", ForkedRanks)
+    pid_file = tmp_path / "pid"
+    launcher = Forked(lambda: Launch(sleeps, pid_file, Slot()).wait())
+    limit = time.monotonic() + 30
+    while not pid_file.exists() or not pid_file.read_text():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    launcher.kill()
+    launcher.wait()
+    psutil.Process(int(pid_file.read_text())).wait(timeout=30)
 
 
 def test_each_cell_has_its_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -28,6 +29,8 @@ from medunlearn.pipeline.sweep.pool import PATIENCE, Slot, failure_reason
 
 MODULE = "medunlearn.pipeline.sweep.cell_launch"
 RESULT, OUTPUT, FAILURE = "result.json", "output", "failure"
+LAUNCHER = "MEDUNLEARN_LAUNCHER"
+"""Environment variable with the number of the process that launched a cell's processes."""
 _BEAT = 0.2
 
 
@@ -119,7 +122,7 @@ def command(task: Path, slot: Slot) -> Sequence[str]:
 
 def environment(slot: Slot) -> dict[str, str]:
     """Environment of a slot's processes: its GPUs alone, its share of the cores for each."""
-    variables = {**os.environ, "OMP_NUM_THREADS": str(slot.threads)}
+    variables = {**os.environ, "OMP_NUM_THREADS": str(slot.threads), LAUNCHER: str(os.getpid())}
     if slot.gpus:
         visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(
@@ -147,6 +150,7 @@ def work(task: Path) -> None:
     """Do the call, in each of its processes; rank 0 writes what came out. A failure ends them with code 1."""
     from medunlearn.training.processes import join, leave
 
+    threading.Thread(target=_end_with_launcher, daemon=True).start()
     function, argument, slot = pickle.loads(task.read_bytes())
     result, error = task.with_name(RESULT), None
 
@@ -166,6 +170,15 @@ def work(task: Path) -> None:
             # The lines of code without the values in them, which may be a patient's.
             sys.stderr.writelines(traceback.format_tb(error.__traceback__))
         raise SystemExit(1)
+
+
+def _end_with_launcher() -> None:
+    """End this process with its launcher, which Ray kills where memory is short: a retry needs the folder."""
+    with suppress(psutil.NoSuchProcess):
+        psutil.Process(int(os.environ.get(LAUNCHER, os.getppid()))).wait()
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(PATIENCE)
+    os._exit(1)
 
 
 if __name__ == "__main__":

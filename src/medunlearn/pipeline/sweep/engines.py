@@ -180,7 +180,7 @@ class RayEngine:
     def __init__(self, settings: SweepSettings, slots: Sequence[Slot]) -> None:
         self._ray: Any = import_module("ray")
         if not self._ray.is_initialized():
-            self._ray.init(log_to_driver=False)
+            self._ray.init(log_to_driver=False, include_dashboard=False)
         self._slots, self._running = slots, dict[Any, tuple[str, float]]()
         gpus = settings.processes if slots and slots[0].device != "cpu" and self._has_gpus() else 0
         options = {"num_cpus": settings.processes, "num_gpus": gpus, "max_retries": 10, "max_calls": 1}

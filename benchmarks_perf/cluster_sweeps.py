@@ -1,0 +1,112 @@
+"""One sweep on local processes, on a real Ray cluster of this machine and as submitit's jobs; each is cut off once.
+
+    pip install 'medunlearn[ray,slurm]'
+    python benchmarks_perf/cluster_sweeps.py OUT [--only ray]
+
+While the target trains, the process of its Ray task is killed with SIGKILL, as Ray does when memory is short;
+submitit's job gets the signal by which Slurm takes a machine back. Their results must be those of the local sweep,
+digit for digit. submitit's scheduler for one machine stands in for Slurm: the same jobs, signals and requeueing,
+but no sbatch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+
+from medunlearn.pipeline.sweep import engines
+from medunlearn.pipeline.sweep.cell_launch import MODULE
+from medunlearn.pipeline.sweep.sweep_plan import plan
+from medunlearn.pipeline.sweep.sweep_run import run_sweep
+
+SETTINGS: dict[str, Any] = {
+    "name": "Cut off once",
+    "seeds": [0],
+    "benchmark": {"builder": "amnesia", "synthetic": 20},
+    "splits": ["random_10"],
+    "train": {"model": "tiny", "tiny_width": 64, "tiny_layers": 2, "epochs": 12, "precision": "fp32"},
+    "retrain": False,
+    "unlearn": {"methods": ["graddiff", "npo"], "epochs": 1, "precision": "fp32", "lr": 1e-3},
+    "evaluate": {"limit": 4, "replicates": 200, "max_new_tokens": 16},
+}
+PATIENCE = 600.0
+
+
+def kill_ray_task(out: Path) -> None:
+    """Kill the Ray task's process; the cell's processes find out by themselves."""
+    for process in psutil.process_iter():
+        try:
+            worker = process.parent() if MODULE in process.cmdline() else None
+            if worker is not None:
+                worker.kill()
+        except psutil.Error:
+            continue
+
+
+def preempt_job(out: Path) -> None:
+    """Send the job's process the signal by which Slurm takes its machine back."""
+    from submitit.local.local import LocalJobEnvironment
+
+    for process in psutil.process_iter():
+        try:
+            if "submitit.core._submit" in process.cmdline():
+                process.send_signal(LocalJobEnvironment._usr_sig())
+        except psutil.Error:
+            continue
+
+
+def once_it_trains(out: Path, cut_off: Callable[[Path], None]) -> threading.Thread:
+    """A thread that cuts the target's training off behind its first checkpoint."""
+
+    def wait() -> None:
+        limit = time.monotonic() + PATIENCE
+        while not list(out.glob("target-*/checkpoints/*/*/state.json")):
+            time.sleep(0.02)
+            if time.monotonic() > limit:
+                return
+        cut_off(out)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def sweep(on: str, out: Path, cut_off: Callable[[Path], None] | None = None) -> pd.DataFrame:
+    """The results of the sweep on an engine."""
+    shutil.rmtree(out, ignore_errors=True)
+    train = {**SETTINGS["train"], "checkpoint_seconds": 0}
+    thread = once_it_trains(out, cut_off) if cut_off else None
+    started = time.perf_counter()
+    swept = run_sweep(plan({**SETTINGS, "train": train, "on": on, "out": out}), jobs=2, device="cpu", quiet=True)
+    if swept.failed:
+        sys.exit(f"{on}: failed: {swept.cells[['name', 'status', 'reason']].to_string()}")
+    cut = "" if thread is None else f"; cut off: {'no' if thread.is_alive() else 'yes'}"
+    print(f"{on}: {len(swept.cells)} cells in {time.perf_counter() - started:.0f} s{cut}", flush=True)
+    return swept.table()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--only", choices=("ray", "slurm"))
+    arguments = parser.parse_args()
+    engines.CLUSTER = "local"
+    expected = sweep("local", arguments.out / "local")
+    for on, cut_off in (("ray", kill_ray_task), ("slurm", preempt_job)):
+        if arguments.only in (None, on):
+            table = sweep(on, arguments.out / on, cut_off)
+            pd.testing.assert_frame_equal(table, expected)
+            print(f"{on}: {len(table)} numbers, all as in the local sweep", flush=True)
+
+
+if __name__ == "__main__":
+    main()
