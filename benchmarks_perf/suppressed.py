@@ -1,10 +1,11 @@
 """Suppressed is not forgotten: facts ranked first, by unlearning method, beside the retrained model.
 
-python benchmarks_perf/suppressed.py OUT [--read]
+python benchmarks_perf/suppressed.py OUT [--table methods|shares] [--read]
 
-Invented hospitals of 100 patients, a tenth of whom are forgotten, at random or of one disease; two seeds, every
-method with the tiny model's settings. Writes the table of docs/suppressed.md and its figure. About half an hour
-of CPU; a second call goes on. --read makes table and figure of what is there.
+Invented hospitals of 100 patients; two seeds, every method with the tiny model's settings. In the table `methods` a
+tenth of the patients is forgotten, at random or of one disease; in `shares` a twentieth and a quarter, at random.
+Writes the table of docs/suppressed.md, and the figure of `methods`. About half an hour of CPU a table; a second call
+goes on. --read makes table and figure of what is there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,9 @@ from page_tables import markdown, replace_table, with_interval
 
 from medunlearn.statistics.intervals import SubjectMean, interval, mean_over_subjects
 
-SPLITS, SEEDS = ("random_10", "cardiovascular_10"), (0, 1)
+SEEDS = (0, 1)
+TABLES = {"methods": ("random_10", "cardiovascular_10"), "shares": ("random_05", "random_25")}
+"""Table of docs/suppressed.md -> its splits; the figure shows the first one of ``methods``."""
 METHODS = ("counterfactual", "altpo", "npo", "kl_min", "graddiff", "simnpo", "rmu")
 ABLATED = "ablation"
 """Begins the names of runs of ablation.py, which stand beside those of this script."""
@@ -99,10 +102,10 @@ class Measured:
     facts: pd.DataFrame
 
 
-def gathered(out: Path) -> dict[str, dict[str, Measured]]:
-    """Model -> split -> what was measured; from the fewest forgotten facts ranked first to the most."""
+def gathered(out: Path, splits: Sequence[str]) -> dict[str, dict[str, Measured]]:
+    """Model -> split -> what was measured; from the fewest facts ranked first on the first split to the most."""
     models: dict[str, dict[str, Measured]] = defaultdict(dict)
-    for split in SPLITS:
+    for split in splits:
         reports = [json.loads((out / f"{split}-{seed}.json").read_text())["headline"] for seed in SEEDS]
         tables: dict[str, list[pd.DataFrame]] = defaultdict(list)
         for seed in SEEDS:
@@ -111,25 +114,25 @@ def gathered(out: Path) -> dict[str, dict[str, Measured]]:
         for model, own in tables.items():
             distances = [report["distance_to_retrained"].get(model) or 0.0 for report in reports]
             models[model][split] = Measured(sum(distances) / len(distances), pd.concat(own, ignore_index=True))
-    return dict(sorted(models.items(), key=lambda entry: level_of(entry[1])))
+    return dict(sorted(models.items(), key=lambda entry: level_of(entry[1][splits[0]])))
 
 
-def level_of(measured: Mapping[str, Measured]) -> float:
-    """Share of the forgotten patients' facts that rank first on the figure's split."""
-    mean = first_over_subjects(measured[SPLITS[0]].facts, "forget")
+def level_of(measured: Measured) -> float:
+    """Share of the forgotten patients' facts that rank first."""
+    mean = first_over_subjects(measured.facts, "forget")
     return 0.0 if mean is None else mean.value
 
 
-def rows(models: Mapping[str, Mapping[str, Measured]]) -> list[dict[str, str]]:
+def rows(models: Mapping[str, Mapping[str, Measured]], splits: Sequence[str]) -> list[dict[str, str]]:
     """One row a model; distance, forget and retain on each split."""
     return [
         {
             "model": model,
-            **{f"distance, {split}": f"{measured[split].distance:.3f}" for split in SPLITS},
+            **{f"distance, {split}": f"{measured[split].distance:.3f}" for split in splits},
             **{
                 f"{side}, {split}": first_with_interval(measured[split].facts, side)
                 for side in ("forget", "retain")
-                for split in SPLITS
+                for split in splits
             },
         }
         for model, measured in models.items()
@@ -167,16 +170,20 @@ def figure(levels: Mapping[str, float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--table", choices=[*TABLES], default="methods")
     parser.add_argument("--read", action="store_true", help="run nothing")
-    chosen = parser.parse_args()
-    for seed in SEEDS if not chosen.read else ():
-        for split in SPLITS:
-            run(chosen.out, split, seed)
-    models = gathered(chosen.out)
-    table = markdown(rows(models))
-    replace_table("suppressed.md", "methods", table)
+    arguments = parser.parse_args()
+    splits = TABLES[arguments.table]
+    for seed in SEEDS if not arguments.read else ():
+        for split in splits:
+            run(arguments.out, split, seed)
+    models = gathered(arguments.out, splits)
+    table = markdown(rows(models, splits))
+    replace_table("suppressed.md", arguments.table, table)
     print(table)
-    FIGURE.write_text(figure({model: level_of(measured) for model, measured in models.items()}))
+    if arguments.table == "methods":
+        levels = {model: level_of(measured[splits[0]]) for model, measured in models.items()}
+        FIGURE.write_text(figure(levels))
 
 
 if __name__ == "__main__":
