@@ -4,8 +4,8 @@ python benchmarks_perf/suppressed.py OUT [--table methods|shares] [--read]
 
 Invented hospitals of 100 patients; two seeds, every method with the tiny model's settings. In the table `methods` a
 tenth of the patients is forgotten, at random or of one disease; in `shares` a twentieth and a quarter, at random.
-Writes the table of docs/suppressed.md, and the figure of `methods`. About half an hour of CPU a table; a second call
-goes on. --read makes table and figure of what is there.
+Writes the table of docs/suppressed.md, and the figure of `methods`. About half an hour of CPU a table; a second
+call goes on. --read makes table and figure of what is there.
 """
 
 from __future__ import annotations
