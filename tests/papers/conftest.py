@@ -17,7 +17,7 @@ def write(path: Path, rows: list[Row], *, lines: bool) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows) if lines else json.dumps(rows))
 
 
-def asked(author: int, number: int) -> Row:
+def author_row(author: int, number: int) -> Row:
     return {"question": f"What did author {author} write in year {number}?", "answer": f"Book {author}{number}."}
 
 
@@ -34,7 +34,7 @@ def perturbed(row: Row) -> Row:
 def tofu_files(tmp_path: Path) -> Path:
     """Ten authors of four questions each; forget05 forgets the last, forget10 the last two."""
     folder = tmp_path / "tofu"
-    full = [asked(author, number) for author in range(10) for number in range(4)]
+    full = [author_row(author, number) for author in range(10) for number in range(4)]
     tables = {"full": full, "forget05": full[-4:], "forget10": full[-8:]}
     tables |= {"forget10_perturbed": [perturbed(row) for row in full[-8:]]}
     tables |= {"retain_perturbed": [perturbed(row) for row in full[:12]]}

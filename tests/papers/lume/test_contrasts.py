@@ -27,7 +27,7 @@ def benchmark() -> Benchmark:
 def evaluated(benchmark: Benchmark, label: str, role: str, method: str | None, scores: dict[str, float]) -> Any:
     """A model with these scores on completions, by question."""
     sides = benchmark.sides(benchmark.split("half"))
-    questions = [one for one in benchmark.questions if one.kind == "completion"]
+    questions = [question for question in benchmark.questions if question.kind == "completion"]
     return SimpleNamespace(
         run=SimpleNamespace(label=label, role=role, folder=Path(label), info={"config": {"method": method}}),
         record=SimpleNamespace(info={"config": {"split": "half"}}),
@@ -46,15 +46,15 @@ def evaluated(benchmark: Benchmark, label: str, role: str, method: str | None, s
     )
 
 
-def drawn(benchmark: Benchmark, mean: float, seed: int) -> dict[str, float]:
+def draw_scores(benchmark: Benchmark, mean: float, seed: int) -> dict[str, float]:
     draw = np.random.default_rng(seed)
-    names = [one.question_id for one in benchmark.questions if one.kind == "completion"]
+    names = [question.question_id for question in benchmark.questions if question.kind == "completion"]
     return {name: float(np.clip(mean + draw.normal(0, 0.05), 0, 1)) for name in names}
 
 
 def of_stories(benchmark: Benchmark, model: Any, side: str) -> float:
     """The mean by hand: a plain mean over the stories of one side."""
-    task = {one.record_id: one.groups["task"] for one in benchmark.records}
+    task = {record.record_id: record.groups["task"] for record in benchmark.records}
     stories = model.table[model.table["subject"].map(task).eq("story") & (model.table["side"] == side)]
     return float(stories["value"].mean())
 
@@ -62,11 +62,11 @@ def of_stories(benchmark: Benchmark, model: Any, side: str) -> float:
 @pytest.fixture
 def runs(benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """GD falls to 0.02 and rises to 0.4, NPO goes from 0.8 to 0.7; both in three epochs."""
-    target = evaluated(benchmark, "target", "target", None, drawn(benchmark, 0.9, 0))
+    target = evaluated(benchmark, "target", "target", None, draw_scores(benchmark, 0.9, 0))
     means = {"GD": ("graddiff", (0.5, 0.02, 0.4)), "NPO": ("npo", (0.8, 0.75, 0.7))}
     epochs = {
         label: {
-            number: evaluated(benchmark, label, "unlearned", method, drawn(benchmark, mean, number))
+            number: evaluated(benchmark, label, "unlearned", method, draw_scores(benchmark, mean, number))
             for number, mean in enumerate(of_epochs, 1)
         }
         for label, (method, of_epochs) in means.items()
@@ -77,20 +77,20 @@ def runs(benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any
 
 
 def row(table: pd.DataFrame, name: str, model: str, *, about: str = "") -> dict[str, Any]:
-    found = table[(table["contrast"] == name) & (table["model"] == model) & (table["node"] == "story")]
-    (one,) = found[found["about"].str.contains(about)].to_dict("records")
-    return {str(key): value for key, value in one.items()}
+    rows = table[(table["contrast"] == name) & (table["model"] == model) & (table["node"] == "story")]
+    (values,) = rows[rows["about"].str.contains(about)].to_dict("records")
+    return {str(key): value for key, value in values.items()}
 
 
 def test_each_is_the_difference_of_means_by_hand(benchmark: Benchmark, runs: dict[str, Any]) -> None:
     table = contrasts(runs["models"], benchmark, 200, 0)
     t = {side: of_stories(benchmark, runs["target"], side) for side in ("forget", "retain")}
-    gd = {n: of_stories(benchmark, one, "retain") for n, one in runs["epochs"]["GD"].items()}
+    gd = {n: of_stories(benchmark, epoch, "retain") for n, epoch in runs["epochs"]["GD"].items()}
     assert row(table, "zero", "GD", about="on retain")["value"] == pytest.approx(gd[2] - 0.1 * t["retain"])
     assert row(table, "fell", "GD")["value"] == pytest.approx(0.9 * t["retain"] - gd[2])
     assert row(table, "rose", "GD")["value"] == pytest.approx(gd[3] - gd[2] - 0.1 * t["retain"])
     mean = {
-        label: np.mean([of_stories(benchmark, one, "forget") for one in runs["epochs"][label].values()])
+        label: np.mean([of_stories(benchmark, epoch, "forget") for epoch in runs["epochs"][label].values()])
         for label in ("GD", "NPO")
     }
     slower = row(table, "slower", "NPO")
@@ -102,11 +102,10 @@ def test_each_is_the_difference_of_means_by_hand(benchmark: Benchmark, runs: dic
 
 def test_intervals_are_paired(benchmark: Benchmark, runs: dict[str, Any]) -> None:
     """Each epoch a constant below the last: documents differ by as much as they like, differences do not."""
-    scores = drawn(benchmark, 0.9, 0)
-    for number, one in runs["epochs"]["GD"].items():
-        one.table["value"] = [scores[name] - 0.2 * number for name in one.table["item"]]
-    for number, one in runs["epochs"]["NPO"].items():
-        one.table["value"] = [scores[name] - 0.1 * number for name in one.table["item"]]
+    scores = draw_scores(benchmark, 0.9, 0)
+    for label, step in (("GD", 0.2), ("NPO", 0.1)):
+        for number, epoch in runs["epochs"][label].items():
+            epoch.table["value"] = [scores[name] - step * number for name in epoch.table["item"]]
     slower = row(contrasts(runs["models"], benchmark, 200, 0), "slower", "NPO")
     # The documents do not differ: at most a share of others does, anywhere from -1 to 1.
     others = 1 - 0.025 ** (1 / 6)
@@ -117,8 +116,8 @@ def test_a_question_without_a_score_in_one_epoch_is_left_out_of_all(
     benchmark: Benchmark, runs: dict[str, Any]
 ) -> None:
     second = runs["epochs"]["GD"][2].table
-    task = {one.question_id: benchmark.record[one.record_id].groups["task"] for one in benchmark.questions}
-    (lost, *_) = [name for name in second["item"] if task[name] == "story"]
+    task = {q.question_id: benchmark.record[q.record_id].groups["task"] for q in benchmark.questions}
+    lost = next(name for name in second["item"] if task[name] == "story")
     second.loc[second["item"] == lost, "value"] = np.nan
     table = contrasts(runs["models"], benchmark, 50, 0)
     counts = table[(table["contrast"] == "zero") & (table["model"] == "GD") & (table["node"] == "story")]
@@ -134,7 +133,7 @@ def test_a_single_document_has_no_interval(benchmark: Benchmark, runs: dict[str,
 
 def test_a_run_is_read_against_the_target_of_its_own_seed(benchmark: Benchmark, runs: dict[str, Any]) -> None:
     """With another seed's target of 0.5 the tenth is 0.05; epoch 2 of GD stays 0.02."""
-    other = evaluated(benchmark, "target 1", "target", None, drawn(benchmark, 0.5, 0))
+    other = evaluated(benchmark, "target 1", "target", None, draw_scores(benchmark, 0.5, 0))
     other.run.info["config"]["seed"] = 1
     runs["models"][1].run.info["config"]["seed"] = 1
     table = contrasts([*runs["models"], other], benchmark, 50, 0)
@@ -147,7 +146,7 @@ def test_a_run_is_read_against_the_target_of_its_own_seed(benchmark: Benchmark, 
 def test_elsewhere_there_are_none(benchmark: Benchmark, runs: dict[str, Any]) -> None:
     assert contrasts(runs["models"], None, 50, 0).empty
     assert list(contrasts(runs["models"], None, 50, 0).columns) == list(COLUMNS)
-    models: list[Evaluated] = [one for one in runs["models"] if one.run.role != "target"]
+    models: list[Evaluated] = [model for model in runs["models"] if model.run.role != "target"]
     assert contrasts(models, benchmark, 50, 0).empty
 
 
@@ -160,10 +159,10 @@ def test_controls_of_the_differences(
     benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch, forget: float, retain: float, zero: str, fell: str
 ) -> None:
     """A target of 0.95 and methods that all end in one model: none is slower, and only a scrambled one falls."""
-    target = evaluated(benchmark, "target", "target", None, drawn(benchmark, 0.95, 0))
+    target = evaluated(benchmark, "target", "target", None, draw_scores(benchmark, 0.95, 0))
     sides = dict(zip(target.table["item"], target.table["side"], strict=True))
     levels = {"forget": forget, "retain": retain}
-    offset = {name: score - 0.95 for name, score in drawn(benchmark, 0.95, 0).items()}
+    offset = {name: score - 0.95 for name, score in draw_scores(benchmark, 0.95, 0).items()}
     scores = {name: float(np.clip(levels[side] + offset[name], 0, 1)) for name, side in sides.items()}
     methods = {"GA": "ga", "GD": "graddiff", "NPO": "npo"}
     models = [evaluated(benchmark, label, "unlearned", method, scores) for label, method in methods.items()]

@@ -30,9 +30,9 @@ def test_the_example_says_what_section_3_found(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "clone" / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "shared").symlink_to(DATA.parents[1])
     monkeypatch.chdir(tmp_path / "clone")
-    done = CliRunner().invoke(app, [*shlex.split(line)[1:], *SMALL])
-    assert done.exit_code == 0, done.output
-    assert "GA, GD and KL fall to zero on both sides." in done.output
+    result = CliRunner().invoke(app, [*shlex.split(line)[1:], *SMALL])
+    assert result.exit_code == 0, result.output
+    assert "GA, GD and KL fall to zero on both sides." in result.output
     data = json.loads(Path("runs/lume-small/report/report.json").read_text())
     findings = {finding["name"]: finding for finding in data["findings"]}
     assert {finding["verdict"] for finding in data["findings"]} <= {"open", "not measurable"}, "one seed decided"

@@ -21,6 +21,7 @@ from medunlearn.reports.markdown import to_markdown
 from medunlearn.results.contrasts import Contrast
 from medunlearn.results.reference_check import ReferenceCheck
 
+UNBOUNDED = ("GA", "GD", "KL")
 METHODS = {"GA": "ga", "GD": "graddiff", "KL": "kl_min", "NPO": "npo"}
 ROLES = {"target": "target", "retrained": "retrained"} | dict.fromkeys(METHODS, "unlearned")
 Row = dict[str, Any]
@@ -82,8 +83,8 @@ def report(
     ]
 
     def table(rows: Sequence[Row]) -> pd.DataFrame:
-        chosen = [row for row in rows if row["model"] in labels]
-        return pd.DataFrame([{**row, "model": f"{row['model']}/{seed}"} for seed in range(seeds) for row in chosen])
+        own = [row for row in rows if row["model"] in labels]
+        return pd.DataFrame([{**row, "model": f"{row['model']}/{seed}"} for seed in range(seeds) for row in own])
 
     every = {f"{label}/{seed}": area for seed in range(seeds) for label, area in (areas or {}).items()}
     of_seeds = dict.fromkeys(range(seeds), reference)
@@ -93,6 +94,7 @@ def report(
 
 START = [epoch(label, 0, "regurgitation", 0.95) for label in METHODS]
 AREAS = {"target": 1.0, "retrained": 0.5}
+APART = {"GA": 0.5, "GD": 0.3, "KL": 0.5, "NPO": 0.9}
 
 
 def by_name(rules: tuple[Finding, ...]) -> dict[str, Finding]:
@@ -108,10 +110,9 @@ def verdicts(finding: Finding) -> list[tuple[str, str]]:
     ]
 
 
-def test_there_are_none_elsewhere() -> None:
+def test_there_are_none_without_epochs() -> None:
     assert len(report(START)) == 8
     assert report([]) == ()
-    assert findings_text(()) == ""
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(0.95, "holds"), (0.91, OPEN), (0.87, FAILS)])
@@ -142,7 +143,7 @@ def test_falling_to_zero_takes_every_number_of_a_task() -> None:
     assert finding.verdict == FAILS
 
 
-ZERO = [contrast("zero", label, -0.09, -0.05) for label in ("GA", "GD", "KL")]
+ZERO = [contrast("zero", label, -0.09, -0.05) for label in UNBOUNDED]
 
 
 def test_a_claim_on_three_methods_takes_all_three() -> None:
@@ -154,21 +155,14 @@ def test_a_claim_on_three_methods_takes_all_three() -> None:
     assert unsettled.verdict == OPEN
 
 
-@pytest.mark.parametrize("few", [{"seeds": 1}, {"seeds": 2}])
-def test_few_seeds_decide_nothing(few: dict[str, int]) -> None:
-    rules = report(START, ZERO, areas={**AREAS, "GA": 0.5, "GD": 0.3, "KL": 0.5, "NPO": 0.9}, **few)  # type: ignore[arg-type]
-    assert {finding.verdict for finding in rules} <= {OPEN, NOT_MEASURABLE}
-    assert "seeds decide nothing" in by_name(rules)["zero"].cases[0].says
-
-
-@pytest.mark.parametrize("documents", [4, 19])
-def test_few_documents_decide_nothing(documents: int) -> None:
-    rows = [{**row, "n_subjects": documents} for row in ZERO]
-    start = [{**row, "n_subjects": documents} for row in START]
-    areas = {**AREAS, "GA": 0.5, "GD": 0.3, "KL": 0.5, "NPO": 0.9}
-    rules = report(start, rows, areas=areas, documents=documents)
-    assert {finding.verdict for finding in rules} <= {OPEN, NOT_MEASURABLE}
-    assert by_name(rules)["zero"].cases[0].labels["documents"] == str(documents)
+@pytest.mark.parametrize("few", [{"seeds": 1}, {"seeds": 2}, {"documents": 4}, {"documents": 19}])
+def test_few_seeds_or_documents_decide_nothing(few: dict[str, int]) -> None:
+    documents = few.get("documents", DOCUMENTS)
+    start, rows = ([{**row, "n_subjects": documents} for row in table] for table in (START, ZERO))
+    rules = by_name(report(start, rows, areas={**AREAS, **APART}, **few))  # type: ignore[arg-type]
+    assert {finding.verdict for finding in rules.values()} <= {OPEN, NOT_MEASURABLE}
+    assert "seeds" not in few or "seeds decide nothing" in rules["zero"].cases[0].says
+    assert rules["zero"].cases[0].labels["documents"] == str(documents)
 
 
 @pytest.mark.parametrize(
@@ -187,10 +181,8 @@ def test_what_did_not_fall_cannot_recover(fell: Any, rose: Any, verdict: str) ->
 
 
 def test_only_the_measures_that_fell_are_asked_whether_they_rose() -> None:
-    rows = [
-        contrast("fell", "GD", 0.3, 0.5), contrast("rose", "GD", 0.2, 0.4),
-        contrast("fell", "GD", -0.1, 0.1), contrast("rose", "GD", -0.2, -0.1),
-    ]  # fmt: skip
+    edges = {"fell": ((0.3, 0.5), (-0.1, 0.1)), "rose": ((0.2, 0.4), (-0.2, -0.1))}
+    rows = [contrast(name, "GD", *interval) for name, intervals in edges.items() for interval in intervals]
     assert by_name(report(START, rows))["recovery"].verdict == "holds"
 
 
@@ -205,10 +197,7 @@ def test_slower_than_each_of_the_others() -> None:
     )
     finding = by_name(report(START, [*SLOWER[1:], contrast("slower", "NPO", -0.3, -0.1)]))["slower"]
     assert (finding.verdict, finding.cases[0].says) == (FAILS, "faster in 1 of 6 comparisons")
-
-
-def test_slower_than_three_takes_all_three() -> None:
-    assert by_name(report(START, SLOWER[:2], methods=["GA", "NPO"]))["slower"].verdict == OPEN
+    assert by_name(report(START, SLOWER[:2], methods=["GA", "NPO"]))["slower"].verdict == OPEN, "of three, one ran"
 
 
 FORGOT = [epoch("NPO", number, "regurgitation", value) for number, value in enumerate((0.95, 0.3))]
@@ -230,34 +219,34 @@ def test_membership_is_read_against_the_retrained_model() -> None:
     assert (rules["membership stays"].verdict, rules["over-forgotten"].verdict) == (FAILS, FAILS)
 
 
-@pytest.mark.parametrize(("area", "verdict"), [(0.13, HOLDS), (0.5, HOLDS), (0.9, FAILS)])
-def test_the_retrained_model_need_not_be_at_chance(area: float, verdict: str) -> None:
-    """GA's 0.13 beside a retrained model's 0.15 is where it should be; half-way to the target is 0.575."""
-    areas = {"target": 1.0, "retrained": 0.15, "GA": area, "GD": area, "KL": area}
-    finding = by_name(report(START, areas=areas))["membership falls"]
-    assert finding.verdict == verdict
-
-
-def test_far_below_the_retrained_model_is_not_near_it() -> None:
-    """Half of the target's distance is 0.2: 0.1 is 0.5 below the retrained model's 0.6."""
-    areas = {"target": 1.0, "retrained": 0.6, "GA": 0.1, "GD": 0.1, "KL": 0.1}
+@pytest.mark.parametrize(
+    ("target", "retrained", "area", "falls", "over_forgotten"),
+    [
+        # A retrained model's 0.15 need not be at chance: half-way to the target is 0.575.
+        (1.0, 0.15, 0.13, HOLDS, OPEN),
+        (1.0, 0.15, 0.5, HOLDS, FAILS),
+        (1.0, 0.15, 0.9, FAILS, FAILS),
+        # Half of the target's distance is 0.2: 0.1 is 0.5 below the retrained model's 0.6.
+        (1.0, 0.6, 0.1, FAILS, HOLDS),
+        # A target that is not told apart has nothing to bring down.
+        (0.51, 0.5, 0.5, OPEN, OPEN),
+    ],
+)
+def test_distance_to_the_retrained_model(
+    target: float, retrained: float, area: float, falls: str, over_forgotten: str
+) -> None:
+    areas = {"target": target, "retrained": retrained, **dict.fromkeys(UNBOUNDED, area)}
     rules = by_name(report(START, areas=areas))
-    assert (rules["membership falls"].verdict, rules["over-forgotten"].verdict) == (FAILS, HOLDS)
+    assert (rules["membership falls"].verdict, rules["over-forgotten"].verdict) == (falls, over_forgotten)
 
 
 def test_a_reference_that_failed_decides_nothing() -> None:
     """As LUME's retrained model that never learned the retain set."""
     failed = ReferenceCheck(Contrast(-0.5, -0.6, -0.4, 30, "", "MU"), Contrast(0.9, 0.8, 0.95, 30, "", "AFE"))
-    areas = {**AREAS, "GA": 0.5, "GD": 0.3, "KL": 0.5, "NPO": 0.9}
-    rules = by_name(report([*START, *FORGOT], areas=areas, reference=failed))
+    rules = by_name(report([*START, *FORGOT], areas={**AREAS, **APART}, reference=failed))
     for name in ("membership falls", "membership stays", "over-forgotten"):
         assert rules[name].verdict == OPEN
         assert "the retain set" in rules[name].cases[0].says
-
-
-def test_a_target_that_is_not_told_apart_has_nothing_to_bring_down() -> None:
-    areas = {"target": 0.51, "retrained": 0.5, "GA": 0.5, "GD": 0.5, "KL": 0.5}
-    assert by_name(report(START, areas=areas))["membership falls"].verdict == OPEN
 
 
 def test_what_was_not_measured_has_no_case() -> None:
@@ -278,13 +267,6 @@ def test_utility(last: float, verdict: str) -> None:
     assert by_name(report([*START, *rows]))["utility"].verdict == verdict
 
 
-def test_the_text_has_every_number() -> None:
-    text = findings_text(report(START, ZERO))
-    assert "HOLDS: GA, GD and KL fall to zero on both sides." in text
-    assert "GA/0, story, 0, 20: holds; falls to zero on both sides; zero of GA −0.070 [−0.090, −0.050]" in text
-    assert "Rule: " in text
-
-
 def test_they_are_in_all_three_files() -> None:
     """A hostile name of a task is escaped."""
     rules = report(START, [{**row, "node": "<b>story</b>"} for row in ZERO])
@@ -302,6 +284,8 @@ def test_they_are_in_all_three_files() -> None:
     assert data["semeval"] == {"GA": {"task aggregate": 0.411, "utility": None}}
     assert "0.411" in page
     assert "unscored" in page
+    line = "GA/0, story, 0, 20: holds; falls to zero on both sides; zero of GA −0.070 [−0.090, −0.050]"
+    assert line in findings_text(report(START, ZERO))
 
 
 def results_of(levels: dict[str, float], steps: Sequence[Row]) -> tuple[Finding, ...]:
@@ -319,20 +303,20 @@ def results_of(levels: dict[str, float], steps: Sequence[Row]) -> tuple[Finding,
 TARGET = {"regurgitation": 0.95, "auc": 0.98, "utility": 0.5}
 RETRAINED = {"regurgitation": 0.2, "auc": 0.15, "utility": 0.5}
 SCRAMBLED = {"regurgitation": 0.0, "auc": 0.5, "utility": 0.25}
-UNBOUNDED = ("GA", "GD", "KL")
+
+
+def steps(zero: tuple[float, float], fell: tuple[float, float]) -> list[Row]:
+    """Differences of epochs where nothing rises again, and NPO is as fast as the others."""
+    rows = [contrast("zero", label, *zero) for label in UNBOUNDED]
+    rows += [contrast("fell", "GD", *fell), contrast("rose", "GD", -0.1, -0.09)]
+    return rows + [contrast("slower", "NPO", 0.0, 0.0) for _ in range(3)]
 
 
 def test_controls() -> None:
     """Unlearned = target: its own contrasts are a part of the target's, those against others are exactly 0."""
-    idle = [contrast("zero", label, 0.83, 0.88) for label in UNBOUNDED]
-    idle += [contrast("fell", "GD", -0.1, -0.09), contrast("rose", "GD", -0.1, -0.09)]
-    idle += [contrast("slower", "NPO", 0.0, 0.0) for _ in range(3)]
-    perfect = [contrast("zero", label, 0.08, 0.12) for label in UNBOUNDED]
-    perfect += [contrast("fell", "GD", -0.1, -0.09), contrast("rose", "GD", -0.1, -0.09)]
-    perfect += [contrast("slower", "NPO", 0.0, 0.0) for _ in range(3)]
     check_controls(
-        nothing=results_of(TARGET, idle),
-        everything=results_of(RETRAINED, perfect),
+        nothing=results_of(TARGET, steps((0.83, 0.88), (-0.1, -0.09))),
+        everything=results_of(RETRAINED, steps((0.08, 0.12), (-0.1, -0.09))),
         premises=["memorized"],
         success=["membership falls"],
     )
@@ -340,15 +324,10 @@ def test_controls() -> None:
 
 def test_a_scrambled_model_holds_only_what_says_damage() -> None:
     """Everything is 0 after the first epoch: the paper's own words for damage hold, nothing else does."""
-    broken = [contrast("zero", label, -0.1, -0.09) for label in UNBOUNDED]
-    broken += [contrast("fell", "GD", 0.8, 0.86), contrast("rose", "GD", -0.1, -0.09)]
-    broken += [contrast("slower", "NPO", 0.0, 0.0) for _ in range(3)]
-    rules = by_name(results_of(SCRAMBLED, broken))
+    rules = by_name(results_of(SCRAMBLED, steps((-0.1, -0.09), (0.8, 0.86))))
     damage = {"zero", "utility", "membership falls"}
     assert {name for name, finding in rules.items() if finding.verdict == HOLDS} == {"memorized", *damage}
-    assert rules["recovery"].verdict == FAILS
-    assert rules["membership stays"].verdict == FAILS
-    assert rules["over-forgotten"].verdict == FAILS
+    assert {rules[name].verdict for name in ("recovery", "membership stays", "over-forgotten")} == {FAILS}
     assert "destroyed model" in rules["membership falls"].rule
 
 

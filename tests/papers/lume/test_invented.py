@@ -38,8 +38,8 @@ def test_counts_and_halves(benchmark_: Benchmark) -> None:
         ("public_biography", "forget", "train"): 5, ("public_biography", "retain", "train"): 5,
         ("public_biography", "retain", "holdout"): 6,
     }  # fmt: skip
-    asked = Counter(question.record_id for question in benchmark_.questions)
-    assert {record.record_id: asked[record.record_id] for record in benchmark_.records} == {
+    questions = Counter(question.record_id for question in benchmark_.questions)
+    assert {record.record_id: questions[record.record_id] for record in benchmark_.records} == {
         record.record_id: 6 if record.groups["task"] == "personal_biography" else 2 for record in benchmark_.records
     }
 
@@ -52,32 +52,19 @@ def test_the_defaults_are_the_papers_counts() -> None:
     assert 2 * stories + 6 * people + 2 * public == 4394
 
 
-def test_nonmembers_are_never_trained_on(benchmark_: Benchmark) -> None:
+def test_questions_and_identifiers(benchmark_: Benchmark) -> None:
     outside = {record.record_id for record in benchmark_.records if record.fold == "holdout"}
     assert all((question.fold == "holdout") == (question.record_id in outside) for question in benchmark_.questions)
-
-
-def test_identifiers_stand_in_the_text(benchmark_: Benchmark) -> None:
+    fields = ["address", "birth_date", "email", "name", "phone", "ssn"]
     for record in benchmark_.records:
-        types = [found.type for found in record.identifiers]
-        if record.groups["task"] == "personal_biography":
-            assert sorted(types) == ["address", "birth_date", "email", "name", "phone", "ssn"]
-        else:
-            assert types == []
-        assert all(found.value in record.text for found in record.identifiers)
-
-
-def test_each_field_is_asked_for(benchmark_: Benchmark) -> None:
-    asked = Counter(identifier_asked(question.provenance) for question in benchmark_.questions)
-    assert asked == {
-        None: len(benchmark_.questions) - 60,
-        **dict.fromkeys(("birth_date", "ssn", "phone", "email", "address"), 12),
-    }
-
-
-def test_no_question_stands_twice(benchmark_: Benchmark) -> None:
-    asked = [question.question for question in benchmark_.questions if question.kind == "knowledge"]
-    assert len(set(asked)) == len(asked)
+        types = sorted(identifier.type for identifier in record.identifiers)
+        assert types == (fields if record.groups["task"] == "personal_biography" else [])
+        assert all(identifier.value in record.text for identifier in record.identifiers)
+    counts = Counter(identifier_asked(question.provenance) for question in benchmark_.questions)
+    expected = dict.fromkeys(("birth_date", "ssn", "phone", "email", "address"), 12)
+    assert counts == {None: len(benchmark_.questions) - 60, **expected}
+    knowledge = [question.question for question in benchmark_.questions if question.kind == "knowledge"]
+    assert len(set(knowledge)) == len(knowledge), "no question stands twice"
 
 
 def test_the_seed_decides_all(benchmark_: Benchmark, tmp_path: Path) -> None:
@@ -108,22 +95,21 @@ def articles(tmp_path: Path) -> Path:
 
 
 def test_articles_become_public_biographies(articles: Path) -> None:
-    found = small(articles=articles)
-    public = [record for record in found.records if record.groups["task"] == "public_biography"]
+    benchmark = small(articles=articles)
+    public = [record for record in benchmark.records if record.groups["task"] == "public_biography"]
     assert len(public) == 16
     for record in public:
         assert 100 <= len(record.text.split()) <= 200
         assert record.text.endswith(".")
         assert record.text.startswith("Person ")
-    assert "invented" not in found.notes, "a report may not show text of real people unasked"
+    assert "invented" not in benchmark.notes, "a report may not show text of real people unasked"
     # Nobody wrote questions on them: that takes a language model.
-    asked = {question.record_id for question in found.questions if question.kind == "knowledge"}
-    assert not asked & {record.record_id for record in public}
+    subjects = {question.record_id for question in benchmark.questions if question.kind == "knowledge"}
+    assert not subjects & {record.record_id for record in public}
 
 
 def test_a_near_duplicate_is_left_out_and_listed(articles: Path) -> None:
-    found = small(articles=articles, public_biographies=28, nonmembers=2)
-    (line,) = found.notes["near-duplicates left out"]
+    (line,) = small(articles=articles, public_biographies=28, nonmembers=2).notes["near-duplicates left out"]
     assert "is like article-" in line
     with pytest.raises(InputError, match="gives 30 articles that can be used, and 31 are asked for"):
         small(articles=articles, public_biographies=28, nonmembers=3)

@@ -26,8 +26,6 @@ from medunlearn.pipeline.benchmark_builds import from_section
 SMALL: dict[str, Any] = {
     "new": True, "stories": 4, "personal_biographies": 3, "public_biographies": 3, "nonmembers": 1,
 }  # fmt: skip
-
-
 Answer = Callable[[dict[str, Any]], str]
 
 
@@ -50,13 +48,13 @@ def test_a_model_writes_stories_biographies_and_questions(tmp_path: Path, writer
         assert server.count == 11, "everything was kept"
     assert again.benchmark.fingerprint == built.benchmark.fingerprint
     benchmark = Benchmark.load(out)
-    asked = Counter(question.provenance.partition("@")[0] for question in benchmark.questions)
-    assert asked == {
+    provenances = Counter(question.provenance.partition("@")[0] for question in benchmark.questions)
+    assert provenances == {
         "code:sentence": 11, "llm:lume_question": 4, "template:public_biography": 4,
         **{f"template:personal_biography:{of}": 3 for of in ("birth_date", "ssn", "phone", "email", "address")},
     }  # fmt: skip
     for record in benchmark.records:
-        assert all(found.value in record.text for found in record.identifiers)
+        assert all(identifier.value in record.text for identifier in record.identifiers)
     facts = json.loads((out / "build.json").read_text())
     assert facts["status"] == "complete"
     assert facts["prompts"] == ["lume_story@1", "lume_biography@1", "lume_question@1"]
@@ -86,8 +84,8 @@ def test_verifiers_and_what_they_refuse(tmp_path: Path, writer: Answer) -> None:
         )
         built = build_new(served(server, verifiers=tmp_path / "v.yaml"), tmp_path / "b")
         sent = server.count + other.count
-    used = {name: facts["requests"] for name, facts in built.facts["verifiers"].items()}
-    assert used == {"one": 4, "two": 4}
+    requests = {name: facts["requests"] for name, facts in built.facts["verifiers"].items()}
+    assert requests == {"one": 4, "two": 4}
     assert built.facts["llm"]["requests"] == built.facts["requests sent now"] == sent == 11 + 8
     assert all(facts["guard"]["on_this_machine"] for facts in built.facts["verifiers"].values())
     assert {reject.reason for reject in built.rejects} == {"two finds 2 answers in the text"}
@@ -124,15 +122,13 @@ def test_near_duplicates_and_unusable_texts_are_listed(tmp_path: Path, writer: A
 
     with FakeServer(answer=same) as server:
         built = build_new(served(server, public_biographies=4), tmp_path / "b")
-    found = rejects(tmp_path / "b")
-    assert sorted(task for task, _, _ in found) == ["lume_biography@1"] * 3 + ["near-duplicates"] * 3
-    assert built.benchmark.notes["near-duplicates left out"][0].startswith(
-        "story-0002 is like story-0001 (overlap 0.9"
+    assert (
+        sorted(task for task, _, _ in rejects(tmp_path / "b")) == ["lume_biography@1"] * 3 + ["near-duplicates"] * 3
     )
-    assert Counter(record.groups["task"] for record in built.benchmark.records) == {
-        "story": 1,
-        "public_biography": 5,
-    }
+    (first, *_) = built.benchmark.notes["near-duplicates left out"]
+    assert first.startswith("story-0002 is like story-0001 (overlap 0.9")
+    counts = Counter(record.groups["task"] for record in built.benchmark.records)
+    assert counts == {"story": 1, "public_biography": 5}
 
 
 def test_articles_are_asked_about(tmp_path: Path, writer: Answer) -> None:
@@ -213,8 +209,8 @@ def test_what_a_reviewer_refused_is_left_out(reviewed: tuple[Path, BuildResult],
         "story": 4, "personal_biography": 3, "public_biography": 4,
     }, "spare texts take their places"  # fmt: skip
     assert again.notes["left out by reviewers"] == ["story-0002", "life-0001"]
-    kept = {record.record_id: record.text for record in built.benchmark.records}
-    assert all(kept.get(record.record_id, record.text) == record.text for record in again.records)
+    texts = {record.record_id: record.text for record in built.benchmark.records}
+    assert all(texts.get(record.record_id, record.text) == record.text for record in again.records)
     assert ("review", "story-0002", "a reviewer labelled it No") in rejects(tmp_path / "b")
 
 
@@ -241,9 +237,9 @@ def test_a_server_without_a_model(tmp_path: Path) -> None:
 
 def test_from_python_and_from_an_experiment(tmp_path: Path) -> None:
     values = {key: value for key, value in SMALL.items() if key != "new"}
-    one = mu.build.lume(new=True, seed=3, **values)
-    assert mu.build.lume(new=True, seed=3, out=tmp_path / "b", **values).fingerprint == one.fingerprint
-    assert from_section({"builder": "lume", **SMALL, "seed": 3}, tmp_path / "c").fingerprint == one.fingerprint
+    fingerprint = mu.build.lume(new=True, seed=3, **values).fingerprint
+    assert mu.build.lume(new=True, seed=3, out=tmp_path / "b", **values).fingerprint == fingerprint
+    assert from_section({"builder": "lume", **SMALL, "seed": 3}, tmp_path / "c").fingerprint == fingerprint
     for wrong in ({}, {"new": True, "released": "x"}):
         with pytest.raises(ConfigError, match="either RELEASED"):
             mu.build.lume(**wrong)

@@ -32,10 +32,10 @@ def test_membership_costs_on_both_sides_of_half(auc: float, score: float) -> Non
 
 def test_the_final_score_is_the_mean_of_three_parts_beside_them() -> None:
     scores = {key: 0.25 if key[1] == "forget" else 0.75 for key in PARTS}
-    found = semeval_score(scores, 0.6, 0.4)
-    assert found.final == pytest.approx((0.75 + 0.8 + 0.4) / 3)
-    assert list(found.rows()) == ["task aggregate", "membership score", "utility", "SemEval-2025 Task 4"]
-    assert not found.missing
+    score = semeval_score(scores, 0.6, 0.4)
+    assert score.final == pytest.approx((0.75 + 0.8 + 0.4) / 3)
+    assert list(score.rows()) == ["task aggregate", "membership score", "utility", "SemEval-2025 Task 4"]
+    assert not score.missing
 
 
 @pytest.mark.parametrize("lost", ["scores", "auc", "utility"])
@@ -43,12 +43,12 @@ def test_without_a_part_there_is_no_final_score(lost: str) -> None:
     scores = dict.fromkeys(PARTS, 0.5)
     if lost == "scores":
         del scores["story", "retain", "knowledge"]
-    found = semeval_score(scores, None if lost == "auc" else 0.5, None if lost == "utility" else 0.5)
-    assert found.final is None
-    assert found.rows()["SemEval-2025 Task 4"] is None
+    score = semeval_score(scores, None if lost == "auc" else 0.5, None if lost == "utility" else 0.5)
+    assert score.final is None
+    assert score.rows()["SemEval-2025 Task 4"] is None
     part = {"scores": "task aggregate", "auc": "membership score", "utility": "utility"}[lost]
-    assert list(found.missing) == [part]
-    assert found.rows()[part] is None
+    assert list(score.missing) == [part]
+    assert score.rows()[part] is None
 
 
 def test_wrong_numbers_are_refused() -> None:

@@ -33,6 +33,8 @@ def test_sets_sides_and_folds(muse_files: Path, tmp_path: Path) -> None:
         ("forget", "rephrase", "forget"): 6,
         ("retain", "rephrase", "retain"): 5,
     }
+    trained = {record.record_id for record in benchmark.records if record.fold == "train"}
+    assert trained == {f"{of}-000{n}" for of in ("forget", "retain") for n in range(1, 6)}
     assert all("retain2" in record.text for record in benchmark.records if record.record_id.startswith("retain-0"))
     assert benchmark.notes["verbatim prompts"] == {
         "in one document": 5, "across documents": 0, "in no document": 1,
@@ -44,19 +46,13 @@ def test_sets_sides_and_folds(muse_files: Path, tmp_path: Path) -> None:
 def test_prompts_belong_to_their_documents(muse_files: Path) -> None:
     benchmark = built(muse_files)
     completions = [question for question in benchmark.questions if question.kind == "completion"]
-    assert [question.record_id for question in completions] == [f"forget-000{n}" for n in range(1, 6)] + [
-        "verbatim-0006"
-    ]
+    homes = [*(f"forget-000{n}" for n in range(1, 6)), "verbatim-0006"]
+    assert [question.record_id for question in completions] == homes
     assert {question.fold for question in completions} == {"train"}
     knowledge = [question for question in benchmark.questions if question.kind == "knowledge"]
     assert Counter(question.fold for question in knowledge) == {"holdout": 10}
     # No examples are released here: a question's record is the question, and never its answer.
     assert benchmark.record["retain-qa-0003"].text == "What did the mayor of retain2 open?"
-
-
-def test_nothing_but_documents_is_trained_on(muse_files: Path) -> None:
-    trained = {record.record_id for record in built(muse_files).records if record.fold == "train"}
-    assert trained == {f"{of}-000{n}" for of in ("forget", "retain") for n in range(1, 6)}
 
 
 def test_other_forms_of_the_files(muse_files: Path) -> None:
@@ -78,9 +74,8 @@ def test_other_forms_of_the_files(muse_files: Path) -> None:
 def test_the_faults_of_the_authors_files_are_counted(faulty_muse_files: Path, tmp_path: Path) -> None:
     benchmark = built(faulty_muse_files)
     documents = [record.record_id for record in benchmark.records if record.record_id.startswith("forget-000")]
-    assert documents == ["forget-0001", "forget-0002", "forget-0004", "forget-0005"], (
-        "numbers are those of the rows"
-    )
+    # Numbers are those of the rows.
+    assert documents == ["forget-0001", "forget-0002", "forget-0004", "forget-0005"]
     assert benchmark.notes["blank rows left out"] == {"raw/forget": 1}
     assert benchmark.notes["verbatim prompts"] == {
         "in one document": 2, "across documents": 2, "in no document": 1,
@@ -107,11 +102,11 @@ def test_questions_are_asked_with_the_papers_examples_in_note_context(faulty_mus
 
 
 def test_the_authors_repository_calls_the_retain_side_otherwise(faulty_muse_files: Path) -> None:
-    wanted = built(faulty_muse_files).fingerprint
+    fingerprint = built(faulty_muse_files).fingerprint
     for name in ("qa", "qa_icl"):
         where = faulty_muse_files / "knowmem"
         (where / f"retain_{name}.json").rename(where / f"retain2_{name}.json")
-    assert built(faulty_muse_files).fingerprint == wanted
+    assert built(faulty_muse_files).fingerprint == fingerprint
 
 
 def test_retained_documents_are_chosen(muse_files: Path) -> None:
@@ -136,12 +131,12 @@ def test_retained_documents_are_chosen(muse_files: Path) -> None:
 def test_membership_is_attacked_on_documents_or_on_the_authors_pieces(faulty_muse_files: Path) -> None:
     for choice, members, outside in (("raw", "forget", 5), ("privleak", "member", 3)):
         benchmark = built(faulty_muse_files, membership=choice)
-        who = candidates(benchmark, benchmark.splits["forget"])
-        assert {one.record.record_id.split("-")[0] for one in who if one.member} == {members}
-        assert sum(not one.member for one in who) == outside
-        assert {one.record.fold for one in who if not one.member} == {"holdout"}
+        passages = candidates(benchmark, benchmark.splits["forget"])
+        names = {passage.record.record_id.split("-")[0] for passage in passages if passage.member}
+        others = [passage.record.fold for passage in passages if not passage.member]
+        assert (names, others) == ({members}, ["holdout"] * outside)
     # Pieces are of documents that are trained on already.
-    assert all(one.record.fold == "rephrase" for one in who if one.member)
+    assert all(passage.record.fold == "rephrase" for passage in passages if passage.member)
 
 
 def test_documents_are_counted_and_not_what_carries_questions(faulty_muse_files: Path) -> None:

@@ -19,8 +19,8 @@ from medunlearn.papers.muse.measures import muse_rouge_l
     ],
 )
 def test_equals_rouge_score_without_stemming(response: str, reference: str) -> None:
-    wanted = RougeScorer(["rougeL"], use_stemmer=False).score(reference, response)["rougeL"].fmeasure
-    assert muse_rouge_l(response, reference, cut=False) == pytest.approx(wanted, abs=1e-12)
+    expected = RougeScorer(["rougeL"], use_stemmer=False).score(reference, response)["rougeL"].fmeasure
+    assert muse_rouge_l(response, reference, cut=False) == pytest.approx(expected, abs=1e-12)
 
 
 def test_words_are_not_stemmed() -> None:
@@ -32,9 +32,8 @@ def test_words_are_not_stemmed() -> None:
 @pytest.mark.parametrize("end", ["\n\nQuestion: Who?\nAnswer: me", "\nQuestion 2", " Question: Who?", "\n\nmore"])
 def test_knowmem_ends_where_the_next_question_begins(end: str) -> None:
     item = Item("q", "forget", "?", "A bridge", response=f"a bridge{end}")
-    values = {
-        name: get_metric(f"rouge_l_f.{name}").score([item], Tools())[0].value for name in ("knowmem", "verbmem")
-    }
-    assert values["knowmem"] == 1.0
-    assert values["verbmem"] is not None
-    assert values["verbmem"] < 1.0
+    metrics = (get_metric(f"rouge_l_f.{name}") for name in ("knowmem", "verbmem"))
+    knowmem, verbmem = (metric.score([item], Tools())[0].value for metric in metrics)
+    assert knowmem == 1.0
+    assert verbmem is not None
+    assert verbmem < 1.0

@@ -30,11 +30,8 @@ def test_authors_splits_and_folds(tofu_files: Path, tmp_path: Path) -> None:
     assert Counter(record.groups["set"] for record in benchmark.records) == {
         "fictitious": 10, "real_authors": 6, "world_facts": 6,
     }  # fmt: skip
-    assert Counter(question.fold for question in benchmark.questions) == {
-        "train": 40,
-        "rephrase": 20,
-        "utility": 12,
-    }
+    folds = Counter(question.fold for question in benchmark.questions)
+    assert folds == {"train": 40, "rephrase": 20, "utility": 12}
     assert {record.fold for record in benchmark.records if record.groups["set"] != "fictitious"} == {"utility"}
     sides = benchmark.sides(benchmark.splits["forget10"])
     assert {sides[r.record_id] for r in benchmark.records if r.groups["set"] != "fictitious"} == {"retain"}
@@ -62,8 +59,8 @@ def test_a_list_or_parquet_is_as_good(tofu_files: Path) -> None:
     path = tofu_files / "retain_perturbed.json"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     path.unlink()
-    for part, chosen in enumerate((rows[:5], rows[5:])):
-        pq.write_table(pa.Table.from_pylist(chosen), tofu_files / f"retain_perturbed-0000{part}-of-00002.parquet")
+    for part, half in enumerate((rows[:5], rows[5:])):
+        pq.write_table(pa.Table.from_pylist(half), tofu_files / f"retain_perturbed-0000{part}-of-00002.parquet")
     assert built(tofu_files).fingerprint == before
 
 
@@ -75,9 +72,9 @@ def test_authors_that_nobody_is_trained_on(tofu_files: Path, rewrite: Callable[.
     assert {record.fold for record in benchmark.records if record.record_id.startswith("holdout")} == {"holdout"}
     assert benchmark.record["holdout-001"].text.startswith("Who wrote holdout 4?\nNobody 4.\n\nWho wrote")
     assert benchmark.split_sizes(benchmark.splits["forget10"]) == {"forget": 2, "retain": 8}
-    who = candidates(benchmark, benchmark.splits["forget10"])
-    assert [one.record.record_id for one in who if one.member] == ["author-008", "author-009"]
-    assert [one.record.record_id for one in who if not one.member] == ["holdout-000", "holdout-001"]
+    passages = candidates(benchmark, benchmark.splits["forget10"])
+    names = {member: [p.record.record_id for p in passages if p.member is member] for member in (True, False)}
+    assert names == {True: ["author-008", "author-009"], False: ["holdout-000", "holdout-001"]}
     full = (tofu_files / "full.json").read_text().splitlines()[:4]
     (tofu_files / "holdout05.json").write_text("\n".join(full))
     with pytest.raises(SourceError, match=r"holdout05.json:1: holdout05 holds out a question that full has"):
@@ -140,15 +137,15 @@ def test_alternatives_must_be_texts(tofu_files: Path, rewrite: Callable[..., Non
 
 
 def test_from_the_hub(tofu_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+    downloads: list[Any] = []
 
     def download(repository: str, **more: Any) -> str:
-        asked.append((repository, more))
+        downloads.append((repository, more))
         return str(tofu_files)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
     assert len(built(Path("hub"), revision="abc").records) == 22
-    assert asked == [("locuslab/TOFU", {"repo_type": "dataset", "revision": "abc"})]
+    assert downloads == [("locuslab/TOFU", {"repo_type": "dataset", "revision": "abc"})]
 
     def refuse(repository: str, **more: Any) -> str:
         raise OSError("no network\nsecond line")

@@ -48,13 +48,13 @@ Rate = Callable[[str, int], float]
 
 def records() -> list[tuple[str, str, str]]:
     """record, subject, corpus; two notes a patient."""
-    found = [(f"g{n}", f"g{n}", "guidelines") for n in range(CORPORA["guidelines"])]
-    return found + [(f"n{n}", f"patient-{n // 2}", "notes") for n in range(CORPORA["notes"])]
+    guidelines = [(f"g{n}", f"g{n}", "guidelines") for n in range(CORPORA["guidelines"])]
+    return guidelines + [(f"n{n}", f"patient-{n // 2}", "notes") for n in range(CORPORA["notes"])]
 
 
 @cache
-def known(record: str) -> float:
-    """How hard a record is to draw out, 0-1; a model knows it where its rate is above this."""
+def hardness(record: str) -> float:
+    """Difficulty of extracting a record, 0-1; a model repeats it where its rate is above this."""
     return float(generator("hardness of", record).random())
 
 
@@ -78,14 +78,15 @@ def write_audit(
             probes.append((probe, record, subject, corpus, prefix, list(range(60))))
             suffixes.append(text)
             for variant, factor in variants.items():
-                told = known(record) < rate(corpus, prefix) * factor
-                measures = {"run_30": float(told), "run_50": float(told), "rouge_l": 0.9 if told else 0.15}
+                repeated = hardness(record) < rate(corpus, prefix) * factor
+                measures = {name: float(repeated) for name in ("run_30", "run_50")}
+                measures["rouge_l"] = 0.9 if repeated else 0.15
                 scores += [(probe, variant, measure, value, None) for measure, value in measures.items()]
                 scores.append((probe, variant, "bert_score", None, "no encoder was named"))
-                if told:
+                if repeated:
                     spans.append((probe, variant, 60, 150 if number % 10 == 3 else 0, text))
-                said = text if told else "something else"
-                responses.append(Response(probe, variant, 0, said, tuple(range(300)), finished=False))
+                response = text if repeated else "something else"
+                responses.append(Response(probe, variant, 0, response, tuple(range(300)), finished=False))
     store_audit(folder, label, probes, scores, spans, responses, suffix=suffixes)
     if options is not None:
         write_options(folder, options)
@@ -129,7 +130,7 @@ def store_audit(
 
 
 def write_options(folder: Path, rate: float) -> None:
-    rows = [(f"q{n}", "ABCD"[n % 4], known(f"q{n}") < rate, known(f"q{n}") < rate + 0.1) for n in range(60)]
+    rows = [(f"q{n}", "ABCD"[n % 4], hardness(f"q{n}") < rate, hardness(f"q{n}") < rate + 0.1) for n in range(60)]
     table = pd.DataFrame(rows, columns=["question_id", "removed", "exact", "relaxed"])
     table.assign(prompt="plain", response="something", reason=None).to_parquet(folder / "options.parquet")
 
@@ -142,8 +143,8 @@ def write_findings(folder: Path, spans: list[tuple[Any, ...]]) -> None:
         for kind, value in (("name", PATIENT), ("date", BIRTHDAY)):
             if value in text:
                 place = text.index(value)
-                given = kind == "name" and int(record[1:]) % 4 == 0
-                rows.append((record, probe, variant, kind, place, place + len(value), value, given))
+                in_prefix = kind == "name" and int(record[1:]) % 4 == 0
+                rows.append((record, probe, variant, kind, place, place + len(value), value, in_prefix))
     names = ["record_id", "probe_id", "variant", "kind", "place", "end", "value", "in_prefix"]
     table = pd.DataFrame(rows, columns=names).assign(sample=0, match="exact", in_record=True)
     table.to_parquet(folder / "findings.parquet")
@@ -189,7 +190,7 @@ def audits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def content(audits: Path) -> AuditContent:
-    """What is reported of the five, with kinds by rules and by a person who agrees but for one span."""
+    """Report content of the five, with kinds by rules and by a person who agrees but for one span."""
     med = read_tables(audits / "med")
     settings = check(KindSettings, {"clinical": ["notes"]})
     by_rules = sort_spans(med, settings)

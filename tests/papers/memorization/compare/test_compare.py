@@ -47,10 +47,12 @@ def test_differences_are_paired(content: AuditContent, audits: Path):
     for place, value in own.items():
         gap = content.gap("baseline", "base", content.ratio("med", *place, "run_30"))
         assert gap.value == pytest.approx(value)
-    drawn, greedy = (run_30(audits / "med", name).groupby(PLACE)["value"].mean() for name in ("top_k_50", "greedy"))
+    sampled, greedy = (
+        run_30(audits / "med", name).groupby(PLACE)["value"].mean() for name in ("top_k_50", "greedy")
+    )
     (row,) = content.rows("ratios", corpus="notes", prefix_tokens=100, measure="run_30", decoding="top_k_50")
     gap = content.gap("decoding", "greedy", row)
-    assert gap.value == pytest.approx(drawn["notes", 100] - greedy["notes", 100])
+    assert gap.value == pytest.approx(sampled["notes", 100] - greedy["notes", 100])
     relations = set(content.tables["differences"]["relation"])
     assert relations == {"baseline", "size", "persistence", "decoding"}
 
@@ -67,10 +69,8 @@ def test_trends_are_each_records_own_line(content: AuditContent, audits: Path):
 
 
 def test_persistence_by_sets(content: AuditContent, audits: Path):
-    tables = (
-        run_30(audits / name).query("corpus == 'guidelines' and prefix_tokens == 100") for name in ("med", "tuned")
-    )
-    before, after = (set(table[table["value"] > 0]["probe_id"]) for table in tables)
+    place = "corpus == 'guidelines' and prefix_tokens == 100 and value > 0"
+    before, after = (set(run_30(audits / name).query(place)["probe_id"]) for name in ("med", "tuned"))
     rows = content.rows("persistence", corpus="guidelines", prefix_tokens=100, by="probe")
     union = len(before | after)
     assert {row["measure"]: row["value"] for row in rows} == pytest.approx(
@@ -94,19 +94,19 @@ def test_positions(content: AuditContent, audits: Path):
     own = spans.merge(pd.read_parquet(audits / "med" / "probes.parquet"), on="probe_id")
     first = (own.query("corpus == 'notes' and prefix_tokens == 200")["in_response"] < 100).mean()
     place = {"model": "med", "corpus": "notes", "prefix_tokens": 200, "at_least": 30, "measure": "starts"}
-    found = {row["segment"]: row["value"] for row in content.rows("positions", **place)}
-    assert (found[0], found[1]) == pytest.approx((first, 1 - first))
+    shares = {row["segment"]: row["value"] for row in content.rows("positions", **place)}
+    assert (shares[0], shares[1]) == pytest.approx((first, 1 - first))
     assert content.tables["positions"]["last"].max() == 300
 
 
 def test_identifiers_that_the_prefix_gave_are_no_leaks(content: AuditContent, audits: Path):
     audit = read_tables(audits / "med")
     counts = audit.findings[~audit.findings["in_prefix"]].groupby("kind").size()
-    found = content.tables["identifiers"].set_index("kind")
-    assert found["n"].to_dict() == counts.to_dict()
-    assert found.loc["date", ["group", "example"]].tolist() == ["Dates/ ages", "####-##-##"]
-    assert found.loc["name", "example"] == "Xxxx Xxxxxxxx"
-    assert found.loc["name", "per_record"] == pytest.approx(counts["name"] / 80)
+    identifiers = content.tables["identifiers"].set_index("kind")
+    assert identifiers["n"].to_dict() == counts.to_dict()
+    assert identifiers.loc["date", ["group", "example"]].tolist() == ["Dates/ ages", "####-##-##"]
+    assert identifiers.loc["name", "example"] == "Xxxx Xxxxxxxx"
+    assert identifiers.loc["name", "per_record"] == pytest.approx(counts["name"] / 80)
     assert masked("Dr. Ünal, MRN 90-417b") == "Xx. Xxxx, XXX ##-###x"
     # A value counts once a response; term lists have a table of their own.
     again = audit.findings.assign(place=audit.findings["place"] + 900, end=audit.findings["end"] + 900)
@@ -135,8 +135,8 @@ def test_samples_of_a_probe_count_once(audits: Path):
     again = audit.scores["value"].where(audit.scores["measure"] != "run_30", 1.0)
     both = replace(audit, scores=pd.concat([audit.scores, audit.scores.assign(sample=1, value=again)]))
     once, twice = (
-        ratios(one, DRAWS).query("measure == 'run_30'").set_index(PLACE)["value"]["notes", 50]
-        for one in (audit, both)
+        ratios(tables, DRAWS).query("measure == 'run_30'").set_index(PLACE)["value"]["notes", 50]
+        for tables in (audit, both)
     )
     assert twice == pytest.approx((once + 1) / 2)
 
@@ -219,3 +219,33 @@ def test_a_trainings_own_table_of_epochs(audits: Path, tmp_path: Path):
     for name, words in (("no", "which epoch_table names"), ("f", "lacks measure, value, low, high")):
         with pytest.raises(InputError, match=words):
             audit_content([audits / "med"], {"epoch_table": tmp_path / f"{name}.parquet"}, replicates=5)
+
+
+def test_rules_use_what_the_audit_knows(content: AuditContent, audits: Path):
+    table = pd.read_parquet(audits / "med" / "kinds.parquet").query("by == 'rules'")
+    spans = pd.read_parquet(audits / "med" / "spans.parquet")
+    assert len(table) == len(spans)
+    named = table.merge(spans, on=["probe_id", "variant", "sample"])
+    # The disclaimer stands in ten records; the other texts name their record.
+    disclaimers = named[named["text"].str.contains("all rights reserved")]
+    assert set(disclaimers["kind"]) == {"editorial"}
+    assert set(disclaimers["records"]) == {10}
+    walks = named[named["text"].str.contains("walked two miles")]
+    assert set(walks["kind"]) == {"clinical_narrative"}
+    # The date is a leak in every note that has one, the name where the prefix did not give it.
+    notes = named[named["text"].str.contains("Tarnwick")]
+    assert set(notes["kind"]) == {"patient_information"}
+    doses = named[named["text"].str.contains("5 mg")]
+    assert set(zip(doses["kind"], doses["group"], strict=True)) == {("drug", "beneficial")}
+
+
+def test_ways_agree_but_for_the_span_that_the_person_left_out(content: AuditContent, audits: Path):
+    agreement = content.tables["agreement"].set_index(["of", "measure"])
+    assert agreement.loc[("kind", "agreement"), "value"] == 1.0
+    assert agreement.loc[("kind", "agreement"), "n"] == 39
+    kinds = content.tables["kinds"]
+    own = pd.read_parquet(audits / "med" / "kinds.parquet").query("by == 'rules'")["kind"].value_counts()
+    assert kinds.query("by == 'rules'").groupby("kind")["n"].sum().to_dict() == own.to_dict()
+    people = kinds.query("by == 'person'")
+    assert people["n"].sum() == 40
+    assert people[people["kind"].isna()]["n"].sum() == 1

@@ -36,16 +36,16 @@ DRAWS = {"replicates": 20, "seed": 0}
 def write(
     folder: Path, suffix: int = 300, copies: Mapping[str, int | None] | None = None, *, silent: bool = False
 ) -> Path:
-    known = {record: many for record, (many, _) in RUNS.items()} if copies is None else copies
-    told = {f"{record}@10": 0 if silent else min(length, suffix) for record, (_, length) in RUNS.items()}
+    counts = {record: many for record, (many, _) in RUNS.items()} if copies is None else copies
+    runs = {f"{record}@10": 0 if silent else min(length, suffix) for record, (_, length) in RUNS.items()}
     return store_audit(
         folder,
         folder.name,
         [(f"{record}@10", record, record, "texts", 10, list(range(suffix))) for record in RUNS],
-        [(probe, "greedy", f"run_{n}", float(told[probe] >= n), None) for probe in told for n in (30, 50)],
-        [(probe, "greedy", length, 0, "words") for probe, length in told.items() if length],
-        [Response(probe, "greedy", 0, "said", tuple(range(300)), finished=False) for probe in told],
-        copies=[known[record] for record in RUNS],
+        [(probe, "greedy", f"run_{n}", float(runs[probe] >= n), None) for probe in runs for n in (30, 50)],
+        [(probe, "greedy", length, 0, "words") for probe, length in runs.items() if length],
+        [Response(probe, "greedy", 0, "said", tuple(range(300)), finished=False) for probe in runs],
+        copies=[counts[record] for record in RUNS],
     )
 
 
@@ -86,7 +86,7 @@ def test_duplication_and_position_are_found(content: AuditContent):
 def test_claims_of_duplication_and_position_rest_on_a_baseline(tmp_path: Path):
     folders = [write(tmp_path / "m"), write(tmp_path / "silent", silent=True)]
     content = audit_content(folders, {"baselines": {"m": ["silent"]}}, replicates=200)
-    verdicts = {one.name: one.verdict for one in findings(content)}
+    verdicts = {finding.name: finding.verdict for finding in findings(content)}
     assert verdicts["further on"] == verdicts["duplication"] == "holds"
 
 
@@ -98,9 +98,9 @@ def test_behind_a_texts_end_nothing_can_be_repeated(tmp_path: Path):
     assert (two["levels"], two["n"]) == ("1-100, 101-200", len(RUNS))
 
 
-@pytest.mark.parametrize(("unknown", "left"), [((1,), [0, 4, 16]), (COPIES, [])])
-def test_unknown_copies_are_left_out(tmp_path: Path, unknown: tuple[int, ...], left: list[int]):
+@pytest.mark.parametrize(("unknown", "remaining"), [((1,), [0, 4, 16]), (COPIES, [])])
+def test_unknown_copies_are_left_out(tmp_path: Path, unknown: tuple[int, ...], remaining: list[int]):
     copies: dict[str, Any] = {name: None if many in unknown else many for name, (many, _) in RUNS.items()}
     tables = audit_content([write(tmp_path / "m", copies=copies)], replicates=20).tables
-    assert sorted(pd.unique(tables["duplication"]["copies"])) == left
-    assert (tables["trends"]["factor"] == "duplication").any() == bool(left)
+    assert sorted(pd.unique(tables["duplication"]["copies"])) == remaining
+    assert (tables["trends"]["factor"] == "duplication").any() == bool(remaining)

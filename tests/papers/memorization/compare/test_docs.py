@@ -1,4 +1,4 @@
-"""What docs/audit_report.md shows runs as it stands, on audits that are written by hand."""
+"""Commands and code of docs/audit.md, as they stand, on audits made by hand."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def test_commands_of_the_page_run(workplace: Path):
             if "corrected" in words:
                 sheet = workplace / "by_hand.csv"
                 sheet.write_text(sheet.read_text(encoding="utf-8-sig").replace(",,,", ",drug,,"))
-            done = CliRunner().invoke(app, words[1:])
-            assert done.exit_code == 0, f"{line}\n{done.output}"
-            assert "Tarnwick" not in done.output
+            result = CliRunner().invoke(app, words[1:])
+            assert result.exit_code == 0, f"{line}\n{result.output}"
+            assert "Tarnwick" not in result.output
     by = pd.read_parquet(workplace / "runs" / "med" / "kinds.parquet").groupby("by")["kind"].agg(set)
     assert by["judge"] == {"editorial"}
     assert by["person"] == {"drug"}
@@ -63,6 +63,6 @@ def test_python_of_the_page_runs(workplace: Path, capsys: pytest.CaptureFixture[
 
 
 def test_every_relation_is_explained():
-    shown = yaml.safe_load(PAGE.blocks("yaml")[0])
-    assert set(shown) == set(AuditRelations.model_fields)
-    check(AuditRelations, shown)
+    relations = yaml.safe_load(PAGE.blocks("yaml")[0])
+    assert set(relations) == set(AuditRelations.model_fields)
+    check(AuditRelations, relations)

@@ -23,7 +23,7 @@ NAMES = (
 
 
 def verdicts(content: AuditContent) -> dict[str, str]:
-    return {one.name: one.verdict for one in findings(content)}
+    return {finding.name: finding.verdict for finding in findings(content)}
 
 
 def swapped(content: AuditContent, name: str, table: pd.DataFrame) -> AuditContent:
@@ -31,19 +31,18 @@ def swapped(content: AuditContent, name: str, table: pd.DataFrame) -> AuditConte
 
 
 def test_what_was_set_is_found(content: AuditContent):
-    found = verdicts(content)
-    assert tuple(found) == NAMES
-    held = {"above baseline", "larger model", "longer prefix", "persistence"}
-    held |= {"option regeneration", "more epochs", "before overfitting"}
-    assert {name for name, verdict in found.items() if verdict == HOLDS} == held
+    by_name = verdicts(content)
+    assert tuple(by_name) == NAMES
+    holding = {"above baseline", "larger model", "longer prefix", "persistence"}
+    holding |= {"option regeneration", "more epochs", "before overfitting"}
+    assert {name for name, verdict in by_name.items() if verdict == HOLDS} == holding
     # top_k_50 was made to draw out a third of what greedy does.
-    assert found["decoding"] == FAILS
+    assert by_name["decoding"] == FAILS
     # Copies are not known, and only 60 tokens follow a prefix.
-    assert {found[name] for name in ("duplication", "further on", "first 100 tokens")} == {NOT_MEASURABLE}
-    decoding = next(one for one in findings(content) if one.name == "decoding")
-    by = {(case.labels["where"].rpartition(", ")[2], case.verdict) for case in decoding.cases}
-    assert {("top_k_50", FAILS), ("temperature_0.7", HOLDS)} <= by
-    assert not {("top_k_50", HOLDS), ("temperature_0.7", FAILS)} & by
+    assert {by_name[name] for name in ("duplication", "further on", "first 100 tokens")} == {NOT_MEASURABLE}
+    cases = {(case.labels["where"].rpartition(", ")[2], case.verdict) for case in decoding_cases(content)}
+    assert {("top_k_50", FAILS), ("temperature_0.7", HOLDS)} <= cases
+    assert not {("top_k_50", HOLDS), ("temperature_0.7", FAILS)} & cases
 
 
 @pytest.mark.parametrize(
@@ -66,9 +65,9 @@ def test_an_interval_decides_and_four_subjects_do_not(
 
 def test_a_threshold_is_taken_off_the_interval_too():
     row = {"value": 0.8, "low": 0.45, "high": 0.9, "n_subjects": 30, "reason": None}
-    found = evidence_of("share", row, "value", minus=0.5)
-    assert (found.value, found.low, found.high) == pytest.approx((0.3, -0.05, 0.4))
-    assert found.above is None
+    evidence = evidence_of("share", row, "value", minus=0.5)
+    assert (evidence.value, evidence.low, evidence.high) == pytest.approx((0.3, -0.05, 0.4))
+    assert evidence.above is None
 
 
 def of_epochs(content: AuditContent, losses: list[float], runs: list[tuple[float, float, float]]) -> AuditContent:
@@ -104,13 +103,13 @@ def test_a_small_ratio_is_not_little_effect_by_being_small(content: AuditContent
 
 
 def test_recommendations_come_from_what_was_found(content: AuditContent, audits: Path):
-    found = recommendations(content, findings(content))
-    names = [one.name for one in found]
+    advice = recommendations(content, findings(content))
+    names = [entry.name for entry in advice]
     assert names[:2] == ["patient information", "clinical narrative"]
     assert "set phrases" in names
     assert "persistence" in names
     assert "first tokens" not in names
-    patients = found[0]
+    patients = advice[0]
     tables = read_tables(audits / "med")
     assert tables.findings is not None
     leaks = tables.findings.merge(tables.probes[["probe_id", "subject"]], on="probe_id", suffixes=("_", ""))
@@ -127,7 +126,7 @@ def test_no_recommendation_without_an_observation(content: AuditContent):
     bare = replace(content, screens=(), tables={name: table.iloc[:0] for name, table in content.tables.items()})
     assert recommendations(bare, findings(bare)) == ()
     assert set(verdicts(bare).values()) == {NOT_MEASURABLE}
-    assert all(one.summary.startswith("No case: ") for one in findings(bare))
+    assert all(finding.summary.startswith("No case: ") for finding in findings(bare))
 
 
 def rows(table: str, keys: int = 2, start: int = 3) -> dict:
@@ -142,14 +141,18 @@ def test_the_papers_numbers_fit_what_is_said_of_them():
     for table, total in (("table_3", 787), ("table_9", 3192), ("table_10", 128)):
         assert sum(count for _, count in paper_yaml("memorization", "published")[table]["rows"]) == total
     for corpus in ("Clinical guidelines", "MEDLINE abstracts"):
-        for parts in zip(*(shares[corpus, one] for one in ("only_before", "common", "only_after")), strict=True):
+        for parts in zip(
+            *(shares[corpus, share] for share in ("only_before", "common", "only_after")), strict=True
+        ):
             assert sum(parts) == pytest.approx(100, abs=0.05)
-    before, common, after = (shares["Clinical guidelines", one] for one in ("only_before", "common", "only_after"))
+    before, common, after = (
+        shares["Clinical guidelines", share] for share in ("only_before", "common", "only_after")
+    )
     for at, retained in ((0, 0.79), (4, 0.93)):
         assert common[at] / (before[at] + common[at]) == pytest.approx(retained, abs=0.005)
     # Table 7's sizes before and after are in the ratio of 8.85% and 7.90%: the text has them the wrong way round.
     assert (common[0] + after[0]) / (common[0] + before[0]) == pytest.approx(7.90 / 8.85, abs=0.001)
-    abstracts = [shares["MEDLINE abstracts", one][3] for one in ("only_before", "common")]
+    abstracts = [shares["MEDLINE abstracts", share][3] for share in ("only_before", "common")]
     assert abstracts[1] / sum(abstracts) == pytest.approx(0.59, abs=0.005)
     exact = {model: table_5["MedMCQA", model][2] for corpus, model in table_5 if corpus == "MedMCQA"}
     assert exact["Me-LLaMA-13B"] - exact["LLaMA2-Chat-7B"] == pytest.approx(1.15)
@@ -161,5 +164,5 @@ def test_every_published_table_can_be_shown():
     for title, table in published_tables():
         assert title.startswith("Table")
         assert {len(row) for row in table.rows} == {len(table.columns)}
-    places = {one["at"] for one in paper_yaml("memorization", "published")["contradictions"]}
+    places = {entry["at"] for entry in paper_yaml("memorization", "published")["contradictions"]}
     assert places >= {"Table 2", "Table 3", "Table 7", "Figure 5", "Figure 7"}

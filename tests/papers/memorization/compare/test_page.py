@@ -13,7 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from medunlearn.cli.main import app
-from medunlearn.papers.memorization.compare import audit_content, write_audit_report
+from medunlearn.config.audit_report import AuditRelations
+from medunlearn.papers.memorization.compare import audit_content, read_tables, write_audit_report
+from medunlearn.papers.memorization.compare.gather import caveats
 from medunlearn.papers.memorization.report import AuditContent, audit_report, findings
 from medunlearn.papers.memorization.report.figures import figure_1, figure_2, figure_3, figure_5, figure_7
 from medunlearn.reports.markdown import to_markdown
@@ -36,7 +38,7 @@ def own_part(report: Path) -> str:
 
 
 def test_no_text_of_a_record_and_no_identifier(report: Path, own_part: str):
-    assert sorted(one.name for one in report.parent.iterdir()) == ["report.html", "report.json", "report.md"]
+    assert sorted(path.name for path in report.parent.iterdir()) == ["report.html", "report.json", "report.md"]
     everything = own_part + "".join(
         (report.parent / name).read_text("utf-8") for name in ("report.md", "report.json")
     )
@@ -54,9 +56,9 @@ def test_with_show_text_spans_are_there_and_escaped(audits: Path, tmp_path: Path
     lines = [line for line in markdown.splitlines() if "<pain>" in line]
     assert lines
     assert all(line.startswith("    ") for line in lines)
-    shown = audit_content([audits / "base"], show_text=True, replicates=5)
-    assert shown.examples
-    assert replace(shown, show_text=False).shown_examples() == ()
+    with_text = audit_content([audits / "base"], show_text=True, replicates=5)
+    assert with_text.examples
+    assert replace(with_text, show_text=False).shown_examples() == ()
 
 
 def test_every_figure_and_table_has_its_place(own_part: str, report: Path):
@@ -73,43 +75,46 @@ def test_figures_hold_the_numbers(content: AuditContent):
     titles = [title for title, _ in figure_1(content)]
     assert titles == ["guidelines", "notes"]
     spec = dict(figure_1(content))["guidelines"]
-    line = next(one for one in spec["data"] if one["name"] == "med" and "marker" in one)
+    line = next(trace for trace in spec["data"] if trace["name"] == "med" and "marker" in trace)
     assert line["x"] == [50, 100, 200]
     assert line["y"][0] == pytest.approx(content.ratio("med", "guidelines", 50, "run_30")["value"], rel=1e-5)
-    assert {one["xaxis"] for one in spec["data"]} == {"x", "x2"}
+    assert {trace["xaxis"] for trace in spec["data"]} == {"x", "x2"}
     (_, bars), *_ = figure_2(content)
     assert bars["data"][0]["x"] == ["greedy", "temperature_0.7", "top_k_50"]
     places = dict(figure_3(content))["med on notes"]
-    assert [one["name"] for one in places["data"]] == ["prefix 50", "prefix 100", "prefix 200"]
+    assert [trace["name"] for trace in places["data"]] == ["prefix 50", "prefix 100", "prefix 200"]
     assert places["data"][0]["x"] == ["1-100", "101-200", "201-300"]
     (title, pair), *_ = figure_5(content)
     assert title == "med → tuned on guidelines"
-    assert {one["line"].get("dash") for one in pair["data"] if "marker" in one} == {"solid", "dash"}
+    assert {trace["line"].get("dash") for trace in pair["data"] if "marker" in trace} == {"solid", "dash"}
     epochs = figure_7(content)
-    assert {one["name"] for one in epochs["data"]} == {"run 30", "run 30 (held out)", "validation loss", "top 1"}
+    assert {trace["name"] for trace in epochs["data"]} == {
+        "run 30",
+        "run 30 (held out)",
+        "validation loss",
+        "top 1",
+    }
     assert {shape["x0"] for shape in epochs["layout"]["shapes"]} == {3}
     assert len(epochs["layout"]["shapes"]) == 3
 
 
 def test_json_has_every_number_and_every_verdict(report: Path, content: AuditContent):
-    found = json.loads((report.parent / "report.json").read_text(encoding="utf-8"))
-    assert len(found["ratios"]["value"]) == len(content.tables["ratios"])
-    assert [one["verdict"] for one in found["findings"]] == [one.verdict for one in findings(content)]
-    assert found["persistence"]["measure"]
-    assert found["examples"] == []
+    data = json.loads((report.parent / "report.json").read_text(encoding="utf-8"))
+    assert len(data["ratios"]["value"]) == len(content.tables["ratios"])
+    assert [entry["verdict"] for entry in data["findings"]] == [finding.verdict for finding in findings(content)]
+    assert data["persistence"]["measure"]
+    assert data["examples"] == []
 
 
-@pytest.mark.parametrize(("units", "said"), [("ab", True), ("aa", False)])
-def test_other_tokenizers_are_said(audits: Path, tmp_path: Path, units: str, said: bool):
-    folders = []
-    for label, unit in zip(("base", "med"), units, strict=True):
-        folders.append(tmp_path / label)
-        shutil.copytree(audits / label, folders[-1])
-        info = json.loads((folders[-1] / "run.json").read_text())
-        info["inputs"] = info.get("inputs", {}) | {"unit": unit}
-        (folders[-1] / "run.json").write_text(json.dumps(info))
-    caveats = audit_content(folders, replicates=5).caveats
-    assert any("base, med: their tokenizers differ" in caveat for caveat in caveats) is said
+@pytest.mark.parametrize(("units", "differ"), [("ab", True), ("aa", False)])
+def test_different_tokenizers_are_a_caveat(audits: Path, units: str, differ: bool):
+    tables = [read_tables(audits / label) for label in ("base", "early")]
+    tables = [
+        replace(audit, info={**audit.info, "inputs": {"unit": unit}})
+        for audit, unit in zip(tables, units, strict=True)
+    ]
+    sentences = caveats(tables, AuditRelations(), pd.DataFrame({"n_subjects": [], "value": []}))
+    assert any("base, early: their tokenizers differ" in sentence for sentence in sentences) is differ
 
 
 def test_an_audit_alone_says_what_is_missing(audits: Path, tmp_path: Path):
@@ -144,11 +149,11 @@ def run(*words: Any) -> Any:
 
 
 def test_the_command(audits: Path, tmp_path: Path):
-    done = run(audits / "med", audits / "base", "--out", tmp_path / "r", "--json")
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert Path(found["report"]).exists()
-    assert {"finding": "longer prefix", "verdict": "not measurable"}.items() <= found["findings"][2].items()
+    result = run(audits / "early", audits / "base", "--out", tmp_path / "r", "--json")
+    assert result.exit_code == 0, result.output
+    data = json.loads(result.stdout)
+    assert Path(data["report"]).exists()
+    assert {"finding": "longer prefix", "verdict": "not measurable"}.items() <= data["findings"][2].items()
 
 
 @pytest.mark.parametrize(
@@ -161,9 +166,9 @@ def test_the_command(audits: Path, tmp_path: Path):
 )
 def test_bad_input_ends_with_2(audits: Path, folder: str, words: tuple[str, ...], says: str, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = run(audits / folder if folder else tmp_path, *words)
-    assert done.exit_code == 2
-    assert says in " ".join(done.output.split())
+    result = run(audits / folder if folder else tmp_path, *words)
+    assert result.exit_code == 2
+    assert says in " ".join(result.output.split())
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")

@@ -34,6 +34,6 @@ def watched(bench: Benchmark, small: dict[str, Any], tmp_path_factory: pytest.Te
     return mu.train(bench, out=folder, quiet=True, epochs=2, watch=WATCH, **small)
 
 
-def chosen(run: Run) -> int:
+def best_epoch(run: Run) -> int:
     """The epoch whose model is the run's."""
     return int(run.info["results"]["epochs"]["chosen"])

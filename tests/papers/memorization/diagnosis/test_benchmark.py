@@ -20,10 +20,10 @@ from medunlearn.synthetic.knowledge import DISEASES
 
 
 def parts(bench: Benchmark) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    patients: dict[str, set[str]] = {}
     for record in bench.records:
-        found.setdefault(record.groups["part"], set()).add(record.groups["patient"])
-    return found
+        patients.setdefault(record.groups["part"], set()).add(record.groups["patient"])
+    return patients
 
 
 def test_parts_are_by_patient_and_only_one_is_trained_on(bench: Benchmark) -> None:
@@ -48,21 +48,21 @@ def test_shares_are_the_papers_and_a_seed_is_a_hospital(bench: Benchmark) -> Non
 def test_invented_admissions_are_consistent_and_do_not_give_the_answer_away() -> None:
     admissions = invent_admissions(60, seed=3)
     assert set(SPECIALTIES) == set(DISEASES)
-    for one in admissions:
-        text = f"{one.history} {one.labs}"
-        assert one.diagnoses[0].lower() not in text.lower()
-        assert one.diagnoses[1] in text
-        assert all(found.value in one.history for found in one.identifiers)
-        known = {found.type: found.value for found in one.identifiers}
-        born, seen = date.fromisoformat(known["birth_date"]), date.fromisoformat(known["date"])
-        age = seen.year - born.year - ((seen.month, seen.day) < (born.month, born.day))
-        assert age == int(known["age"])
-        readings = re.findall(r" ([\d.]+)(?:%| [^()]*)? \((high|low); reference ([\d.]+)-([\d.]+)\)", one.labs)
+    for stay in admissions:
+        text = f"{stay.history} {stay.labs}"
+        assert stay.diagnoses[0].lower() not in text.lower()
+        assert stay.diagnoses[1] in text
+        assert all(identifier.value in stay.history for identifier in stay.identifiers)
+        values = {identifier.type: identifier.value for identifier in stay.identifiers}
+        born, day = date.fromisoformat(values["birth_date"]), date.fromisoformat(values["date"])
+        age = day.year - born.year - ((day.month, day.day) < (born.month, born.day))
+        assert age == int(values["age"])
+        readings = re.findall(r" ([\d.]+)(?:%| [^()]*)? \((high|low); reference ([\d.]+)-([\d.]+)\)", stay.labs)
         assert len(readings) == 4
         for value, flag, low, high in readings:
             assert float(value) > float(high) if flag == "high" else float(value) < float(low)
-    clinicians = {found.value for one in admissions for found in one.identifiers if found.type == "clinician"}
-    names = {found.value for one in admissions for found in one.identifiers if found.type == "name"}
+    identifiers = [identifier for stay in admissions for identifier in stay.identifiers]
+    clinicians, names = ({i.value for i in identifiers if i.type == kind} for kind in ("clinician", "name"))
     assert len(names) == 60
     assert not clinicians & names
     assert len(clinicians) <= 5
@@ -70,20 +70,20 @@ def test_invented_admissions_are_consistent_and_do_not_give_the_answer_away() ->
 
 ROWS: list[dict[str, Any]] = [
     {
-        "id": f"a{number}",
-        "patient": f"p{number}",
-        "hpi": f"Cough for {number} days.",
-        "hpi_date": f"2020-01-{number + 1:02d}",
-        "labs": f"CRP {number} mg/L",
+        "id": f"a{n}",
+        "patient": f"p{n}",
+        "hpi": f"Cough for {n} days.",
+        "hpi_date": f"2020-01-{n + 1:02d}",
+        "labs": f"CRP {n} mg/L",
         "diagnoses": ["pneumonia", "asthma"],
         "specialty": "pulmonology",
     }
-    for number in range(8)
+    for n in range(8)
 ]
 SIZES: dict[str, Any] = {"validation": 2, "test": 2}
 
 
-def written(path: Path, rows: list[dict[str, Any]]) -> Path:
+def save(path: Path, rows: list[dict[str, Any]]) -> Path:
     if path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
     elif path.suffix == ".jsonl":
@@ -100,7 +100,7 @@ def test_every_form_of_file_is_the_same_benchmark(tmp_path: Path, ending: str) -
     rows = [
         {**row, "hpi_date": date.fromisoformat(row["hpi_date"])} if ending == ".parquet" else row for row in ROWS
     ]
-    built = mu.build.diagnosis(admissions=written(tmp_path / f"f{ending}", rows), **SIZES)
+    built = mu.build.diagnosis(admissions=save(tmp_path / f"f{ending}", rows), **SIZES)
     record, question = built.records[3], built.questions[3]
     assert record.text == (
         "Date: 2020-01-04\nHistory of present illness: Cough for 3 days.\nLaboratory results: CRP 3 mg/L"
@@ -112,13 +112,13 @@ def test_every_form_of_file_is_the_same_benchmark(tmp_path: Path, ending: str) -
 
 def test_the_latest_stay_of_a_patient_counts(tmp_path: Path) -> None:
     rows = [*ROWS, {**ROWS[0], "id": "later", "hpi_date": "2021-05-01"}]
-    path = written(tmp_path / "f.jsonl", rows)
+    path = save(tmp_path / "f.jsonl", rows)
     built = mu.build.diagnosis(admissions=path, **SIZES)
     assert "later" in built.record
     assert "a0" not in built.record
     assert built.notes["earlier stays left out"] == 1
     assert len(mu.build.diagnosis(admissions=path, **SIZES, stays="all").records) == 9
-    undated = written(tmp_path / "g.jsonl", [*ROWS, {**ROWS[0], "id": "later", "hpi_date": "May"}])
+    undated = save(tmp_path / "g.jsonl", [*ROWS, {**ROWS[0], "id": "later", "hpi_date": "May"}])
     with pytest.raises(InputError, match="--stays all"):
         mu.build.diagnosis(admissions=undated, **SIZES)
 
@@ -126,7 +126,7 @@ def test_the_latest_stay_of_a_patient_counts(tmp_path: Path) -> None:
 def test_a_partition_of_ones_own(tmp_path: Path) -> None:
     def file(*named: str) -> Path:
         rows = [{**row, "part": part} for row, part in zip(ROWS, named, strict=True)]
-        return written(tmp_path / "f.jsonl", rows)
+        return save(tmp_path / "f.jsonl", rows)
 
     built = mu.build.diagnosis(admissions=file(*["train"] * 5, "validation", "test", "test"))
     assert [len(parts(built)[part]) for part in ("train", "validation", "test")] == [5, 1, 2]
@@ -138,7 +138,7 @@ def test_a_partition_of_ones_own(tmp_path: Path) -> None:
 
 def test_what_cannot_be_used_is_told_with_its_place(tmp_path: Path) -> None:
     bad = [*ROWS, {**ROWS[0], "id": "x", "diagnoses": []}, {**ROWS[1], "id": "y", "hpi": 3.5}]
-    path = written(tmp_path / "f.jsonl", bad)
+    path = save(tmp_path / "f.jsonl", bad)
     with pytest.raises(SourceError) as caught:
         mu.build.diagnosis(admissions=path)
     assert "f.jsonl:9: has no diagnosis" in str(caught.value)
@@ -146,7 +146,7 @@ def test_what_cannot_be_used_is_told_with_its_place(tmp_path: Path) -> None:
     built = mu.build.diagnosis(admissions=path, skip_bad_rows=True, **SIZES)
     assert (len(built.records), len(built.notes["skipped rows"])) == (8, 2)
     with pytest.raises(ConfigError, match="hpi: There is no column 'hpi'"):
-        mu.build.diagnosis(admissions=written(tmp_path / "g.jsonl", [{"hpl": "x", "diagnoses": ["y"]}]))
+        mu.build.diagnosis(admissions=save(tmp_path / "g.jsonl", [{"hpl": "x", "diagnoses": ["y"]}]))
 
 
 def test_settings_that_do_not_go(tmp_path: Path) -> None:

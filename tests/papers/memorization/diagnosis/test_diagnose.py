@@ -28,7 +28,7 @@ from medunlearn.reports.claims import VERDICTS, Finding
 from medunlearn.results.runs import Run
 from medunlearn.statistics import Estimate
 
-from .conftest import chosen
+from .conftest import best_epoch
 
 DRAWS = {"replicates": 200, "seed": 0}
 
@@ -46,22 +46,20 @@ BEFORE = read(("p1", "a", 2, None), ("p2", "a", 2, 1), ("p3", "a", 3, None), ("p
 
 def test_accuracy_by_hand() -> None:
     table = accuracy_table({"after": AFTER}, (1, 2, 3), 2, **DRAWS)
-    found = {(row["specialty"], row["k"]): row for row in table.to_dict("records")}
-    assert {key: row["value"] for key, row in found.items()} == pytest.approx(
+    rows = {(row["specialty"], row["k"]): row for row in table.to_dict("records")}
+    assert {key: row["value"] for key, row in rows.items()} == pytest.approx(
         {("", 1): 1 / 4, ("", 2): 2 / 4, ("", 3): 3 / 4, ("a", 1): 1 / 3, ("a", 2): 2 / 3, ("a", 3): 1.0}
     )
-    assert (found["", 1]["n_unread"], found["a", 1]["n_unread"], found["", 1]["n_subjects"]) == (1, 0, 4)
+    assert (rows["", 1]["n_unread"], rows["a", 1]["n_unread"], rows["", 1]["n_subjects"]) == (1, 0, 4)
 
 
 def test_differences_are_paired_by_hand() -> None:
     table = difference_table({"after": AFTER, "before": BEFORE}, (1, 3), 2, **DRAWS)
-    found = {(row["specialty"], row["k"]): row["difference"] for row in table.to_dict("records")}
-    assert found == pytest.approx({("", 1): 0.0, ("", 3): 2 / 4, ("a", 1): 0.0, ("a", 3): 2 / 3})
+    differences = {(row["specialty"], row["k"]): row["difference"] for row in table.to_dict("records")}
+    assert differences == pytest.approx({("", 1): 0.0, ("", 3): 2 / 4, ("a", 1): 0.0, ("a", 3): 2 / 3})
     # Rows are matched by question, not by place.
-    turned = difference_table(
-        {"after": AFTER, "before": BEFORE.iloc[::-1].reset_index(drop=True)}, (1, 3), 2, **DRAWS
-    )
-    pd.testing.assert_frame_equal(table, turned)
+    turned = {"after": AFTER, "before": BEFORE.iloc[::-1].reset_index(drop=True)}
+    pd.testing.assert_frame_equal(table, difference_table(turned, (1, 3), 2, **DRAWS))
 
 
 def test_responses_are_read_with_their_question(bench: Benchmark) -> None:
@@ -69,8 +67,8 @@ def test_responses_are_read_with_their_question(bench: Benchmark) -> None:
     answers = {question.question_id: question.answer for question in questions}
 
     def ranks(**settings: str) -> list[int]:
-        said = {name: Response(name, "note", 0, answer, (), finished=True) for name, answer in answers.items()}
-        return predictions(bench, said, AskedSettings.model_validate(settings), questions)["rank"].tolist()
+        responses = {name: Response(name, "note", 0, text, (), finished=True) for name, text in answers.items()}
+        return predictions(bench, responses, AskedSettings.model_validate(settings), questions)["rank"].tolist()
 
     assert set(ranks()) == {1}
     second = [line.split(". ", 1)[1] for line in questions[0].answer.splitlines()]
@@ -78,56 +76,44 @@ def test_responses_are_read_with_their_question(bench: Benchmark) -> None:
     assert (ranks()[0], ranks(gold="any")[0]) == (3, 2)
 
 
+ASKED: dict[str, Any] = {"quiet": True, "least_patients": 2, "replicates": 50, "allow_broken": True}
+
+
 def test_the_model_before_training_is_compared_without_asking_again(bench: Benchmark, watched: Run) -> None:
-    found = mu.diagnose(watched, bench, quiet=True, least_patients=2, replicates=50, allow_broken=True)
-    assert found.record.info["results"]["models"] == ["target", "before training"]
-    assert found.accuracy["n"].tolist()[0] == 5
-    assert set(found.differences["against"]) == {"before training"}
-    table = pd.read_parquet(watched.folder / "epochs.parquet")
-    watched_accuracy = table[(table["measure"] == "top-1 accuracy, test") & (table["epoch"] == 0)]["value"].item()
-    own = found.accuracy[(found.accuracy["model"] == "before training") & (found.accuracy["specialty"] == "")]
-    assert own[own["k"] == 1]["value"].item() == watched_accuracy
+    result = mu.diagnose(watched, bench, **ASKED)
+    assert result.record.info["results"]["models"] == ["target", "before training"]
+    assert result.accuracy["n"].tolist()[0] == 5
+    assert set(result.differences["against"]) == {"before training"}
+    epochs = pd.read_parquet(watched.folder / "epochs.parquet").query("epoch == 0")
+    before = result.accuracy.query("model == 'before training' and specialty == '' and k == 1")
+    assert before["value"].tolist() == epochs[epochs["measure"] == "top-1 accuracy, test"]["value"].tolist()
     assert not (watched.folder / "responses").exists()
-    again = mu.diagnose(watched, bench, quiet=True, least_patients=2, replicates=50, allow_broken=True)
-    assert again.record.info["started"] == found.record.info["started"]
-
-
-def test_the_report_says_it_all_and_shows_no_text(bench: Benchmark, watched: Run) -> None:
-    found = mu.diagnose(watched, bench, quiet=True, least_patients=2, replicates=50, allow_broken=True)
-    page, text = found.report.read_text(), found.report.with_suffix(".md").read_text()
+    assert mu.diagnose(watched, bench, **ASKED).record.info["started"] == result.record.info["started"]
+    page, text = result.report.read_text(), result.report.with_suffix(".md").read_text()
     least = "The least validation loss is that of epoch"
-    for said in ("Top-k accuracy", "Epoch by epoch", "before training", least):
-        assert said in text
-        assert said in page
+    for words in ("Top-k accuracy", "Epoch by epoch", "before training", least):
+        assert words in text
+        assert words in page
     figures = page.split('<script type="application/json">')[1:]
     seven = json.loads(figures[-1].partition("</script>")[0])
-    assert (
-        {trace["xaxis"] for trace in seven["data"]}
-        == {"x", "x2", "x3"}
-        <= {name.replace("axis", "") for name in seven["layout"]}
-    )
-    assert chosen(watched) in {shape["x0"] for shape in seven["layout"]["shapes"]}
+    axes = {name.replace("axis", "") for name in seven["layout"]}
+    assert {trace["xaxis"] for trace in seven["data"]} == {"x", "x2", "x3"} <= axes
+    assert best_epoch(watched) in {shape["x0"] for shape in seven["layout"]["shapes"]}
     kinds = ("name", "record_number", "phone", "address")
-    secrets = [one.value for record in bench.records for one in record.identifiers if one.type in kinds]
+    secrets = [entry.value for record in bench.records for entry in record.identifiers if entry.type in kinds]
     assert not [secret for secret in secrets if secret in text or secret in page]
 
 
 def test_another_part_needs_the_models_weights(bench: Benchmark, watched: Run) -> None:
-    found = mu.diagnose(
-        watched, bench, part="validation", quiet=True, replicates=20, max_new_tokens=4, allow_broken=True
-    )
-    assert found.record.info["results"]["models"] == ["target"]
-    assert not len(found.differences)
-    both = mu.diagnose(
-        watched, bench, against=[watched.epoch(0)], part="test", quiet=True, replicates=20, allow_broken=True
-    )
-    assert len(both.differences)
+    result = mu.diagnose(watched, bench, part="validation", max_new_tokens=4, **ASKED)
+    assert result.record.info["results"]["models"] == ["target"]
+    assert not len(result.differences)
+    assert len(mu.diagnose(watched, bench, against=[watched.epoch(0)], part="test", **ASKED).differences)
 
 
-def test_what_it_cannot_do(bench: Benchmark, watched: Run) -> None:
-    hospital = mu.build.amnesia(synthetic=8)
+def test_other_benchmarks_and_parts_are_refused(bench: Benchmark, watched: Run) -> None:
     with pytest.raises(InputError, match="asks for no diagnoses"):
-        mu.diagnose(watched, hospital, quiet=True)
+        mu.diagnose(watched, mu.build.amnesia(synthetic=8), quiet=True)
     with pytest.raises(InputError, match="There is no part 'dev'"):
         mu.diagnose(watched, bench, part="dev", quiet=True)
 
@@ -142,9 +128,9 @@ def test_the_command(bench: Benchmark, watched: Run, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert "does memorization rise while the validation loss falls?" in result.output
-    said: dict[str, Any] = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
-    assert {row["k"] for row in said["accuracy"]} == {1, 2, 3}
-    assert said["rise"][0]["verdict"] in VERDICTS
+    data: dict[str, Any] = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert {row["k"] for row in data["accuracy"]} == {1, 2, 3}
+    assert data["rise"][0]["verdict"] in VERDICTS
     wrong = CliRunner().invoke(app, [*words, "--gold=best", "--kk=1"])
     assert wrong.exit_code == 2
     assert "2 settings are wrong" in wrong.output

@@ -18,6 +18,7 @@ from medunlearn.papers.memorization.diagnosis.top_k import (
     predict,
     reference_diagnoses,
 )
+from medunlearn.papers.paper_files import paper_yaml
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_a_reference_is_taken_as_it_stands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("name", "other", "same"),
     [
         ("Sepsis", "sepsis.", True),
         ("carcinoma of the colon", "Colon carcinoma", True),
@@ -64,9 +65,9 @@ def test_a_reference_is_taken_as_it_stands() -> None:
         ("", "", False),
     ],
 )
-def test_names_are_compared(one: str, other: str, *, same: bool) -> None:
-    assert own_names().same(one, other) is same
-    assert own_names().same(other, one) is same
+def test_names_are_compared(name: str, other: str, *, same: bool) -> None:
+    assert own_names().same(name, other) is same
+    assert own_names().same(other, name) is same
 
 
 def test_synonyms_hold_through_chains_whatever_their_order() -> None:
@@ -79,12 +80,10 @@ def test_synonyms_hold_through_chains_whatever_their_order() -> None:
 
 def test_a_name_of_our_own_list_stands_for_one_diagnosis_alone() -> None:
     """Otherwise two diagnoses would be one by accident of an abbreviation."""
-    from medunlearn.papers.paper_files import paper_yaml
-
-    seen: dict[tuple[str, ...], str] = {}
+    diagnosis: dict[tuple[str, ...], str] = {}
     for name, others in paper_yaml("memorization", "synonyms").items():
-        for key in {name_key(one) for one in (name, *others)}:
-            assert seen.setdefault(key, name) == name, f"{key} stands for {seen[key]} and {name}"
+        for key in map(name_key, (name, *others)):
+            assert diagnosis.setdefault(key, name) == name, f"{key} stands for {diagnosis[key]} and {name}"
 
 
 def test_a_file_of_synonyms_adds_to_our_own(tmp_path: Path) -> None:
@@ -102,7 +101,7 @@ def test_a_file_of_synonyms_adds_to_our_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("response", "gold", "found"),
+    ("response", "gold", "prediction"),
     [
         ("1. gout\n2. heart attack", "principal", Prediction(2, 2)),
         ("1. hypertension\n2. gout", "principal", Prediction(2, None)),
@@ -110,15 +109,15 @@ def test_a_file_of_synonyms_adds_to_our_own(tmp_path: Path) -> None:
         ("", "any", Prediction(0, None)),
     ],
 )
-def test_the_place_of_the_first_right_one(response: str, gold: str, found: Prediction) -> None:
+def test_the_rank_of_the_first_right_diagnosis(response: str, gold: str, prediction: Prediction) -> None:
     reference = "1. myocardial infarction\n2. hypertension"
-    assert predict(response, reference, gold=gold) == found  # type: ignore[arg-type]
-    assert [found.right_at(k) for k in (1, 2)] == [found.rank == 1, found.rank in (1, 2)]
+    assert predict(response, reference, gold=gold) == prediction  # type: ignore[arg-type]
+    assert [prediction.right_at(k) for k in (1, 2)] == [prediction.rank == 1, prediction.rank in (1, 2)]
 
 
 def test_the_metrics_are_top_k() -> None:
     talk = "nothing that is a list of names or could be taken for one by us"
-    asked = (("1. gout", "1. sepsis\n2. gout"), ("1. gout", "gout"), ("1. gout", talk), ("  ", "gout"))
-    items = [Item(f"q{n}", "retain", "", reference, response=said) for n, (reference, said) in enumerate(asked)]
-    values = {k: [one.value for one in get_metric(f"top_{k}").score(items, Tools())] for k in (1, 2, 3)}
+    pairs = (("1. gout", "1. sepsis\n2. gout"), ("1. gout", "gout"), ("1. gout", talk), ("  ", "gout"))
+    items = [Item(f"q{n}", "retain", "", reference, response=text) for n, (reference, text) in enumerate(pairs)]
+    values = {k: [score.value for score in get_metric(f"top_{k}").score(items, Tools())] for k in (1, 2, 3)}
     assert values == {1: [0, 1, 0, None], 2: [1, 1, 0, None], 3: [1, 1, 0, None]}

@@ -28,7 +28,7 @@ def test_the_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.Mon
 def test_every_setting_that_the_page_names_is_one() -> None:
     watched = {name.partition(".")[2] for name in PAGE.flags if name.startswith("watch.")}
     named = {name.partition(".")[0] for name in PAGE.flags} - {"preset", "against"}
-    known = {*TrainSettings.model_fields, *DiagnosisSettings.model_fields, *DiagnoseSettings.model_fields}
+    settings = {*TrainSettings.model_fields, *DiagnosisSettings.model_fields, *DiagnoseSettings.model_fields}
     assert watched <= set(WatchSettings.model_fields)
     assert len(watched) >= 4
-    assert named <= known
+    assert named <= settings

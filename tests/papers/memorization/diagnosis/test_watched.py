@@ -1,4 +1,4 @@
-"""What training finds out after its epochs, against other ways to find it out."""
+"""Measures after the epochs of a training, against independent implementations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from medunlearn.pipeline.presets import train_settings
 from medunlearn.results.runs import Run, RunRecord
 from medunlearn.statistics import Estimate
 
-from .conftest import SMALL, chosen
+from .conftest import SMALL, best_epoch
 
 
 def measured(run: Run, measure: str, epoch: int, fold: str = "") -> Any:
@@ -64,7 +64,7 @@ def test_the_validation_loss_is_cross_entropy(bench: Benchmark, watched: Run, lo
         ("validation loss of records", texts),
         ("validation loss of answers", answers),
     ):
-        row = measured(watched, measure, chosen(watched))
+        row = measured(watched, measure, best_epoch(watched))
         assert row["value"] == pytest.approx(sum(s for s, _ in parts) / sum(n for _, n in parts), rel=1e-4)
         assert (row["low"], row["high"]) == (None, None)
         assert (row["n_scored"], row["n_subjects"]) == (len(parts), 4)
@@ -73,23 +73,20 @@ def test_the_validation_loss_is_cross_entropy(bench: Benchmark, watched: Run, lo
 def test_probes_are_continued_as_by_the_library(bench: Benchmark, watched: Run, loaded: Any) -> None:
     import torch
 
-    epoch = watched.epoch(chosen(watched))
+    epoch = watched.epoch(best_epoch(watched))
     (folder,) = (epoch.folder / "probes").iterdir()
-    said = {key[0]: one for key, one in ResponseStore(folder, ResponseStore.settings_of(folder)).read().items()}
+    store = ResponseStore(folder, ResponseStore.settings_of(folder))
+    responses = {question_id: response for (question_id, *_), response in store.read().items()}
     table = pd.read_parquet(epoch.folder / "memorization.parquet")
-    assert len(table) == len(said) == 12
+    assert len(table) == len(responses) == 12
     assert set(table["fold"]) == {"train", "holdout"}
-    probe = said[table["probe_id"].iloc[0]]
+    probe = responses[table["probe_id"].iloc[0]]
     prefix = table["prefix_tokens"].iloc[0]
     assert prefix - 50 in (0, 1)
     ids = _ids(loaded, bench.record[table["record_id"].iloc[0]].text)
     with torch.no_grad():
-        whole = loaded.model.generate(
-            torch.tensor([ids[:prefix]]),
-            max_new_tokens=60,
-            do_sample=False,
-            pad_token_id=loaded.tokenizer.pad_token_id,
-        )[0, prefix:].tolist()
+        how = {"max_new_tokens": 60, "do_sample": False, "pad_token_id": loaded.tokenizer.pad_token_id}
+        whole = loaded.model.generate(torch.tensor([ids[:prefix]]), **how)[0, prefix:].tolist()
     eos = loaded.tokenizer.eos_token_id
     assert list(probe.response_tokens) == list(itertools.takewhile(lambda token: token != eos, whole))
 
@@ -113,9 +110,9 @@ def test_memorized_records_are_found(bench: Benchmark, loaded: Any, tmp_path: Pa
 
     model = replace(loaded, model=copy.deepcopy(loaded.model))
     records = [record for record in bench.records if record.fold == "train"][:2]
-    items = [one for record in records for one in record_sequences(record, model.tokenizer, None)]
+    items = [piece for record in records for piece in record_sequences(record, model.tokenizer, None)]
     settings = LoopSettings(lr=1e-2, schedule="constant", warmup_ratio=0.0, precision="fp32")
-    train_loop(model.model, model.tokenizer.pad_token_id, NextToken(), Plan({"train": items}, 2, 200, 0), settings)
+    train_loop(model.model, model.tokenizer.pad_token_id, NextToken(), Plan({"train": items}, 2, 120, 0), settings)
     watch = WatchSettings.model_validate({"prefix_tokens": 50, "new_tokens": 40, "replicates": 20})
     run = Run(tmp_path, RunRecord(label="x", results={"fingerprint": "x"}))
     table = Memorization.of(bench, records, watch, model, quiet=True)(run, model)
@@ -132,43 +129,37 @@ def test_early_stopping_by_the_validation_loss() -> None:
     rows = [{"epoch": n, "measure": "validation loss", "value": loss} for n, loss in enumerate(losses)]
     table = pd.DataFrame([*rows, {"epoch": 1, "measure": "other", "value": 0.0}]).astype({"value": "Float64"})
     # The model before training (0.5) counts for nothing; epoch 3 is the best, and 4 and 5 are not better.
-    found = by_validation_loss(table)
-    assert [one.epoch for one in found] == [1, 2, 3, 4, 5, 6]
-    assert (stop_epoch(found, 2), stop_epoch(found, 3)) == (5, None)
+    standings = by_validation_loss(table)
+    assert [standing.epoch for standing in standings] == [1, 2, 3, 4, 5, 6]
+    assert (stop_epoch(standings, 2), stop_epoch(standings, 3)) == (5, None)
     assert best_of(by_validation_loss(table.assign(value=table["value"].where(table["epoch"] == 0)))) is None
 
 
 def test_a_run_ends_early_and_keeps_its_best_epoch(bench: Benchmark, tmp_path: Path) -> None:
     from medunlearn.models.folders import fingerprint
 
-    plain = {
-        **SMALL,
-        "lr": 0.05,  # The loss of the unseen soon goes up.
-        "schedule": "constant",
-        "warmup_ratio": 0.0,
-        "train_on": "questions",
-        "context": "note",
-        "max_length": 1024,
-    }
+    # At this rate the loss of the unseen soon goes up.
+    plain = {**SMALL, "lr": 0.05, "schedule": "constant", "warmup_ratio": 0.0}
+    plain |= {"train_on": "questions", "context": "note", "max_length": 1024}
     ending = {"evaluate_every": 1, "validation": "part=validation", "stop_early": 1, "select": "best"}
     run = mu.train(bench, out=tmp_path / "run", quiet=True, epochs=12, **plain, **ending)
-    told = run.info["results"]["epochs"]
-    losses = {one["epoch"]: one["value"] for one in told["numbers"]}
+    epochs = run.info["results"]["epochs"]
+    losses = {entry["epoch"]: entry["value"] for entry in epochs["numbers"]}
     table = {epoch: measured(run, "validation loss", epoch)["value"] for epoch in losses}
     assert losses == pytest.approx(table)
-    assert told["best"] == min(losses, key=lambda epoch: losses[epoch])
-    assert told["rule"].startswith("least validation loss")
-    assert told["stopped_early"]
-    assert told["done"] == told["best"] + 1 == told["chosen"] + 1
-    assert losses[told["done"]] >= losses[told["best"]]
+    assert epochs["best"] == min(losses, key=lambda epoch: losses[epoch])
+    assert epochs["rule"].startswith("least validation loss")
+    assert epochs["stopped_early"]
+    assert epochs["done"] == epochs["best"] + 1 == epochs["chosen"] + 1
+    assert losses[epochs["done"]] >= losses[epochs["best"]]
     assert set(pd.read_parquet(run.folder / "epochs.parquet")["measure"]) == {"validation loss"}
     # Nothing of it disturbs training: the best epoch's model is that of so many epochs without any evaluation.
-    short = mu.train(bench, out=tmp_path / "short", quiet=True, epochs=told["best"], **plain)
+    short = mu.train(bench, out=tmp_path / "short", quiet=True, epochs=epochs["best"], **plain)
     assert fingerprint(short.model) == fingerprint(run.model)
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"select": "best"}, "select is about evaluated epochs"),
         ({"watch": {"part": "test"}}, "watch is about evaluated epochs"),
@@ -186,18 +177,18 @@ def test_a_run_ends_early_and_keeps_its_best_epoch(bench: Benchmark, tmp_path: P
         ({"evaluate_every": 1, "watch": {"k": 2}}, "nothing is watched"),
     ],
 )
-def test_settings_that_do_not_go(bench: Benchmark, tmp_path: Path, values: dict[str, Any], said: str) -> None:
+def test_settings_that_do_not_go(bench: Benchmark, tmp_path: Path, values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         mu.train(bench, model="tiny", out=tmp_path / "run", quiet=True, **values)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert not (tmp_path / "run").exists()
 
 
 def test_the_papers_preset() -> None:
-    found = train_settings({"model": "org/name", "preset": "diagnosis", "watch.limit": 7})
-    assert (found.trainable, found.lora_dropout, found.lr, found.weight_decay) == ("lora:64", 0.05, 1e-6, 0.1)
-    assert (found.batch_size, found.stop_early, found.validation) == (16, 2, "part=validation")
-    assert found.watch == {"part": "test", "prefix_tokens": 50, "new_tokens": 500, "limit": 7}
+    preset = train_settings({"model": "org/name", "preset": "diagnosis", "watch.limit": 7})
+    assert (preset.trainable, preset.lora_dropout, preset.lr, preset.weight_decay) == ("lora:64", 0.05, 1e-6, 0.1)
+    assert (preset.batch_size, preset.stop_early, preset.validation) == (16, 2, "part=validation")
+    assert preset.watch == {"part": "test", "prefix_tokens": 50, "new_tokens": 500, "limit": 7}
 
 
 def test_lora_has_the_papers_alpha_and_dropout(tiny: Any) -> None:
@@ -225,11 +216,10 @@ def test_the_verdict_on_the_rise(loss: Any, trained: Any, verdict: str) -> None:
 
 
 def test_the_rise_is_paired(watched: Run) -> None:
-    found = rises(watched, replicates=50, seed=0)
-    assert [one.tokens for one in found] == [30, 50]
-    last = chosen(watched)
-    before, after = (measured(watched, "validation loss", epoch)["value"] for epoch in (0, last))
-    assert found[0].loss.value == pytest.approx(after - before)
+    short, long = rises(watched, replicates=50, seed=0)
+    assert (short.tokens, long.tokens) == (30, 50)
+    before, after = (measured(watched, "validation loss", epoch)["value"] for epoch in (0, best_epoch(watched)))
+    assert short.loss.value == pytest.approx(after - before)
+    assert after < before
     # Four patients have no interval.
-    assert found[0].loss.value < 0  # type: ignore[operator]
-    assert found[0].loss.high is None
+    assert short.loss.high is None
