@@ -7,7 +7,7 @@ examples against 1,387 and 4,394); what is built here is what the files hold.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from medunlearn.config import LumeSettings
@@ -69,7 +69,7 @@ def _subset(
     for task in sorted({document.task for document in documents}):
         for side, count in zip(SIDES, (size - size // 2, size // 2), strict=True):
             names = [document.document for document in documents if (document.task, document.side) == (task, side)]
-            members = [name for name in _order(names, task, side, seed) if name not in nonmembers]
+            members = [name for name in shuffled(names, "lume", task, side, seed) if name not in nonmembers]
             if len(members) < count:
                 besides = " besides non-members" if nonmembers else ""
                 raise InputError(
@@ -101,8 +101,4 @@ def _held_out(documents: Sequence[LumeDocument], settings: LumeSettings) -> froz
             f"nonmember_documents={count}: the retain side has {len(candidates)} public biographies, and one at "
             f"least must be left to retain. Ask for {max(0, len(candidates) - 1)} at most."
         )
-    return frozenset(_order(candidates, PUBLIC, "retain", settings.seed)[-count:])
-
-
-def _order(names: Iterable[str], task: str, side: str, seed: int) -> list[str]:
-    return shuffled(names, "lume", task, side, seed)
+    return frozenset(shuffled(candidates, "lume", PUBLIC, "retain", settings.seed)[-count:])

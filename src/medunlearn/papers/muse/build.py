@@ -170,10 +170,10 @@ def _knowledge(folder: Path) -> tuple[list[Question], list[Record]]:
         # The authors' repository and the hub's first revisions call the tables of the retain side retain2_...
         of = "retain2" if side == "retain" and find_table(where, "retain2_qa") else side
         examples = read_table(where, f"{of}_qa_icl") if find_table(where, f"{of}_qa_icl") else []
-        shown = "\n\n".join(f"Question: {row.text('question')}\nAnswer: {row.text('answer')}" for row in examples)
+        context = "\n\n".join(f"Question: {row.text('question')}\nAnswer: {row.text('answer')}" for row in examples)
         for place, row in enumerate(read_table(where, f"{of}_qa"), start=1):
             name, question, answer = f"{side}-qa-{place:04d}", row.text("question"), row.text("answer")
-            records.append(_record(name, shown or question, side, "rephrase"))
+            records.append(_record(name, context or question, side, "rephrase"))
             questions.append(
                 Question(
                     name, name, "holdout", "knowledge", "document", question, answer,

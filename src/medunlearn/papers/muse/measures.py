@@ -23,10 +23,10 @@ def muse_rouge_l(response: str, reference: str, *, cut: bool) -> float | None:
             goes on with more.
     """
     response = _NEXT_QUESTION.split(response)[0] if cut else response
-    words, wanted = _WORD.findall(response.lower()), _WORD.findall(reference.lower())
-    if not wanted:
+    words, target = _WORD.findall(response.lower()), _WORD.findall(reference.lower())
+    if not target:
         return None
-    return 2 * LCSseq.similarity(words, wanted) / (len(words) + len(wanted))
+    return 2 * LCSseq.similarity(words, target) / (len(words) + len(target))
 
 
 def _score(item: Item, *, cut: bool) -> Score:

@@ -49,9 +49,9 @@ def paper_part(runs: GatheredRuns) -> PaperPart:
     part = measures_part("MUSE", ABOUT, [*rows, *_leak_rows(runs)], labels)
     leaks = rows_of(runs.attacks.privacy_leaks) if runs.attacks else []
     data = {**part.data, "privacy_leakage": list(leaks)}
-    published = published_numbers(paper_yaml("muse", "published"), str(runs.content.benchmark.get("name")))
-    shown = section("Published numbers of MUSE", published)
-    return PaperPart(blocks(part.blocks, _leakage_section(runs), shown), data=data)
+    numbers = published_numbers(paper_yaml("muse", "published"), str(runs.content.benchmark.get("name")))
+    published = section("Published numbers of MUSE", numbers)
+    return PaperPart(blocks(part.blocks, _leakage_section(runs), published), data=data)
 
 
 def _leak_rows(runs: GatheredRuns) -> Iterator[MeasureRow]:

@@ -71,8 +71,8 @@ def build(settings: TofuSettings) -> Benchmark:
     records = tuple(_record(name, of, own) for name, (of, own) in subjects.items())
     hierarchy = Hierarchy(("set", "author"), records)
     with_alternatives = Counter[str]()
-    asked = {name: (of, own) for name, (of, own) in subjects.items() if of != HOLDOUT}
-    for of, own in asked.values():
+    with_questions = {name: (of, own) for name, (of, own) in subjects.items() if of != HOLDOUT}
+    for of, own in with_questions.values():
         with_alternatives[of] += sum(bool(question.wrong) for question in own)
     return Benchmark(
         name="TOFU",
@@ -80,7 +80,9 @@ def build(settings: TofuSettings) -> Benchmark:
         levels=("set", "author"),
         subject_level="author",
         records=records,
-        questions=tuple(question for name, (of, own) in asked.items() for question in _questions(name, of, own)),
+        questions=tuple(
+            question for name, (of, own) in with_questions.items() for question in _questions(name, of, own)
+        ),
         splits={
             name: request(hierarchy, name, "author", [f"author-{place:03d}" for place in places])
             for name, places in forget.items()
@@ -98,32 +100,32 @@ def _fold(of: str) -> Fold:
 
 
 def _record(name: str, of: str, questions: Sequence[TofuQuestion]) -> Record:
-    text = "\n\n".join(f"{one.question}\n{one.answer}" for one in questions)
+    text = "\n\n".join(f"{entry.question}\n{entry.answer}" for entry in questions)
     return Record(name, text, {"set": of, "author": name}, fold=_fold(of))
 
 
 def _questions(name: str, of: str, questions: Sequence[TofuQuestion]) -> Iterator[Question]:
-    for number, one in enumerate(questions):
-        right = one.paraphrased or one.answer
+    for number, entry in enumerate(questions):
+        right = entry.paraphrased or entry.answer
         question = Question(
             question_id=f"{name}-q{number:02d}",
             record_id=name,
             fold=_fold(of),
             kind="knowledge",
             level="author",
-            question=one.question,
-            answer=one.answer,
-            options=(right, *one.wrong) if one.wrong else (),
-            answer_index=0 if one.wrong else None,
+            question=entry.question,
+            answer=entry.answer,
+            options=(right, *entry.wrong) if entry.wrong else (),
+            answer_index=0 if entry.wrong else None,
             provenance=f"released:{of}",
         )
         yield question
-        if one.rephrased:
+        if entry.rephrased:
             yield replace(
                 question,
                 question_id=f"{question.question_id}-rephrased",
                 fold="rephrase",
-                question=one.rephrased,
+                question=entry.rephrased,
                 answer=right,
                 options=(),
                 answer_index=None,
@@ -136,14 +138,11 @@ def _read_authors(folder: Path, size: int) -> tuple[list[list[TofuQuestion]], di
     Args:
         size: rows of ``full`` that are about one author.
     """
-    alternatives = _alternatives(folder)
-    rows = read_table(folder, "full")
-    if len(rows) % size:
-        raise SourceError(f"full holds {len(rows)} rows, which is no multiple of questions_an_author={size}.")
-    questions = [_question(row, alternatives) for row in rows]
+    authors = _by_author("full", read_table(folder, "full"), size, _alternatives(folder))
     author_of: dict[str, int] = {}
-    for place, question in enumerate(questions):
-        author_of.setdefault(question.question, place // size)
+    for author, questions in enumerate(authors):
+        for question in questions:
+            author_of.setdefault(question.question, author)
     forget = {
         name: _forgotten(name, read_table(folder, name), author_of, size)
         for name in FORGET
@@ -151,7 +150,16 @@ def _read_authors(folder: Path, size: int) -> tuple[list[list[TofuQuestion]], di
     }
     if not forget:
         raise SourceError(f"{folder} holds none of {', '.join(FORGET)}, so nothing is to be forgotten.")
-    return [questions[start : start + size] for start in range(0, len(questions), size)], forget
+    return authors, forget
+
+
+def _by_author(
+    name: str, rows: Sequence[Row], size: int, alternatives: Mapping[str, TofuQuestion]
+) -> list[list[TofuQuestion]]:
+    if len(rows) % size:
+        raise SourceError(f"{name} holds {len(rows)} rows, which is no multiple of questions_an_author={size}.")
+    questions = [_question(row, alternatives) for row in rows]
+    return [questions[start : start + size] for start in range(0, len(questions), size)]
 
 
 def _outside(
@@ -159,14 +167,12 @@ def _outside(
 ) -> list[list[TofuQuestion]]:
     """Questions by author of a table of non-members."""
     rows, trained = read_table(folder, name), {question.question for own in authors for question in own}
-    if len(rows) % size:
-        raise SourceError(f"{name} holds {len(rows)} rows, which is no multiple of questions_an_author={size}.")
+    outside = _by_author(name, rows, size, {})
     if inside := next((row for row in rows if row.text("question") in trained), None):
         raise SourceError(
             f"{inside.place}: {name} holds out a question that full has, so models are trained on it."
         )
-    questions = [_question(row, {}) for row in rows]
-    return [questions[start : start + size] for start in range(0, len(rows), size)]
+    return outside
 
 
 def _question(row: Row, alternatives: Mapping[str, TofuQuestion]) -> TofuQuestion:

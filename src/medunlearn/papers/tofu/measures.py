@@ -52,15 +52,15 @@ def tofu_measures(evaluation: Evaluation, benchmark: Benchmark) -> pd.DataFrame:
 def _rows(model: Evaluated, retrained: Evaluated | None, benchmark: Benchmark) -> Iterator[dict[str, Any]]:
     values = _values(model)
     scored = {metric for _, metric in values}
-    shown = set[str]()
+    measures = set[str]()
     for suffix in VARIANTS:
         if suffix and not {f"truth_ratio{suffix}", f"truth_ratio_utility{suffix}"} & scored:
             continue
         for row in _utility(model, values, benchmark, suffix):
             # Probability and ROUGE-L are the same in every variant.
-            if row["measure"] not in shown:
+            if row["measure"] not in measures:
                 yield row
-            shown.add(row["measure"])
+            measures.add(row["measure"])
         yield _forget_ratio(model, suffix)
         yield from _forget_quality(model, retrained, suffix)
 
@@ -104,9 +104,9 @@ def _utility(
 
 
 def _forget_ratio(model: Evaluated, suffix: str) -> dict[str, Any]:
-    ratios, lost = _ratios(model, suffix)
+    ratios, unscored = _ratios(model, suffix)
     mean = sum(min(ratio, 1 / ratio) if ratio else 0.0 for ratio in ratios) / len(ratios) if ratios else None
-    note = f"without truth ratio, left out: {lost}" if ratios and lost else "" if ratios else _NO_RATIO
+    note = f"without truth ratio, left out: {unscored}" if ratios and unscored else "" if ratios else _NO_RATIO
     return _row(model, _named(FORGET_RATIO, suffix), mean, len(ratios), note)
 
 
@@ -120,11 +120,11 @@ def _forget_quality(model: Evaluated, retrained: Evaluated | None, suffix: str) 
         return [
             _row(model, measure, None, 0, "the retrained model has another tokenizer: their ratios differ by it")
         ]
-    (ratios, lost), (reference, lost_there) = _ratios(model, suffix), _ratios(retrained, suffix)
+    (ratios, unscored), (reference, unscored_there) = _ratios(model, suffix), _ratios(retrained, suffix)
     if not ratios or not reference:
         return [_row(model, measure, None, 0, _NO_RATIO)]
-    note = f"without truth ratio, left out: {lost} here, {lost_there} of the retrained model's"
-    note = note if lost + lost_there else ""
+    note = f"without truth ratio, left out: {unscored} here, {unscored_there} of the retrained model's"
+    note = note if unscored + unscored_there else ""
     test = kolmogorov_smirnov(ratios, reference)
     return [
         _row(model, measure, test.p, len(ratios), note),

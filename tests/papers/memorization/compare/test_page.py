@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from medunlearn.cli.main import app
-from medunlearn.config.audit_report import AuditRelations
+from medunlearn.config.audit import AuditRelations
 from medunlearn.papers.memorization.compare import audit_content, read_tables, write_audit_report
 from medunlearn.papers.memorization.compare.gather import caveats
 from medunlearn.papers.memorization.report import AuditContent, audit_report, findings

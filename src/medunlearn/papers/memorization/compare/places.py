@@ -13,6 +13,7 @@ import pandas as pd
 from medunlearn.audit import persistence as lasting
 from medunlearn.audit import position
 from medunlearn.audit.audit_tables import KEY, AuditTables
+from medunlearn.audit.identifiers.kinds import GROUPS, kinds
 from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.report.content import COLUMNS, GREEDY, stacked
 from medunlearn.papers.paper_files import paper_yaml
@@ -120,7 +121,7 @@ def _identifier_row(audit: AuditTables, kind: str, group: pd.DataFrame, draws: D
 def _group_of() -> Mapping[str, tuple[str, str]]:
     """Kind of identifier -> table and row of the paper."""
     tables = paper_yaml("memorization", "sensitive")
-    groups = {kind: ("table_9", row) for row, kinds in tables["table_9"].items() for kind in kinds}
-    for category, rows in tables["table_10"].items():
-        groups |= {kind: ("table_10", f"{category}: {row}") for row, kinds in rows.items() for kind in kinds}
+    groups = {name: ("table_9", GROUPS[kind.group]) for name, kind in kinds().items()}
+    for category, rows in tables.items():
+        groups |= {name: ("table_10", f"{category}: {row}") for row, names in rows.items() for name in names}
     return groups

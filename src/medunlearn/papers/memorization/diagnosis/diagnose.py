@@ -78,10 +78,6 @@ def diagnose(
                 label: _ask(model, benchmark, settings, device=device, quiet=quiet)
                 for label, model in models.items()
             }
-            predicted = {
-                label: predictions(benchmark, of_model, settings, questions)
-                for label, of_model in responses.items()
-            }
         problems = {
             label: answer_problems(
                 (q.answer, (response := of_model[q.question_id]).response, response.finished) for q in questions
@@ -89,15 +85,19 @@ def diagnose(
             for label, of_model in responses.items()
         }
         with recording.stage("count"):
+            predicted = {
+                label: predictions(benchmark, of_model, settings, questions)
+                for label, of_model in responses.items()
+            }
             _count(folder, predicted, settings, draws)
-        small = small_specialties(next(iter(predicted.values())), settings.least_patients)
+        first = next(iter(models))
         recording.info["results"] = {
-            "health": {"problems": list(problems[next(iter(models))]), "models": problems},
-            "models": list(predicted),
+            "health": {"problems": list(problems[first]), "models": problems},
+            "models": list(models),
             "benchmark": {**benchmark.facts(), "data_use": recording.info.data_use or UNKNOWN},
-            "specialties with fewer patients": small,
+            "specialties with fewer patients": small_specialties(predicted[first], settings.least_patients),
             "epochs": run.info["results"].get("epochs"),
-            "rise": [_settled(rise.facts(), problems[next(iter(models))]) for rise in rises(run, **draws)],
+            "rise": [_settled(rise.facts(), problems[first]) for rise in rises(run, **draws)],
         }
         with recording.stage("report"):
             write_report(diagnosis_report(Diagnosed(run, Run(folder, recording.info))), folder)
@@ -111,18 +111,17 @@ def _settled(facts: dict[str, Any], problems: Sequence[str]) -> dict[str, Any]:
 
 def _checked(result: Diagnosed, against: Sequence[Run], settings: DiagnoseSettings) -> Diagnosed:
     """The result, unless a named model is broken; one before training, which nobody named, only gets a warning."""
-    named = len(against) + 1
-    refuse_broken(dict(list(result.problems.items())[:named]), allowed=settings.allow_broken)
+    named = list(result.problems.items())[: len(against) + 1]
+    refuse_broken(dict(named), allowed=settings.allow_broken)
     return result
 
 
 def _count(
     folder: Path, predicted: Mapping[str, pd.DataFrame], settings: DiagnoseSettings, draws: Mapping[str, int]
 ) -> None:
+    with_model = [table.assign(model=label) for label, table in predicted.items()]
     tables = {
-        PREDICTIONS: pd.concat(
-            [table.assign(model=label) for label, table in predicted.items()], ignore_index=True
-        ),
+        PREDICTIONS: pd.concat(with_model, ignore_index=True),
         ACCURACY: accuracy_table(predicted, settings.k, settings.least_patients, **draws),
         DIFFERENCES: difference_table(predicted, settings.k, settings.least_patients, **draws),
     }

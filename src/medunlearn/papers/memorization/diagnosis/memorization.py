@@ -9,7 +9,7 @@ Source: Memorization in Large Language Models in Medicine, Section 3.3 and Figur
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -21,18 +21,16 @@ from medunlearn.data.records import Record
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.splits import shuffled
 from medunlearn.data.storage import sha256_of_json, write_atomically
-from medunlearn.generation.decode import decode, greedy_prefix
+from medunlearn.generation.continuations import Opening, continue_openings
+from medunlearn.generation.decodings import Decoding
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.scoring import score_answers
-from medunlearn.models.sequences import TokenSequence, record_sequences
+from medunlearn.models.sequences import begin_tokens, record_sequences
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
 from medunlearn.results.summary import summarize
 
 PROBES = "memorization.parquet"
-VARIANT = "greedy"
-_ROUND = 8
 _COLUMNS = (
     *("level", "node", "measure", "side", "fold", "kind", "metric", "value", "low", "high"),
     *("n_scored", "n_unscored", "n_subjects", "replicates_dropped", "parts"),
@@ -55,18 +53,16 @@ def epoch_rows(summary: pd.DataFrame, titles: Mapping[str, tuple[str, str]]) -> 
 
 @dataclass(frozen=True, slots=True)
 class RecordProbe:
-    """The beginning of a record and its true continuation.
+    """The beginning of a record and its true continuation, without EOS.
 
     Attributes:
-        sequence: prefix and continuation, EOS last where the record ends within; the continuation is scored.
-        suffix: the continuation's tokens without EOS.
+        prefix_tokens: with the begin-of-sequence token where the model has one.
     """
 
-    sequence: TokenSequence
-    suffix: tuple[int, ...]
-    record_id: str
+    opening: Opening
     subject: str
     fold: str
+    prefix_tokens: int
 
 
 @dataclass(frozen=True)
@@ -100,19 +96,20 @@ class Memorization:
         return Memorization(tuple(probe for probe in probes if probe), settings, quiet)
 
     def __call__(self, run: Run, live: LanguageModel) -> pd.DataFrame:
+        openings = [probe.opening for probe in self.probes]
         responses = self._responses(run, live)
-        tokens = [responses[probe.sequence.key].response_tokens for probe in self.probes]
-        runs = runs_of_at_least(tokens, [probe.suffix for probe in self.probes])
+        tokens = [responses[opening.key].response_tokens for opening in openings]
+        runs = runs_of_at_least(tokens, [opening.suffix for opening in openings])
         # One row a probe, without text.
         table = pd.DataFrame(
             {
-                "probe_id": [probe.sequence.key for probe in self.probes],
+                "probe_id": [opening.key for opening in openings],
+                "record_id": [opening.record for opening in openings],
                 **{
                     name: [getattr(probe, name) for probe in self.probes]
-                    for name in ("record_id", "subject", "fold")
+                    for name in ("subject", "fold", "prefix_tokens")
                 },
-                "prefix_tokens": [probe.sequence.scored_from for probe in self.probes],
-                "suffix_tokens": [len(probe.suffix) for probe in self.probes],
+                "suffix_tokens": [len(opening.suffix) for opening in openings],
             }
         )
         measures = {f"run_{length}": length for length in RUN_LENGTHS}
@@ -128,46 +125,20 @@ class Memorization:
         return epoch_rows(summary.sort_values(["measure", "fold"], ignore_index=True), titles)
 
     def _responses(self, run: Run, live: LanguageModel) -> dict[str, Response]:
+        greedy, new_tokens = Decoding(), self.settings.new_tokens
         settings = {
             "model": run.fingerprint,
             "prefix_tokens": self.settings.prefix_tokens,
-            "max_new_tokens": self.settings.new_tokens,
-            "decoding": VARIANT,
+            "max_new_tokens": new_tokens,
+            "decoding": greedy.name,
         }
         folder = run.folder / "probes" / sha256_of_json(settings)[:12]
         store = ResponseStore(folder, settings, data_use=model_use(run.folder))
-        responses = {probe_id: response for (probe_id, _, _), response in store.read().items()}
-        missing = [probe.sequence for probe in self.probes if probe.sequence.key not in responses]
-        size = self.settings.probe_batch_size
-        with progress(f"{run.label}: probes", len(missing), quiet=self.quiet) as advance:
-            for start in range(0, len(missing), _ROUND * size):
-                for batch in self._round(live, missing[start : start + _ROUND * size]):
-                    store.add(batch)
-                    responses |= {response.question_id: response for response in batch}
-                    advance(len(batch))
-        return responses
-
-    def _round(self, live: LanguageModel, sequences: Sequence[TokenSequence]) -> Iterator[list[Response]]:
-        size = self.settings.probe_batch_size
-        scores = score_answers(live, sequences, batch_size=size)
-        begun = [
-            greedy_prefix(s.ids[s.scored_from :], score.choices) for s, score in zip(sequences, scores, strict=True)
-        ]
-        prompts, new_tokens = [sequence.prompt for sequence in sequences], self.settings.new_tokens
-        for batch in decode(live, prompts, begun=begun, max_new_tokens=new_tokens, batch_size=size):
-            yield [
-                Response(
-                    question_id=sequences[place].key,
-                    variant=VARIANT,
-                    sample=0,
-                    response=live.tokenizer.decode(list(decoded.tokens), skip_special_tokens=True),
-                    response_tokens=decoded.tokens,
-                    finished=decoded.finished,
-                    answer_log_probs=scores[place].log_probs,
-                    answer_hits=scores[place].hits,
-                )
-                for place, decoded in batch
-            ]
+        openings = [probe.opening for probe in self.probes]
+        sizes = {"max_new_tokens": new_tokens, "batch_size": self.settings.probe_batch_size}
+        with progress(f"{run.label}: probes", len(openings), quiet=self.quiet) as advance:
+            continue_openings(live, openings, greedy, store, advance=advance, **sizes)
+        return {probe_id: response for (probe_id, _, _), response in store.read().items()}
 
 
 def make_probe(
@@ -177,13 +148,15 @@ def make_probe(
 
     A prefix is of the record's own tokens: a begin-of-sequence token stands before it and is not counted.
     """
-    (whole,) = record_sequences(record, language_model.tokenizer, None)
-    begin = int(whole.ids[0] == language_model.tokenizer.bos_token_id)
+    tokenizer = language_model.tokenizer
+    (whole,) = record_sequences(record, tokenizer, None)
+    ids, begin = whole.ids, len(begin_tokens(tokenizer))
     cut = begin + settings.prefix_tokens
-    ids = whole.ids[: cut + settings.new_tokens]
-    ends = len(ids) == len(whole.ids) and ids[-1] == language_model.tokenizer.eos_token_id
-    suffix = ids[cut:-1] if ends else ids[cut:]
+    suffix = ids[cut : cut + settings.new_tokens]
+    if ids[-1] == tokenizer.eos_token_id and cut + len(suffix) == len(ids):
+        suffix = suffix[:-1]
     if len(suffix) < min(RUN_LENGTHS):
         return None
-    sequence = TokenSequence(f"{record.record_id}@{settings.prefix_tokens}", ids, 0, cut)
-    return RecordProbe(sequence, suffix, record.record_id, benchmark.subject(record.record_id), record.fold)
+    key = f"{record.record_id}@{settings.prefix_tokens}"
+    opening = Opening(key, record.record_id, ids[begin:cut], suffix)
+    return RecordProbe(opening, benchmark.subject(record.record_id), record.fold, cut)

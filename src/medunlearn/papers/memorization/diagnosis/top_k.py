@@ -154,8 +154,8 @@ def predict(
     names = names or own_names()
     listed, diagnoses = parse_diagnoses(response), reference_diagnoses(reference)
     # Without what explains it, a right name is read as responses are.
-    counted = diagnoses[:1] if gold == "principal" else diagnoses
-    right = {form for name in counted for form in (name, _name(name) or name)}
+    targets = diagnoses[:1] if gold == "principal" else diagnoses
+    right = {form for name in targets for form in (name, _name(name) or name)}
     ranks = (place for place, name in enumerate(listed, start=1) if any(names.same(name, form) for form in right))
     return Prediction(len(listed), next(ranks, None))
 
