@@ -27,12 +27,17 @@ def text(name: str, sentences: int = 9) -> str:
     return f"{name}: " + ". ".join(said) + "."
 
 
-def write_texts(folder: Path, texts: Mapping[str, str]) -> Path:
-    """A text file each."""
+def _write_texts(folder: Path, texts: Mapping[str, str]) -> Path:
     folder.mkdir()
     for name, words in texts.items():
         (folder / f"{name}.txt").write_text(words, encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="session")
+def write_texts() -> Callable[[Path, Mapping[str, str]], Path]:
+    """Writes a text file for each name to a new folder."""
+    return _write_texts
 
 
 @pytest.fixture(scope="session")
@@ -43,10 +48,10 @@ def memorize() -> Callable[..., None]:
     from medunlearn.training.loop import LoopSettings, train_loop
     from medunlearn.training.objectives import NextToken
 
-    def train(language_model: Any, texts: Mapping[str, str], length: int, batch: int) -> None:
+    def train(language_model: Any, texts: Mapping[str, str], length: int, batch: int, epochs: int = 100) -> None:
         records = [Record(name, words, {}) for name, words in texts.items()]
         pieces = [piece for one in records for piece in record_sequences(one, language_model.tokenizer, length)]
-        plan = Plan({"train": pieces}, batch, 100, 0)
+        plan = Plan({"train": pieces}, batch, epochs, 0)
         train_loop(language_model.model, 2, NextToken(), plan, LoopSettings(lr=1e-2, precision="fp32"))
 
     return train
@@ -65,13 +70,12 @@ class World:
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory, memorize: Callable[..., None]) -> World:
-
     from medunlearn.models.tiny import build_tiny
 
     root = tmp_path_factory.mktemp("audit")
     texts = {f"s{place}": text(f"s{place}") for place in range(8)}
-    seen = write_texts(root / "seen", texts)
-    unseen = write_texts(root / "unseen", {f"u{n}": text(f"u{n}") for n in range(4)})
+    seen = _write_texts(root / "seen", texts)
+    unseen = _write_texts(root / "unseen", {f"u{n}": text(f"u{n}") for n in range(4)})
     language_model = build_tiny(texts.values(), vocabulary=400, width=64, layers=2, heads=4, max_length=256)
     language_model.save(root / "before")
     memorize(language_model, texts, 256, 8)

@@ -11,7 +11,7 @@ import pytest
 from medunlearn.audit.extraction import Extraction
 from medunlearn.audit.first_screen import FirstScreen
 from medunlearn.audit.screen_blocks import answers, cases_section, missing_section
-from medunlearn.audit.worst_cases import WorstCase
+from medunlearn.audit.worst_cases import RESPONSE_SHOWN, WorstCase
 from medunlearn.reports.blocks import Report, blocks
 from medunlearn.reports.markdown import to_markdown
 from medunlearn.reports.write import write_report
@@ -50,6 +50,19 @@ def test_a_response_is_escaped_in_every_format(report: Report, tmp_path: Path) -
     assert line.replace("\\|", "").count("|") == next(
         other for other in to_markdown(report).splitlines() if "P0002" in other
     ).count("|")
+
+
+def test_a_page_of_1000_patients_stays_below_one_and_a_half_megabytes(tmp_path: Path) -> None:
+    extraction = Extraction("m", "greedy", ("greedy",), (10, 20), "tokens", (), reason="not measured")
+    words = " ".join(f"w{place}" for place in range(200))[:RESPONSE_SHOWN]
+    for more in ({}, {"response": ((words, "run"), ("900-11-1000", "identifier")), "prompt": ((words[:160], ""),)}):
+        cases = tuple(case(number, ("Social security numbers",), (10, 20), **more) for number in range(1000))
+        section = cases_section([FirstScreen(extraction, None, (), cases)])
+        page = write_report(Report("Audit", blocks(section)), tmp_path)
+        text = page.read_text()
+        assert text.count('data-label="responses"') == 1000
+        assert ("<mark" in text) is bool(more)
+        assert page.stat().st_size < 1_500_000
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +25,8 @@ from medunlearn.papers.memorization.compare import write_audit_report
 from medunlearn.seeds import generator
 
 WORDS = (
-    "fever",
-    "left",
-    "scan",
-    "of",
-    "the",
-    "knee",
-    "was",
-    "clear",
-    "after",
-    "two",
-    "weeks",
-    "she",
-    "walked",
-    "again",
+    *("fever", "left", "scan", "of", "the", "knee", "was"),
+    *("clear", "after", "two", "weeks", "she", "walked", "again"),
 )
 TRAINED, UNSEEN, PREFIX = 12, 8, 6
 Rows = list[dict[str, Any]]
@@ -79,16 +67,29 @@ def other(patient: int) -> str:
     return suffix(100 + patient)
 
 
+def half(patient: int) -> str:
+    """Every second note, seen or not."""
+    return suffix(patient) if patient % 2 else other(patient)
+
+
 def screen_of(folder: Path, says: Callable[[int], str], **settings: Any) -> FirstScreen:
+    folder.mkdir(exist_ok=True)
     file = write(folder / "said.jsonl", says)
     how = {"unseen": ("held_out",), "identifiers": True, "quiet": True, "replicates": 50, **settings}
     return audit(responses=file, out=folder / "audit", **how).first_screen()
 
 
-@pytest.fixture
-def before(tmp_path: Path) -> Path:
-    (tmp_path / "before").mkdir()
-    return write(tmp_path / "before" / "base.jsonl", other)
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("before") / "base.jsonl", other)
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a model that repeats every note, seen or not, and its audit with identifiers."""
+    folder = tmp_path_factory.mktemp("repeated")
+    screen_of(folder, suffix)
+    return folder
 
 
 def test_a_model_that_memorized(tmp_path: Path, before: Path):
@@ -128,7 +129,7 @@ def test_a_model_that_never_saw_the_notes(tmp_path: Path, before: Path):
 
 def test_wording_that_every_model_repeats_is_not_memorized(tmp_path: Path, before: Path):
     """Half of the seen and half of the unseen come back."""
-    screen = screen_of(tmp_path, lambda n: suffix(n) if n % 2 else other(n))
+    screen = screen_of(tmp_path, half)
     assert screen.answer == "6 of 12 patients can be extracted"
     assert "not shown to be more than every control" in " ".join(screen.sentences)
     assert sum(case.unseen for case in screen.cases) == 4
@@ -155,9 +156,8 @@ def test_a_broken_model_is_not_clean(tmp_path: Path):
 
 
 def test_a_broken_baseline_says_nothing(tmp_path: Path):
-    (tmp_path / "b").mkdir()
-    broken = write(tmp_path / "b" / "base.jsonl", lambda n: "the the the")
-    screen = screen_of(tmp_path, suffix, unseen=(), baseline=broken, allow_broken=True)
+    broken = write(tmp_path / "base.jsonl", lambda n: "the the the")
+    screen = screen_of(tmp_path, suffix, unseen=(), identifiers=False, baseline=broken, allow_broken=True)
     text = " ".join(screen.sentences)
     assert "The baseline base is broken" in text
     assert "has memorized" not in text
@@ -178,7 +178,7 @@ def test_texts_of_no_copies_are_unseen_and_a_patient_of_both_is_not(tmp_path: Pa
 
 def test_a_corpus_that_is_not_there_cannot_be_unseen(tmp_path: Path):
     with pytest.raises(ConfigError, match="held_out"):
-        screen_of(tmp_path, suffix, unseen=("held-out",))
+        screen_of(tmp_path, suffix, unseen=("held-out",), identifiers=False)
 
 
 def test_unseen_patients_alone_are_not_called_trained(tmp_path: Path):
@@ -191,8 +191,8 @@ def test_unseen_patients_alone_are_not_called_trained(tmp_path: Path):
 
 def test_a_baseline_need_not_name_the_corpora(tmp_path: Path, before: Path):
     rows = [json.loads(line) for line in before.read_text().splitlines()]
-    before.write_text("".join(json.dumps(row | {"corpus": None}) + "\n" for row in rows))
-    screen = screen_of(tmp_path, suffix, baseline=before)
+    write_lines(tmp_path / "base.jsonl", [row | {"corpus": None} for row in rows])
+    screen = screen_of(tmp_path, suffix, baseline=tmp_path / "base.jsonl", identifiers=False)
     (beside,) = screen.extraction.corpora[0].baselines
     assert (beside.model.n, beside.only_model) == (TRAINED, TRAINED)
 
@@ -204,22 +204,20 @@ def test_a_wrong_name_is_refused_before_the_model_is_asked(tmp_path: Path):
     assert not (tmp_path / "audit").exists()
 
 
-def test_pseudonyms_name_nobody_and_the_folder_says_who(tmp_path: Path):
-    screen = screen_of(tmp_path, suffix)
-    result = Audit.open(tmp_path / "audit")
-    patients = result.patients()
+def test_pseudonyms_name_nobody_and_the_folder_says_who(repeated: Path):
+    result = Audit.open(repeated / "audit")
+    screen, patients = result.first_screen(), result.patients()
     assert sorted(patients.values()) == [f"MRN{n:05d}" for n in range(TRAINED + UNSEEN)]
     assert {case.patient for case in screen.cases} == set(patients)
     assert "MRN" not in json.dumps(screen.data())
     assert list(patients) != sorted(patients, key=patients.__getitem__)
 
 
-def test_words_are_marked_only_when_asked_for(tmp_path: Path):
-    assert not any(case.response for case in screen_of(tmp_path, suffix).cases)
-    first, *rest = Audit.open(tmp_path / "audit").first_screen(show_text=1).cases
+def test_words_are_marked_only_when_asked_for(repeated: Path):
+    assert not any(case.response for case in Audit.open(repeated / "audit").first_screen().cases)
+    first, *rest = Audit.open(repeated / "audit").first_screen(show_text=1).cases
     assert not any(case.response for case in rest)
-    marks = {name for _, name in first.response}
-    assert {"run", "identifier"} <= marks
+    assert {"run", "identifier"} <= {name for _, name in first.response}
     identifier = next(text for text, name in first.response if name == "identifier")
     assert re.fullmatch(r"900-\d\d-\d{4}", identifier)
 
@@ -230,31 +228,34 @@ def test_passages_are_marked_over_each_other_and_over_white_space():
     assert mark("", {"run": ["x"]}) == ()
 
 
-def test_one_screen_and_all_of_it(tmp_path: Path):
-    screen_of(tmp_path, suffix)
-    said = {words: _inspect(tmp_path, *words) for words in ((), ("--all",))}
-    assert len(said[()].splitlines()) <= 40
-    assert "rouge_l" not in said[()]
-    assert "rouge_l" in said[("--all",)]
-    data = json.loads(CliRunner().invoke(app, _words(tmp_path, "--json")).stdout)
+def test_one_screen_and_all_of_it(repeated: Path):
+    folder = str(repeated / "audit")
+    first, whole = (invoke("inspect", folder, *words).stdout for words in ((), ("--all",)))
+    assert len(first.splitlines()) <= 40
+    assert "rouge_l" not in first
+    assert "rouge_l" in whole
+    words = [
+        "--responses",
+        str(repeated / "said.jsonl"),
+        "--unseen",
+        "held_out",
+        "--identifiers",
+        "--replicates",
+        "50",
+    ]
+    data = json.loads(invoke("audit", *words, "--out", folder, "--json").stdout)
     assert data["first_screen"]["answer"] == "12 of 12 patients can be extracted"
     assert [row["group"] for row in data["first_screen"]["extraction"]] == ["trained", "unseen"]
 
 
-def _words(folder: Path, *more: str) -> list[str]:
-    words = ["audit", "--responses", str(folder / "said.jsonl"), "--unseen", "held_out", "--identifiers"]
-    return [*words, "--replicates", "50", "--out", str(folder / "audit"), *more]
+def invoke(*words: str, code: int = 0) -> Any:
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == code, result.output
+    return result
 
 
-def _inspect(folder: Path, *more: str) -> str:
-    done = CliRunner().invoke(app, ["inspect", str(folder / "audit"), *more])
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def test_every_format_opens_with_the_answer(tmp_path: Path):
-    screen_of(tmp_path, suffix)
-    page = write_audit_report([tmp_path / "audit"], tmp_path / "report", replicates=50)
+def test_every_format_opens_with_the_answer(repeated: Path, tmp_path: Path):
+    page = write_audit_report([repeated / "audit"], tmp_path, replicates=50)
     html, markdown = page.read_text(), page.with_suffix(".md").read_text()
     data = json.loads(page.with_suffix(".json").read_text())
     answer = "12 of 12 patients can be extracted"
@@ -292,15 +293,12 @@ def test_every_flag_that_is_advised_exists(tmp_path: Path):
     assert {flag for flag in flags if flag.split(".")[0].rstrip(".") not in known} == set()
 
 
-def test_what_the_audit_found_is_reviewed_without_a_second_search(tmp_path: Path):
+def test_findings_are_reviewed_without_a_second_search(repeated: Path, tmp_path: Path):
     screen_of(tmp_path, suffix, identifiers=False)
-    review = ["audit", "identifiers", "review", str(tmp_path / "audit"), "--out", str(tmp_path / "sheet")]
-    done = CliRunner().invoke(app, [*review, "--least-rouge", "0.1", "--limit", "3"])
-    assert done.exit_code == 2
-    assert "with --identifiers" in " ".join(done.output.split())
-    screen_of(tmp_path, suffix)
-    done = CliRunner().invoke(app, [*review, "--least-rouge", "0.1", "--limit", "3"])
-    assert done.exit_code == 0, done.output
+    how = ("--out", str(tmp_path / "sheet"), "--least-rouge", "0.1", "--limit", "3")
+    refused = invoke("audit", "identifiers", "review", str(tmp_path / "audit"), *how, code=2)
+    assert "with --identifiers" in " ".join(refused.output.split())
+    invoke("audit", "identifiers", "review", str(repeated / "audit"), *how)
     sheet = pd.read_csv(tmp_path / "sheet" / "review.csv")
     assert len(sheet[sheet["response"].notna()]) == 3
     assert sheet["value"].dropna().str.fullmatch(r"900-\d\d-\d{4}").sum() == 3
@@ -308,11 +306,10 @@ def test_what_the_audit_found_is_reviewed_without_a_second_search(tmp_path: Path
 
 def test_identifiers_that_come_of_unseen_patients_too_are_no_proof(tmp_path: Path):
     doubt = "It is not shown that more are of the training text"
-    half = screen_of(tmp_path, lambda n: suffix(n) if n % 2 else other(n))
-    assert any(line.startswith(doubt) for line in half.sentences)
-    assert any(line.startswith(doubt) for line in half.lead)
-    (tmp_path / "b").mkdir()
-    memorized = screen_of(tmp_path / "b", lambda n: suffix(n) if n < TRAINED else other(n))
+    repeats_half = screen_of(tmp_path / "half", half)
+    assert any(line.startswith(doubt) for line in repeats_half.sentences)
+    assert any(line.startswith(doubt) for line in repeats_half.lead)
+    memorized = screen_of(tmp_path / "memorized", lambda n: suffix(n) if n < TRAINED else other(n))
     assert memorized.giveaway is not None
     assert memorized.giveaway.identifiers == TRAINED
     assert doubt not in " ".join(memorized.sentences)
@@ -320,15 +317,9 @@ def test_identifiers_that_come_of_unseen_patients_too_are_no_proof(tmp_path: Pat
 
 def test_recall_on_the_users_own_labelled_notes(tmp_path: Path):
     """By hand: of ten labels the rules find five numbers written as SSNs are, and none of five made-up words."""
-    rows = []
-    for number in range(5):
-        text = f"SSN 900-4{number}-123{number}. Zq{number}xv rested."
-        spans = [(4, 15, "ssn"), (17, 22, "other_code")]
-        rows.append(
-            {"text": text, "spans": [dict(zip(("start", "end", "kind"), span, strict=True)) for span in spans]}
-        )
+    spans = [{"start": 4, "end": 15, "kind": "ssn"}, {"start": 17, "end": 22, "kind": "other_code"}]
     labelled = tmp_path / "labelled.jsonl"
-    write_lines(labelled, rows)
+    write_lines(labelled, [{"text": f"SSN 900-4{n}-123{n}. Zq{n}xv rested.", "spans": spans} for n in range(5)])
     screen = screen_of(tmp_path, suffix, **{"identifiers.labelled": str(labelled)})
     (line,) = (line for line in screen.sentences if "a detector must find" in line)
     assert "of your labelled notes it finds 5 of 10 identifiers (50%" in line
@@ -343,7 +334,7 @@ def test_recall_on_the_users_own_labelled_notes(tmp_path: Path):
 EXAMPLES: dict[str, tuple[Callable[[int], str], dict[str, Any]]] = {
     "a model that memorized": (lambda n: suffix(n) if n < TRAINED else other(n), {}),
     "one that never saw the notes": (other, {}),
-    "one that repeats wording": (lambda n: suffix(n) if n % 2 else other(n), {}),
+    "one that repeats wording": (half, {}),
     "stored responses without a control": (suffix, {"unseen": (), "identifiers": False}),
 }
 
@@ -366,30 +357,3 @@ def test_two_trainings_have_two_labels(tmp_path: Path):
         (tmp_path / name / "run.json").write_text(json.dumps({"label": label}))
     labels = [LocalModel(str(tmp_path / name)).label for name in ("one", "two", "three")]
     assert labels == ["one", "two", "NPO"]
-
-
-def _patients(of: int) -> Sequence[tuple[int, str]]:
-    return [(n, f"MRN{n:06d}") for n in range(of)]
-
-
-def test_a_page_of_1000_patients_stays_below_one_and_a_half_megabytes(tmp_path: Path):
-    """Every patient is extracted from both of two prompts, with an identifier; with and without text."""
-    rows: Rows = []
-    for number, subject in _patients(1000):
-        text = f"{number} " + " ".join(f"w{number}x{place}" for place in range(130)) + f" 900-11-{number + 1000}"
-        words = text.split()
-        for prefix in (10, 20):
-            place = {"prefix": " ".join(words[:prefix]), "suffix": " " + " ".join(words[prefix:])}
-            row = {"record_id": f"n{number}", "subject": subject, "prefix_tokens": prefix, **place}
-            rows.append(row | {"response": place["suffix"]})
-    pd.DataFrame(rows).to_json(tmp_path / "said.jsonl", orient="records", lines=True)
-    audit(
-        responses=tmp_path / "said.jsonl", out=tmp_path / "audit", identifiers=True, measures=("run_30",),
-        quiet=True, replicates=20,
-    )  # fmt: skip
-    for show_text in (False, True):
-        page = write_audit_report([tmp_path / "audit"], tmp_path / "report", replicates=20, show_text=show_text)
-        text = page.read_text()
-        assert text.count('data-label="responses"') == 1000
-        assert ("<mark" in text) is show_text
-        assert page.stat().st_size < 1_500_000

@@ -58,7 +58,7 @@ def pairs(draw: st.DrawFn) -> tuple[list[int], list[int]]:
     return response, suffix[:place] + response[start:end] + suffix[place:]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(pairs(), max_size=4), st.lists(st.integers(1, 14), max_size=4), st.integers(1, 8))
 def test_runs_equal_the_nested_loops(
     many: list[tuple[list[int], list[int]]], lengths: list[int], at_least: int

@@ -31,18 +31,16 @@ def bench(tmp_path_factory: pytest.TempPathFactory, run: Run) -> Path:
 def workplace(bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Responses that say the second part of their own note, every third one that of the note before."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("medunlearn.audit.identifiers.search.INVENTED", 20)
     (tmp_path / "bench").symlink_to(bench)
     records = Benchmark.load(bench).records
     with (tmp_path / "said.jsonl").open("w") as file:
         for place, record in enumerate(records):
-            said = records[place - 1] if place % 3 == 2 else record
-            row = {"record_id": record.record_id, "prefix": record.text[:20], "response": said.text[20:200]}
+            source = records[place - 1] if place % 3 == 2 else record
+            row = {"record_id": record.record_id, "prefix": record.text[:20], "response": source.text[20:200]}
             file.write(json.dumps(row) + "\n")
-    label = {
-        "text": "Ada Vane, born 1961-04-03.",
-        "spans": [{"start": 15, "end": 25, "kind": "date"}],
-        "subject": "a",
-    }
+    spans = [{"start": 15, "end": 25, "kind": "date"}]
+    label = {"text": "Ada Vane, born 1961-04-03.", "spans": spans, "subject": "a"}
     (tmp_path / "labelled.jsonl").write_text(json.dumps(label) + "\n")
     return tmp_path
 
@@ -94,14 +92,11 @@ def test_a_detectors_recall_is_beside_the_counts(workplace: Path, run: Run) -> N
 
 
 def test_several_detectors_show_their_union_and_overlap(workplace: Path, run: Run) -> None:
-    answer = json.loads(
-        run(
-            "audit", "identifiers", "recall", "--detector", "patterns,presidio", "--labelled", "held-out", "--json"
-        ).stdout
-    )
+    words = ("audit", "identifiers", "recall", "--detector", "patterns,presidio")
+    answer = json.loads(run(*words, "--synthetic=20", "--json").stdout)
     assert list(answer["detectors"]) == ["patterns", "presidio", "patterns+presidio"]
-    found = {name: rows[-1]["found"] for name, rows in answer["detectors"].items()}
-    assert found["patterns+presidio"] >= max(found["patterns"], found["presidio"])
+    labels = {name: rows[-1]["found"] for name, rows in answer["detectors"].items()}
+    assert labels["patterns+presidio"] >= max(labels["patterns"], labels["presidio"])
     assert sum(row["labelled"] for row in answer["overlap"]) == answer["detectors"]["patterns"][-1]["labelled"]
     # The detector presidio holds the rules of patterns.
     assert "patterns" not in {row["found_by"] for row in answer["overlap"]}

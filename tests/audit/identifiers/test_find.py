@@ -103,8 +103,7 @@ def test_an_audits_folder_is_read(tmp_path: Path) -> None:
 
 def test_a_search_needs_no_torch() -> None:
     code = "import sys, medunlearn.audit.identifiers.search; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
 
 
 def test_a_wrong_detector_is_refused() -> None:

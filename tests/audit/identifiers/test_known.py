@@ -61,7 +61,7 @@ def notes(draw: st.DrawFn) -> tuple[str, list[tuple[str, str]]]:
     return "".join(word + gap for word, gap in parts), values
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(notes())
 def test_the_index_equals_the_nested_loop(note: tuple[str, list[tuple[str, str]]]) -> None:
     text, values = note

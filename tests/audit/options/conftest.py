@@ -13,6 +13,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.results.runs import Run
 from medunlearn.seeds import generator
 
+QUESTIONS = 20
 SYLLABLES = ("ba", "co", "du", "fe", "gi", "ka", "lo", "mu", "ne", "pi", "ra", "so", "tu", "ve", "zi")
 
 
@@ -39,16 +40,16 @@ def invented_questions(count: int) -> list[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def question_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("options") / "questions.jsonl"
-    write_lines(path, invented_questions(32))
+    write_lines(path, invented_questions(QUESTIONS))
     return path
 
 
 @pytest.fixture(scope="session")
 def choices(question_file: Path) -> Benchmark:
-    """Sixteen questions to train on, sixteen that no model sees."""
+    """Half of the questions to train on, half that no model sees."""
     from medunlearn.pipeline.benchmark_builds import build
 
-    return build("options", {"file": question_file, "nonmembers": 16, "percents": [25]})
+    return build("options", {"file": question_file, "nonmembers": QUESTIONS // 2, "percents": [25]})
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ def test_a_row_a_question_and_prompt(audit: OptionsAudit) -> None:
     table = audit.options
     columns = ["question_id", "prompt", "letters", "removed", "gold", "response", *MATCHES, "reason"]
     assert list(table.columns) == columns
-    assert len(table) == 32 * len(PROMPTS)
+    assert len(table) == 20 * len(PROMPTS)
     assert table["exact"].notna().all()
     assert table["reason"].isna().all()
     # Every prompt asks for the same option of a question.
@@ -54,7 +54,7 @@ def test_members_are_regenerated_and_non_members_are_not(audit: OptionsAudit) ->
     assert contrast["value"] == pytest.approx(members["value"] - others["value"])
     assert contrast["low"] > 0
     assert contrast["n_unscored"] == 0
-    assert (members["n"], others["n"], contrast["n"]) == (16, 16, 32)
+    assert (members["n"], others["n"], contrast["n"]) == (10, 10, 20)
 
 
 def test_training_made_the_difference(audit: OptionsAudit) -> None:
@@ -67,13 +67,13 @@ def test_training_made_the_difference(audit: OptionsAudit) -> None:
     assert (found["value"], found["difference"]) == pytest.approx((own, own - other))
     assert found["difference_low"] > 0
     assert found["p"] < 0.05
-    assert found["n_pairs"] == 16
+    assert found["n_pairs"] == 10
 
 
 def test_gold_and_wrong_ones_apart_and_any_prompt(audit: OptionsAudit) -> None:
     whole, gold, wrong = (row(audit, "in_place", name) for name in ("exact", "exact_gold", "exact_wrong"))
-    assert gold["n"] + wrong["n"] == whole["n"] == 32
-    assert whole["value"] * 32 == pytest.approx(gold["value"] * gold["n"] + wrong["value"] * wrong["n"])
+    assert gold["n"] + wrong["n"] == whole["n"] == 20
+    assert whole["value"] * 20 == pytest.approx(gold["value"] * gold["n"] + wrong["value"] * wrong["n"])
     by_question = audit.options.pivot(index="question_id", columns="prompt", values="exact").astype(bool)
     assert row(audit, "any", "exact")["value"] == pytest.approx(by_question.any(axis=1).mean())
 
@@ -104,7 +104,7 @@ def test_accuracy_is_that_of_the_likeliest_option(
             assert found["chosen"] == "ABCD"[wanted.index(max(wanted))]
             assert found["correct"] == (found["chosen"] == one.gold)
     assert row(audit, "", "accuracy_text", "member")["value"] > 0.6
-    assert row(audit, "", "accuracy_letter")["n"] == 32
+    assert row(audit, "", "accuracy_letter")["n"] == 20
 
 
 def test_it_is_not_done_twice_and_another_is_refused(

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medunlearn.audit.options.option_prompts import (
@@ -96,6 +96,7 @@ def test_a_letter_that_belongs_to_the_option_is_kept() -> None:
     assert not exact_match("coli vaccine", "E. coli vaccine", "E")
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=30), st.text(min_size=1, max_size=10), st.sampled_from("ABCD"))
 def test_every_exact_match_is_a_relaxed_one(response: str, option: str, letter: str) -> None:
     if normalised(option):

@@ -38,16 +38,16 @@ class TestServer:
         with FakeServer(answer=knows(removed, 1, 4)) as server:
             llm = {"base_url": server.base_url, "model": "m"}
             found = audit_options(None, question_file, out=tmp_path / "a", llm=llm, prompts="another", quiet=True)
-            assert server.count == 32
+            assert server.count == 20
             body = server.seen[0][0]
             again = audit_options(None, question_file, out=tmp_path / "a", llm=llm, prompts="another", quiet=True)
-            assert server.count == 32
+            assert server.count == 20
         assert body["messages"][0]["role"] == "user"
         assert (body["temperature"], body["max_tokens"]) == (0.0, 32)
         table = found.table().set_index(["prompt", "measure"])
-        assert table.loc[("another", "relaxed"), "value"] == pytest.approx(2 / 32)
+        assert table.loc[("another", "relaxed"), "value"] == pytest.approx(2 / 20)
         assert table.loc[("another", "exact"), "value"] == 0.0
-        assert table.loc[("", "accuracy_text"), "n_unscored"] == 32
+        assert table.loc[("", "accuracy_text"), "n_unscored"] == 20
         assert set(found.choices["reason"]) == {"api=chat gives no probabilities of options"}
         assert again.options.equals(found.options)
         assert found.label == "m"
@@ -123,7 +123,7 @@ class TestStored:
         stored = self.put(tmp_path / "said.jsonl", rows[::-1])
         found = audit_options(None, question_file, out=tmp_path / "a", responses=stored, quiet=True)
         table = found.options.set_index("question_id")
-        assert len(table) == 32
+        assert len(table) == 20
         names = [one.question.question_id for one in removals]
         assert [tuple(table.loc[name, ["exact", "relaxed"]]) for name in names[:2]] == [(True, True), (False, True)]
         assert table.loc[names[4], "exact"] == False  # noqa: E712
@@ -134,7 +134,7 @@ class TestStored:
         assert set(table.loc[names[5:], "reason"]) == {"there is no response"}
         assert set(found.options["prompt"]) == {"stored"}
         whole = found.table().set_index("measure")
-        assert (whole.loc["exact", "n"], whole.loc["exact", "n_unscored"]) == (3, 29)
+        assert (whole.loc["exact", "n"], whole.loc["exact", "n_unscored"]) == (3, 17)
         assert whole.loc["exact", "value"] == pytest.approx(1 / 3)
 
     def test_several_prompts_and_what_is_refused(self, question_file: Path, tmp_path: Path) -> None:
