@@ -23,8 +23,8 @@ SETTINGS = {"prefixes": (10, 20), "max_new_tokens": 60, "shortest_suffix": 30, "
 
 def text(name: str, sentences: int = 9) -> str:
     draw = generator("audit test", name)
-    said = [" ".join(str(draw.choice(part)) for part in PARTS) for _ in range(sentences)]
-    return f"{name}: " + ". ".join(said) + "."
+    lines = [" ".join(str(draw.choice(part)) for part in PARTS) for _ in range(sentences)]
+    return f"{name}: " + ". ".join(lines) + "."
 
 
 def _write_texts(folder: Path, texts: Mapping[str, str]) -> Path:
@@ -50,7 +50,9 @@ def memorize() -> Callable[..., None]:
 
     def train(language_model: Any, texts: Mapping[str, str], length: int, batch: int, epochs: int = 100) -> None:
         records = [Record(name, words, {}) for name, words in texts.items()]
-        pieces = [piece for one in records for piece in record_sequences(one, language_model.tokenizer, length)]
+        pieces = [
+            piece for record in records for piece in record_sequences(record, language_model.tokenizer, length)
+        ]
         plan = Plan({"train": pieces}, batch, epochs, 0)
         train_loop(language_model.model, 2, NextToken(), plan, LoopSettings(lr=1e-2, precision="fp32"))
 

@@ -16,14 +16,14 @@ from medunlearn.errors import ConfigError, InputError
 
 
 @pytest.fixture(scope="module")
-def found(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Audit:
+def result(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Audit:
     out = tmp_path_factory.mktemp("audits") / "audit"
     corpora = [f"seen={world.seen}", f"unseen={world.unseen}"]
     return audit(world.model, corpora, out=out, baseline=world.before, quiet=True, **world.settings)
 
 
-def test_memorized_texts_are_found_and_others_are_not(found: Audit) -> None:
-    table = found.table()
+def test_memorized_texts_are_found_and_others_are_not(result: Audit) -> None:
+    table = result.table()
     own = table[(table["model"] == "model") & (table["decoding"] == "greedy")]
     means = own.set_index(["corpus", "measure", "prefix_tokens"])["value"]
     for length in (10, 20):
@@ -34,40 +34,40 @@ def test_memorized_texts_are_found_and_others_are_not(found: Audit) -> None:
     assert set(table["unit"]) == {"tokens"}
 
 
-def test_the_baseline_stands_beside_it(found: Audit) -> None:
-    table = found.table()
+def test_the_baseline_stands_beside_it(result: Audit) -> None:
+    table = result.table()
     assert set(table["model"]) == {"model", "before"}
     own = table[(table["model"] == "model") & (table["corpus"] == "seen") & (table["measure"] == "run_30")]
     assert (own["baseline"] == "before").all()
     np.testing.assert_allclose(own["difference"], own["value"])
     assert (own["difference_low"] > 0).all()
     assert (own["n_pairs"] == 8).all()
-    assert found.differences(found.baselines[0])["p"].dropna().between(0, 1).all()
-    paper = found.paper_table()
+    assert result.differences(result.baselines[0])["p"].dropna().between(0, 1).all()
+    paper = result.paper_table()
     own = paper[(paper["model"] == "model") & (paper["measure"] == "rouge_l")]
     assert (own[own["corpus"] == "seen"]["p_rank_sum"] < 1e-6).all()
     unseen = own[own["corpus"] == "unseen"]
     assert ((unseen["low"] < unseen["value"]) & (unseen["value"] < unseen["high"])).all()
 
 
-def test_spans_stand_where_they_say(found: Audit) -> None:
-    spans = found.spans()
-    probes, responses = (table.set_index("probe_id") for table in (found.probes(), found.responses()))
+def test_spans_stand_where_they_say(result: Audit) -> None:
+    spans = result.spans()
+    probes, responses = (table.set_index("probe_id") for table in (result.probes(), result.responses()))
     assert len(spans)
     for row in spans.to_dict("records"):
-        probe, said = probes.loc[row["probe_id"]], responses.loc[row["probe_id"]]
+        probe, reported = probes.loc[row["probe_id"]], responses.loc[row["probe_id"]]
         start, place, length = row["in_suffix"], row["in_response"], row["length"]
         assert length >= 30
-        shared = list(said["response_tokens"][place : place + length])
+        shared = list(reported["response_tokens"][place : place + length])
         assert list(probe["suffix_tokens"][start : start + length]) == shared
         assert row["text"] in probe["suffix"]
-        assert row["text"] in said["response"]
-    runs = found.scores().query("measure == 'run_30' and value == 1")
+        assert row["text"] in reported["response"]
+    runs = result.scores().query("measure == 'run_30' and value == 1")
     assert set(spans["probe_id"]) == set(runs["item"])
 
 
-def test_probes_and_responses_are_the_contracts_tables(found: Audit, world: Any) -> None:
-    probes = found.probes()
+def test_probes_and_responses_are_the_contracts_tables(result: Audit, world: Any) -> None:
+    probes = result.probes()
     assert list(probes.columns) == [
         *("probe_id", "record_id", "subject", "corpus", "prefix_tokens", "prefix", "suffix", "copies"),
         *("suffix_tokens", "way"),
@@ -76,16 +76,16 @@ def test_probes_and_responses_are_the_contracts_tables(found: Audit, world: Any)
         whole = (getattr(world, row["corpus"]) / f"{row['record_id']}.txt").read_text()
         assert whole.startswith(row["prefix"] + row["suffix"])
         assert len(row["suffix_tokens"]) == 60
-    assert len(found.starts()) == len(probes) == len(found.responses()) == 24
-    results = found.run.info.results
+    assert len(result.starts()) == len(probes) == len(result.responses()) == 24
+    results = result.run.info.results
     assert results["probes"] == 24
     assert results["unit"] == {"name": "tokens of model", "noun": "tokens"}
     assert results["corpora"][0]["too_short"] == 0
-    assert (found.run.folder.stat().st_mode & 0o077) == 0
+    assert (result.run.folder.stat().st_mode & 0o077) == 0
 
 
 def test_a_chat_template_that_is_not_used_is_said(
-    found: Audit, world: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    result: Audit, world: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from medunlearn.audit.audit_tables import read_tables
     from medunlearn.cli.output import Output
@@ -94,42 +94,44 @@ def test_a_chat_template_that_is_not_used_is_said(
     from medunlearn.papers.memorization.compare.gather import caveats
     from medunlearn.reports.rank_tables import UNUSED_CHAT
 
-    def said(result: Audit) -> list[bool]:
+    def reported(result: Audit) -> list[bool]:
         show(result, Output())
-        tables = [read_tables(one.run.folder) for one in (result, *result.baselines)]
+        tables = [read_tables(audited.run.folder) for audited in (result, *result.baselines)]
         report = list(caveats(tables, AuditRelations(), pd.DataFrame({"n_subjects": [], "value": []})))
         return [UNUSED_CHAT in " ".join(capsys.readouterr().out.split()), report.count(UNUSED_CHAT) == 1]
 
-    assert said(found) == [True, True]
+    assert reported(result) == [True, True]
     plain = tmp_path / "plain"
     shutil.copytree(world.model, plain)
     (plain / "chat_template.jinja").unlink()
     again = audit(plain, f"seen={world.seen}", out=tmp_path / "audit", quiet=True, **world.settings)
     assert again.run.info.results["model"]["chat_template"] == "none"
-    assert said(again) == [False, False]
+    assert reported(again) == [False, False]
 
 
-def test_greedy_responses_are_those_of_plain_decoding(found: Audit, world: Any) -> None:
+def test_greedy_responses_are_those_of_plain_decoding(result: Audit, world: Any) -> None:
     """The greedy prefix from one pass over a text changes no token."""
     from medunlearn.generation.decode import decode
     from medunlearn.models.load import load_model
 
     model = load_model(world.model, device="cpu")
-    probes, said = found.probes(), found.responses().set_index("probe_id")
+    probes, reported = result.probes(), result.responses().set_index("probe_id")
     ids = [model.tokenizer(text, add_special_tokens=False)["input_ids"] for text in probes["prefix"]]
     for batch in decode(model, ids, max_new_tokens=60):
         for place, decoded in batch:
-            assert tuple(said.loc[probes["probe_id"][place], "response_tokens"]) == decoded.tokens
+            assert tuple(reported.loc[probes["probe_id"][place], "response_tokens"]) == decoded.tokens
 
 
-def test_stored_responses_give_the_same_numbers(found: Audit, world: Any, tmp_path: Path) -> None:
+def test_stored_responses_give_the_same_numbers(result: Audit, world: Any, tmp_path: Path) -> None:
     """Written to a file and counted in the model's tokenizer, text alone says the same; in words it says so."""
-    rows = found.probes().merge(found.responses(), on="probe_id")
+    rows = result.probes().merge(result.responses(), on="probe_id")
     file = tmp_path / "said.jsonl"
     names = ["record_id", "subject", "corpus", "prefix_tokens", "prefix", "suffix", "response", "variant"]
     rows[names].to_json(file, orient="records", lines=True)
     again = audit(responses=file, out=tmp_path / "again", tokenizer=str(world.model), quiet=True, **world.settings)
-    ours, theirs = (one.scores().set_index(["item", "measure"])["value"].sort_index() for one in (found, again))
+    ours, theirs = (
+        audited.scores().set_index(["item", "measure"])["value"].sort_index() for audited in (result, again)
+    )
     for measure in ("run_30", "run_50", "longest_run", "partial_match_50", "rouge_l", "bleu"):
         pd.testing.assert_series_equal(ours.xs(measure, level=1), theirs.xs(measure, level=1))
     assert theirs.xs("extraction_strength", level=1).isna().all()
@@ -155,10 +157,10 @@ def test_cut_off_it_goes_on_where_it_stopped(world: Any, tmp_path: Path, monkeyp
         audit(world.model, corpus, out=tmp_path / "a", batch_size=4, **settings)
     with pytest.raises(InputError, match="not complete"):
         Audit.open(tmp_path / "a")
-    done = sum(added)
+    written_before = sum(added)
     added[:] = [0] * 99
     resumed = audit(world.model, corpus, out=tmp_path / "a", batch_size=4, **settings)
-    assert sum(added) == 8 * 2 * 3 - done
+    assert sum(added) == 8 * 2 * 3 - written_before
     monkeypatch.setattr(ResponseStore, "add", add)
     whole = audit(world.model, corpus, out=tmp_path / "b", batch_size=32, **settings)
     pd.testing.assert_frame_equal(resumed.scores(), whole.scores())
@@ -168,14 +170,14 @@ def test_cut_off_it_goes_on_where_it_stopped(world: Any, tmp_path: Path, monkeyp
     assert drawn["response"].nunique() > 16 / 2
 
 
-def test_a_complete_audit_is_not_done_again(found: Audit, world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_complete_audit_is_not_done_again(result: Audit, world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ResponseStore, "add", None)
     corpora = [f"seen={world.seen}", f"unseen={world.unseen}"]
-    again = audit(world.model, corpora, out=found.run.folder, quiet=True, **world.settings)
-    assert again.run.info.started == found.run.info.started
-    assert [one.label for one in again.baselines] == ["before"]
+    again = audit(world.model, corpora, out=result.run.folder, quiet=True, **world.settings)
+    assert again.run.info.started == result.run.info.started
+    assert [audited.label for audited in again.baselines] == ["before"]
     with pytest.raises(InputError, match="seed: 0 there, 1 here"):
-        audit(world.model, corpora, out=found.run.folder, quiet=True, **world.settings, seed=1)
+        audit(world.model, corpora, out=result.run.folder, quiet=True, **world.settings, seed=1)
 
 
 @pytest.mark.parametrize(

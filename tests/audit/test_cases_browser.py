@@ -79,18 +79,18 @@ def page(report: Report, tmp_path: Path) -> Iterator[Any]:
 
 
 def test_menus_and_search_narrow_the_rows_on_a_phone(page: Any) -> None:
-    shown = page.locator("table.cards tbody tr:not([hidden]) th")
-    assert [text[:5] for text in shown.all_text_contents()] == ["P0001", "P0002", "P0003"]
+    patients = page.locator("table.cards tbody tr:not([hidden]) th")
+    assert [text[:5] for text in patients.all_text_contents()] == ["P0001", "P0002", "P0003"]
     page.select_option("select[name=kind]", "Dates")
-    assert shown.all_text_contents() == ["P0001", "P0002"]
+    assert patients.all_text_contents() == ["P0001", "P0002"]
     page.select_option("select[name=prefix]", "50")
-    assert shown.all_text_contents() == ["P0001"]
+    assert patients.all_text_contents() == ["P0001"]
     page.select_option("select[name=prefix]", "")
     page.select_option("select[name=kind]", "")
     page.select_option("select[name=decoding]", "top_k=10")
-    assert [text[:5] for text in shown.all_text_contents()] == ["P0001", "P0003"]
+    assert [text[:5] for text in patients.all_text_contents()] == ["P0001", "P0003"]
     page.select_option("select[name=decoding]", "")
     page.fill("input[type=search]", "p0002 dates")
-    assert shown.all_text_contents() == ["P0002"]
+    assert patients.all_text_contents() == ["P0002"]
     assert page.locator("form.filters output").text_content() == "1 of 3 rows"
     assert page.evaluate("document.documentElement.scrollWidth") == 390

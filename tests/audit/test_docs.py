@@ -25,8 +25,8 @@ SMALL_DEMO = ["--texts", "2", "--epochs", "2"]
 
 
 def run(line: str, *more: str) -> str:
-    said: str = run_line(line, more).stdout
-    return said
+    output: str = run_line(line, more).stdout
+    return output
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,8 @@ def test_commands_run_in_their_order(workplace: Path, monkeypatch: pytest.Monkey
     (workplace / "notes.csv").write_text(f'id,text\nn1,"{words}"\n')
     cut = len(words) // 3
     row = {"record_id": "n1", "prefix": words[:cut], "suffix": words[cut:], "response": words[cut:]}
-    for name, said in (("responses", words[cut:]), ("baseline", " nothing")):
-        lines = [json.dumps({**row, "record_id": f"n{place}", "response": said}) for place in range(3)]
+    for name, output in (("responses", words[cut:]), ("baseline", " nothing")):
+        lines = [json.dumps({**row, "record_id": f"n{place}", "response": output}) for place in range(3)]
         (workplace / f"{name}.jsonl").write_text("\n".join(lines))
     people = "".join(f'p{place},Ada {place},cough,"{words}"\n' for place in range(2))
     (workplace / "people.csv").write_text(f"id,name,complaint,text\n{people}")
@@ -55,10 +55,10 @@ def test_commands_run_in_their_order(workplace: Path, monkeypatch: pytest.Monkey
         for line in lines:
             audits = line.startswith("medunlearn audit")
             more = SMALL if audits else SMALL_DEMO if line.startswith("medunlearn demo") else []
-            said = run(line.replace("http://127.0.0.1:8000/v1", server.base_url), *more)
-            assert "On day" not in said
+            output = run(line.replace("http://127.0.0.1:8000/v1", server.base_url), *more)
+            assert "On day" not in output
             if audits:
-                assert "Not looked for" in said
+                assert "Not looked for" in output
 
 
 def test_the_python_runs(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -289,8 +289,8 @@ def test_every_flag_that_is_advised_exists(tmp_path: Path):
         CliRunner().invoke(app, [*verb.split(), "--help"]).output
         for verb in ("audit", "report", "audit identifiers recall")
     ]
-    known = set(re.findall(r"--([a-z][a-z-]+)", " ".join(helps)))
-    assert {flag for flag in flags if flag.split(".")[0].rstrip(".") not in known} == set()
+    options = set(re.findall(r"--([a-z][a-z-]+)", " ".join(helps)))
+    assert {flag for flag in flags if flag.split(".")[0].rstrip(".") not in options} == set()
 
 
 def test_findings_are_reviewed_without_a_second_search(repeated: Path, tmp_path: Path):

@@ -28,13 +28,13 @@ from medunlearn.errors import InputError, UnknownNameError
 ELSEWHERE = ContinuationMeasure("elsewhere", "", "semantic", ("model",), "", "", None)
 
 
-def case(said: list[int], true: list[int], why: str | None = None, **texts: str) -> Continuation:
-    ids = (np.array(tokens, dtype=np.uint32) for tokens in (said, true))
+def case(reply: list[int], true: list[int], why: str | None = None, **texts: str) -> Continuation:
+    ids = (np.array(tokens, dtype=np.uint32) for tokens in (reply, true))
     return Continuation(*ids, **texts, no_response=why)
 
 
 @pytest.mark.parametrize(
-    ("said", "true", "first", "share"),
+    ("reply", "true", "first", "share"),
     [
         ([1, 2, 9, 4], [1, 2, 3, 4], 4, 0.75),
         ([2, 3, 4, 1], [1, 2, 3, 4], 4, 0.0),
@@ -44,8 +44,8 @@ def case(said: list[int], true: list[int], why: str | None = None, **texts: str)
         ([1, 2], [1], 2, None),
     ],
 )
-def test_partial_match_counts_places(said: list[int], true: list[int], first: int, share: float | None) -> None:
-    assert partial_match(said, true, first) == share
+def test_partial_match_counts_places(reply: list[int], true: list[int], first: int, share: float | None) -> None:
+    assert partial_match(reply, true, first) == share
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,10 @@ def test_extraction_strength_by_hand(hits: str, strength: float | None) -> None:
 
 def test_runs_on_either_side_of_their_length() -> None:
     true = list(range(100))
-    said = [[*range(200, 210), *range(20, 20 + length), *range(300, 310)] for length in (29, 30, 49, 50)]
-    scores = score_continuations(("run_30", "run_50", "longest_run"), [case(one, true) for one in said])
+    reply = [[*range(200, 210), *range(20, 20 + length), *range(300, 310)] for length in (29, 30, 49, 50)]
+    scores = score_continuations(
+        ("run_30", "run_50", "longest_run"), [case(reply_tokens, true) for reply_tokens in reply]
+    )
     assert [score.value for score in scores["run_30"]] == [0, 1, 1, 1]
     assert [score.value for score in scores["run_50"]] == [0, 0, 0, 1]
     assert [score.value for score in scores["longest_run"]] == [29, 30, 49, 50]
@@ -101,19 +103,19 @@ def random_pairs() -> list[tuple[list[int], list[int]]]:
     for place in range(300):
         many = int(draw.integers(2, 60))
         true = draw.integers(0, many, draw.integers(1, 120)).tolist()
-        said = draw.integers(0, many, draw.integers(1, 120)).tolist()
+        reply = draw.integers(0, many, draw.integers(1, 120)).tolist()
         if place % 3 == 0:
-            said = [token if draw.random() < 0.8 else int(draw.integers(0, many)) for token in true]
+            reply = [token if draw.random() < 0.8 else int(draw.integers(0, many)) for token in true]
         if place % 10 == 1:
-            said = [token + many for token in said]
-        pairs.append((said, true))
+            reply = [token + many for token in reply]
+        pairs.append((reply, true))
     return pairs
 
 
 def test_bleu_is_nltks_to_twelve_digits() -> None:
     pairs, smooth = random_pairs(), SmoothingFunction().method3
-    theirs = [sentence_bleu([true], said, smoothing_function=smooth) for said, true in pairs]
-    ours = bleu([said for said, _ in pairs], [true for _, true in pairs])
+    theirs = [sentence_bleu([true], reply, smoothing_function=smooth) for reply, true in pairs]
+    ours = bleu([reply for reply, _ in pairs], [true for _, true in pairs])
     np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
     assert 0.0 in theirs
     assert max(theirs) > 0.5

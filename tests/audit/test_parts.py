@@ -24,7 +24,7 @@ SMALL: dict[str, Any] = {"replicates": 20, "quiet": True}
 
 
 @pytest.fixture
-def said(tmp_path: Path) -> Path:
+def stored(tmp_path: Path) -> Path:
     """Two patients' notes of 70 words; the model says the first again from its sixth letter on, the other not."""
     rows = [
         {"record_id": "r0", "subject": "p0", "prefix": NOTE[:8], "suffix": NOTE[8:], "response": NOTE[8:]},
@@ -35,9 +35,9 @@ def said(tmp_path: Path) -> Path:
     return file
 
 
-def test_identifiers_and_kinds_of_stored_responses(said: Path, tmp_path: Path) -> None:
-    found = audit(responses=said, out=tmp_path / "a", identifiers=True, **{"kinds.clinical": "notes"}, **SMALL)
-    besides = found.stages
+def test_identifiers_and_kinds_of_stored_responses(stored: Path, tmp_path: Path) -> None:
+    result = audit(responses=stored, out=tmp_path / "a", identifiers=True, **{"kinds.clinical": "notes"}, **SMALL)
+    besides = result.stages
     assert besides is not None
     assert besides.identifiers is not None
     assert besides.kinds is not None
@@ -50,11 +50,11 @@ def test_identifiers_and_kinds_of_stored_responses(said: Path, tmp_path: Path) -
     ]
 
 
-def test_a_step_can_be_asked_of_an_audit_that_is_done(said: Path, tmp_path: Path) -> None:
-    first = audit(responses=said, out=tmp_path / "a", **SMALL)
+def test_a_step_can_be_asked_of_an_audit_that_is_done(stored: Path, tmp_path: Path) -> None:
+    first = audit(responses=stored, out=tmp_path / "a", **SMALL)
     before = (tmp_path / "a" / "scores.parquet").read_bytes()
     assert not (tmp_path / "a" / "findings.parquet").exists()
-    again = audit(responses=said, out=tmp_path / "a", identifiers=True, **SMALL).run.info
+    again = audit(responses=stored, out=tmp_path / "a", identifiers=True, **SMALL).run.info
     assert set(again.tables or ()) - set(first.run.info.tables or ()) >= {"findings.parquet"}
     assert replace(again, tables=None) == replace(first.run.info, tables=None)
     assert (tmp_path / "a" / "findings.parquet").exists()
@@ -62,35 +62,35 @@ def test_a_step_can_be_asked_of_an_audit_that_is_done(said: Path, tmp_path: Path
 
 
 def test_semantic_measures_are_rows_of_the_scores(
-    said: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under an encoder that says 1 for equal texts and 0 for others; it is asked once for an audit."""
-    asked = []
+    encoders = []
 
     class Encoder:
         def __init__(self, source: str, device: str) -> None:
-            asked.append(source)
+            encoders.append(source)
 
-        def score(self, said: Any, meant: Any, *, idf: bool, advance: Callable[[int], None]) -> Any:
+        def score(self, stored: Any, meant: Any, *, idf: bool, advance: Callable[[int], None]) -> Any:
             from medunlearn.models.bert_score import BertScore
 
-            advance(len(said))
-            return [BertScore(*3 * [float(a == b)]) for a, b in zip(said, meant, strict=True)]
+            advance(len(stored))
+            return [BertScore(*3 * [float(a == b)]) for a, b in zip(stored, meant, strict=True)]
 
     monkeypatch.setattr("medunlearn.models.bert_score.BertScorer", Encoder)
     for _ in range(2):
-        found = audit(responses=said, out=tmp_path / "a", encoder="org/encoder", **SMALL)
-    assert asked == ["org/encoder"]
-    scores = found.scores()
+        result = audit(responses=stored, out=tmp_path / "a", encoder="org/encoder", **SMALL)
+    assert encoders == ["org/encoder"]
+    scores = result.scores()
     bert = scores[scores["measure"] == "bert_score"].set_index("item")["value"].to_dict()
     assert sorted(bert.values()) == [0.0, 1.0]
-    table = found.table().set_index("measure")
+    table = result.table().set_index("measure")
     assert table.loc["bert_score", "value"] == 0.5
     assert "bart_score" not in table.index
     assert {"run_30", "rouge_l"} <= set(table.index)
 
 
-def test_the_released_codes_semantic_variant(said: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_released_codes_semantic_variant(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole texts, cut by BART's tokenizer, and scores of 4 digits, beside our own."""
     cuts = []
 
@@ -108,16 +108,18 @@ def test_the_released_codes_semantic_variant(said: Path, tmp_path: Path, monkeyp
 
     monkeypatch.setattr("medunlearn.models.bart_score.BartScorer", Bart)
     monkeypatch.setattr("medunlearn.audit.semantic.first_bart_tokens", cut)
-    audit(responses=said, out=tmp_path / "a", bart="org/bart", **SMALL)
+    audit(responses=stored, out=tmp_path / "a", bart="org/bart", **SMALL)
     for _ in range(2):
-        both = audit(responses=said, out=tmp_path / "a", bart="org/bart", semantic_variant="released_code", **SMALL)
+        both = audit(
+            responses=stored, out=tmp_path / "a", bart="org/bart", semantic_variant="released_code", **SMALL
+        )
     assert cuts == ["org/bart", "org/bart"]
     scores = both.scores()
     released = scores[scores["measure"] == "bart_score.released_code"]["value"]
     assert released.tolist() == [-3.3333, -3.3333]
     assert (scores[scores["measure"] == "bart_score"]["value"] < -50).all()
     with pytest.raises(ConfigError, match="name --bart"):
-        audit(responses=said, out=tmp_path / "b", semantic_variant="released_code", **SMALL)
+        audit(responses=stored, out=tmp_path / "b", semantic_variant="released_code", **SMALL)
 
 
 def test_texts_are_cut_by_barts_tokenizer(tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def test_options_are_asked_of_model_and_baseline(world: Any, tmp_path: Path) -> 
     ]
     file = tmp_path / "questions.jsonl"
     write_lines(file, rows)
-    found = audit(
+    result = audit(
         world.model,
         f"seen={world.seen}",
         out=tmp_path / "a",
@@ -149,35 +151,35 @@ def test_options_are_asked_of_model_and_baseline(world: Any, tmp_path: Path) -> 
         **{**world.settings, "prefixes": 10, "limit": 2},
         quiet=True,
     )
-    assert found.stages is not None
-    assert found.stages.options is not None
-    table = found.stages.options.table()
+    assert result.stages is not None
+    assert result.stages.options is not None
+    table = result.stages.options.table()
     exact = table[(table["measure"] == "exact") & (table["prompt"] == "continue")].iloc[0]
     assert exact["n"] == 3
     assert exact["difference"] == 0.0
-    assert found.stages.options.label == "model"
+    assert result.stages.options.label == "model"
     assert len(pd.read_parquet(tmp_path / "a" / "options.parquet")) == 3
     assert Audit.open(tmp_path / "a").stages is None
 
 
-def test_a_section_can_be_given_whole(said: Path, tmp_path: Path) -> None:
-    found = audit(
-        responses=said, out=tmp_path / "a", identifiers={"detectors": "patterns", "sensitive": False}, **SMALL
+def test_a_section_can_be_given_whole(stored: Path, tmp_path: Path) -> None:
+    result = audit(
+        responses=stored, out=tmp_path / "a", identifiers={"detectors": "patterns", "sensitive": False}, **SMALL
     )
-    assert found.stages is not None
-    assert found.stages.identifiers is not None
-    assert found.stages.identifiers.sensitive is None
+    assert result.stages is not None
+    assert result.stages.identifiers is not None
+    assert result.stages.identifiers.sensitive is None
     with pytest.raises(ConfigError, match="kinds='notes': give true, or its settings"):
-        audit(responses=said, out=tmp_path / "b", kinds="notes", **SMALL)
+        audit(responses=stored, out=tmp_path / "b", kinds="notes", **SMALL)
 
 
-def test_mistakes_are_told_at_once_before_anything_runs(said: Path, tmp_path: Path) -> None:
+def test_mistakes_are_told_at_once_before_anything_runs(stored: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        audit(responses=said, out=tmp_path / "a", options="q.jsonl", **{"kinds.atleast": 3}, **SMALL)
+        audit(responses=stored, out=tmp_path / "a", options="q.jsonl", **{"kinds.atleast": 3}, **SMALL)
     told = "\n".join(caught.value.problems)
     assert "kinds: " in told
     assert "at_least" in told
     assert "stored responses are no model to ask" in told
     assert not (tmp_path / "a").exists()
     with pytest.raises(ConfigError, match="bert_score has a model of its own"):
-        audit(responses=said, out=tmp_path / "a", measures="bert_score", **SMALL)
+        audit(responses=stored, out=tmp_path / "a", measures="bert_score", **SMALL)

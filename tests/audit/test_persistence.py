@@ -24,39 +24,39 @@ def test_shares_over_the_union():
     counts = count_probes(BEFORE, AFTER)
     # f, g and h are not scored in both, so they are in neither.
     assert counts["probe_id"].tolist() == ["a", "b", "c", "d", "e"]
-    found = table7(counts, replicates=200)
+    table = table7(counts, replicates=200)
     # Before: a, b, c; after: a, b, d.
-    assert found["value"].to_dict() == pytest.approx(
+    assert table["value"].to_dict() == pytest.approx(
         {"only_before": 1 / 4, "common": 2 / 4, "only_after": 1 / 4, "retained": 2 / 3}
     )
-    assert found["n"].to_dict() == {"only_before": 4, "common": 4, "only_after": 4, "retained": 3}
+    assert table["n"].to_dict() == {"only_before": 4, "common": 4, "only_after": 4, "retained": 3}
     # At most four subjects.
-    assert found[["low", "high"]].isna().all(axis=None)
+    assert table[["low", "high"]].isna().all(axis=None)
 
 
 @pytest.mark.parametrize(("only", "common", "retained"), [(18.97, 71.79, 0.791), (6.65, 87.16, 0.929)])
 def test_the_papers_common_is_not_what_was_retained(only, common, retained):
     """Table 7, clinical guidelines: retained follows from the three shares that it prints."""
     rows = [("x", 1, 0, 0)] * round(only * 100) + [("x", 0, 1, 0)] * round(common * 100)
-    found = table7(pd.DataFrame(rows, columns=["probe_id", *COUNTS]), replicates=5)
-    assert found.loc["retained", "value"] == pytest.approx(retained, abs=5e-4)
+    table = table7(pd.DataFrame(rows, columns=["probe_id", *COUNTS]), replicates=5)
+    assert table.loc["retained", "value"] == pytest.approx(retained, abs=5e-4)
 
 
 def test_groups_stand_alone():
     single = placed(count_probes({"z": 1.0}, {"z": 1.0}), "x", 100)
     counts = pd.concat([placed(count_probes(BEFORE, AFTER)), single])
-    found = persistence(counts, replicates=20).set_index(["corpus", "prefix_tokens", "measure"])
-    assert found.loc[("x", 100, "common"), "value"] == 1.0
-    assert found.loc[("guidelines", 50, "common"), "value"] == pytest.approx(0.5)
+    table = persistence(counts, replicates=20).set_index(["corpus", "prefix_tokens", "measure"])
+    assert table.loc[("x", 100, "common"), "value"] == 1.0
+    assert table.loc[("guidelines", 50, "common"), "value"] == pytest.approx(0.5)
     # One subject says nothing of how subjects differ.
-    assert pd.isna(found.loc[("x", 100, "common"), "low"])
+    assert pd.isna(table.loc[("x", 100, "common"), "low"])
 
 
 def test_an_empty_union_is_unscored_with_a_reason():
-    found = table7(count_probes({"a": 0.0}, {"a": 0.0}))
-    assert found["value"].isna().all()
-    assert found.loc["common", "reason"] == "neither model memorized anything"
-    assert found.loc["retained", "reason"] == "nothing was memorized before"
+    table = table7(count_probes({"a": 0.0}, {"a": 0.0}))
+    assert table["value"].isna().all()
+    assert table.loc["common", "reason"] == "neither model memorized anything"
+    assert table.loc["retained", "reason"] == "nothing was memorized before"
     assert persistence(placed(count_probes({"a": 1.0}, {"b": 1.0}))).empty
 
 

@@ -19,8 +19,8 @@ RESPONSES = pd.DataFrame(
 
 
 def shares(spans=SPANS, **more):
-    found = positions(spans, RESPONSES, segment=100, limit=300, replicates=50, **more)
-    return found.set_index(["measure", "segment"])
+    table = positions(spans, RESPONSES, segment=100, limit=300, replicates=50, **more)
+    return table.set_index(["measure", "segment"])
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def shares(spans=SPANS, **more):
 def test_shares_by_hand(measure, values):
     rows = shares().loc[measure]
     assert rows["value"].tolist() == pytest.approx(values)
-    known = rows.dropna(subset=["low"])
-    assert (known["low"] <= known["value"] + 1e-12).all()
-    assert (known["high"] >= known["value"] - 1e-12).all()
+    lengths = rows.dropna(subset=["low"])
+    assert (lengths["low"] <= lengths["value"] + 1e-12).all()
+    assert (lengths["high"] >= lengths["value"] - 1e-12).all()
 
 
 def test_matched_share_of_each_segment_by_hand():
@@ -55,23 +55,23 @@ def test_matched_share_of_each_segment_by_hand():
 
 
 def test_longer_runs_alone():
-    found = shares(at_least=50)
-    assert found.loc["starts"]["value"].tolist() == pytest.approx([0.5, 0.5, 0.0])
-    assert found.loc["starts"]["n"].tolist() == [2, 2, 2]
-    assert found.loc["tokens"]["n"].tolist() == [150, 150, 150]
+    table = shares(at_least=50)
+    assert table.loc["starts"]["value"].tolist() == pytest.approx([0.5, 0.5, 0.0])
+    assert table.loc["starts"]["n"].tolist() == [2, 2, 2]
+    assert table.loc["tokens"]["n"].tolist() == [150, 150, 150]
 
 
 def test_edges_count_from_one_and_end_at_the_limit():
-    found = positions(SPANS, RESPONSES, segment=120, limit=300, replicates=20)
-    edges = found[["first", "last"]].drop_duplicates().to_numpy().tolist()
+    table = positions(SPANS, RESPONSES, segment=120, limit=300, replicates=20)
+    edges = table[["first", "last"]].drop_duplicates().to_numpy().tolist()
     assert edges == [[1, 120], [121, 240], [241, 300]]
 
 
 def test_nothing_memorized_is_unscored_and_not_zero():
-    found = shares(SPANS.iloc[:0])
-    assert found.loc[("starts", 0), "reason"] == "no run"
-    assert pd.isna(found.loc[("starts", 0), "value"])
-    assert found.loc[("ratio", 0), "value"] == 0.0
+    table = shares(SPANS.iloc[:0])
+    assert table.loc[("starts", 0), "reason"] == "no run"
+    assert pd.isna(table.loc[("starts", 0), "value"])
+    assert table.loc[("ratio", 0), "value"] == 0.0
 
 
 def test_mistakes():

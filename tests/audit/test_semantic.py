@@ -16,9 +16,11 @@ from medunlearn.models.bert_score import BertScore, BertScorer
 class Encoder:
     """Precision is the share of the response's words that the reference has, recall the same the other way."""
 
-    def score(self, said: Sequence[str], meant: Sequence[str], *, idf: bool, advance: Callable[[int], None]) -> Any:
-        advance(len(said))
-        return [self._one({*a.split()}, {*b.split()}) for a, b in zip(said, meant, strict=True)]
+    def score(
+        self, texts: Sequence[str], meant: Sequence[str], *, idf: bool, advance: Callable[[int], None]
+    ) -> Any:
+        advance(len(texts))
+        return [self._one({*a.split()}, {*b.split()}) for a, b in zip(texts, meant, strict=True)]
 
     def _one(self, a: set[str], b: set[str]) -> BertScore | None:
         if "?" in a:
@@ -41,17 +43,17 @@ MEANT = ["a b", "b c d e", "a", "a", "a", None]
 
 
 def test_each_pair_has_a_value_or_a_reason() -> None:
-    found = bert_score(SAID, MEANT, model=ENCODER)
-    assert [one.value for one in found] == [1.0, pytest.approx(2 * 0.5 * 0.25 / 0.75), None, None, None, None]
-    assert [one.reason for one in found] == [
+    scores = bert_score(SAID, MEANT, model=ENCODER)
+    assert [entry.value for entry in scores] == [1.0, pytest.approx(2 * 0.5 * 0.25 / 0.75), None, None, None, None]
+    assert [entry.reason for entry in scores] == [
         *(None, None, "there is no response", "the response is empty"),
         *("a text has no token that counts", "there is no original"),
     ]
 
 
 def test_without_a_model_every_pair_is_unscored() -> None:
-    assert [one.reason for one in bert_score(SAID, MEANT, model=None)] == [NO_ENCODER] * 6
-    assert [one.reason for one in bart_score(SAID, MEANT, model=None)] == [NO_BART] * 6
+    assert [entry.reason for entry in bert_score(SAID, MEANT, model=None)] == [NO_ENCODER] * 6
+    assert [entry.reason for entry in bart_score(SAID, MEANT, model=None)] == [NO_BART] * 6
 
 
 def test_parts_and_directions() -> None:

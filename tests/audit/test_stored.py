@@ -31,7 +31,7 @@ def row(name: str, prefix: int, says: bool = True, **more: Any) -> Row:
 
 
 def write(path: Path, rows: list[Row]) -> Path:
-    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in rows))
     return path
 
 
@@ -59,8 +59,8 @@ def test_two_files_pair_by_record_and_prefix_in_any_order(tmp_path: Path):
 
 def test_without_ids_the_texts_pair(tmp_path: Path):
     rows = [row(f"r{n}", 8) for n in range(5)]
-    for one in rows:
-        del one["record_id"]
+    for entry in rows:
+        del entry["record_id"]
     ours, theirs = write(tmp_path / "a.jsonl", rows), write(tmp_path / "b.jsonl", rows[::-1][:4])
     table = audit(responses=ours, baseline=theirs, out=tmp_path / "out", **QUICK).table()
     assert table["n_pairs"].max() == 4
@@ -70,19 +70,21 @@ def test_no_pair_is_an_error_that_names_the_fix(tmp_path: Path):
     ours = write(tmp_path / "a.jsonl", [row(f"r{n}", 8) for n in range(5)])
     theirs = write(tmp_path / "b.jsonl", [row(f"s{n}", 8) for n in range(5)])
     words = ["audit", "--responses", str(ours), "--baseline", str(theirs), "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, [*words, "--replicates", "20"])
-    assert done.exit_code == 2
-    assert "shares none of the 5 probes" in " ".join(done.output.split())
-    assert "record_id" in done.output
-    assert "nan" not in done.output
+    outcome = CliRunner().invoke(app, [*words, "--replicates", "20"])
+    assert outcome.exit_code == 2
+    assert "shares none of the 5 probes" in " ".join(outcome.output.split())
+    assert "record_id" in outcome.output
+    assert "nan" not in outcome.output
     # The pair that failed is not kept.
     assert Audit.open(tmp_path / "out").baselines == ()
 
 
 def test_two_prefixes_of_one_length_are_two_probes_in_both_files(tmp_path: Path):
-    one, other = row("r", 8), row("r", 8)
+    entry, other = row("r", 8), row("r", 8)
     other["prefix"] = other["prefix"].replace("rxword0", "again")
-    files = [write(tmp_path / f"{name}.jsonl", rows) for name, rows in (("a", [one, other]), ("b", [other, one]))]
+    files = [
+        write(tmp_path / f"{name}.jsonl", rows) for name, rows in (("a", [entry, other]), ("b", [other, entry]))
+    ]
     items = [set(audit(responses=file, out=tmp_path / file.stem, **QUICK).scores()["item"]) for file in files]
     assert items[0] == items[1]
     assert len(items[0]) == 2
@@ -94,7 +96,7 @@ def test_an_empty_cell_is_unscored_and_an_empty_answer_is_not(tmp_path: Path):
     assert run_30(result) == {"r0@8": 1.0, "r1@8": None, "r2@8": 0.0}
     assert "no response" in str(result.scores().set_index("item").loc["r1@8", "reason"])
     table = "record_id,prefix,suffix,response\n" + "\n".join(
-        f"{one['record_id']},{one['prefix']},{one['suffix']},{one['response'] or ''}" for one in rows
+        f"{entry['record_id']},{entry['prefix']},{entry['suffix']},{entry['response'] or ''}" for entry in rows
     )
     (tmp_path / "b.csv").write_text(table + "\n")
     result = audit(responses=tmp_path / "b.csv", out=tmp_path / "b", allow_broken=True, **QUICK)
@@ -105,12 +107,18 @@ def test_an_empty_cell_is_unscored_and_an_empty_answer_is_not(tmp_path: Path):
     assert result.run.info.results["without_response"] == 2
 
 
-def inspect_sample(one: Row, epoch: int = 1, **more: Any) -> Row:
-    given = [{"role": "system", "content": "Go on."}, {"role": "user", "content": one["prefix"]}]
-    message = {"role": "assistant", "content": [{"type": "text", "text": one["response"]}]}
+def inspect_sample(entry: Row, epoch: int = 1, **more: Any) -> Row:
+    messages = [{"role": "system", "content": "Go on."}, {"role": "user", "content": entry["prefix"]}]
+    message = {"role": "assistant", "content": [{"type": "text", "text": entry["response"]}]}
     output = {"model": "m", "choices": [{"message": message, "stop_reason": "stop"}]}
-    metadata = {"subject": f"patient of {one['record_id']}"}
-    sample = {"id": one["record_id"], "epoch": epoch, "input": given, "target": one["suffix"], "output": output}
+    metadata = {"subject": f"patient of {entry['record_id']}"}
+    sample = {
+        "id": entry["record_id"],
+        "epoch": epoch,
+        "input": messages,
+        "target": entry["suffix"],
+        "output": output,
+    }
     return {**sample, "metadata": metadata, **more}
 
 
@@ -142,12 +150,16 @@ def test_an_inspect_log(tmp_path: Path, form: str):
 def test_samples_of_lm_eval(tmp_path: Path, listed: bool):
     rows = []
     for number, says in enumerate((True, False)):
-        one = row(f"r{number}", 8, says)
-        given = {"until": ["\n\n"]}
-        arguments = [[one["prefix"], given]] if listed else {"gen_args_0": {"arg_0": one["prefix"], "arg_1": given}}
-        document = {"id": one["record_id"], "subject": f"p{number}"}
-        log = {"doc_id": number, "doc": document, "target": one["suffix"], "arguments": arguments}
-        rows.append({**log, "resps": [[one["response"]]], "filtered_resps": [one["response"]]})
+        entry = row(f"r{number}", 8, says)
+        messages = {"until": ["\n\n"]}
+        arguments = (
+            [[entry["prefix"], messages]]
+            if listed
+            else {"gen_args_0": {"arg_0": entry["prefix"], "arg_1": messages}}
+        )
+        document = {"id": entry["record_id"], "subject": f"p{number}"}
+        log = {"doc_id": number, "doc": document, "target": entry["suffix"], "arguments": arguments}
+        rows.append({**log, "resps": [[entry["response"]]], "filtered_resps": [entry["response"]]})
     result = audit(responses=write(tmp_path / "samples_t.jsonl", rows), out=tmp_path / "out", **QUICK)
     assert run_30(result) == {"r0@8": 1.0, "r1@8": 0.0}
     rows[0]["resps"] = [[[-3.1, False]]]
@@ -155,16 +167,16 @@ def test_samples_of_lm_eval(tmp_path: Path, listed: bool):
         audit(responses=write(tmp_path / "choices.jsonl", rows), out=tmp_path / "choices", **QUICK)
 
 
-def batch(one: Row, body: Row, status: int = 200) -> Row:
+def batch(entry: Row, body: Row, status: int = 200) -> Row:
     response = {"status_code": status, "request_id": "q", "body": body}
-    return {"id": "b", "custom_id": one["record_id"], "response": response, "error": None}
+    return {"id": "b", "custom_id": entry["record_id"], "response": response, "error": None}
 
 
 def test_a_batch_output_with_references(tmp_path: Path):
     rows = [row(f"r{n}", 8) for n in range(4)]
-    said = [one["response"] for one in rows]
-    message = {"choices": [{"index": 0, "message": {"role": "assistant", "content": said[0]}}]}
-    answer = {"output": [{"type": "message", "content": [{"type": "output_text", "text": said[2]}]}]}
+    texts = [entry["response"] for entry in rows]
+    message = {"choices": [{"index": 0, "message": {"role": "assistant", "content": texts[0]}}]}
+    answer = {"output": [{"type": "message", "content": [{"type": "output_text", "text": texts[2]}]}]}
     lines = [
         batch(rows[0], message),
         batch(rows[1], {"choices": [{"index": 0, "text": " no"}]}),
@@ -174,19 +186,26 @@ def test_a_batch_output_with_references(tmp_path: Path):
     file = write(tmp_path / "output.jsonl", lines)
     with pytest.raises(SourceError, match="--references"):
         audit(responses=file, out=tmp_path / "none", **QUICK)
-    known = [{"custom_id": one["record_id"], "prefix": one["prefix"], "suffix": one["suffix"]} for one in rows]
-    references = write(tmp_path / "references.jsonl", known)
+    reference_rows = [
+        {"custom_id": entry["record_id"], "prefix": entry["prefix"], "suffix": entry["suffix"]} for entry in rows
+    ]
+    references = write(tmp_path / "references.jsonl", reference_rows)
     result = audit(responses=file, references=references, out=tmp_path / "out", **QUICK)
     assert run_30(result) == {"r0@8": 1.0, "r1@8": 0.0, "r2@8": 1.0, "r3@8": None}
     closed = tmp_path / "closed"
     closed.mkdir()
     write_lineage(closed, "credentialed", {})
-    secret = write(closed / "references.jsonl", known)
+    secret = write(closed / "references.jsonl", reference_rows)
     with pytest.raises(ConfigError, match="recorded as credentialed"):
         audit(responses=file, references=secret, out=tmp_path / "3", data_use="open", **QUICK)
     assert audit(responses=file, references=secret, out=tmp_path / "3", **QUICK).run.info.data_use == "credentialed"
     with pytest.raises(SourceError, match="'r0' is there twice"):
-        audit(responses=file, references=write(tmp_path / "twice.jsonl", known * 2), out=tmp_path / "2", **QUICK)
+        audit(
+            responses=file,
+            references=write(tmp_path / "twice.jsonl", reference_rows * 2),
+            out=tmp_path / "2",
+            **QUICK,
+        )
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,14 @@ TEXT = "Aspirin 100 mg  daily.\n\nNaïve β-blocker — stopped; patient's pain 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
     """As many models' tokenizers do, it moves places off white space and adds special tokens."""
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    made.post_processor = processors.ByteLevel(trim_offsets=True)
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    bpe.post_processor = processors.ByteLevel(trim_offsets=True)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
-    made.train_from_iterator([TEXT, "aspirin daily, pain stopped"] * 4, trainer)
-    return made
+    bpe.train_from_iterator([TEXT, "aspirin daily, pain stopped"] * 4, trainer)
+    return bpe
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +33,10 @@ def unit(tokenizer: Any) -> TokenizerUnit:
 
 
 def test_ends_cut_the_text_without_loss(unit: TokenizerUnit, tokenizer: Any) -> None:
-    (found,) = unit.encode([TEXT])
-    ends = found.ends.tolist()
+    (encoded,) = unit.encode([TEXT])
+    ends = encoded.ends.tolist()
     assert ends == sorted(ends)
-    assert found.ids.tolist() == tokenizer.encode(TEXT, add_special_tokens=False).ids
+    assert encoded.ids.tolist() == tokenizer.encode(TEXT, add_special_tokens=False).ids
     pieces = [TEXT[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     assert "".join(pieces) == TEXT
 
@@ -60,9 +60,9 @@ def test_alone_a_text_may_be_cut_otherwise(unit: TokenizerUnit) -> None:
 
 def test_words_and_punctuation_marks() -> None:
     unit = WordsUnit()
-    (found,) = unit.encode(["The cat, the cat's mat."])
-    assert found.ids.tolist() == [1, 2, 3, 4, 2, 5, 6, 7, 8]
-    assert found.ends.tolist()[:3] == [3, 7, 8]
+    (encoded,) = unit.encode(["The cat, the cat's mat."])
+    assert encoded.ids.tolist() == [1, 2, 3, 4, 2, 5, 6, 7, 8]
+    assert encoded.ends.tolist()[:3] == [3, 7, 8]
     unit.seal()
     assert unit.encode(["cat dog, mat"])[0].ids.tolist() == [2, 0, 3, 7]
 

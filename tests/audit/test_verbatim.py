@@ -23,16 +23,16 @@ from medunlearn.audit.verbatim import (
 from medunlearn.errors import InputError
 
 
-def maximal_runs(said: Sequence[int], true: Sequence[int], at_least: int = 1) -> list[SharedRun]:
+def maximal_runs(reply: Sequence[int], true: Sequence[int], at_least: int = 1) -> list[SharedRun]:
     """All maximal shared runs by nested loops, in the response's order."""
     runs = []
-    for place in range(len(said)):
+    for place in range(len(reply)):
         for other in range(len(true)):
-            if place and other and said[place - 1] == true[other - 1]:
+            if place and other and reply[place - 1] == true[other - 1]:
                 continue
             length = 0
-            while place + length < len(said) and other + length < len(true):
-                if said[place + length] != true[other + length]:
+            while place + length < len(reply) and other + length < len(true):
+                if reply[place + length] != true[other + length]:
                     break
                 length += 1
             if length >= at_least:
@@ -40,9 +40,9 @@ def maximal_runs(said: Sequence[int], true: Sequence[int], at_least: int = 1) ->
     return runs
 
 
-def longest_of(said: Sequence[int], true: Sequence[int]) -> SharedRun:
+def longest_of(reply: Sequence[int], true: Sequence[int]) -> SharedRun:
     """The longest; of equal ones the first in the suffix, then in the response."""
-    by_suffix = sorted(maximal_runs(said, true), key=lambda run: (-run.length, run.in_suffix, run.in_response))
+    by_suffix = sorted(maximal_runs(reply, true), key=lambda run: (-run.length, run.in_suffix, run.in_response))
     return by_suffix[0] if by_suffix else SharedRun(0, 0, 0)
 
 
@@ -91,8 +91,8 @@ def test_most_pairs_are_ruled_out_at_a_glance_and_none_wrongly() -> None:
     often = 1 / np.arange(1, 5001)
     both = draw.choice(5000, (2, 40, 300), p=often / often.sum()).astype(np.uint32)
     both[1, ::10, 100:130] = both[0, ::10, 7:37]
-    said, true = [*both[0]], [*both[1]]
-    glance, shared = may_share(said, true, 30), runs_of_at_least(said, true, [30])[:, 0]
+    reply, true = [*both[0]], [*both[1]]
+    glance, shared = may_share(reply, true, 30), runs_of_at_least(reply, true, [30])[:, 0]
     assert shared.tolist() == [row % 10 == 0 for row in range(40)]
     assert not (shared & ~glance).any()
     assert glance.sum() <= 6

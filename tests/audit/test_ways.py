@@ -64,18 +64,18 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(world: Path) -> Audit:
+def result(world: Path) -> Audit:
     return audit(world / "chat", world / "notes.csv", out=world / "audit", **CHAT)
 
 
-def test_prompts_in_the_template_find_what_beginnings_miss(found: Audit) -> None:
-    screen = found.first_screen()
-    by_way = {one.way: one for one in screen.ways}
+def test_prompts_in_the_template_find_what_beginnings_miss(result: Audit) -> None:
+    screen = result.first_screen()
+    by_way = {entry.way: entry for entry in screen.ways}
     assert list(by_way) == ["prefix", "prefix_in_chat", "prompt_1", "prompt_2"]
     assert by_way["prefix"].members.hits == 0
     assert by_way["prompt_1"].members.hits >= TRAINED - 1
-    assert {one.members.n for one in by_way.values()} == {TRAINED}
-    assert all(one.unseen is not None and one.unseen.hits == 0 for one in by_way.values())
+    assert {entry.members.n for entry in by_way.values()} == {TRAINED}
+    assert all(entry.unseen is not None and entry.unseen.hits == 0 for entry in by_way.values())
     hits = screen.extraction.corpora[0].members.hits
     assert screen.answer == f"{hits} of 5 patients can be extracted"
     text = " ".join(screen.sentences)
@@ -85,12 +85,12 @@ def test_prompts_in_the_template_find_what_beginnings_miss(found: Audit) -> None
     assert "the model has memorized text" in text
     assert not any("prompts other than" in line for line in screen.missing)
     assert {row["way"]: row["extracted"] for row in screen.data()["ways"]} == {
-        way: one.members.hits for way, one in by_way.items()
+        way: entry.members.hits for way, entry in by_way.items()
     }
 
 
-def test_the_example_of_the_page_is_computed(found: Audit) -> None:
-    text = " ".join(found.first_screen().sentences)
+def test_the_example_of_the_page_is_computed(result: Audit) -> None:
+    text = " ".join(result.first_screen().sentences)
     quotes = Page.read("audit.md", "Run an audit").quotes("a chat model")
     assert len(quotes) == 2
     assert [quote for quote in quotes if quote not in text] == []
@@ -103,24 +103,24 @@ def test_a_chat_model_that_never_saw_the_notes_is_told_apart(world: Path) -> Non
     assert screen.missed_sentences == ()
 
 
-def test_the_answer_to_a_prompt_is_the_whole_note(found: Audit) -> None:
+def test_the_answer_to_a_prompt_is_the_whole_note(result: Audit) -> None:
     """What the model was given stands beside it, and the template is no part of either."""
-    probes = found.probes().set_index("probe_id")
+    probes = result.probes().set_index("probe_id")
     row = notes().set_index("id").loc["n3"]
-    asked = probes.loc["n3@prompt_1"]
-    assert (asked["prefix"], asked["suffix"]) == (PROMPT.format(**row), row["text"])
+    probe = probes.loc["n3@prompt_1"]
+    assert (probe["prefix"], probe["suffix"]) == (PROMPT.format(**row), row["text"])
     begun = probes.loc["n3@4.chat"]
     assert begun["prefix"] + begun["suffix"] == row["text"]
-    said = found.responses().set_index("probe_id").loc["n0@prompt_1", "response"]
-    assert said == notes()["text"][0]
-    assert found.run.info.results["model"]["chat_template"] == "used"
-    assert found.run.info.results["corpora"][0]["without_prompt"] == {"prompt_1": 0, "prompt_2": 0}
+    shown = result.responses().set_index("probe_id").loc["n0@prompt_1", "response"]
+    assert shown == notes()["text"][0]
+    assert result.run.info.results["model"]["chat_template"] == "used"
+    assert result.run.info.results["corpora"][0]["without_prompt"] == {"prompt_1": 0, "prompt_2": 0}
 
 
-def test_terminal_and_page_show_the_ways(found: Audit, world: Path) -> None:
-    said = CliRunner().invoke(app, ["inspect", str(world / "audit")])
-    assert said.exit_code == 0, said.output
-    words = " ".join(said.output.split())
+def test_terminal_and_page_show_the_ways(result: Audit, world: Path) -> None:
+    shown = CliRunner().invoke(app, ["inspect", str(world / "audit")])
+    assert shown.exit_code == 0, shown.output
+    words = " ".join(shown.output.split())
     assert "way of asking" in words
     assert "beginning of the text, in a chat 0 of 5" in words
     assert "chat template, which" not in words
@@ -173,7 +173,7 @@ def test_a_server_is_asked_in_its_chat(world: Path, tmp_path: Path) -> None:
         )
         bodies = [body for body, _ in server.seen]
     screen = result.first_screen()
-    hits = {one.way: (one.members.hits, one.unseen and one.unseen.hits) for one in screen.ways}
+    hits = {entry.way: (entry.members.hits, entry.unseen and entry.unseen.hits) for entry in screen.ways}
     assert hits == {"prefix": (0, 0), "prefix_in_chat": (0, 0), "prompt_1": (5, 5), "prompt_2": (0, 0)}
     assert sum("messages" in body for body in bodies) == 3 * ALL
     assert sum("prompt" in body for body in bodies) == ALL
@@ -223,8 +223,8 @@ def sampled(folder: Path, hits: dict[str, list[list[bool]]]) -> Audit:
             place |= {"suffix": " " + " ".join(text[cut:]), "prefix_tokens": cut}
             rows.append({**place, "variant": "greedy", "sample": 0, "response": f" other {patient}"})
             for number, hit in enumerate(samples):
-                said = place["suffix"] if hit else f" else {patient} {number}"
-                rows.append({**place, "variant": "top_k_10", "sample": number, "response": said})
+                shown = place["suffix"] if hit else f" else {patient} {number}"
+                rows.append({**place, "variant": "top_k_10", "sample": number, "response": shown})
     write_lines(folder / "said.jsonl", rows)
     return audit(responses=folder / "said.jsonl", out=folder / "audit", **MEASURES, quiet=True, replicates=20)
 
@@ -256,9 +256,9 @@ def test_extraction_is_a_probability_over_samples(tmp_path: Path) -> None:
     text = " ".join(screen.sentences)
     assert "In 4 samples of every prompt (top_k_10), 3.0 of 5" in text
     assert "3 with a chance of a half or more; greedily, 0 are" in text
-    said = CliRunner().invoke(app, ["inspect", str(tmp_path / "audit")]).output
-    assert re.search(r"1, greedy\s+0 of 5", said)
-    assert re.search(r"4, top_k_10\s+3\.0 of 5", said)
+    shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "audit")]).output
+    assert re.search(r"1, greedy\s+0 of 5", shown)
+    assert re.search(r"4, top_k_10\s+3\.0 of 5", shown)
 
 
 def test_stored_responses_take_no_prompt(tmp_path: Path) -> None:
@@ -266,6 +266,6 @@ def test_stored_responses_take_no_prompt(tmp_path: Path) -> None:
         audit(responses=tmp_path / "said.jsonl", out=tmp_path / "audit", template="chat")
 
 
-def test_without_samples_nothing_is_said_of_chances(found: Audit) -> None:
-    assert found.first_screen().samples == ()
-    assert any("--decodings" in line for line in found.first_screen().missing)
+def test_without_samples_nothing_is_said_of_chances(result: Audit) -> None:
+    assert result.first_screen().samples == ()
+    assert any("--decodings" in line for line in result.first_screen().missing)

@@ -219,7 +219,7 @@ def tagged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = BertConfig(
         vocab_size=len(words), hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8,
         max_position_embeddings=16, id2label=dict(enumerate(LABELS)),
-        label2id={one: place for place, one in enumerate(LABELS)},
+        label2id={span: place for place, span in enumerate(LABELS)},
     )  # fmt: skip
     model = BertForTokenClassification(config)
     with torch.no_grad():
@@ -245,12 +245,12 @@ def test_a_tagger_in_a_folder_gives_spans_of_our_kinds(tagged: Path) -> None:
     text = "ada vane came on may 4 xray"
     longer = " ".join(["came on"] * 30 + ["ada vane"] + ["came on"] * 30)
     spans, none, (window,), single = tagger.find([text, "came", longer, "ada"])
-    assert [(one.kind, text[one.start : one.end]) for one in spans] == [("name", "ada vane"), ("date", "may 4")]
-    assert all(0.5 < one.score <= 1 for one in spans)
+    assert [(span.kind, text[span.start : span.end]) for span in spans] == [("name", "ada vane"), ("date", "may 4")]
+    assert all(0.5 < span.score <= 1 for span in spans)
     assert none == []
     # Texts longer than the model's window are read in pieces.
     assert longer[window.start : window.end] == "ada vane"
-    assert [one[:3] for one in single] == [(0, 3, "name")]
+    assert [span[:3] for span in single] == [(0, 3, "name")]
 
 
 def test_presidio_takes_people_and_places_from_a_pipeline_that_is_named(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_a_list_of_detectors_is_made_in_its_order(tagged: Path) -> None:
 
 def test_gliner_reads_long_texts_in_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model in place of GLiNER's that labels every ``Ada``, with GLiNER's arguments and answers."""
-    seen: list[str] = []
+    windows: list[str] = []
 
     class Model:
         @classmethod
@@ -357,7 +357,7 @@ def test_gliner_reads_long_texts_in_windows(tmp_path: Path, monkeypatch: pytest.
             return self
 
         def inference(self, texts: list[str], labels: list[str], *, threshold: float, batch_size: int) -> list[Any]:
-            seen.extend(texts)
+            windows.extend(texts)
             return [
                 [
                     {"start": match.start(), "end": match.end(), "label": labels[0], "score": 0.7, "text": "Ada"}
@@ -373,7 +373,7 @@ def test_gliner_reads_long_texts_in_windows(tmp_path: Path, monkeypatch: pytest.
     assert [text[span.start : span.end] for span in spans] == ["Ada", "Ada"]
     assert {(span.kind, span.score) for span in spans} == {("name", 0.7)}
     assert none == []
-    assert [len(window.split()) for window in seen] == [200, 200, 47]
+    assert [len(window.split()) for window in windows] == [200, 200, 47]
     monkeypatch.setitem(__import__("sys").modules, "gliner", None)
     with pytest.raises(InputError, match="pip install gliner"):
         make_detector(f"gliner:{tmp_path}")

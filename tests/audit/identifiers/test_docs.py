@@ -72,7 +72,11 @@ def test_counts_are_exact_and_no_value_is_shown(workplace: Path, run: Run) -> No
     own, cross = 0, 0
     for place, record in enumerate(records):
         other = records[place - 1] if place % 3 == 2 else record
-        values = {(one.type, one.value) for one in other.identifiers if one.value in other.text[20:200]}
+        values = {
+            (identifier.type, identifier.value)
+            for identifier in other.identifiers
+            if identifier.value in other.text[20:200]
+        }
         if other is record:
             own += sum(value not in record.text[:20] for _, value in values)
         else:
@@ -81,8 +85,10 @@ def test_counts_are_exact_and_no_value_is_shown(workplace: Path, run: Run) -> No
     assert counts["cross_leaks"] == cross > 0
     assert counts["detectors"] == {}
     output += run(*words).stdout
-    assert all(one.value not in output for record in records for one in record.identifiers)
-    assert any(one.value in run(*words, "--show-text", "--json").stdout for one in records[0].identifiers)
+    assert all(identifier.value not in output for record in records for identifier in record.identifiers)
+    assert any(
+        identifier.value in run(*words, "--show-text", "--json").stdout for identifier in records[0].identifiers
+    )
 
 
 def test_a_detectors_recall_is_beside_the_counts(workplace: Path, run: Run) -> None:

@@ -39,8 +39,8 @@ OUTPUTS = [
 
 
 def test_known_and_detected_identifiers_are_in_one_table(tmp_path: Path) -> None:
-    found = find_identifiers(OUTPUTS, RECORDS, folder=tmp_path)
-    assert found[["kind", "match", "owner", "in_record"]].to_numpy().tolist() == [
+    findings = find_identifiers(OUTPUTS, RECORDS, folder=tmp_path)
+    assert findings[["kind", "match", "owner", "in_record"]].to_numpy().tolist() == [
         ["name", "exact", "record", True],
         ["name", "exact", "other", False],
         ["date", "detected", "record", True],
@@ -48,7 +48,7 @@ def test_known_and_detected_identifiers_are_in_one_table(tmp_path: Path) -> None
         ["phone", "detected", "nobody", False],
     ]
     path = tmp_path / "findings.parquet"
-    pd.testing.assert_frame_equal(pd.read_parquet(path), found, check_dtype=False)
+    pd.testing.assert_frame_equal(pd.read_parquet(path), findings, check_dtype=False)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -83,8 +83,8 @@ def test_a_search_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_sensitive_content_counts_where_the_record_has_it(tmp_path: Path) -> None:
-    found = find_sensitive(OUTPUTS, RECORDS, folder=tmp_path)
-    assert found[["kind", "key", "in_prefix"]].to_numpy().tolist() == [["abuse_history", "alcohol abuse", False]]
+    findings = find_sensitive(OUTPUTS, RECORDS, folder=tmp_path)
+    assert findings[["kind", "key", "in_prefix"]].to_numpy().tolist() == [["abuse_history", "alcohol abuse", False]]
     assert (tmp_path / "sensitive.parquet").exists()
 
 
@@ -114,8 +114,8 @@ def test_a_wrong_detector_is_refused() -> None:
 def test_any_table_of_records_and_responses_is_read(tmp_path: Path) -> None:
     path = tmp_path / "said.csv"
     path.write_text('record_id,response,text,prefix\nr1,"Ada, 4 May 2012","Ada came on 2012-05-04",\n')
-    found = find_identifiers(*read_outputs(path))
-    assert found[["kind", "value", "in_record"]].to_numpy().tolist() == [["date", "4 May 2012", True]]
+    findings = find_identifiers(*read_outputs(path))
+    assert findings[["kind", "value", "in_record"]].to_numpy().tolist() == [["date", "4 May 2012", True]]
     path.write_text("record_id,response\n")
     with pytest.raises(SourceError, match="has no row"):
         read_outputs(path)

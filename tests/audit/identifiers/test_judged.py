@@ -72,9 +72,9 @@ def test_a_judge_fills_table_10(find: Run, tmp_path: Path) -> None:
     assert findings.query("kind == 'names'")["value"].tolist() == ["Eve", "ADA  VANE"]
     assert findings.query("in_prefix")["value"].tolist() == ["Her daughter"]
     # Without --llm the judge's counts are still shown, under its name, and no text.
-    shown = find().stdout
-    assert "by the judge m, in 2 responses" in " ".join(shown.split())
-    assert "aspirin" not in shown
+    output = find().stdout
+    assert "by the judge m, in 2 responses" in " ".join(output.split())
+    assert "aspirin" not in output
 
 
 def test_a_sample_is_judged_and_other_responses_are_not_taken_for_it(find: Run, tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ def index(*declared: tuple[str, str], record: str = "ada-1") -> KnownIdentifiers
     return KnownIdentifiers([Record(record, "", {}, tuple(Identifier(*pair) for pair in declared))])
 
 
-def found_in(known: KnownIdentifiers, output: RecordResponse, fuzzy: str = "own", **texts: str) -> pd.DataFrame:
-    return as_frame(find_known([output], known, texts, fuzzy))  # type: ignore[arg-type]
+def found_in(catalogue: KnownIdentifiers, output: RecordResponse, fuzzy: str = "own", **texts: str) -> pd.DataFrame:
+    return as_frame(find_known([output], catalogue, texts, fuzzy))  # type: ignore[arg-type]
 
 
 def nested_loop(text: str, values: list[tuple[str, str]]) -> Matches:
@@ -44,11 +44,11 @@ def nested_loop(text: str, values: list[tuple[str, str]]) -> Matches:
             for match in re.finditer(rf"(?<![^\W_])(?=({body})(?![^\W_]))", text.lower()):
                 if all(gap.count("\n") < 2 for gap in re.findall(r"[\W_]+", match[1])):
                     matches.add((match.start(), match.end(1), kind))
-    return {one for one in matches if not any(_within(one, other) for other in matches)}
+    return {entry for entry in matches if not any(_within(entry, other) for other in matches)}
 
 
-def _within(one: tuple[int, int, str], other: tuple[int, int, str]) -> bool:
-    return other[0] <= one[0] and one[1] <= other[1] and one[:2] != other[:2]
+def _within(entry: tuple[int, int, str], other: tuple[int, int, str]) -> bool:
+    return other[0] <= entry[0] and entry[1] <= other[1] and entry[:2] != other[:2]
 
 
 @st.composite
@@ -65,16 +65,16 @@ def notes(draw: st.DrawFn) -> tuple[str, list[tuple[str, str]]]:
 @given(notes())
 def test_the_index_equals_the_nested_loop(note: tuple[str, list[tuple[str, str]]]) -> None:
     text, values = note
-    known = index(*values)
-    searched = [one for one in values if len(re.sub(r"\W", "", one[1])) >= 5 or one[0] == "name"]
-    searched = [one for one in searched if one[0] == "phone" or max(map(len, one[1].split())) >= 3]
-    hits = known.find(text)
-    matches = {(hit.start, hit.end, known.identifiers[number].kind) for hit in hits for number in hit.numbers}
+    catalogue = index(*values)
+    searched = [entry for entry in values if len(re.sub(r"\W", "", entry[1])) >= 5 or entry[0] == "name"]
+    searched = [entry for entry in searched if entry[0] == "phone" or max(map(len, entry[1].split())) >= 3]
+    hits = catalogue.find(text)
+    matches = {(hit.start, hit.end, catalogue.identifiers[number].kind) for hit in hits for number in hit.numbers}
     assert matches == nested_loop(text, searched)
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "written"),
+    ("kind", "value", "variant"),
     [
         ("name", "Ada Quillstane", "QUILLSTANE, ADA"),
         ("name", "José Vorn", "Jose  Vorn"),
@@ -94,10 +94,10 @@ def test_the_index_equals_the_nested_loop(note: tuple[str, list[tuple[str, str]]
         ("address", "12 Inkwell Lane, Tarnhythe", "12 inkwell lane Tarnhythe"),
     ],
 )
-def test_the_same_value_written_otherwise_is_found(kind: str, value: str, written: str) -> None:
-    text = f"She said: {written}; and more."
+def test_the_same_value_written_otherwise_is_found(kind: str, value: str, variant: str) -> None:
+    text = f"She said: {variant}; and more."
     (hit,) = index((kind, value)).find(text)
-    assert text[hit.start : hit.end].rstrip(".") == written.strip("(.")
+    assert text[hit.start : hit.end].rstrip(".") == variant.strip("(.")
 
 
 @pytest.mark.parametrize(
@@ -116,40 +116,40 @@ def test_another_value_is_not_found(kind: str, value: str, text: str) -> None:
 
 
 def test_values_that_cannot_be_searched_are_counted() -> None:
-    known = index(("record_number", "1234"), ("photo", "x.png"), ("name", "Al"))
-    assert known.find("1234 x.png Al") == []
-    assert sum(known.skipped.values()) == 3
-    assert known.skipped["photo: no text holds one"] == 1
+    catalogue = index(("record_number", "1234"), ("photo", "x.png"), ("name", "Al"))
+    assert catalogue.find("1234 x.png Al") == []
+    assert sum(catalogue.skipped.values()) == 3
+    assert catalogue.skipped["photo: no text holds one"] == 1
 
 
 def test_findings_have_owner_and_prefix(records: list[Record], respond: Respond) -> None:
     text = "Ada Quillstane, 3 April 1961, told Ben Vorndrask (91 years old) of HX-204511."
     texts = {record.record_id: record.text for record in records}
-    found = found_in(KnownIdentifiers(records), respond(text, prefix="This is QUILLSTANE, Ada."), **texts)
-    assert found[["kind", "owner", "owner_record", "in_record", "in_prefix"]].to_numpy().tolist() == [
+    table = found_in(KnownIdentifiers(records), respond(text, prefix="This is QUILLSTANE, Ada."), **texts)
+    assert table[["kind", "owner", "owner_record", "in_record", "in_prefix"]].to_numpy().tolist() == [
         ["name", "record", "ada-1", True, True],
         ["date", "record", "ada-1", True, False],
         ["name", "other", "ben-1", False, False],
         ["age", "other", "ben-1", False, False],
         ["record_number", "record", "ada-1", True, False],
     ]
-    assert [text[a:b] for a, b in zip(found["place"], found["end"], strict=True)] == found["value"].tolist()
-    assert found["word"].tolist() == [len(re.findall(r"\w+", text[:place])) for place in found["place"]]
-    assert leaked(found)["kind"].tolist() == ["date", "record_number"]
-    assert crossed(found)["key"].tolist() == ["ben vorndrask"]
+    assert [text[a:b] for a, b in zip(table["place"], table["end"], strict=True)] == table["value"].tolist()
+    assert table["word"].tolist() == [len(re.findall(r"\w+", text[:place])) for place in table["place"]]
+    assert leaked(table)["kind"].tolist() == ["date", "record_number"]
+    assert crossed(table)["key"].tolist() == ["ben vorndrask"]
 
 
 def test_another_record_of_the_same_subject_is_no_cross_leak(respond: Respond) -> None:
     name = (Identifier("name", "Ada Quillstane"),)
     records = [Record("a1", "", {}), Record("a2", "", {}, name), Record("b", "", {}, name)]
-    known = KnownIdentifiers(records, {"a1": "ada", "a2": "ada"})
+    catalogue = KnownIdentifiers(records, {"a1": "ada", "a2": "ada"})
     output = respond("ada quillstane", record="a1", subject="ada")
-    found = found_in(known, output)
-    assert found[["owner", "owner_record", "owners"]].to_numpy().tolist() == [["subject", "a2", 2]]
-    assert crossed(found).empty
-    assert leaked(found).empty
+    table = found_in(catalogue, output)
+    assert table[["owner", "owner_record", "owners"]].to_numpy().tolist() == [["subject", "a2", 2]]
+    assert crossed(table).empty
+    assert leaked(table).empty
     # What a record does not declare may still be in its text.
-    assert leaked(found_in(known, output, a1="Ada Quillstane came."))["owner"].tolist() == ["subject"]
+    assert leaked(found_in(catalogue, output, a1="Ada Quillstane came."))["owner"].tolist() == ["subject"]
 
 
 @pytest.mark.parametrize(
@@ -168,24 +168,24 @@ def test_another_record_of_the_same_subject_is_no_cross_leak(respond: Respond) -
     ],
 )
 def test_slips_are_found_where_near_enough(kind: str, value: str, slip: str, near: bool, respond: Respond) -> None:
-    known, output = index((kind, value)), respond(f"It was {slip}.")
+    catalogue, output = index((kind, value)), respond(f"It was {slip}.")
     for fuzzy in ("own", "all"):
-        found = found_in(known, output, fuzzy)
-        assert found["match"].tolist() == (["fuzzy"] if near else [])
-        assert (found["similarity"] < 1).all()
-    assert found_in(known, output, "none").empty
+        table = found_in(catalogue, output, fuzzy)
+        assert table["match"].tolist() == (["fuzzy"] if near else [])
+        assert (table["similarity"] < 1).all()
+    assert found_in(catalogue, output, "none").empty
 
 
 def test_slips_of_others_are_found_on_request(records: list[Record], respond: Respond) -> None:
-    known, output = KnownIdentifiers(records), respond("Ben Vorndrasc")
-    assert found_in(known, output, "own").empty
-    assert found_in(known, output, "all")["owner_record"].tolist() == ["ben-1"]
+    catalogue, output = KnownIdentifiers(records), respond("Ben Vorndrasc")
+    assert found_in(catalogue, output, "own").empty
+    assert found_in(catalogue, output, "all")["owner_record"].tolist() == ["ben-1"]
 
 
 def test_an_exact_match_is_not_a_slip_of_another(respond: Respond) -> None:
-    known = index(("name", "Ada Quillstane"), ("name", "Ida Quillstane"))
-    found = found_in(known, respond("Ada Quillstane"))
-    assert found[["match", "key"]].to_numpy().tolist() == [["exact", "ada quillstane"]]
+    catalogue = index(("name", "Ada Quillstane"), ("name", "Ida Quillstane"))
+    table = found_in(catalogue, respond("Ada Quillstane"))
+    assert table[["match", "key"]].to_numpy().tolist() == [["exact", "ada quillstane"]]
 
 
 def test_hipaas_eighteen_have_groups_and_declared_types() -> None:
@@ -195,11 +195,11 @@ def test_hipaas_eighteen_have_groups_and_declared_types() -> None:
     types = [other for kind in kinds().values() for other in (kind.name, *kind.also)]
     assert len(types) == len(set(types))
     declared = {"Birth date": "date", "MRN": "record_number", "institution": "hospital", "shoe size": "other_code"}
-    assert {one: kind_of(one).name for one in declared} == declared
+    assert {entry: kind_of(entry).name for entry in declared} == declared
 
 
 def test_a_short_year_may_be_of_two_centuries() -> None:
-    known = index(("dob", "1915-03-04"), ("date", "2015-04-03"))
-    (hit,) = known.find("seen 03/04/15")
-    days = {date.fromisoformat(known.identifiers[number].key) for number in hit.numbers}
+    catalogue = index(("dob", "1915-03-04"), ("date", "2015-04-03"))
+    (hit,) = catalogue.find("seen 03/04/15")
+    days = {date.fromisoformat(catalogue.identifiers[number].key) for number in hit.numbers}
     assert days == {date(1915, 3, 4), date(2015, 4, 3)}

@@ -39,16 +39,16 @@ def test_a_model_leaks_identifiers_of_its_training_texts_alone(world: Any) -> No
     leaks = {}
     for model in (world.before, world.model):
         outputs = continuations(model, records)
-        found = leaked(find_identifiers(outputs, records, settings, quiet=True))
-        leaks[model] = set(zip(found["record_id"], found["value"], strict=True))
+        leaked_findings = leaked(find_identifiers(outputs, records, settings, quiet=True))
+        leaks[model] = set(zip(leaked_findings["record_id"], leaked_findings["value"], strict=True))
         assert leaks[model] == {
-            (record.record_id, known.value)
+            (record.record_id, identifier.value)
             for record, output in zip(records, outputs, strict=True)
-            for known in record.identifiers
-            if known.value in output.response and known.value not in output.prefix
+            for identifier in record.identifiers
+            if identifier.value in output.response and identifier.value not in output.prefix
         }
-        total = len(found.drop_duplicates(["probe_id", "kind", "key"]))
-        tables = [table(found, outputs, replicates=50)["frequency"].sum() for table in (by_kind, table9)]
-        assert [*tables, by_subject(found)["all"].sum()] == [total] * 3
+        total = len(leaked_findings.drop_duplicates(["probe_id", "kind", "key"]))
+        tables = [table(leaked_findings, outputs, replicates=50)["frequency"].sum() for table in (by_kind, table9)]
+        assert [*tables, by_subject(leaked_findings)["all"].sum()] == [total] * 3
     assert not leaks[world.before]
     assert {record for record, _ in leaks[world.model]} == {record.record_id for record in records}

@@ -59,8 +59,8 @@ def test_the_sheet_is_private_and_holds_similar_responses_alone(sheet: Path) -> 
 
 def test_the_sample_is_seeded_and_formulas_stay_text(tmp_path: Path) -> None:
     sheets = [review(tmp_path / name, number=2, seed=seed) for name, seed in (("a", 1), ("b", 1), ("c", 2))]
-    drawn = [{row["response"] for row in read_csv(sheet)} for sheet in sheets]
-    assert drawn[0] == drawn[1] != drawn[2]
+    samples = [{row["response"] for row in read_csv(sheet)} for sheet in sheets]
+    assert samples[0] == samples[1] != samples[2]
     text = "=1+1 is what he said"
     (row,) = read_csv(review(tmp_path, [Record("r", text, {})], [text]))
     assert row["response"] == f"'{text}"

@@ -23,11 +23,11 @@ Respond = Callable[..., RecordResponse]
 
 @pytest.fixture(scope="module")
 def outputs(respond: Respond) -> list[RecordResponse]:
-    given = "Ada Quillstane"
+    prompt = "Ada Quillstane"
     return [
         # The name twice and the phone once: two instances, three places.
         respond("Ada Quillstane, Ada Quillstane, 299-555-0123. Sodium 128 mmol/L, heparin.", probe="p1"),
-        respond("Ada Quillstane, born 1961-04-03. Her daughter gave the history.", prefix=given, probe="p2"),
+        respond("Ada Quillstane, born 1961-04-03. Her daughter gave the history.", prefix=prompt, probe="p2"),
         respond("Nothing. Sodium 129 mmol/L and aspirin.", record="ben-1", probe="p3"),
         respond("Seen at Tarnhythe Clinic by Orlquill; a man of 91.", record="ben-1", probe="p4"),
     ]
@@ -35,7 +35,9 @@ def outputs(respond: Respond) -> list[RecordResponse]:
 
 @pytest.fixture(scope="module")
 def findings(outputs: Sequence[RecordResponse], records: list[Record]) -> pd.DataFrame:
-    return as_frame(find_known(outputs, KnownIdentifiers(records), {one.record_id: one.text for one in records}))
+    return as_frame(
+        find_known(outputs, KnownIdentifiers(records), {record.record_id: record.text for record in records})
+    )
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,7 @@ def sensitive(outputs: Sequence[RecordResponse], records: list[Record]) -> pd.Da
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "masked_value"),
     [
         ("900-01-0001", "9##-##-####"),
         ("John Smith", "J### S####"),
@@ -55,20 +57,20 @@ def sensitive(outputs: Sequence[RecordResponse], records: list[Record]) -> pd.Da
         ("", ""),
     ],
 )
-def test_a_mask_keeps_the_shape(value: str, shown: str) -> None:
-    assert masked(value) == shown
+def test_a_mask_keeps_the_shape(value: str, masked_value: str) -> None:
+    assert masked(value) == masked_value
 
 
 def test_instances_places_responses_and_subjects(findings: pd.DataFrame, outputs: list[RecordResponse]) -> None:
     table = by_kind(findings, outputs, replicates=200).set_index("kind")
-    counted = table[["frequency", "mentions", "responses", "subjects"]]
-    assert counted.loc[["name", "phone", "ssn"]].to_numpy().tolist() == [[1, 2, 1, 1], [1, 1, 1, 1], [0, 0, 0, 0]]
+    counts = table[["frequency", "mentions", "responses", "subjects"]]
+    assert counts.loc[["name", "phone", "ssn"]].to_numpy().tolist() == [[1, 2, 1, 1], [1, 1, 1, 1], [0, 0, 0, 0]]
     # Two subjects have no interval.
     assert table.loc["name", ["per_response", "low", "high"]].tolist() == [0.25, None, None]
     assert table.loc["name", "examples"] == "A## Q#########"
     assert "photo" not in table.index
-    shown = by_kind(findings, outputs, show_text=True, replicates=50).set_index("kind")
-    assert shown.loc["phone", "examples"] == "299-555-0123"
+    masked_value = by_kind(findings, outputs, show_text=True, replicates=50).set_index("kind")
+    assert masked_value.loc["phone", "examples"] == "299-555-0123"
 
 
 def test_table_9_groups_as_the_paper_does(findings: pd.DataFrame, outputs: list[RecordResponse]) -> None:
@@ -95,9 +97,9 @@ def test_sensitive_content_has_to_be_in_the_record(sensitive: pd.DataFrame, resp
         ["p2", "family_history_provider", "daughter gave"],
     ]
     text = "On heparin since May."
-    given = as_frame(find_terms(respond("Given heparin.", prefix=text), text))
-    assert given["in_prefix"].tolist() == [True]
-    assert leaked(given).empty
+    prompt = as_frame(find_terms(respond("Given heparin.", prefix=text), text))
+    assert prompt["in_prefix"].tolist() == [True]
+    assert leaked(prompt).empty
 
 
 def test_table_10_has_the_papers_categories(

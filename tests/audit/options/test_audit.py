@@ -59,15 +59,15 @@ def test_members_are_regenerated_and_non_members_are_not(audit: OptionsAudit) ->
 
 def test_training_made_the_difference(audit: OptionsAudit) -> None:
     assert audit.baseline is not None
-    found = row(audit, "in_place", "exact", "member")
+    result = row(audit, "in_place", "exact", "member")
     own, other = (
         table[table["prompt"].eq("in_place") & table["question_id"].map(audit.groups).eq("member")]["exact"].mean()
         for table in (audit.options, audit.baseline.options)
     )
-    assert (found["value"], found["difference"]) == pytest.approx((own, own - other))
-    assert found["difference_low"] > 0
-    assert found["p"] < 0.05
-    assert found["n_pairs"] == 10
+    assert (result["value"], result["difference"]) == pytest.approx((own, own - other))
+    assert result["difference_low"] > 0
+    assert result["p"] < 0.05
+    assert result["n_pairs"] == 10
 
 
 def test_gold_and_wrong_ones_apart_and_any_prompt(audit: OptionsAudit) -> None:
@@ -89,20 +89,23 @@ def test_accuracy_is_that_of_the_likeliest_option(
 
     model = load_model(before_and_after[1].model, device="cpu")
     table = audit.choices.set_index(["question_id", "form"])
-    for one in read_options(question_file).questions[:4]:
-        prompt = model.tokenizer(f"Question: {one.question}\n{one.lines()}\nAnswer:")["input_ids"]
-        for form, texts, end in (("text", one.options, [model.tokenizer.eos_token_id]), ("letter", "ABCD", [])):
-            wanted = []
+    for question in read_options(question_file).questions[:4]:
+        prompt = model.tokenizer(f"Question: {question.question}\n{question.lines()}\nAnswer:")["input_ids"]
+        for form, texts, end in (
+            ("text", question.options, [model.tokenizer.eos_token_id]),
+            ("letter", "ABCD", []),
+        ):
+            expected = []
             for text in texts:
                 answer = [*model.tokenizer(f" {text}")["input_ids"], *end]
                 labels = torch.tensor([[-100] * len(prompt) + answer])
                 with torch.inference_mode():
                     mean = -float(model.model(input_ids=torch.tensor([[*prompt, *answer]]), labels=labels).loss)
-                wanted.append(mean if form == "text" else mean * len(answer))
-            found = table.loc[(one.question_id, form)]
-            assert list(found["log_probs"]) == pytest.approx(wanted, abs=1e-4)
-            assert found["chosen"] == "ABCD"[wanted.index(max(wanted))]
-            assert found["correct"] == (found["chosen"] == one.gold)
+                expected.append(mean if form == "text" else mean * len(answer))
+            result = table.loc[(question.question_id, form)]
+            assert list(result["log_probs"]) == pytest.approx(expected, abs=1e-4)
+            assert result["chosen"] == "ABCD"[expected.index(max(expected))]
+            assert result["correct"] == (result["chosen"] == question.gold)
     assert row(audit, "", "accuracy_text", "member")["value"] > 0.6
     assert row(audit, "", "accuracy_letter")["n"] == 20
 
@@ -131,19 +134,19 @@ def test_responses_are_kept_when_it_is_cut_off(
     monkeypatch.setattr("medunlearn.audit.options.option_audit.choice_rows", choice_rows)
     monkeypatch.setattr("medunlearn.generation.respond.decode", stop)
     monkeypatch.setattr("medunlearn.generation.respond._rounds", lambda sequences, size: iter([]))
-    done = audit_options(before_and_after[1], question_file, out=tmp_path / "cut", **settings)
-    assert len(done.options) == len(done.choices) == 8
-    assert done.options["response"].notna().all()
+    resumed = audit_options(before_and_after[1], question_file, out=tmp_path / "cut", **settings)
+    assert len(resumed.options) == len(resumed.choices) == 8
+    assert resumed.options["response"].notna().all()
 
 
 def test_a_prompt_that_does_not_fit_is_unscored(
     before_and_after: tuple[Run, Run], question_file: Path, tmp_path: Path
 ) -> None:
     how: dict[str, Any] = {"prompts": "in_place", "forms": "letter", "limit": 3, "max_new_tokens": 510}
-    found = audit_options(before_and_after[1], question_file, out=tmp_path / "long", quiet=True, **how)
-    assert set(found.options["reason"]) == {"the prompt is longer than the model's context"}
-    assert found.options["exact"].isna().all()
-    table = found.table().set_index("measure")
+    result = audit_options(before_and_after[1], question_file, out=tmp_path / "long", quiet=True, **how)
+    assert set(result.options["reason"]) == {"the prompt is longer than the model's context"}
+    assert result.options["exact"].isna().all()
+    table = result.table().set_index("measure")
     assert pd.isna(table.loc["exact", "value"])
     assert table.loc["exact", "n_unscored"] == 3
 

@@ -32,31 +32,31 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_records_questions_and_splits(file: Path, tmp_path: Path) -> None:
-    found = build("options", {"file": file, "nonmembers": 6, "percents": [25, 50]})
-    held_out = {record.record_id for record in found.records if record.fold == "holdout"}
-    assert (len(found.records), len(held_out)) == (20, 6)
-    assert not held_out & {question.record_id for question in found.questions}
-    assert found.levels == ("subject", "question")
-    assert found.record["n04"].text == "Which is 4?\nA. low\nB. high\nC. 4 mg\nAnswer: B. high"
-    assert found.record["n00"].text == "Which is 0?\nA. low\nB. high\nC. 0 mg"
-    asked = found.questions[0]
-    shown, _, right = found.record[asked.record_id].text.partition("\nAnswer: ")
-    assert (asked.question, asked.answer) == (shown, right[3:])
-    assert asked.options[asked.answer_index or 0] == asked.answer
-    assert "n00" not in {one.question_id for one in found.questions}
-    assert sorted(found.splits) == ["random_25", "random_50"]
-    assert {*found.splits["random_25"].forget} < {*found.splits["random_50"].forget}
-    assert not held_out & {*found.splits["random_50"].forget}
-    found.save(tmp_path / "bench")
-    assert Benchmark.load(tmp_path / "bench").fingerprint == found.fingerprint
+    bench = build("options", {"file": file, "nonmembers": 6, "percents": [25, 50]})
+    held_out = {record.record_id for record in bench.records if record.fold == "holdout"}
+    assert (len(bench.records), len(held_out)) == (20, 6)
+    assert not held_out & {question.record_id for question in bench.questions}
+    assert bench.levels == ("subject", "question")
+    assert bench.record["n04"].text == "Which is 4?\nA. low\nB. high\nC. 4 mg\nAnswer: B. high"
+    assert bench.record["n00"].text == "Which is 0?\nA. low\nB. high\nC. 0 mg"
+    first = bench.questions[0]
+    options_text, _, right = bench.record[first.record_id].text.partition("\nAnswer: ")
+    assert (first.question, first.answer) == (options_text, right[3:])
+    assert first.options[first.answer_index or 0] == first.answer
+    assert "n00" not in {entry.question_id for entry in bench.questions}
+    assert sorted(bench.splits) == ["random_25", "random_50"]
+    assert {*bench.splits["random_25"].forget} < {*bench.splits["random_50"].forget}
+    assert not held_out & {*bench.splits["random_50"].forget}
+    bench.save(tmp_path / "bench")
+    assert Benchmark.load(tmp_path / "bench").fingerprint == bench.fingerprint
 
 
 def test_a_sample_is_the_same_as_an_audits(file: Path) -> None:
     from medunlearn.sources.multiple_choice import read_options, sampled
 
-    found = build("options", {"file": file, "limit": 9, "seed": 5})
-    assert [one.record_id for one in found.records] == [
-        one.question_id for one in sampled(read_options(file).questions, 9, 5)
+    bench = build("options", {"file": file, "limit": 9, "seed": 5})
+    assert [entry.record_id for entry in bench.records] == [
+        entry.question_id for entry in sampled(read_options(file).questions, 9, 5)
     ]
 
 

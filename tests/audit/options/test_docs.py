@@ -39,8 +39,8 @@ def test_the_page_runs(
         exec(served.replace("http://127.0.0.1:8000/v1", server.base_url), spaces)
     assert set(spaces["served"].options["prompt"]) == {"another", "fill_in", "clinician"}
     assert "accuracy_text" in capsys.readouterr().out
-    written = {path.name for path in (tmp_path / "runs" / "options").iterdir()}
-    assert {"options.parquet", "choices.parquet", "options_summary.parquet", "run.json", "responses"} <= written
+    files = {path.name for path in (tmp_path / "runs" / "options").iterdir()}
+    assert {"options.parquet", "choices.parquet", "options_summary.parquet", "run.json", "responses"} <= files
     assert (tmp_path / "runs" / "options").stat().st_mode & 0o077 == 0
 
 

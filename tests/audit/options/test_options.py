@@ -34,15 +34,15 @@ def many(count: int) -> list[MultipleChoice]:
 
 def test_every_option_is_as_likely_the_right_one_too() -> None:
     removed = remove_one(many(4000))
-    counts = Counter(one.letter for one in removed)
+    counts = Counter(entry.letter for entry in removed)
     # 1,000 each on average; five standard deviations of a binomial are 137.
     assert all(abs(counts[name] - 1000) < 137 for name in "ABCD")
-    assert abs(sum(one.place == one.question.answer_index for one in removed) - 1000) < 137
+    assert abs(sum(entry.place == entry.question.answer_index for entry in removed) - 1000) < 137
 
 
 def test_the_draw_is_the_questions_own() -> None:
     def places(questions: list[MultipleChoice], seed: int = 0) -> dict[str, int]:
-        return {one.question.question_id: one.place for one in remove_one(questions, seed=seed)}
+        return {entry.question.question_id: entry.place for entry in remove_one(questions, seed=seed)}
 
     whole = places(many(50))
     assert places(many(50)[:10:-2]).items() <= whole.items()
@@ -100,33 +100,35 @@ def test_a_letter_that_belongs_to_the_option_is_kept() -> None:
 @given(st.text(max_size=30), st.text(min_size=1, max_size=10), st.sampled_from("ABCD"))
 def test_every_exact_match_is_a_relaxed_one(response: str, option: str, letter: str) -> None:
     if normalised(option):
-        for said in (response, option, f"{letter}. {option}\n{response}"):
-            if exact_match(said, option, letter):
-                assert relaxed_match(said, option)
+        for answer in (response, option, f"{letter}. {option}\n{response}"):
+            if exact_match(answer, option, letter):
+                assert relaxed_match(answer, option)
         assert exact_match(" ".join(option.split()), option, letter)
 
 
 def test_no_prompt_gives_the_removed_option_away_and_all_show_the_question() -> None:
     for prompt in read_prompts().values():
         for place, option in enumerate(QUESTION.options):
-            shown = prompt.render(Removal(QUESTION, place))
-            assert QUESTION.question in shown
-            assert option not in shown
+            rendered = prompt.render(Removal(QUESTION, place))
+            assert QUESTION.question in rendered
+            assert option not in rendered
             if prompt.name != "in_place":
-                assert all(other in shown for other in QUESTION.options if other != option)
+                assert all(other in rendered for other in QUESTION.options if other != option)
 
 
 def test_prompts_by_hand_and_by_name() -> None:
-    known, removal = read_prompts(), Removal(QUESTION, 1)
-    assert known["continue"].render(removal) == ("Which drug {x}?\nA. Aspirin\nC. Iron\nD. E. coli vaccine\nB.")
-    assert known["in_place"].render(removal) == "Which drug {x}?\nA. Aspirin\nB."
-    assert "\nA. Aspirin\nB. ____\nC. Iron\nD. E. coli vaccine\n" in known["fill_in"].render(removal)
-    assert "to have 4 answer options" in known["another"].render(removal)
-    assert sum(one.form == "instruction" for one in known.values()) >= 3
-    assert select_prompts(known, ()) == list(known.values())
-    assert [one.name for one in select_prompts(known, ["fill_in", "another"])] == ["fill_in", "another"]
+    all_prompts, removal = read_prompts(), Removal(QUESTION, 1)
+    assert all_prompts["continue"].render(removal) == (
+        "Which drug {x}?\nA. Aspirin\nC. Iron\nD. E. coli vaccine\nB."
+    )
+    assert all_prompts["in_place"].render(removal) == "Which drug {x}?\nA. Aspirin\nB."
+    assert "\nA. Aspirin\nB. ____\nC. Iron\nD. E. coli vaccine\n" in all_prompts["fill_in"].render(removal)
+    assert "to have 4 answer options" in all_prompts["another"].render(removal)
+    assert sum(entry.form == "instruction" for entry in all_prompts.values()) >= 3
+    assert select_prompts(all_prompts, ()) == list(all_prompts.values())
+    assert [entry.name for entry in select_prompts(all_prompts, ["fill_in", "another"])] == ["fill_in", "another"]
     with pytest.raises(ConfigError, match=r"(?s)2 settings are wrong.*Did you mean 'fill_in'\?.*no prompt 'x'"):
-        select_prompts(known, ["filin", "x"])
+        select_prompts(all_prompts, ["filin", "x"])
 
 
 def test_prompts_of_a_file(tmp_path: Path) -> None:
@@ -187,5 +189,8 @@ def test_letters_restart_from_a_with_the_removed_option_last() -> None:
     assert (removal.letter, removal.as_shown.letter, removal.as_shown.text) == ("B", "D", "Heparin")
     assert option_matches("D. Heparin", removal)["exact"]
     assert not option_matches("B. Heparin", removal)["exact"]
-    (drawn,) = remove_one([QUESTION], letters="restarted")
-    assert (drawn.letters, drawn.place) == ("restarted", remove_one([QUESTION])[0].place)
+    (letters_by_question,) = remove_one([QUESTION], letters="restarted")
+    assert (letters_by_question.letters, letters_by_question.place) == (
+        "restarted",
+        remove_one([QUESTION])[0].place,
+    )

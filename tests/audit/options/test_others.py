@@ -19,7 +19,9 @@ from medunlearn.sources.multiple_choice import read_options
 @pytest.fixture
 def removed(question_file: Path) -> dict[str, str]:
     """Question's text -> the option that is removed from it."""
-    return {one.question.question: one.text for one in remove_one(read_options(question_file).questions)}
+    return {
+        removal.question.question: removal.text for removal in remove_one(read_options(question_file).questions)
+    }
 
 
 def knows(removed: dict[str, str], *grades: int) -> Any:
@@ -37,20 +39,20 @@ class TestServer:
     def test_chat(self, question_file: Path, removed: dict[str, str], tmp_path: Path) -> None:
         with FakeServer(answer=knows(removed, 1, 4)) as server:
             llm = {"base_url": server.base_url, "model": "m"}
-            found = audit_options(None, question_file, out=tmp_path / "a", llm=llm, prompts="another", quiet=True)
+            result = audit_options(None, question_file, out=tmp_path / "a", llm=llm, prompts="another", quiet=True)
             assert server.count == 20
             body = server.seen[0][0]
             again = audit_options(None, question_file, out=tmp_path / "a", llm=llm, prompts="another", quiet=True)
             assert server.count == 20
         assert body["messages"][0]["role"] == "user"
         assert (body["temperature"], body["max_tokens"]) == (0.0, 32)
-        table = found.table().set_index(["prompt", "measure"])
+        table = result.table().set_index(["prompt", "measure"])
         assert table.loc[("another", "relaxed"), "value"] == pytest.approx(2 / 20)
         assert table.loc[("another", "exact"), "value"] == 0.0
         assert table.loc[("", "accuracy_text"), "n_unscored"] == 20
-        assert set(found.choices["reason"]) == {"api=chat gives no probabilities of options"}
-        assert again.options.equals(found.options)
-        assert found.label == "m"
+        assert set(result.choices["reason"]) == {"api=chat gives no probabilities of options"}
+        assert again.options.equals(result.options)
+        assert result.label == "m"
 
     def test_chat_takes_instructions_alone(self, question_file: Path, tmp_path: Path) -> None:
         llm = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
@@ -63,23 +65,23 @@ class TestServer:
         with FakeServer(answer=knows(removed)) as server:
             llm = {"base_url": server.base_url, "model": "m"}
             how: dict[str, Any] = {"api": "completions", "limit": 4, "prompts": "in_place", "quiet": True}
-            found = audit_options(None, question_file, out=tmp_path / "a", llm=llm, **how)
+            result = audit_options(None, question_file, out=tmp_path / "a", llm=llm, **how)
             bodies = [body for body, _ in server.seen]
         assert len(bodies) == 4 + 2 * 4 * 4
         echoed = [body for body in bodies if body.get("echo")]
         assert {(body["max_tokens"], body["logprobs"]) for body in echoed} == {(0, 0)}
         # The pretended server parts tokens at spaces, so that none begins where an option does.
-        assert set(found.choices["reason"]) == {"the server's tokens do not part where an option begins"}
+        assert set(result.choices["reason"]) == {"the server's tokens do not part where an option begins"}
 
     def test_what_is_read_of_an_echo(self) -> None:
         from medunlearn.audit.options.option_server import _option_log_prob
         from medunlearn.llm import LogProbs
 
         # "Q:" and " big dog", then what the server said itself.
-        given = LogProbs(("Q", ":", " big", " dog", "."), (None, -1.0, -2.0, -4.0, -9.0), (0, 1, 2, 6, 10))
-        assert _option_log_prob(given, 2, 8, "text") == -3.0
-        assert _option_log_prob(given, 2, 8, "letter") == -6.0
-        assert _option_log_prob(given, 3, 8, "text") is None
+        log_probs = LogProbs(("Q", ":", " big", " dog", "."), (None, -1.0, -2.0, -4.0, -9.0), (0, 1, 2, 6, 10))
+        assert _option_log_prob(log_probs, 2, 8, "text") == -3.0
+        assert _option_log_prob(log_probs, 2, 8, "letter") == -6.0
+        assert _option_log_prob(log_probs, 3, 8, "text") is None
         assert _option_log_prob(None, 2, 8, "text") is None
 
     def test_a_server_that_fails_ends_the_run_and_it_goes_on(
@@ -94,9 +96,9 @@ class TestServer:
         ):
             audit_options(None, question_file, llm={**llm, "base_url": server.base_url}, **how)
         with FakeServer(answer=knows(removed)) as server:
-            found = audit_options(None, question_file, llm={**llm, "base_url": server.base_url}, **how)
+            result = audit_options(None, question_file, llm={**llm, "base_url": server.base_url}, **how)
             assert server.count == 3
-        assert found.options["exact"].notna().all()
+        assert result.options["exact"].notna().all()
 
     def test_questions_that_are_not_said_to_be_open_stay_here(self, question_file: Path, tmp_path: Path) -> None:
         llm = {"base_url": "https://models.example/v1", "model": "m"}
@@ -121,10 +123,10 @@ class TestStored:
             {"question_id": removals[4].question.question_id, "response": "x", "removed": removals[4].letter},
         ]
         stored = self.put(tmp_path / "said.jsonl", rows[::-1])
-        found = audit_options(None, question_file, out=tmp_path / "a", responses=stored, quiet=True)
-        table = found.options.set_index("question_id")
+        result = audit_options(None, question_file, out=tmp_path / "a", responses=stored, quiet=True)
+        table = result.options.set_index("question_id")
         assert len(table) == 20
-        names = [one.question.question_id for one in removals]
+        names = [removal.question.question_id for removal in removals]
         assert [tuple(table.loc[name, ["exact", "relaxed"]]) for name in names[:2]] == [(True, True), (False, True)]
         assert table.loc[names[4], "exact"] == False  # noqa: E712
         assert table.loc[names[2:4], "reason"].tolist() == [
@@ -132,16 +134,16 @@ class TestStored:
             "another option was removed than seed=0 draws",
         ]
         assert set(table.loc[names[5:], "reason"]) == {"there is no response"}
-        assert set(found.options["prompt"]) == {"stored"}
-        whole = found.table().set_index("measure")
+        assert set(result.options["prompt"]) == {"stored"}
+        whole = result.table().set_index("measure")
         assert (whole.loc["exact", "n"], whole.loc["exact", "n_unscored"]) == (3, 17)
         assert whole.loc["exact", "value"] == pytest.approx(1 / 3)
 
     def test_several_prompts_and_what_is_refused(self, question_file: Path, tmp_path: Path) -> None:
         rows = [{"question_id": "i00", "response": "x", "prompt": name} for name in ("one", "two")]
         stored = self.put(tmp_path / "said.jsonl", rows)
-        found = audit_options(None, question_file, out=tmp_path / "a", responses=stored, prompts="two", quiet=True)
-        assert set(found.options["prompt"]) == {"two"}
+        result = audit_options(None, question_file, out=tmp_path / "a", responses=stored, prompts="two", quiet=True)
+        assert set(result.options["prompt"]) == {"two"}
         stored = self.put(tmp_path / "said.jsonl", [*rows, rows[1]])
         with pytest.raises(SourceError, match=r"said\.jsonl:3: question 'i00' is answered twice for prompt 'two'"):
             audit_options(None, question_file, out=tmp_path / "b", responses=stored, quiet=True)
