@@ -14,9 +14,10 @@ from medunlearn.attacks.membership.sample import candidates
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.facts import facts_of
 from medunlearn.data.records import Identifier, Record
+from medunlearn.data.sentences import sentence_starts
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.notes.note_columns import chain_of, identifier_columns, identify
-from medunlearn.notes.note_gaps import BLANK, gaps_in, note_sentences, shown_with_gap
+from medunlearn.notes.note_gaps import BLANK, gaps_in, sentence_with_gap
 from medunlearn.notes.note_probes import whose
 from medunlearn.sources.patient_notes import PatientNote
 from medunlearn.synthetic import invent_hospital
@@ -228,7 +229,7 @@ TEXT = (
 
 def test_the_gaps_of_a_note() -> None:
     gaps = gaps_in(TEXT, [Identifier("name", "Ann Vane"), Identifier("date", "1950-02-03")])
-    assert {(gap.group, gap.asked, TEXT[gap.start : gap.end]) for gap in gaps} >= {
+    assert {(gap.group, gap.label, TEXT[gap.start : gap.end]) for gap in gaps} >= {
         ("identifier", "name", "Ann Vane"),
         ("date", "date", "1950-02-03"),
         ("date", "date", "2020-01-02"),
@@ -241,7 +242,7 @@ def test_the_gaps_of_a_note() -> None:
         ("section", "section:plan", "water restriction, daily weight"),
     }
     assert not [gap for gap in gaps if TEXT[gap.start : gap.end] in ("1", "2")], "numbers of a list are no facts"
-    shown = {gap.asked: shown_with_gap(TEXT, gap, note_sentences(TEXT)) for gap in gaps}
+    shown = {gap.label: sentence_with_gap(TEXT, gap, sentence_starts(TEXT)) for gap in gaps}
     assert shown["value:creatinine"] == "Creatinine was ____ mg/dL, pulse of 88 bpm, version 7."
     assert shown["section:diagnosis"] == "Diagnosis: ____"
     assert shown["section:plan"] == "Plan: ____"

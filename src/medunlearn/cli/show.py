@@ -115,7 +115,7 @@ def adopt(result: Run, output: Output) -> None:
     """Print the losses of an adopted model in each way of asking, and how later commands ask."""
     if output.data(result.info):
         return
-    from medunlearn.pipeline.adopt import adopted_losses, asked_words
+    from medunlearn.pipeline.adopt import adopted_losses, rendering_words
 
     results, losses = result.info.results, adopted_losses(result)
     warn_of_broken(output, {result.label: result.info.problems})
@@ -127,7 +127,9 @@ def adopt(result: Run, output: Output) -> None:
     source, form = results["source"], results["saved"]["form"]
     what = "LoRA adapter" if source["kind"] == "adapter" else "model"
     where = "copied" if form == "copy" else "its weights stay where they are"
-    output.say(f"{result.folder}: {what} {source['name']}, {where}; {asked_words(result)} (--template, --context)")
+    output.say(
+        f"{result.folder}: {what} {source['name']}, {where}; {rendering_words(result)} (--template, --context)"
+    )
 
 
 def unlearn(result: Run, output: Output, *, method: str) -> None:

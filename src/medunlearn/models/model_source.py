@@ -6,12 +6,13 @@ Everything is checked here that can be told without loading weights.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medunlearn.data.storage import as_storage_error, make_folder, read_json, sha256_of_json
+from medunlearn.data.storage import as_storage_error, make_folder, read_json, sha256_of_json, write_atomically
 from medunlearn.errors import HubError, InputError, ModelError, first_few, first_line
 from medunlearn.hub_offline import go_offline_if_unreachable
 from medunlearn.models.folders import (
@@ -26,6 +27,7 @@ from medunlearn.models.folders import (
     refuse_irregular,
 )
 from medunlearn.models.load import check_model_folder
+from medunlearn.progress import progress
 
 INDEX = "model.safetensors.index.json"
 WHOLE = "model.safetensors"
@@ -269,3 +271,20 @@ def _check_full(folder: Path) -> None:
             f"{folder} lacks {len(missing)} of its {len(named)} files of weights: {first_few(missing)}. Copy the "
             "whole model again."
         )
+
+
+def files_needed(folder: Path) -> list[Path]:
+    """Files of a model's folder that a model may need, by name."""
+    return [path for path in sorted(folder.iterdir()) if path.is_file() and any(map(path.match, FETCHED))]
+
+
+def copy_model_files(paths: Sequence[Path], copy: Path, *, quiet: bool = True) -> None:
+    """Copy files into a folder, each whole or not at all, readable by their owner alone."""
+    with progress("copy the model's files", sum(path.stat().st_size for path in paths), quiet=quiet) as advance:
+        for path in paths:
+            write_atomically(copy / path.name, lambda part: _copy_file(path, part))  # noqa: B023
+            advance(path.stat().st_size)
+
+
+def _copy_file(path: Path, part: Path) -> None:
+    shutil.copyfile(path, part)

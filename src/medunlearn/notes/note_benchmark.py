@@ -43,8 +43,8 @@ def build(settings: NotesSettings, *, quiet: bool = True) -> Benchmark:
     """
     read, unseen = _read(settings)
     notes, excluded = _usable(read, unseen)
-    wanted = _wanted(settings, read, notes)
-    notes = _sample(notes, settings, wanted)
+    requested = _requested(settings, read, notes)
+    notes = _sample(notes, settings, requested)
     columns = settings.identifier_columns or identifier_columns(read.columns)
     levels = level_columns(settings.level, read.columns, notes)
     identifiers = identify(notes, columns, settings.detectors, quiet=quiet)
@@ -53,7 +53,7 @@ def build(settings: NotesSettings, *, quiet: bool = True) -> Benchmark:
         for note, own in zip(notes, identifiers, strict=True)
     )
     shared = _shared(notes)
-    questions, without = _questions(settings, notes, records, shared, wanted, quiet=quiet)
+    questions, without = _questions(settings, notes, records, shared, requested, quiet=quiet)
     chain = chain_of([record.groups for record in records], levels)
     title = next((name for name in read.columns if name.lower() == _TITLE), None)
     name = settings.notes.name
@@ -72,7 +72,7 @@ def build(settings: NotesSettings, *, quiet: bool = True) -> Benchmark:
         titles={n.note_id: n.values[title] for n in notes if title and title in n.values},
         notes=_facts(read, unseen, notes, excluded, shared, without, levels, chain),
     )
-    return with_request(benchmark, wanted) if wanted else benchmark
+    return with_request(benchmark, requested) if requested else benchmark
 
 
 def _read(settings: NotesSettings) -> tuple[PatientNotes, PatientNotes | None]:
@@ -84,13 +84,13 @@ def _read(settings: NotesSettings) -> tuple[PatientNotes, PatientNotes | None]:
         settings.date_column,
         settings.holdout_column,
     )
-    needed = [("--level", name) for name in settings.level if name != PATIENT]
-    needed += [("--identifier-columns", name) for name in settings.identifier_columns]
-    needed += [("--prompt", name) for name in columns_of(settings.prompt)]
+    flags = [("--level", name) for name in settings.level if name != PATIENT]
+    flags += [("--identifier-columns", name) for name in settings.identifier_columns]
+    flags += [("--prompt", name) for name in columns_of(settings.prompt)]
     if odd := [name for name in settings.split_by if settings.level and name not in (*settings.level, PATIENT)]:
         raise ConfigError([f"split_by={odd[0]}: it is no level. Name it in --level too"])
     skip = settings.skip_bad_rows
-    read = read_patient_notes(settings.notes, named, needed=needed, skip_bad_rows=skip)
+    read = read_patient_notes(settings.notes, named, needed=flags, skip_bad_rows=skip)
     if settings.holdout is None:
         return read, None
     return read, read_patient_notes(
@@ -106,57 +106,54 @@ def _usable(read: PatientNotes, unseen: PatientNotes | None) -> tuple[list[Patie
     held_out = [note for note in read.notes if note.held_out]
     if unseen is not None:
         excluded.update(unseen.excluded)
-        taken = {note.note_id for note in read.notes}
+        ids = {note.note_id for note in read.notes}
         held_out += [
-            replace(note, note_id=f"holdout-{note.note_id}") if note.note_id in taken else note
+            replace(note, note_id=f"holdout-{note.note_id}") if note.note_id in ids else note
             for note in unseen.notes
         ]
     for note in held_out:
-        seen = SEEN_PATIENT if note.patient in patients else SEEN_TEXT if text_key(note.text) in texts else None
-        if seen:
-            excluded[seen] += 1
+        reason = SEEN_PATIENT if note.patient in patients else SEEN_TEXT if text_key(note.text) in texts else None
+        if reason:
+            excluded[reason] += 1
         else:
             trained.append(note)
     if len(patients) < 2:
+        left_out = ", ".join(f"{count:,} {reason}" for reason, count in excluded.items())
         raise InputError(
             f"{len(patients)} patient is left, and a benchmark needs two at least: who is forgotten, and others "
-            f"to retain. Left out were: {_told(excluded) or 'none'}."
+            f"to retain. Left out were: {left_out or 'none'}."
         )
     return trained, dict(excluded)
 
 
-def _told(excluded: Mapping[str, int]) -> str:
-    return ", ".join(f"{n:,} {reason}" for reason, n in excluded.items())
-
-
-def _wanted(settings: NotesSettings, read: PatientNotes, notes: Sequence[PatientNote]) -> list[str]:
+def _requested(settings: NotesSettings, read: PatientNotes, notes: Sequence[PatientNote]) -> list[str]:
     """Patients of the deletion request."""
     if settings.forget_patients is None:
         return []
-    wanted, there = read_subjects(settings.forget_patients), {note.patient for note in notes}
-    for patient in wanted:
+    requested, there = read_subjects(settings.forget_patients), {note.patient for note in notes}
+    for patient in requested:
         if patient not in there and patient in read.patients:
             raise InputError(f"Patient {patient!r} has rows in the notes, and none of them is a usable note.")
         if patient not in there:
             raise InputError(f"There is no patient {patient!r} in the notes.")
-    return wanted
+    return requested
 
 
-def _sample(notes: list[PatientNote], settings: NotesSettings, wanted: Sequence[str]) -> list[PatientNote]:
+def _sample(notes: list[PatientNote], settings: NotesSettings, requested: Sequence[str]) -> list[PatientNote]:
     """All notes of a seeded sample of the patients who are trained on, and of those who are not."""
     if settings.limit is None:
         return notes
     patients = {note.patient for note in notes if not note.held_out}
     if settings.limit > len(patients):
         raise InputError(f"limit={settings.limit}: the notes are of {len(patients)} patients. Ask for fewer.")
-    sample = _drawn(patients, wanted, settings.limit, "sample", settings.seed)
+    sample = _sample_with(patients, requested, settings.limit, "sample", settings.seed)
     return [note for note in notes if note.held_out or note.patient in sample]
 
 
-def _drawn(patients: Iterable[str], wanted: Sequence[str], most: int, *purpose: str | int) -> set[str]:
-    """A seeded sample of so many patients, all that are wanted among them."""
-    others = [patient for patient in shuffled(patients, *purpose) if patient not in wanted]
-    return {*wanted, *others[: max(0, most - len(wanted))]}
+def _sample_with(patients: Iterable[str], requested: Sequence[str], most: int, *purpose: str | int) -> set[str]:
+    """A seeded sample of so many patients, all of the request among them."""
+    others = [patient for patient in shuffled(patients, *purpose) if patient not in requested]
+    return {*requested, *others[: max(0, most - len(requested))]}
 
 
 def _shared(notes: Sequence[PatientNote]) -> set[str]:
@@ -173,23 +170,23 @@ def _questions(
     notes: Sequence[PatientNote],
     records: Sequence[Record],
     shared: set[str],
-    wanted: Sequence[str],
+    requested: Sequence[str],
     *,
     quiet: bool,
 ) -> tuple[tuple[Question, ...], int]:
     """Probes of all patients or a seeded part of them, and how many of these have none."""
     probes = NoteProbes(settings.prefixes, settings.clozes, settings.prompt, settings.longest, settings.seed)
     trained, outside = ({n.patient for n in notes if n.held_out is side} for side in (False, True))
-    chosen = _drawn(trained, wanted, settings.probed or len(trained), "probed", settings.seed)
-    chosen |= _drawn(outside, (), settings.probed or len(outside), "probed", settings.seed)
+    probed = _sample_with(trained, requested, settings.probed or len(trained), "probed", settings.seed)
+    probed |= _sample_with(outside, (), settings.probed or len(outside), "probed", settings.seed)
     questions: list[Question] = []
     with progress("probes of notes", len(records), quiet=quiet) as advance:
         for note, record in zip(notes, records, strict=True):
-            if note.patient in chosen and note.note_id not in shared:
+            if note.patient in probed and note.note_id not in shared:
                 questions += probes.of(record, note.values)
             advance(1)
     by_id = {record.record_id: record.groups[PATIENT] for record in records}
-    return tuple(questions), len(chosen - {by_id[question.record_id] for question in questions})
+    return tuple(questions), len(probed - {by_id[question.record_id] for question in questions})
 
 
 def _splits(settings: NotesSettings, hierarchy: Hierarchy, records: Sequence[Record]) -> dict[str, Split]:
@@ -235,7 +232,7 @@ def _facts(
     chain: Sequence[str],
 ) -> dict[str, Any]:
     """Facts for the manifest; no text, name or id."""
-    used = {note.patient for note in notes}
+    patients = {note.patient for note in notes}
     everybody = read.patients | (unseen.patients if unseen is not None else frozenset())
     outside = {note.patient for note in notes if note.held_out}
     bad = [f"{place}: {why}" for place, why in (*read.bad_rows, *(unseen.bad_rows if unseen else ()))]
@@ -243,7 +240,7 @@ def _facts(
         "form": read.form,
         "columns": {key: getattr(read.fields, key) for key in ("patient", "text", "id", "date", "holdout")},
         "notes left out": dict(excluded),
-        "patients without a usable note": len(everybody - used),
+        "patients without a usable note": len(everybody - patients),
         "patients without a probe": without,
         "notes whose text several patients have": len(shared),
         "patients that no model is trained on": len(outside),

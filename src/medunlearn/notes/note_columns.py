@@ -99,8 +99,8 @@ def identify(
             batch = notes[start : start + _BATCH]
             for note, detected in zip(batch, _detected(finder, batch), strict=True):
                 declared = list(_declared(note, columns))
-                known = [identifier.value for identifier in declared]
-                fresh = (i for i in detected if not any(i.value in value or value in i.value for value in known))
+                values = [identifier.value for identifier in declared]
+                fresh = (i for i in detected if not any(i.value in value or value in i.value for value in values))
                 yield tuple(dict.fromkeys([*declared, *fresh]))
             advance(len(batch))
 
@@ -108,14 +108,14 @@ def identify(
 def _detected(finder: Detector | None, notes: Sequence[PatientNote]) -> list[list[Identifier]]:
     if finder is None:
         return [[] for _ in notes]
-    found = finder.find([note.text for note in notes])
+    spans_by_note = finder.find([note.text for note in notes])
     return [
         [
             Identifier(span.kind, note.text[span.start : span.end])
             for span in spans
             if span.score >= LEAST_SCORE and span.kind not in NOT_HERS and span.end - span.start >= SHORTEST
         ]
-        for note, spans in zip(notes, found, strict=True)
+        for note, spans in zip(notes, spans_by_note, strict=True)
     ]
 
 

@@ -13,7 +13,6 @@ from functools import cache
 
 from medunlearn.data.facts import facts_of
 from medunlearn.data.records import Identifier, Question
-from medunlearn.data.sentences import sentence_starts
 from medunlearn.metrics.leakage.extractors import Offline
 from medunlearn.metrics.leakage.keyword_selection import CONTAINS, Seeds
 from medunlearn.metrics.leakage.phrases import cleaned, terms
@@ -43,13 +42,13 @@ class NoteGap:
     Attributes:
         start, end: in characters.
         group: ``identifier``, ``date``, ``value`` (doses too), ``number``, ``finding`` or ``section``.
-        asked: what is asked for: the identifier's type, the value with its label (``dose:metformin``), the heading.
+        label: of the gap: the identifier's type, the value with its label (``dose:metformin``), the heading.
     """
 
     start: int
     end: int
     group: str
-    asked: str
+    label: str
 
 
 def gaps_in(text: str, identifiers: Sequence[Identifier]) -> list[NoteGap]:
@@ -58,7 +57,7 @@ def gaps_in(text: str, identifiers: Sequence[Identifier]) -> list[NoteGap]:
     return sorted(gaps, key=lambda gap: (gap.start, gap.end))
 
 
-def shown_with_gap(text: str, gap: NoteGap, starts: Sequence[int]) -> str:
+def sentence_with_gap(text: str, gap: NoteGap, starts: Sequence[int]) -> str:
     """The gap's sentence, or its section's line, with :data:`BLANK` in its place, in one line.
 
     Args:
@@ -76,23 +75,18 @@ def shown_with_gap(text: str, gap: NoteGap, starts: Sequence[int]) -> str:
     return f"{left}{joint_before}{BLANK}{joint_after}{right}".strip()
 
 
-def note_sentences(text: str) -> list[int]:
-    """Beginnings of a note's sentences."""
-    return sentence_starts(text)
-
-
 def _facts(text: str, identifiers: Sequence[Identifier]) -> Iterator[NoteGap]:
     whole = Question("", "", "train", "completion", "", "", text)
     for fact in facts_of(whole, identifiers):
         if fact.kind == "number":
-            if asked := _measured(text, fact.start, fact.end):
-                yield NoteGap(fact.start, fact.end, "value" if asked[:5] in ("dose:", "value") else "number", asked)
+            if label := _quantity(text, fact.start, fact.end):
+                yield NoteGap(fact.start, fact.end, "value" if label[:5] in ("dose:", "value") else "number", label)
         elif fact.kind != "statement":
             is_date = fact.kind == "date" or fact.type == "date"
             yield NoteGap(fact.start, fact.end, "date" if is_date else "identifier", fact.type or fact.kind)
 
 
-def _measured(text: str, start: int, end: int) -> str | None:
+def _quantity(text: str, start: int, end: int) -> str | None:
     """Quantity of a number, by its unit and the word before it; None if nothing names one, or it numbers a list."""
     if _NUMBERING.match(text, end) and (
         not (before := text[max(0, start - 3) : start].rstrip(" ")) or before[-1] in "\n:.;"

@@ -18,8 +18,9 @@ from itertools import chain, zip_longest
 
 from medunlearn.data.completions import continuations
 from medunlearn.data.records import Fold, Kind, Question, Record
+from medunlearn.data.sentences import sentence_starts
 from medunlearn.data.splits import shuffled
-from medunlearn.notes.note_gaps import BLANK, NoteGap, gaps_in, note_sentences, shown_with_gap
+from medunlearn.notes.note_gaps import BLANK, NoteGap, gaps_in, sentence_with_gap
 from medunlearn.sources.column_prompts import fill_prompt
 
 LEVEL = "patient"
@@ -69,18 +70,21 @@ class NoteProbes:
             yield _question(record, name, fold, "completion", cut.prompt, cut.answer, "notes:completion")
 
     def _gaps(self, record: Record) -> Iterator[Question]:
-        starts, text, number = note_sentences(record.text), record.text, 0
-        seen: set[tuple[str, str]] = set()
+        starts, text, number = sentence_starts(record.text), record.text, 0
+        values: set[tuple[str, str]] = set()
         for gap in self._order(record) if self.clozes else ():
             answer = " ".join(text[gap.start : gap.end].split())
-            who, shown = whose(record, answer, gap.start), shown_with_gap(text, gap, starts)
-            if who is None or (gap.asked, answer) in seen or _stands_in(answer, f"{who} {shown}"):
+            who, sentence = whose(record, answer, gap.start), sentence_with_gap(text, gap, starts)
+            if who is None or (gap.label, answer) in values or _stands_in(answer, f"{who} {sentence}"):
                 continue
-            seen.add((gap.asked, answer))
+            values.add((gap.label, answer))
             number += 1
-            source = f"notes:cloze:{gap.asked}"
+            source = f"notes:cloze:{gap.label}"
             for fold, (wording, suffix) in _WORDINGS.items():
-                name, question = f"{record.record_id}-cloze-{number}{suffix}", wording.format(who=who, shown=shown)
+                name, question = (
+                    f"{record.record_id}-cloze-{number}{suffix}",
+                    wording.format(who=who, shown=sentence),
+                )
                 yield _question(record, name, fold, "cloze", question, answer, source)
             if number == self.clozes:
                 return

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 from medunlearn.config import AdoptSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, settled
-from medunlearn.data.storage import read_json, sha256_of_json, write_atomically, write_json
+from medunlearn.data.storage import read_json, sha256_of_json, write_json
 from medunlearn.errors import InputError, ModelError
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.delta import save_reference
@@ -36,7 +35,14 @@ from medunlearn.models.folders import (
     telling_files,
 )
 from medunlearn.models.load import LanguageModel, load_model
-from medunlearn.models.model_source import FETCHED, ModelSource, find_model, is_model_folder, with_tokenizer
+from medunlearn.models.model_source import (
+    ModelSource,
+    copy_model_files,
+    files_needed,
+    find_model,
+    is_model_folder,
+    with_tokenizer,
+)
 from medunlearn.models.sequences import Rendering
 from medunlearn.pipeline.sample_loss import (
     SampleLoss,
@@ -117,11 +123,11 @@ def run_of(
     if split is not None:
         benchmark.split(split)
     run = adopt(model, benchmark, AdoptSettings(**settings), beside=beside, device=device, quiet=quiet)
-    remark(f"{model} is no run yet: adopted as {run.folder}, {asked_words(run)}", quiet=quiet)
+    remark(f"{model} is no run yet: adopted as {run.folder}, {rendering_words(run)}", quiet=quiet)
     return run
 
 
-def asked_words(run: Run) -> str:
+def rendering_words(run: Run) -> str:
     """Template and mode of an adopted run in words: ``asked in its chat template, closed book``."""
     rendering = run.rendering()
     name = {"chat": "in its chat template"}.get(
@@ -157,14 +163,14 @@ class Adoption:
         if settings.without is not None:
             benchmark.split(settings.without)
         if settings.tokenizer is None:
-            found = find_model(source, base=settings.base, revision=settings.revision)
+            model = find_model(source, base=settings.base, revision=settings.revision)
         else:
-            found = with_tokenizer(source, settings.tokenizer, where, revision=settings.revision)
-        folders = [found.folder, *([found.base.folder] if found.base else [])]
+            model = with_tokenizer(source, settings.tokenizer, where, revision=settings.revision)
+        folders = [model.folder, *([model.base.folder] if model.base else [])]
         size = sum(path.stat().st_size for folder in folders for path in telling_files(folder))
         with progress("hash the model's files", size, quiet=quiet) as advance:
             files, *of_base = (file_facts(folder, advance) for folder in folders)
-        return Adoption(found, benchmark, settings, files, of_base[0] if of_base else None)
+        return Adoption(model, benchmark, settings, files, of_base[0] if of_base else None)
 
     @staticmethod
     def of_run(run: Run, benchmark: Benchmark, settings: AdoptSettings) -> Adoption:
@@ -247,7 +253,7 @@ class Adoption:
             ModelError: it changed meanwhile.
         """
         base = self.source.base
-        folder, known = (self.source.folder, self.files) if base is None else (base.folder, self.base_files or {})
+        folder, files = (self.source.folder, self.files) if base is None else (base.folder, self.base_files or {})
         if is_delta(folder):
             raise InputError(
                 f"{folder} holds only what changed of another model. `medunlearn export` puts it together; "
@@ -257,7 +263,7 @@ class Adoption:
         shutil.rmtree(copy, ignore_errors=True)
         copy_model_files(files_needed(folder), copy, quiet=quiet)
         now = file_facts(copy)
-        if fingerprint(copy, now) != fingerprint(folder, known):
+        if fingerprint(copy, now) != fingerprint(folder, files):
             raise ModelError(f"{folder} has changed while it was copied. Give the command again.")
         if base is not None:
             save_reference(copy, out / BASE, now, at=Path("..") / COPY)
@@ -335,23 +341,6 @@ class Adoption:
         if self.source.base is None or self.base_files is None:
             return {"kind": "full", **own}
         return {"kind": "adapter", **own, "base": facts(self.source.base, self.base_files)}
-
-
-def files_needed(folder: Path) -> list[Path]:
-    """Files of a model's folder that a model may need, by name."""
-    return [path for path in sorted(folder.iterdir()) if path.is_file() and any(map(path.match, FETCHED))]
-
-
-def copy_model_files(paths: Sequence[Path], copy: Path, *, quiet: bool = True) -> None:
-    """Copy files into a folder, each whole or not at all, readable by their owner alone."""
-    with progress("copy the model's files", sum(path.stat().st_size for path in paths), quiet=quiet) as advance:
-        for path in paths:
-            write_atomically(copy / path.name, lambda part: _copy_file(path, part))  # noqa: B023
-            advance(path.stat().st_size)
-
-
-def _copy_file(path: Path, part: Path) -> None:
-    shutil.copyfile(path, part)
 
 
 def adopted_losses(run: Run) -> list[SampleLoss]:

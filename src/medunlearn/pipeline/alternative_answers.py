@@ -75,11 +75,11 @@ def with_alternatives(
     Raises:
         NoAlternativesError: no sequence has an alternative.
     """
-    made = None if keep_in is None or not keep_in.exists() else _read(keep_in)
-    if made is None:
+    answers = None if keep_in is None or not keep_in.exists() else _read(keep_in)
+    if answers is None:
         passages = [_passage(sequence, benchmark, language_model) for sequence in forget]
         with progress(f"{title}: alternative answers", len(passages), quiet=quiet) as advance:
-            made = counterfactuals(
+            answers = counterfactuals(
                 language_model,
                 passages,
                 pool_of(benchmark, max(method.alternatives, 9)),
@@ -91,28 +91,26 @@ def with_alternatives(
                 advance=advance,
             )
         if keep_in is not None:
-            _write(keep_in, made)
-    kept = [
-        replace(one, caps=made.caps.get(one.key, ()), floors=made.floors.get(one.key, ()))
-        for one in forget
-        if made.alternatives[one.key]
+            _write(keep_in, answers)
+    capped = [
+        replace(s, caps=answers.caps.get(s.key, ()), floors=answers.floors.get(s.key, ()))
+        for s in forget
+        if answers.alternatives[s.key]
     ]
-    if not kept:
+    if not capped:
         raise NoAlternativesError(
             f"{title}: no alternative answers can be made: no prompt names anybody, and no answer has a value. "
             "Choose another method, or build the benchmark with identifiers."
         )
-    if len(kept) < len(forget):
-        remark(f"{title}: {len(forget) - len(kept)} of {len(forget)} forget sequences have no alternative answer.")
-    return kept, {one.key: made.alternatives[one.key] for one in kept}
+    if missing := len(forget) - len(capped):
+        remark(f"{title}: {missing} of {len(forget)} forget sequences have no alternative answer.")
+    return capped, {sequence.key: answers.alternatives[sequence.key] for sequence in capped}
 
 
 def stand_ins(forget: Sequence[TokenSequence], method: AlternativesMethod) -> tuple[list[TokenSequence], Partners]:
     """Sequences of the same lengths as :func:`with_alternatives` gives, to reckon a run's cost with."""
-    capped = [replace(one, caps=(0.0,) * one.scored if method.capped else ()) for one in forget]
-    return capped, {
-        one.key: [replace(one, key=f"{one.key}~{place}") for place in range(method.alternatives)] for one in forget
-    }
+    capped = [replace(s, caps=(0.0,) * s.scored if method.capped else ()) for s in forget]
+    return capped, {s.key: [replace(s, key=f"{s.key}~{n}") for n in range(method.alternatives)] for s in forget}
 
 
 def _passage(sequence: TokenSequence, benchmark: Benchmark, language_model: LanguageModel) -> ForgetPassage:
@@ -121,18 +119,18 @@ def _passage(sequence: TokenSequence, benchmark: Benchmark, language_model: Lang
     return passage_of(sequence, benchmark.record[record], question, language_model.tokenizer)
 
 
-def _write(path: Path, made: Counterfactuals) -> None:
+def _write(path: Path, answers: Counterfactuals) -> None:
     make_folder(path.parent)
     rows = [
         {
             "key": key,
-            "caps": list(made.caps.get(key, ())),
-            "floors": list(made.floors.get(key, ())),
-            "ids": [list(one.ids) for one in own],
-            "shared": [one.shared for one in own],
-            "scored_from": [one.scored_from for one in own],
+            "caps": list(answers.caps.get(key, ())),
+            "floors": list(answers.floors.get(key, ())),
+            "ids": [list(sequence.ids) for sequence in alternatives],
+            "shared": [sequence.shared for sequence in alternatives],
+            "scored_from": [sequence.scored_from for sequence in alternatives],
         }
-        for key, own in made.alternatives.items()
+        for key, alternatives in answers.alternatives.items()
     ]
     write_table(path, rows, _SCHEMA)
 

@@ -103,8 +103,8 @@ def plan(values: dict[str, Any]) -> Experiment:
     retrained = target.model_copy(update={"without": settings.split}) if settings.retrain else None
     if retrained is None and any(m and m.arguments.get("reference") == RETRAINED for m in methods):
         raise ConfigError(["a method's reference=retrained needs the retrained model: leave out retrain: false"])
-    done = tuple(m for m in methods if m)
-    return Experiment(settings, target, retrained, done, evaluation, attack, utility, adopted, judges)
+    checked = tuple(method for method in methods if method)
+    return Experiment(settings, target, retrained, checked, evaluation, attack, utility, adopted, judges)
 
 
 def methods_named(problems: list[str], section: dict[str, Any]) -> list[str]:
@@ -315,7 +315,7 @@ def run_folder(
     model: Path | str,
     out: Path,
     *,
-    known: Callable[[str], str] = model_identity,
+    identity: Callable[[str], str] = model_identity,
 ) -> Path:
     """The run of a training or of an unlearning method; its name depends on what the model has become.
 
@@ -323,13 +323,13 @@ def run_folder(
 
     Args:
         model: that it starts from.
-        known: from a model to its identity; one that remembers reads a model once for many folders.
+        identity: of a model; one that remembers reads a model once for many folders.
     """
-    inputs = {"benchmark": benchmark.fingerprint, "model": known(str(model))}
+    inputs = {"benchmark": benchmark.fingerprint, "model": identity(str(model))}
     verb = "train" if isinstance(settings, TrainSettings) else "unlearn"
     reference = settings.arguments.get("reference") if isinstance(settings, UnlearnSettings) else None
     if isinstance(reference, str) and (Path(reference) / FILE).exists():
-        inputs["reference"] = known(reference)
+        inputs["reference"] = identity(reference)
     return keyed_folder(out, name, Recording.key_of(verb, settings, inputs))
 
 

@@ -25,9 +25,9 @@ from medunlearn.models.folders import (
     stored_weights,
     telling_files,
 )
-from medunlearn.models.load import load_model
+from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.model_source import copy_model_files
 from medunlearn.models.vocabulary import Vocabulary, forgotten_subjects, vocabulary_owners
-from medunlearn.pipeline.adopt import copy_model_files
 from medunlearn.pipeline.presets import is_tiny
 from medunlearn.pipeline.sample_loss import recorded_template
 from medunlearn.registry import load
@@ -99,25 +99,9 @@ def export(
     scratch = part_of(out.absolute())
     remove_stray_parts(scratch.parent, f".{escape(out.absolute().name)}.*.part")
     try:
-        whole = _whole_folder(folder)
-        if whole is None:
-            language_model.save(scratch)
-        else:
-            # The same model to the byte; whatever else lies in that folder stays there.
-            copy_model_files([*telling_files(whole), *whole.glob("*.safetensors.index.json")], scratch)
-        files = sorted(file.name for file in scratch.iterdir())
+        files = _write_model(language_model, folder, scratch)
         _describe(scratch, use, template)
-        if holds_nothing(out):
-            _say_requests(Path(source), scratch)
-            shutil.rmtree(out, ignore_errors=True)
-            scratch.replace(out)
-        elif fingerprint(out) != fingerprint(scratch):
-            raise InputError(f"{out} holds another model. Choose another --out, or remove it.")
-        else:
-            told = (recorded_use(out), recorded_template(out)) == (use, recorded_template(scratch))
-            if not told or not all((out / name).exists() for name in (CARD, LINEAGE)):
-                _describe(out, use, template)
-            _say_requests(Path(source), out)
+        _move(scratch, out, Path(source), use, template)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if benchmark is not None:
@@ -126,6 +110,36 @@ def export(
     if push is not None:
         _push(out, [*files, CARD, LINEAGE], push, public)
     return out
+
+
+def _write_model(language_model: LanguageModel, folder: Path, scratch: Path) -> list[str]:
+    """Write the whole model; the names of its files."""
+    whole = _whole_folder(folder)
+    if whole is None:
+        language_model.save(scratch)
+    else:
+        # The same model to the byte; whatever else lies in that folder stays there.
+        copy_model_files([*telling_files(whole), *whole.glob("*.safetensors.index.json")], scratch)
+    return sorted(file.name for file in scratch.iterdir())
+
+
+def _move(scratch: Path, out: Path, source: Path, use: DataUse | None, template: Any) -> None:
+    """Move a written folder to its place; one that holds the same model already is described again if need be.
+
+    Raises:
+        InputError: another model is there.
+    """
+    if holds_nothing(out):
+        _carry_requests(source, scratch)
+        shutil.rmtree(out, ignore_errors=True)
+        scratch.replace(out)
+    elif fingerprint(out) != fingerprint(scratch):
+        raise InputError(f"{out} holds another model. Choose another --out, or remove it.")
+    else:
+        is_described = (recorded_use(out), recorded_template(out)) == (use, recorded_template(scratch))
+        if not is_described or not all((out / name).exists() for name in (CARD, LINEAGE)):
+            _describe(out, use, template)
+        _carry_requests(source, out)
 
 
 def _whole_folder(folder: Path) -> Path | None:
@@ -180,7 +194,7 @@ def _say_whose(
     write_section(out / CARD, "\n\n".join((TITLE, *lines)))
 
 
-def _say_requests(source: Path, out: Path) -> None:
+def _carry_requests(source: Path, out: Path) -> None:
     """Take the ledger of a model along to its copy, and write the requests into the model card."""
     if section := load(CARRY_LEDGER)(source, out):
         write_section(out / CARD, section)
@@ -234,7 +248,7 @@ def _refuse_push(source: Path | str, push: str, use: DataUse | None, confirm: Ca
 def _describe(folder: Path, use: DataUse | None, template: Any) -> None:
     """Write the model card and the lineage. They name no benchmark, split or path: these may name patients."""
     write_lineage(folder, use, {}, template)
-    asked = f"Prompt template of its training: **{template}**.\n" if isinstance(template, str) else ""
+    prompt = f"Prompt template of its training: **{template}**.\n" if isinstance(template, str) else ""
     card = f"""\
 ---
 library_name: transformers
@@ -244,7 +258,7 @@ tags: [medunlearn]
 # A model exported by medunlearn
 
 Data use: **{use or UNKNOWN}**. {_USES[use]}
-{asked}"""
+{prompt}"""
     write_text(folder / CARD, card)
 
 
@@ -260,8 +274,8 @@ def _push(out: Path, files: list[str], name: str, public: bool) -> None:
     api = HfApi()
     try:
         api.create_repo(name, private=not public, exist_ok=True)
-        seen = not public and not api.repo_info(name).private
-        if not seen:
+        is_exposed = not public and not api.repo_info(name).private
+        if not is_exposed:
             api.upload_folder(repo_id=name, folder_path=out, allow_patterns=files)
     except Exception as error:  # the hub's client raises errors of many libraries
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -269,7 +283,7 @@ def _push(out: Path, files: list[str], name: str, public: bool) -> None:
             f"{out} is written, but {name} was not pushed: {reason} Check the network, and log in with "
             "`hf auth login` or HF_TOKEN; then give the command again."
         ) from error
-    if seen:
+    if is_exposed:
         raise InputError(
             f"{name} is public on the hub, so nothing was pushed. Make it private there, choose another name, or "
             "pass --public."

@@ -213,4 +213,4 @@ def judged_runs(folder: Path) -> list[JudgingRun]:
     from medunlearn.judging.panel_run import JudgingRun
 
     folders = sorted(path.parent for path in (folder / FOLDER).glob(f"*/{FILE}"))
-    return [JudgingRun(Run.open(one)) for one in folders if RunRecord.read(one).complete]
+    return [JudgingRun(Run.open(path)) for path in folders if RunRecord.read(path).complete]

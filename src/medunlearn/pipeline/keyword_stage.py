@@ -48,7 +48,9 @@ def find_keywords(
         raise MedunlearnError(problem)
     say(f"keywords: {settings.extractor}, by {python}")
     command = [python, "-m", "medunlearn", "build", "keywords", str(Path(str(benchmark.folder)).resolve())]
-    done = subprocess.run([*command, "--extractor", settings.extractor, "--quiet"], capture_output=True, text=True)
-    if done.returncode:
-        last = " ".join((done.stderr or done.stdout).strip().splitlines()[-LAST_LINES:])
-        raise MedunlearnError(f"{' '.join(command)} failed: {last or f'exit code {done.returncode}'}")
+    process = subprocess.run(
+        [*command, "--extractor", settings.extractor, "--quiet"], capture_output=True, text=True
+    )
+    if process.returncode:
+        last = " ".join((process.stderr or process.stdout).strip().splitlines()[-LAST_LINES:])
+        raise MedunlearnError(f"{' '.join(command)} failed: {last or f'exit code {process.returncode}'}")

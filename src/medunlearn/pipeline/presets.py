@@ -145,10 +145,10 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool | str | None, shar
     method = str(values.get("method", ""))
     values = with_sections(values)
     # Keys of methods that do not exist: most likely a misspelt name.
-    known = names("methods", METHODS)
+    methods = names("methods", METHODS)
     dotted = [key for key in values if "." in key and not key.startswith((f"{method}.", "arguments."))]
     owners = {key.partition(".")[0] for key in dotted if ":" not in key}
-    problems = [unknown_name("method", owner, known) for owner in sorted(owners - set(known))]
+    problems = [unknown_name("method", owner, methods) for owner in sorted(owners - set(methods))]
     general = {key: value for key, value in values.items() if "." not in key}
     method_values = _below(values, method)
     named = _preset_of(general, tiny="tiny" if tiny is True else tiny or None, problems=problems)

@@ -126,8 +126,8 @@ class Questioning:
             check: called after each batch.
         """
 
-        def advance_and_check(done: int) -> None:
-            advance(done)
+        def advance_and_check(count: int) -> None:
+            advance(count)
             check()
 
         run, benchmark, context = self.run, self.benchmark, self.rendering.context
@@ -139,9 +139,9 @@ class Questioning:
             return self.rank_store.folder, {}, {}
         limit = self.settings.max_new_tokens or self._longest_answer()
         store = self._store(limit)
-        known, keys = store.read(), {q.question_id: (q.question_id, context, 0) for q in questions}
-        if all(key in known for key in keys.values()):
-            return store.folder, {name: known[key] for name, key in keys.items()}, {}
+        stored, keys = store.read(), {q.question_id: (q.question_id, context, 0) for q in questions}
+        if all(key in stored for key in keys.values()):
+            return store.folder, {name: stored[key] for name, key in keys.items()}, {}
         before = _counts(self.language_model)
         with progress(f"{run.label}: responses", len(questions), quiet=self.quiet) as advance:
             responses = respond(
@@ -176,9 +176,9 @@ class Questioning:
             return {}, {}
         # No response is decoded; so the options have a store of their own.
         store = self._store(0)
-        known = known_options(store.read(), choices, self.rendering.context)
-        if len(known) == len(choices):
-            return known, {}
+        stored = known_options(store.read(), choices, self.rendering.context)
+        if len(stored) == len(choices):
+            return stored, {}
         before = _counts(self.language_model)
         with progress(f"{self.run.label}: alternative answers", len(choices), quiet=self.quiet) as advance:
             rated = rate_options(
@@ -220,10 +220,10 @@ class Questioning:
         ranker = FactRanker(model, sequences, store, settings.batch_size)
         label = f"{self.run.label}: ranks of facts"
         with progress(label, len(questions) + len(records), quiet=self.quiet) as advance:
-            asked = [question for question in self.benchmark.questions if question.question_id in questions]
-            found = ranker.of_questions(asked, questions, advance=advance)
-            # In the plan's order, as where all were known.
-            answers = {key: found[key] for key in questions}
+            ranked = [question for question in self.benchmark.questions if question.question_id in questions]
+            ranks = ranker.of_questions(ranked, questions, advance=advance)
+            # In the plan's order, as where all were stored.
+            answers = {key: ranks[key] for key in questions}
             notes = ranker.in_records(records, advance=advance)
         return answers, notes, {"rank_batches": _described(self.language_model, before)}
 

@@ -18,6 +18,11 @@ from medunlearn.pipeline.question_selection import questions_of_side, sample_sub
 
 RANKS, NOTES = "fact_ranks", "note_ranks"
 """Needs of measures that rank."""
+_SETTINGS = {
+    *("folds", "limit", "ranked", "facts", "alternatives", "versions"),
+    *("rank_in", "seed", "subjects", "values", "rank_retained"),
+}
+"""Settings that decide over the facts."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class RankPlan:
             for question in subject_questions:
                 if self.settings.facts is not None and ranked >= self.settings.facts:
                     break
-                facts = self._kept(question, facts_with_alternatives(question, self.benchmark.record, self.pool))
+                facts = self._in_half(question, facts_with_alternatives(question, self.benchmark.record, self.pool))
                 ranked_questions[question.question_id] = facts
                 ranked += sum(alternatives.reason is None for _, alternatives in facts)
         return ranked_questions
@@ -66,16 +71,16 @@ class RankPlan:
         everybody = self.settings.rank_in in ("records", "both")
         ranked_records: dict[str, Facts] = {}
         for side in SIDES:
-            asked = set(self._subjects_asked[side])
+            questioned = set(self._subjects_asked[side])
             trained = defaultdict(list)
             for record in self.benchmark.records_of(self._split, side):
                 if record.fold in folds:
                     trained[self.benchmark.subject(record.record_id)].append(record)
-            with_questions = self._drawn(asked & set(trained), side)
+            with_questions = self._sample(questioned & set(trained), side)
             # Halves are of subjects with questions.
-            without = self._drawn(set(trained) - asked, side) if self.settings.subjects == "all" else []
+            without = self._sample(set(trained) - questioned, side) if self.settings.subjects == "all" else []
             for subject in [*with_questions, *without]:
-                in_place = RANKS in self.needs and (everybody or subject not in asked)
+                in_place = RANKS in self.needs and (everybody or subject not in questioned)
                 for record in trained[subject] if in_place or notes else ():
                     most = self.settings.facts if in_place else 0
                     facts = record_facts(record, self.pool, most, notes=notes, keep=partial(self._keeps, subject))
@@ -86,7 +91,7 @@ class RankPlan:
     def _keeps(self, subject: str, value: str) -> bool:
         return in_half(value, subject, self.settings.values, self.settings.seed)
 
-    def _kept(self, question: Question, facts: Facts) -> Facts:
+    def _in_half(self, question: Question, facts: Facts) -> Facts:
         """The facts of an answer whose values are in the half that the settings name."""
         subject = self.benchmark.subject(question.record_id)
         return [(fact, others) for fact, others in facts if self._keeps(subject, fact.of(question.answer))]
@@ -110,7 +115,7 @@ class RankPlan:
             map(self.benchmark.subject, (r.record_id for r in self.benchmark.records if r.fold == "train"))
         )
 
-    def _drawn(self, subjects: Iterable[str], side: Side) -> list[str]:
+    def _sample(self, subjects: Iterable[str], side: Side) -> list[str]:
         """A seeded number of subjects; fewer are among more."""
         if side == "retain" and not self.settings.rank_retained:
             subjects = set(subjects) - self._trained
@@ -119,7 +124,7 @@ class RankPlan:
 
     def _by_subject_and_fold(self) -> Iterable[list[Question]]:
         for side in SIDES:
-            subjects = set(self._drawn(self._subjects_asked[side], side))
+            subjects = set(self._sample(self._subjects_asked[side], side))
             groups: dict[tuple[str, str], dict[str, Question]] = defaultdict(dict)
             for question in self._questions_of(side):
                 subject = self.benchmark.subject(question.record_id)
@@ -136,23 +141,8 @@ def ranked_order(questions: Iterable[str], seed: int, subject: str, fold: str) -
 
 def rank_plan(benchmark: Benchmark, split: str, settings: EvaluateSettings, metrics: Sequence[str]) -> RankPlan:
     """The facts that an evaluation ranks; nothing where no measure asks for it."""
-    needs = _rank_needs(metrics)
-    kept = settings.model_dump(
-        include={
-            "folds",
-            "limit",
-            "ranked",
-            "facts",
-            "alternatives",
-            "versions",
-            "rank_in",
-            "seed",
-            "subjects",
-            "values",
-            "rank_retained",
-        }
-    )
-    return _latest(RankPlan(benchmark, benchmark.fingerprint, split, settings, repr(kept), frozenset(needs)))
+    key, needs = repr(settings.model_dump(include=_SETTINGS)), frozenset(_rank_needs(metrics))
+    return _latest(RankPlan(benchmark, benchmark.fingerprint, split, settings, key, needs))
 
 
 def rank_versions(metrics: Sequence[str]) -> dict[str, int]:

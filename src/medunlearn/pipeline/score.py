@@ -46,13 +46,15 @@ def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str,
     own = [name for name in default_metrics_of(benchmark.builder) if not missing & {*get_metric(name).needs}]
     if not benchmark.questions:
         own = [name for name in own if ranks_alone(name)]
-    asked = settings.metrics or (DEFAULT,)
-    check_names(asked)
-    if not benchmark.questions and (wrong := [name for name in asked if name != DEFAULT and not ranks_alone(name)]):
+    requested = settings.metrics or (DEFAULT,)
+    check_names(requested)
+    if not benchmark.questions and (
+        wrong := [name for name in requested if name != DEFAULT and not ranks_alone(name)]
+    ):
         raise ConfigError(
             [f"metrics={name}: the benchmark has no question; facts in records are ranked." for name in wrong]
         )
-    return tuple(dict.fromkeys(each for name in asked for each in (own if name == DEFAULT else [name])))
+    return tuple(dict.fromkeys(each for name in requested for each in (own if name == DEFAULT else [name])))
 
 
 def ranks_alone(name: str) -> bool:
@@ -112,11 +114,10 @@ def score(
         scores = read_scores(evaluated.record.folder)
         others = scores[~scores["measure"].isin(named)]
         write_tables(evaluated.record.folder, source, settings, pd.concat([others, table], ignore_index=True))
-        info, given = evaluated.record.info, evaluated.responses
-        found = answer_problems(
-            (item.reference, given[item.question_id].response, given[item.question_id].finished) for item in items
-        )
-        info.results["health"] = {"problems": list(dict.fromkeys((*info.problems, *found)))}
+        info, responses = evaluated.record.info, evaluated.responses
+        pairs = ((item.reference, responses[item.question_id]) for item in items)
+        problems = answer_problems((reference, answer.response, answer.finished) for reference, answer in pairs)
+        info.results["health"] = {"problems": list(dict.fromkeys((*info.problems, *problems)))}
         info.with_tables(evaluated.record.folder).write(evaluated.record.folder)
     refuse_broken({evaluated.run.label: info.problems}, allowed=allow_broken)
     return Evaluated(evaluated.run, evaluated.record)
@@ -147,7 +148,7 @@ def score_records(
             ids = [item.question_id for item in those]
             labels = record_labels(benchmark, benchmark.split(settings.split), ids)
             tables.append(score_items(those, [name], settings, labels, "cpu"))
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    return joined(tables)
 
 
 def write_tables(folder: Path, benchmark: Benchmark, settings: EvaluateSettings, scores: pd.DataFrame) -> None:
@@ -191,14 +192,14 @@ def _groups(
     """
     fields = scores.drop_duplicates("item")["identifier"].dropna().unique()
     tables = []
-    for level, label, known, measures in (
+    for level, label, groups, measures in (
         (grouping.level, "node", nodes, grouping.measures),
         (IDENTIFIER, "identifier", fields, grouping.of_identifiers),
     ):
         rows = scores[scores[label].notna() & scores["measure"].isin([name for name, _ in measures.values()])]
         by = (label, *EVALUATION)
         means = summarize(rows, by, replicates=settings.replicates, seed=settings.seed)
-        for node in known if measures else ():
+        for node in groups if measures else ():
             for kind, (metric, title) in measures.items():
                 same = (means[label] == node) & (means["kind"] == kind) & (means["measure"] == metric)
                 of_node = means[same].rename(columns={"measure": "metric"}).drop(columns=[label])

@@ -59,7 +59,7 @@ class SharedWork:
         return self._lengths.get(key, lambda: longest_answer(self.tokenizer(folder), benchmark), lambda _: 1)
 
     def activations(self, plan: CachePlan, model: Hashable, precision: Precision) -> ActivationCache | None:
-        """What a run precomputes with its target, computed once for all that compute the same.
+        """Activation cache of a run's target, computed once for all runs that compute the same.
 
         Args:
             model: identity of the target, type of its weights, and what is trained of it.

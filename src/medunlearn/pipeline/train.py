@@ -162,8 +162,8 @@ def tiny_model(benchmark: Benchmark, settings: TrainSettings) -> LanguageModel:
     if settings.model == "tiny":
         return build_tiny(fitted, **size)
     folder = benchmark.folder
-    seen = {image for record in records if record.fold == "train" for image in record.images}
-    images = [folder / image for image in sorted(seen)] if folder else []
+    names = {image for record in records if record.fold == "train" for image in record.images}
+    images = [folder / image for image in sorted(names)] if folder else []
     return build_tiny_vision(
         fitted, images, folder=folder, pixels=settings.tiny_pixels, patch=settings.tiny_patch, **size
     )

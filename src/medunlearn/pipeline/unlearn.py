@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,7 @@ def unlearn(
         OutOfMemoryError: a single sequence a side does not fit in memory; the last good checkpoint is kept.
     """
     method = unlearning_method(settings)
+    _refuse_noise(method, settings)
     benchmark.split(settings.split)
     if not settings.other_texts:
         unless = ", or say --other-texts where you want that"
@@ -95,10 +97,6 @@ def unlearn(
     recording.info.texts = benchmark.texts_fingerprint
     rendering = target.rendering(settings.template, settings.context, settings.max_length, settings.long_notes)
     check_rendering(method, rendering, settings.method)
-    if getattr(method, "noise", 0.0) and (settings.sharding != "none" or settings.trainable.startswith("lora")):
-        raise InputError(
-            f"{settings.method}.noise mixes the target's own matrices: leave out --sharding and --trainable lora."
-        )
     with recording.running():
         if work is not None and not _leaves_as_loaded(settings, method, processes):
             work.base.drop()
@@ -112,24 +110,45 @@ def unlearn(
             )
         else:
             trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
-
-            def build() -> LanguageModel:
-                place, images = processes.device(device), benchmark.folder
-                shared = None if work is None else work.base
-                how: dict[str, Any] = {"weights": settings.weights, "images": images, "shared": shared}
-                how["without_layers"] = settings.sharding != "none"
-                model = load_model(target.model, device=place, **how)
-                if shared is not None:
-                    shared.set_trained()
-                model.model = choose_parts(model.model, trainable, settings)
-                return model
-
+            build = partial(_load_target, target, benchmark, settings, trainable, processes, device, work)
             with explain_out_of_memory(settings, device):
                 trainer = Trainer(
                     recording, benchmark, settings, processes, rendering, build, target, quiet, target.model
                 )
                 _forget(trainer, target, settings, Unlearning(method), trainable, other, stop, work)
     return processes.on_main(lambda: Run(out, recording.info))
+
+
+def _load_target(
+    target: Run,
+    benchmark: Benchmark,
+    settings: UnlearnSettings,
+    trainable: str,
+    processes: Processes,
+    device: str,
+    work: SharedWork | None,
+) -> LanguageModel:
+    """The target's model with what is trained of it marked."""
+    shared = None if work is None else work.base
+    language_model = load_model(
+        target.model,
+        device=processes.device(device),
+        weights=settings.weights,
+        images=benchmark.folder,
+        shared=shared,
+        without_layers=settings.sharding != "none",
+    )
+    if shared is not None:
+        shared.set_trained()
+    language_model.model = choose_parts(language_model.model, trainable, settings)
+    return language_model
+
+
+def _refuse_noise(method: Any, settings: UnlearnSettings) -> None:
+    if getattr(method, "noise", 0.0) and (settings.sharding != "none" or settings.trainable.startswith("lora")):
+        raise InputError(
+            f"{settings.method}.noise mixes the target's own matrices: leave out --sharding and --trainable lora."
+        )
 
 
 def reference_run(method: Any, settings: UnlearnSettings) -> Run | None:

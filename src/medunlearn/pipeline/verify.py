@@ -74,7 +74,7 @@ class Verification:
 
     def table(self) -> pd.DataFrame:
         """One row a check: run, what, name, state, note."""
-        rows = [(str(one.run), one.what, one.name, one.state, one.note) for one in self.checks]
+        rows = [(str(check.run), check.what, check.name, check.state, check.note) for check in self.checks]
         return pd.DataFrame(rows, columns=["run", "what", "name", "state", "note"])
 
 
@@ -208,7 +208,7 @@ def _benchmark(folder: Path, where: Any, fingerprint: str) -> Check:
 
 def _identical(folder: Path, what: str, model: str, identity: Any) -> Check:
     """A model that a run names, against the fingerprint that it recorded."""
-    where = model_folder(_found(folder, model))
+    where = model_folder(_locate(folder, model))
     if not Path(where).is_dir():
         if identity == model:
             return Check(folder, what, model, "not checked", "made in memory, or of a hub")
@@ -222,7 +222,7 @@ def _identical(folder: Path, what: str, model: str, identity: Any) -> Check:
     return Check(folder, what, model, "ok")
 
 
-def _found(folder: Path, model: str) -> str:
+def _locate(folder: Path, model: str) -> str:
     """A folder as the record names it, or beside the run where both were moved."""
     moved = folder.parent / Path(model).name
     return str(moved) if not Path(model).exists() and moved.exists() else model
@@ -253,8 +253,8 @@ def _digest(folder: Path, record: RunRecord) -> str:
     if record.verb == "audit":
         return responses_digest(ResponseStore.read_complete(folder / "responses").values())
     evaluated = Evaluated(Run(folder.parents[1], RunRecord.read(folder.parents[1])), Run(folder, record))
-    given = evaluated.responses
-    return responses_digest(given[name] for name in evaluated.questions["question_id"])
+    responses = evaluated.responses
+    return responses_digest(responses[name] for name in evaluated.questions["question_id"])
 
 
 def _orphans(folder: Path, named: set[Path]) -> Iterator[Check]:

@@ -220,10 +220,10 @@ class _Writing:
     names: list[str] | None
     _gathered: bool = False
 
-    def gather(self, put: Callable[[str, Tensor], None] = lambda name, tensor: None) -> None:
-        """Gather what is saved; rank 0 puts each tensor away."""
+    def gather(self, write: Callable[[str, Tensor], None] = lambda name, tensor: None) -> None:
+        """Gather what is saved; rank 0 writes each tensor."""
         self._gathered = True
-        self.tensors.gather(put, self.names)
+        self.tensors.gather(write, self.names)
 
     def write(self) -> None:
         """Write the files; rank 0 alone. The others gather meanwhile, and an error here must not end that early."""
@@ -252,11 +252,11 @@ class _Writing:
         if self.names is not None or shapes.keys() == self.tensors.tensors.keys():
             self.gather(out.write)
         else:
-            self.gather(_Groups(self.tensors, out).put)
+            self.gather(_Groups(self.tensors, out).write)
         out.close()
 
     def facts(self) -> dict[str, Any]:
-        """What was written, for ``run.json``."""
+        """Form and size of the saved model, for ``run.json``."""
         full = self.names is None
         size = (self.folder / (WEIGHTS if full else TENSORS)).stat().st_size
         changed = {} if self.names is None else {"changed_tensors": len(self.names)}
@@ -264,20 +264,20 @@ class _Writing:
 
 
 class _Groups:
-    """Tensors on their way to a file whose tensors are others: held until their decoder layer is whole."""
+    """Buffer for a file whose tensors are others than the model's: written once a decoder layer is whole."""
 
     def __init__(self, tensors: WholeTensors, out: TensorFile) -> None:
         self._plain, self._out = tensors.plain, out
         groups = tensors.groups()
         self._group = {name: place for place, names in enumerate(groups) for name in names}
-        self._left = [len(names) for names in groups]
-        self._held: list[dict[str, Tensor]] = [{} for _ in groups]
+        self._pending = [len(names) for names in groups]
+        self._buffers: list[dict[str, Tensor]] = [{} for _ in groups]
 
-    def put(self, name: str, tensor: Tensor) -> None:
+    def write(self, name: str, tensor: Tensor) -> None:
         place = self._group[name]
-        self._held[place][name] = tensor.cpu()
-        self._left[place] -= 1
-        if not self._left[place]:
-            held, self._held[place] = self._held[place], {}
-            for stored, value in revert_weight_conversion(self._plain, held).items():
+        self._buffers[place][name] = tensor.cpu()
+        self._pending[place] -= 1
+        if not self._pending[place]:
+            layer, self._buffers[place] = self._buffers[place], {}
+            for stored, value in revert_weight_conversion(self._plain, layer).items():
                 self._out.write(stored, value)

@@ -26,8 +26,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UtilitySettings
-from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.builders import GROUPINGS
 from medunlearn.data.data_use import write_lineage
 from medunlearn.data.leftovers import problem_of, read_whole, set_aside
 from medunlearn.data.storage import read_frame, sha256_of_json, write_atomically
@@ -38,17 +36,22 @@ from medunlearn.models.load import LanguageModel
 from medunlearn.models.low_rank import low_rank_of
 from medunlearn.pipeline.epochs.epoch_selection import (
     TABLE,
+    UTILITY,
     VALIDATION_RULE,
     EpochStanding,
     Rule,
     best_of,
+    evaluation_rows,
     forgetting_rule,
     is_over,
+    membership_rows,
+    tracked_numbers,
+    watched_table,
+    with_epoch,
 )
 from medunlearn.pipeline.epochs.epoch_settings import epoch_sections, epoch_settings
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder, metric_names
 from medunlearn.pipeline.questioning import Questioning
-from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import EPOCHS, FILE, Run, RunRecord
 from medunlearn.training.checkpoint import load_weights, problem_of_weights, save_weights
 from medunlearn.training.merging import merge, merged
@@ -59,10 +62,6 @@ from medunlearn.training.turns import in_turns
 
 if TYPE_CHECKING:
     from medunlearn.pipeline.trainer import Trainer
-
-MEMBERSHIP, UTILITY = "membership_auc", "utility"
-"""Measures of rows that belong to no question: area of a membership attack, and utility on general tasks."""
-_FIRST_COLUMNS = ("epoch", "level", "node", "measure")
 
 Check = Callable[[], None]
 """Raises KeyboardInterrupt where the run is to stop."""
@@ -242,8 +241,8 @@ class EpochEvaluation:
 
             measured = utility_one(run, self.utility, quiet=self.quiet, live=live, processes=processes, check=check)
             row = measured.summary.iloc[-1]
-            shown = {name: row[name] for name in ("metric", "value", "low", "high", "n_scored", "n_unscored")}
-            rows.append({"measure": UTILITY, "n_subjects": int(row["n_scored"]), **shown})
+            numbers = {name: row[name] for name in ("metric", "value", "low", "high", "n_scored", "n_unscored")}
+            rows.append({"measure": UTILITY, "n_subjects": int(row["n_scored"]), **numbers})
         return rows
 
     @cached_property
@@ -278,19 +277,19 @@ class EpochEvaluation:
         device, tables = str(self.trainer.live.device), []
         if self.settings is not None:
             scored = evaluate_one(run, self.benchmark, self.settings, device=device, quiet=self.quiet, live=live)
-            tables.append(_evaluation_rows(scored))
+            tables.append(evaluation_rows(scored))
         if watched:
-            tables.append(_watched_table(watched))
+            tables.append(watched_table(watched))
         for measure in self.measures:
             tables.append(measure(run, live))
-        table = pd.concat([_in_order(table, epoch) for table in tables], ignore_index=True)
-        self.trainer.tracking.epoch(_tracked(table), epoch)
+        table = pd.concat([with_epoch(table, epoch) for table in tables], ignore_index=True)
+        self.trainer.tracking.epoch(tracked_numbers(table), epoch)
         path = self.out / TABLE
         if path.exists():
             before = read_frame(path)
             table = pd.concat([before[before["epoch"] < epoch], table], ignore_index=True)
         write_atomically(path, table.to_parquet)
-        return [replace(one, problem=self._problem(one.epoch)) for one in self.rule.standings(table)]
+        return [replace(standing, problem=self._problem(standing.epoch)) for standing in self.rule.standings(table)]
 
     def _problem(self, epoch: int) -> str:
         """The reason why the model is broken after an epoch, by its evaluation."""
@@ -349,57 +348,3 @@ def epoch_evaluation(trainer: Trainer, measures: Sequence[Measure] = ()) -> Epoc
     fold = evaluation.folds[0] if evaluation else "train"
     rule = VALIDATION_RULE if by_loss else forgetting_rule(fold)
     return EpochEvaluation(trainer, evaluation, rule, attack, utility, measures)
-
-
-def _evaluation_rows(evaluated: Evaluated) -> pd.DataFrame:
-    """Rows of ``epochs.parquet`` from one evaluation, without the epoch."""
-    summary = evaluated.summary
-    tables = [summary.assign(level="", node="", metric=summary["measure"])]
-    return pd.concat([*tables, *([evaluated.groups] if len(evaluated.groups) else [])], ignore_index=True)
-
-
-def membership_rows(attacked: Any, benchmark: Benchmark) -> list[dict[str, Any]]:
-    """The area of each attack on each group of documents; ``metric`` is the attack."""
-    from medunlearn.attacks.membership.membership_results import AUC
-    from medunlearn.attacks.membership.sample import EVERY
-
-    grouping = GROUPINGS.get(benchmark.builder)
-    return [
-        {
-            "level": "" if row["group"] == EVERY or grouping is None else grouping.level,
-            "node": "" if row["group"] == EVERY else row["group"],
-            "measure": MEMBERSHIP,
-            "metric": row["attack"],
-            **{name: row[name] for name in ("value", "low", "high", "n_unscored", "n_subjects")},
-            "n_scored": row["n_members"] + row["n_nonmembers"],
-        }
-        for row in attacked.summary.to_dict("records")
-        if row["measure"] == AUC
-    ]
-
-
-def _tracked(table: pd.DataFrame) -> dict[str, float]:
-    """Numbers of the whole split for a tracker: ``forget/train/factual/rouge_l``."""
-    whole = table[(table["level"] == "") & table["value"].notna()]
-    labels = [name for name in ("side", "fold", "kind", "metric") if name in whole.columns]
-    return {
-        "/".join(str(row[name]) for name in labels if row[name]): float(row["value"])
-        for row in whole.to_dict("records")
-    }
-
-
-def _watched_table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    columns = ("level", "node", "measure", "metric", "value", "low", "high", "n_scored", "n_unscored", "n_subjects")
-    labels = dict.fromkeys(("side", "fold", "kind", "parts"), "")
-    nowhere = {"level": "", "node": ""}
-    table = pd.DataFrame(
-        [{**labels, "replicates_dropped": 0, **{name: (nowhere | row)[name] for name in columns}} for row in rows]
-    )
-    counts = dict.fromkeys(("n_scored", "n_unscored", "n_subjects", "replicates_dropped"), "int64")
-    return table.astype({**dict.fromkeys(("value", "low", "high"), "Float64"), **counts})
-
-
-def _in_order(table: pd.DataFrame, epoch: int) -> pd.DataFrame:
-    """Rows with their epoch and the columns in order."""
-    table = table.assign(epoch=epoch)
-    return table[[*_FIRST_COLUMNS, *(name for name in table.columns if name not in _FIRST_COLUMNS)]]

@@ -1,4 +1,4 @@
-"""The best epoch by a stated rule: pure functions of ``epochs.parquet``.
+"""``epochs.parquet``: its rows, and the best epoch by a stated rule.
 
 Training goes by the validation loss (:data:`VALIDATION_RULE`): the least is best. Unlearning goes by the harmonic
 mean of utility and forgetting (:func:`forgetting_rule`), so that neither alone makes an epoch good. Its parts, on
@@ -21,13 +21,18 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from medunlearn.data.builders import IDENTIFIER
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.builders import GROUPINGS, IDENTIFIER
 from medunlearn.results.composites import COMPOSITES, harmonic_mean
+from medunlearn.results.evaluated import Evaluated, joined
 from medunlearn.results.matrix import ALL_KINDS
 
 TABLE = "epochs.parquet"
 VALIDATION_LOSS = "validation loss"
 """Its measure in ``epochs.parquet``."""
+MEMBERSHIP, UTILITY = "membership_auc", "utility"
+"""Measures of rows that belong to no question: area of a membership attack, and utility on general tasks."""
+_FIRST_COLUMNS = ("epoch", "level", "node", "measure")
 
 
 @dataclass(frozen=True)
@@ -146,3 +151,56 @@ def by_validation_loss(epochs: pd.DataFrame) -> list[EpochStanding]:
 
 VALIDATION_RULE = Rule(by_validation_loss, lambda standings: "least validation loss; of equal epochs the earlier")
 """Source: Memorization in Large Language Models in Medicine, Section 3.3 (early stopping)."""
+
+
+def evaluation_rows(evaluated: Evaluated) -> pd.DataFrame:
+    """Rows of one evaluation, without the epoch."""
+    summary = evaluated.summary
+    return joined([summary.assign(level="", node="", metric=summary["measure"]), evaluated.groups])
+
+
+def membership_rows(attacked: Any, benchmark: Benchmark) -> list[dict[str, Any]]:
+    """The area of each attack on each group of documents; ``metric`` is the attack."""
+    from medunlearn.attacks.membership.membership_results import AUC
+    from medunlearn.attacks.membership.sample import EVERY
+
+    grouping = GROUPINGS.get(benchmark.builder)
+    return [
+        {
+            "level": "" if row["group"] == EVERY or grouping is None else grouping.level,
+            "node": "" if row["group"] == EVERY else row["group"],
+            "measure": MEMBERSHIP,
+            "metric": row["attack"],
+            **{name: row[name] for name in ("value", "low", "high", "n_unscored", "n_subjects")},
+            "n_scored": row["n_members"] + row["n_nonmembers"],
+        }
+        for row in attacked.summary.to_dict("records")
+        if row["measure"] == AUC
+    ]
+
+
+def tracked_numbers(table: pd.DataFrame) -> dict[str, float]:
+    """Numbers of the whole split for a tracker: ``forget/train/factual/rouge_l``."""
+    whole = table[(table["level"] == "") & table["value"].notna()]
+    labels = [name for name in ("side", "fold", "kind", "metric") if name in whole.columns]
+    return {
+        "/".join(str(row[name]) for name in labels if row[name]): float(row["value"])
+        for row in whole.to_dict("records")
+    }
+
+
+def watched_table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    columns = ("level", "node", "measure", "metric", "value", "low", "high", "n_scored", "n_unscored", "n_subjects")
+    labels = dict.fromkeys(("side", "fold", "kind", "parts"), "")
+    nowhere = {"level": "", "node": ""}
+    table = pd.DataFrame(
+        [{**labels, "replicates_dropped": 0, **{name: (nowhere | row)[name] for name in columns}} for row in rows]
+    )
+    counts = dict.fromkeys(("n_scored", "n_unscored", "n_subjects", "replicates_dropped"), "int64")
+    return table.astype({**dict.fromkeys(("value", "low", "high"), "Float64"), **counts})
+
+
+def with_epoch(table: pd.DataFrame, epoch: int) -> pd.DataFrame:
+    """Rows with their epoch and the columns in order."""
+    table = table.assign(epoch=epoch)
+    return table[[*_FIRST_COLUMNS, *(name for name in table.columns if name not in _FIRST_COLUMNS)]]

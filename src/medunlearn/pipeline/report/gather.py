@@ -22,9 +22,8 @@ from medunlearn.models.health import banner
 from medunlearn.pipeline.epochs.epoch_selection import TABLE
 from medunlearn.pipeline.presets import is_tiny
 from medunlearn.pipeline.report.gather_attacks import (
-    attacked_as,
     attacks_on,
-    joined,
+    find_attack,
     membership_content,
     reconstruction_content,
     recovery_content,
@@ -46,6 +45,7 @@ from medunlearn.results.evaluated import (
     Evaluated,
     compared,
     distinct,
+    joined,
     one_vocabulary,
     reference_of,
 )
@@ -77,22 +77,10 @@ def gather(
         InputError: no model; models that were evaluated on different benchmarks, splits, questions or contexts; a
             retrained or unlearned model that was made for another split than it was evaluated on.
     """
-    if not models:
-        raise InputError(
-            "There is nothing to report: name at least one evaluated run. What a panel said of labels and "
-            "questions goes beside it; judged.md in the panel's own folder has it too."
-        )
-    _check_comparable(models)
-    for model in models:
-        check_made_for_this(model)
+    _check(models, benchmark)
     models = distinct(models)
     results = models[0].record.info.results
-    if benchmark is not None and benchmark.fingerprint != results["benchmark"]["fingerprint"]:
-        raise InputError(
-            f"{benchmark.folder} is not the benchmark that {models[0].run.folder} was evaluated on. Name that one, "
-            "or evaluate the runs on this one."
-        )
-    attacked = tuple(map(attacked_as, models))
+    attacked = tuple(map(find_attack, models))
     attacks = attacks_on(attacked, models, replicates, seed)
     may_show = show_text or results["benchmark"]["invented"]
     reference = reference_of(models, replicates, seed)
@@ -130,17 +118,20 @@ def gather(
     return replace(content, paper=paper_part(runs))
 
 
-def _check_comparable(models: Sequence[Evaluated]) -> None:
+def _check(models: Sequence[Evaluated], benchmark: Benchmark | None) -> None:
+    """Refuse models that cannot stand in one report, and a benchmark that is not theirs."""
+    if not models:
+        raise InputError(
+            "There is nothing to report: name at least one evaluated run. What a panel said of labels and "
+            "questions goes beside it; judged.md in the panel's own folder has it too."
+        )
     first = models[0]
-    benchmark, questions = (
-        first.record.info.results["benchmark"]["fingerprint"],
-        set(first.questions["question_id"]),
-    )
+    questions, results = set(first.questions["question_id"]), first.record.info.results
     for other in models[1:]:
         both, info = f"{first.run.folder} and {other.run.folder} were", other.record.info
-        if info.results["benchmark"]["fingerprint"] != benchmark:
+        if info.results["benchmark"]["fingerprint"] != results["benchmark"]["fingerprint"]:
             raise InputError(f"{both} evaluated on different benchmarks.")
-        if info.results["split"] != first.record.info.results["split"]:
+        if info.results["split"] != results["split"]:
             raise InputError(f"{both} evaluated on different splits.")
         if other.context != first.context:
             raise InputError(
@@ -151,6 +142,13 @@ def _check_comparable(models: Sequence[Evaluated]) -> None:
             raise InputError(
                 f"{both} asked different questions. Evaluate them with the same folds, subjects and seed."
             )
+    for model in models:
+        check_made_for_this(model)
+    if benchmark is not None and benchmark.fingerprint != results["benchmark"]["fingerprint"]:
+        raise InputError(
+            f"{benchmark.folder} is not the benchmark that {first.run.folder} was evaluated on. Name that one, "
+            "or evaluate the runs on this one."
+        )
 
 
 def panel_part(panel: JudgingRun, whose: str = "") -> JudgementTables:
@@ -188,7 +186,10 @@ def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.
     """Each model against the target and the retrained model."""
     anchors = [model for model in models if model.run.role != "unlearned"]
     return joined(
-        [compared(model, [one for one in anchors if one is not model], replicates, seed) for model in models]
+        [
+            compared(model, [anchor for anchor in anchors if anchor is not model], replicates, seed)
+            for model in models
+        ]
     )
 
 
@@ -241,9 +242,9 @@ def _model(evaluated: Evaluated, may_show: bool) -> ModelResult:
 def _examples(benchmark: Benchmark, models: Sequence[Evaluated]) -> Iterator[Example]:
     """A few questions a side, the same ones every time; kinds and folds take turns."""
     split = benchmark.split(str(models[0].record.info.split))
-    known = set.intersection(*(set(model.responses) for model in models))
+    answered = set.intersection(*(set(model.responses) for model in models))
     for side in SIDES:
-        questions = {q.question_id: q for q in benchmark.questions_of(split, side) if q.question_id in known}
+        questions = {q.question_id: q for q in benchmark.questions_of(split, side) if q.question_id in answered}
         turns: dict[tuple[str, str], int] = {}
         keyed = []
         for question in (questions[name] for name in shuffled([*questions], "examples")):

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-import pandas as pd
-
 from medunlearn.attacks import ATTACKS, attack_class
 from medunlearn.attacks.attacked import Attacked, Attacks
 from medunlearn.attacks.reconstruction.reconstruction_results import reported
@@ -16,13 +14,13 @@ from medunlearn.attacks.recovery.recovery_results import EXTRA, READINGS, shown
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.registry import names
 from medunlearn.reports.content import Membership, Reconstruction, Recovery
-from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.evaluated import Evaluated, joined
 from medunlearn.results.reference_check import ReferenceCheck
 
 
 def membership_content(attacks: Attacks, reference: ReferenceCheck | None, broken: Collection[str]) -> Membership:
     """Tables and curves of membership attacks; no reading of broken models, or against one that is no reference."""
-    table, known = attacks.table(), names("attacks", ATTACKS)
+    table, registered = attacks.table(), names("attacks", ATTACKS)
     if "reading" in table:
         table["reading"] = table["reading"].mask(table["model"].isin(list(broken)))
     if reference is not None and not reference.passed:
@@ -30,14 +28,14 @@ def membership_content(attacks: Attacks, reference: ReferenceCheck | None, broke
     return Membership(
         table=table,
         comparisons=attacks.comparisons,
-        curves=joined([one.curves.assign(model=one.run.label) for one in attacks.models if len(one.curves)]),
-        titles={name: attack_class(name).title for name in table["attack"].unique() if name in known},
+        curves=joined([model.curves.assign(model=model.run.label) for model in attacks.models]),
+        titles={name: attack_class(name).title for name in table["attack"].unique() if name in registered},
     )
 
 
 def reconstruction_content(models: Sequence[Evaluated], replicates: int, seed: int) -> Reconstruction:
     """Tables of reconstruction attacks; empty without any."""
-    attacks = attacks_on([attacked_as(model, "reconstruction") for model in models], models, replicates, seed)
+    attacks = attacks_on([find_attack(model, "reconstruction") for model in models], models, replicates, seed)
     return Reconstruction(reported(attacks.table()), reported(attacks.comparisons)) if attacks else Reconstruction()
 
 
@@ -51,16 +49,16 @@ def recovery_content(
     """
     broken = {model.run.label for model in models if model.record.info.problems}
     for kind in RECOVERY:
-        attacked = [attacked_as(model, kind) for model in models]
-        usual = Counter(_settings(one) for one in attacked if one is not None).most_common(1)
-        alike = [one if one is not None and _settings(one) == usual[0][0] else None for one in attacked]
+        attacked = [find_attack(model, kind) for model in models]
+        usual = Counter(_settings(attack) for attack in attacked if attack is not None).most_common(1)
+        alike = [attack if attack is not None and _settings(attack) == usual[0][0] else None for attack in attacked]
         attacks = attacks_on(alike, models, replicates, seed)
         if attacks is None:
             continue
         others = [
             f"{model.run.label} is left out: it was attacked with other settings."
-            for model, one, same in zip(models, attacked, alike, strict=True)
-            if one is not None and same is None
+            for model, attack, same in zip(models, attacked, alike, strict=True)
+            if attack is not None and same is None
         ]
         table = shown(attacks.table())
         table["reading"] = table["reading"].mask(table["model"].isin(list(broken)))
@@ -83,7 +81,7 @@ def _settings(attacked: Attacked) -> str:
     return sha256_of_json([config["arguments"].get(attacked.kind, {}), config["seed"], config["weights"]])
 
 
-def attacked_as(model: Evaluated, kind: str = "membership") -> Attacked | None:
+def find_attack(model: Evaluated, kind: str = "membership") -> Attacked | None:
     """The attack of a kind on the split and benchmark that a model was evaluated on."""
     attacked, about = Attacked.find(model.run, str(model.record.info.split), kind), model.record.info.benchmark
     return attacked if attacked is not None and attacked.record.info.benchmark == about else None
@@ -93,11 +91,6 @@ def attacks_on(
     attacked: Sequence[Attacked | None], models: Sequence[Evaluated], replicates: int, seed: int
 ) -> Attacks | None:
     """The attacks on models of a report, under the models' labels; None where there is none."""
-    known = [replace(one, run=model.run) for model, one in zip(models, attacked, strict=True) if one is not None]
-    return Attacks(tuple(known), replicates, seed) if known else None
-
-
-def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Tables with rows, one after the other; empty of none."""
-    tables = [table for table in tables if len(table)]
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    pairs = zip(models, attacked, strict=True)
+    labelled = tuple(replace(attack, run=model.run) for model, attack in pairs if attack is not None)
+    return Attacks(labelled, replicates, seed) if labelled else None

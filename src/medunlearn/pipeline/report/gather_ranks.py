@@ -43,8 +43,8 @@ def gather_ranks(models: Sequence[Evaluated]) -> Ranks:
         pd.concat(tables, ignore_index=True),
         tuple(readings),
         ALPHA,
-        tuple(dict.fromkeys(str(one["template"]) for one in results if "template" in one)),
-        any(one.get("chat_template") == "not used" for one in results),
+        tuple(dict.fromkeys(str(result["template"]) for result in results if "template" in result)),
+        any(result.get("chat_template") == "not used" for result in results),
     )
 
 
@@ -81,8 +81,8 @@ def _in_context(
         )
     targets = [run.label for run in works if run.role == "target"]
     # In note context the facts stand in the prompt: whoever reads them ranks them high.
-    known = known_before(ranked[targets[0]], unseen) if targets and context != "note" else None
-    one = next(iter(facts.values()))
+    before = known_before(ranked[targets[0]], unseen) if targets and context != "note" else None
+    reasons = next(iter(facts.values()))["reason"].dropna().map(_general).value_counts()
     reading = RankReading(
         context,
         checked.facts_for_report() if checked else None,
@@ -91,8 +91,8 @@ def _in_context(
         least,
         beside,
         single,
-        known.facts_for_report() if known else None,
-        {str(reason): int(count) for reason, count in one["reason"].dropna().map(_general).value_counts().items()},
+        before.facts_for_report() if before else None,
+        {str(reason): int(count) for reason, count in reasons.items()},
     )
     return pd.DataFrame(rows).astype({"told": "Int64", "median_p": "Float64", "first": "Float64"}), reading
 

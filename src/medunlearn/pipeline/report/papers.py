@@ -48,10 +48,10 @@ PaperReport = Callable[[GatheredRuns], PaperPart]
 def paper_part(runs: GatheredRuns) -> PaperPart:
     """Sections, findings and numbers of the paper behind the benchmark; empty for other benchmarks."""
     builder = str(runs.content.benchmark["builder"])
-    known = names("paper_reports", PAPER_REPORTS)
-    if builder not in known:
+    reports = names("paper_reports", PAPER_REPORTS)
+    if builder not in reports:
         return PaperPart()
-    report: PaperReport = resolve("paper_reports", builder, known)
+    report: PaperReport = resolve("paper_reports", builder, reports)
     return report(runs)
 
 

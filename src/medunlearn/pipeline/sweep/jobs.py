@@ -70,12 +70,12 @@ class Job:
         """Folder of the run that the job makes or asks."""
         settings, model = self.settings, self.model
         if isinstance(settings, TrainSettings):
-            return run_folder(benchmark, settings, self.label, settings.model, self.out, known=known)
+            return run_folder(benchmark, settings, self.label, settings.model, self.out, identity=known)
         if model is None:
             raise AssertionError("a job without a training works on a model")
         if settings is None:
             return model
-        return run_folder(benchmark, settings, settings.method, model, self.out, known=known)
+        return run_folder(benchmark, settings, settings.method, model, self.out, identity=known)
 
     def output(self, benchmark: Benchmark, known: Callable[[str], str] = model_identity) -> JobOutput | None:
         """The job's output, if all of it is on disk."""

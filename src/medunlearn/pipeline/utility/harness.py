@@ -86,7 +86,7 @@ def run_tasks(
     settings: UtilitySettings,
     *,
     processes: Processes | None = None,
-    bar: Bar = lambda total: nullcontext(lambda done: None),
+    bar: Bar = lambda total: nullcontext(lambda count: None),
 ) -> tuple[list[TaskItem], list[Result], list[tuple[str, str, bool]]]:
     """Ask a model everything that tasks hold.
 

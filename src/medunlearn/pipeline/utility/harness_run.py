@@ -73,8 +73,8 @@ def utility_one(
     def bar(total: int) -> Iterator[Callable[[int], None]]:
         with progress(f"{run.label}: utility", total, quiet=quiet or not together.main) as advance:
 
-            def advance_and_check(done: int) -> None:
-                advance(done)
+            def advance_and_check(count: int) -> None:
+                advance(count)
                 check()
 
             yield advance_and_check

@@ -221,9 +221,9 @@ def _columns(counting: Sequence[Result], values: Values) -> list[dict[tuple[str,
 
 
 def _counts(counting: Sequence[Result], values: Values) -> dict[str, int]:
-    known = [value for column in _columns(counting, values) for value in column.values()]
-    n_unscored = sum(value is None for value in known)
-    return {"n_scored": len(known) - n_unscored, "n_unscored": n_unscored}
+    scores = [value for column in _columns(counting, values) for value in column.values()]
+    n_unscored = sum(value is None for value in scores)
+    return {"n_scored": len(scores) - n_unscored, "n_unscored": n_unscored}
 
 
 def _numbers(counting: Sequence[Result], whose: str, values: Values, settings: UtilitySettings) -> dict[str, Any]:
