@@ -58,6 +58,8 @@ class Questioning:
     """A run's model under an evaluation's questions; it is loaded only if responses are missing.
 
     Attributes:
+        variant: of the questions' wording, under which responses are stored; by default the context mode.
+        load: loads the model, where another part of the command may have loaded it.
         live: the model where it is in memory already; otherwise it is loaded once.
         folder: what the stores of responses lie in; None: the run's folder.
         work: of the process, where other models are asked before or after this one.
@@ -72,9 +74,16 @@ class Questioning:
     live: LanguageModel | None
     folder: Path | None = None
     work: SharedWork | None = None
+    variant: str = ""
+    load: Callable[[], LanguageModel] | None = None
+
+    def __post_init__(self) -> None:
+        self.variant = self.variant or self.rendering.context
 
     @cached_property
     def language_model(self) -> LanguageModel:
+        if self.load is not None:
+            return self.load()
         weights, images = self.settings.weights, self.benchmark.folder
         if self.live is None and self.settings.backend == "vllm":
             if self.work is not None:
@@ -130,7 +139,7 @@ class Questioning:
             advance(count)
             check()
 
-        run, benchmark, context = self.run, self.benchmark, self.rendering.context
+        run, benchmark, variant = self.run, self.benchmark, self.variant
         if self.live is None and run.info.epoch is not None and not run.model.is_dir():
             raise InputError(
                 f"{run.folder} holds no weights, so nothing more can be asked. --keep-epochs keeps those of epochs."
@@ -139,7 +148,7 @@ class Questioning:
             return self.rank_store.folder, {}, {}
         limit = self.settings.max_new_tokens or self._longest_answer()
         store = self._store(limit)
-        stored, keys = store.read(), {q.question_id: (q.question_id, context, 0) for q in questions}
+        stored, keys = store.read(), {q.question_id: (q.question_id, variant, 0) for q in questions}
         if all(key in stored for key in keys.values()):
             return store.folder, {name: stored[key] for name, key in keys.items()}, {}
         before = _counts(self.language_model)
@@ -152,6 +161,7 @@ class Questioning:
                 self.rendering,
                 max_new_tokens=limit,
                 batch_size=self.settings.batch_size,
+                variant=variant,
                 advance=advance_and_check,
             )
         if self.language_model.engine is not None:
@@ -176,7 +186,7 @@ class Questioning:
             return {}, {}
         # No response is decoded; so the options have a store of their own.
         store = self._store(0)
-        stored = known_options(store.read(), choices, self.rendering.context)
+        stored = known_options(store.read(), choices, self.variant)
         if len(stored) == len(choices):
             return stored, {}
         before = _counts(self.language_model)
@@ -188,6 +198,7 @@ class Questioning:
                 store,
                 self.rendering,
                 batch_size=self.settings.batch_size,
+                variant=self.variant,
                 advance=advance,
             )
         return rated, {"option_batches": _described(self.language_model, before)}

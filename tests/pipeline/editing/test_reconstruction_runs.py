@@ -65,7 +65,7 @@ def test_every_level_is_asked_and_stored_once(
 def test_the_prompt_has_the_names_in_front(
     runs: dict[str, Run], bench: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from medunlearn.attacks.reconstruction import reconstruction_run as module
+    from medunlearn.pipeline import questioning as module
 
     shown: list[str] = []
     respond = module.respond

@@ -19,7 +19,6 @@ from medunlearn.attacks.membership.membership_run import (
 from medunlearn.attacks.membership.sample import Candidate, candidates
 from medunlearn.attacks.model_holder import ModelHolder
 from medunlearn.attacks.reconstruction.contexts import attacked_questions
-from medunlearn.attacks.reconstruction.reconstruction_run import attack_reconstruction
 from medunlearn.attacks.recovery.recovery_attacks import RECOVERY
 from medunlearn.config import AttackSettings, check
 from medunlearn.data.benchmark import Benchmark
@@ -30,6 +29,7 @@ from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import model_identity
 from medunlearn.models.health import refuse_broken
 from medunlearn.models.load import LanguageModel
+from medunlearn.pipeline.attacking.reconstruction_run import attack_reconstruction
 from medunlearn.pipeline.attacking.recovery_run import attack_recovery
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.keys import keyed_folder
