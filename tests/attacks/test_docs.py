@@ -16,8 +16,9 @@ from medunlearn.models.quantization import GROUP
 
 PAGE = Page.read("measure.md", "Membership inference", "Reconstruction", "Relearning, quantization, sampling")
 FEW = {"subjects": 1, "alternatives": 9, "facts": 1, "max-new-tokens": 4}
-RECOVERY = ["--allow-broken", *(f"--relearning.{name}={value}" for name, value in FEW.items())]
-QUICK = ["--sampling.samples=4"]
+RECOVERY = ["--allow-broken", "--relearning.batch-size=1"]
+RECOVERY += [f"--relearning.{name}={value}" for name, value in FEW.items()]
+QUICK = ["--sampling.samples=4", "--relearning.steps=4"]
 QUICK += [f"--{attack}.{name}={value}" for attack in ("quantization", "sampling") for name, value in FEW.items()]
 SMALL = {
     "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"],

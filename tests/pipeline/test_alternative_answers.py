@@ -30,8 +30,8 @@ from medunlearn.training.trainable import mix_with_noise
 
 
 def settings(method: str, **values: Any) -> Any:
-    given = {"method": method, "split": "random_10", "epochs": 2, "precision": "fp32", **values}
-    return unlearn_settings(given, tiny=True)
+    fixed = {"method": method, "split": "random_10", "epochs": 1, "precision": "fp32"}
+    return unlearn_settings({**fixed, **values}, tiny=True)
 
 
 @pytest.mark.parametrize("method", ALTERNATIVES)
@@ -42,8 +42,6 @@ def test_a_run(hospital: Benchmark, target: Run, tmp_path: Path, method: str) ->
     assert fingerprint(run.model) != fingerprint(target.model)
     # Alternatives name the patient: they go with the checkpoints.
     assert not list(run.folder.rglob("alternatives*"))
-    again = unlearn(target, hospital, settings(method), tmp_path / "again", quiet=True)
-    assert fingerprint(again.model) == fingerprint(run.model)
 
 
 def test_a_run_that_goes_on_reads_what_was_made(
@@ -51,16 +49,16 @@ def test_a_run_that_goes_on_reads_what_was_made(
 ) -> None:
     loop = trainer.train_loop
     monkeypatch.setattr(trainer, "train_loop", _cut_off)
-    wanted = settings("counterfactual", arguments={"whole_values": True})
+    whole_values = settings("counterfactual", arguments={"whole_values": True})
     with pytest.raises(KeyboardInterrupt):
-        unlearn(target, hospital, wanted, tmp_path / "r", quiet=True)
-    (kept,) = (tmp_path / "r").rglob("alternatives-0.parquet")
-    assert kept.stat().st_mode & 0o077 == 0
+        unlearn(target, hospital, whole_values, tmp_path / "r", quiet=True)
+    (file,) = (tmp_path / "r").rglob("alternatives-0.parquet")
+    assert file.stat().st_mode & 0o077 == 0
     monkeypatch.setattr(trainer, "train_loop", loop)
     monkeypatch.setattr(module, "counterfactuals", lambda *rest, **how: pytest.fail("made again"))
-    run = unlearn(target, hospital, wanted, tmp_path / "r", quiet=True)
+    run = unlearn(target, hospital, whole_values, tmp_path / "r", quiet=True)
     monkeypatch.undo()
-    whole = unlearn(target, hospital, wanted, tmp_path / "whole", quiet=True)
+    whole = unlearn(target, hospital, whole_values, tmp_path / "whole", quiet=True)
     assert fingerprint(run.model) == fingerprint(whole.model)
 
 
@@ -71,29 +69,22 @@ def _cut_off(*rest: Any, **how: Any) -> Any:
 def test_noise_is_where_a_run_starts_from(target: Run, hospital: Benchmark, tmp_path: Path) -> None:
     model, before = (load_model(target.model, device="cpu").model for _ in range(2))
     mix_with_noise(model, 0.25, seed=3)
-    old, drawn = before.state_dict(), []
+    old, noise = before.state_dict(), []
     for name, tensor in model.state_dict().items():
         if tensor.dim() < 2:
             assert torch.equal(tensor, old[name])
         else:
-            drawn.append(((tensor - 0.75 * old[name]) / 0.25).flatten())
-    assert float(torch.cat(drawn).std()) == pytest.approx(model.config.initializer_range, rel=0.05)
-    plain, noised = (
-        unlearn(
-            target,
-            hospital,
-            settings("counterfactual", arguments={"noise": share}, lr=1e-6),
-            tmp_path / name,
-            quiet=True,
-        )
-        for share, name in ((0.0, "plain"), (0.25, "noised"))
-    )
-    moved = [load_model(run.model, device="cpu").model.state_dict() for run in (plain, noised)]
-    near, far = (state["model.embed_tokens.weight"] - old["model.embed_tokens.weight"] for state in moved)
-    assert float(near.abs().max()) < 1e-4 < float(far.abs().mean())
-    chosen = settings("counterfactual", arguments={"noise": 0.5}, trainable="lora")
+            noise.append(((tensor - 0.75 * old[name]) / 0.25).flatten())
+    assert float(torch.cat(noise).std()) == pytest.approx(model.config.initializer_range, rel=0.05)
+    # AdamW's steps are as long as the rate: what lies further away is noise.
+    noised = settings("counterfactual", arguments={"noise": 0.25}, lr=1e-6)
+    run = unlearn(target, hospital, noised, tmp_path / "noised", quiet=True)
+    moved = load_model(run.model, device="cpu").model.state_dict()["model.embed_tokens.weight"]
+    distance = float((moved - old["model.embed_tokens.weight"]).abs().mean())
+    assert distance > 1e-4 > 2 * 1e-6 * run.info.results["steps"]
+    adapter = settings("counterfactual", arguments={"noise": 0.5}, trainable="lora")
     with pytest.raises(InputError, match="noise"):
-        unlearn(target, hospital, chosen, tmp_path / "lora", quiet=True)
+        unlearn(target, hospital, adapter, tmp_path / "lora", quiet=True)
 
 
 @pytest.fixture(scope="module")

@@ -30,10 +30,9 @@ def how(**values: Any) -> EvaluateSettings:
 
 
 @pytest.fixture
-def again(target: Run, tmp_path: Path) -> Run:
+def again(copy: Callable[..., Run]) -> Run:
     """The target without its evaluations."""
-    shutil.copytree(target.folder, tmp_path / "copy", ignore=shutil.ignore_patterns("evaluations", "responses"))
-    return Run.open(tmp_path / "copy")
+    return copy()
 
 
 def by_context(one: Evaluated) -> dict[str, set[str]]:

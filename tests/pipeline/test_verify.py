@@ -101,14 +101,24 @@ def states(run: Run) -> dict[str, set[str]]:
     return {str(what): set(part["state"]) for what, part in rows.groupby("what")}
 
 
-@pytest.fixture
-def evaluated(hospital: Benchmark, small: dict[str, Any], tmp_path: Path) -> Run:
-    """A run on a saved benchmark, evaluated once."""
-    bench = Benchmark.load(hospital.save(tmp_path / "bench"))
-    run = train(bench, train_settings({**small, "epochs": 1}), tmp_path / "run", quiet=True)
+@pytest.fixture(scope="module")
+def original(hospital: Benchmark, small: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``bench/``, and ``run/`` on it, evaluated once; tests change copies."""
+    folder = tmp_path_factory.mktemp("original")
+    bench = Benchmark.load(hospital.save(folder / "bench"))
+    run = train(bench, train_settings({**small, "epochs": 1}), folder / "run", quiet=True)
     values = {"split": "random_10", "replicates": 20, "limit": 2, "max_new_tokens": 4}
     evaluate_one(run, bench, check(EvaluateSettings, values), quiet=True)
-    return run
+    return folder
+
+
+@pytest.fixture
+def evaluated(original: Path, tmp_path: Path) -> Run:
+    """A copy of the evaluated run and of its benchmark, which its records name."""
+    own = Path(shutil.copytree(original, tmp_path / "own"))
+    for record in own.rglob("run.json"):
+        record.write_text(record.read_text().replace(str(original), str(own)))
+    return Run.open(own / "run")
 
 
 def test_a_run_that_is_as_it_was(evaluated: Run) -> None:
