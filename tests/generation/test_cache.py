@@ -21,17 +21,17 @@ def test_it_holds_what_the_growing_cache_holds(tiny: Callable[[], Any], room: in
     assert all(isinstance(layer, RoomyLayer) for layer in ours.layers)
     draw = torch.Generator().manual_seed(0)
     rows = ROWS
-    for step, (count, kept) in enumerate([(5, None), (3, [1, 1, 0, 2]), (1, None), (1, [3, 0]), (1, None)]):
+    for step, (count, rows_left) in enumerate([(5, None), (3, [1, 1, 0, 2]), (1, None), (1, [3, 0]), (1, None)]):
         for layer in range(len(ours.layers)):
             keys, values = torch.randn(2, rows, HEADS, count, WIDTH, generator=draw)
             for mine, other in zip(
                 ours.update(keys, values, layer), theirs.update(keys, values, layer), strict=True
             ):
                 assert torch.equal(mine, other), step
-        if kept is not None:
-            rows = len(kept)
+        if rows_left is not None:
+            rows = len(rows_left)
             for cache in (ours, theirs):
-                cache.batch_select_indices(torch.tensor(kept))
+                cache.batch_select_indices(torch.tensor(rows_left))
         assert ours.get_seq_length() == theirs.get_seq_length()
         assert ours.get_mask_sizes(1, 0) == theirs.get_mask_sizes(1, 0)
 

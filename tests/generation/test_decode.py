@@ -36,12 +36,12 @@ def prompts(make_sequences: Make) -> list[Sequence[int]]:
 
 
 def decode(language_model: Any, prompts: Sequence[Sequence[int]], **settings: Any) -> list[DecodedAnswer]:
-    said = dict(
+    answers = dict(
         pair
         for batch in decode_batches(language_model, prompts, **{"max_new_tokens": MOST, **settings})
         for pair in batch
     )
-    return [said[place] for place in range(len(prompts))]
+    return [answers[place] for place in range(len(prompts))]
 
 
 def by_transformers(language_model: Any, prompt: Sequence[int], most: int = MOST) -> list[int]:
@@ -54,8 +54,8 @@ def by_transformers(language_model: Any, prompt: Sequence[int], most: int = MOST
         eos_token_id=language_model.tokenizer.eos_token_id,
         pad_token_id=language_model.tokenizer.pad_token_id,
     )
-    said: list[int] = tokens[0, len(prompt) :].tolist()
-    return said
+    answer: list[int] = tokens[0, len(prompt) :].tolist()
+    return answer
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 64])
@@ -80,11 +80,11 @@ def test_the_limit(trained: Any, prompts: list[Sequence[int]], most: int) -> Non
 
 
 def test_order_and_progress(trained: Any, prompts: list[Sequence[int]]) -> None:
-    done: list[int] = []
-    forwards = decode(trained, prompts, batch_size=4, advance=done.append)
+    counts: list[int] = []
+    forwards = decode(trained, prompts, batch_size=4, advance=counts.append)
     assert decode(trained, prompts[::-1], batch_size=4)[::-1] == forwards
-    assert sum(done) == len(prompts)
-    assert done == [4, 4, 4, 3]
+    assert sum(counts) == len(prompts)
+    assert counts == [4, 4, 4, 3]
     assert decode(trained, []) == []
 
 
@@ -106,8 +106,8 @@ def test_a_prompt_may_hold_eos_and_pad(trained: Any, prompts: list[Sequence[int]
 def test_the_models_own_end_tokens_end_an_answer(trained: Any, prompts: list[Sequence[int]], as_list: bool) -> None:
     """A chat model ends its turn with a token that is not its tokenizer's EOS."""
     usual = decode(trained, prompts)
-    said = [answer.tokens for answer in usual]
-    turn = max(range(2, 300), key=lambda token: len({tokens.index(token) for tokens in said if token in tokens}))
+    answers = [answer.tokens for answer in usual]
+    turn = max(range(2, 300), key=lambda token: len({tokens.index(token) for tokens in answers if token in tokens}))
     chat = copy.deepcopy(trained)
     chat.model.generation_config.eos_token_id = [turn, 299] if as_list else turn
     ends = {turn, 1} | ({299} if as_list else set())

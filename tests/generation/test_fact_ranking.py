@@ -105,11 +105,11 @@ def test_a_branch_ends_soon_after_the_fact(tiny: Callable[[], Any]) -> None:
 
 
 def test_nothing_is_asked_twice(tiny: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+    counts: list[int] = []
     scoring = module.score_answers
 
     def counting(model: Any, sequences: Any, **how: Any) -> Any:
-        asked.append(len(sequences))
+        counts.append(len(sequences))
         return scoring(model, sequences, **how)
 
     monkeypatch.setattr(module, "score_answers", counting)
@@ -121,8 +121,8 @@ def test_nothing_is_asked_twice(tiny: Callable[[], Any], tmp_path: Path, monkeyp
     # A value that is drawn again is not asked again.
     facts = {question.question_id: facts_with_alternatives(question, RECORDS, POOL) for question in QUESTIONS}
     texts = {key: sum(1 + len({*own.texts}) for _, own in each if own.texts) for key, each in facts.items()}
-    assert asked == [texts["q0"], sum(texts.values()) - texts["q0"]]
-    assert asked < [2 * 13, 3 * 13]
+    assert counts == [texts["q0"], sum(texts.values()) - texts["q0"]]
+    assert counts < [2 * 13, 3 * 13]
     assert every == again
     assert every["q0"] == some["q0"]
 
@@ -186,11 +186,11 @@ def _likelihoods(model: Any, fact: Any, values: list[str], length: int | None) -
         if length is not None:
             longest = max(len(other) - alike + 3 for other in whole)
             start = max(0, (first - 1) // (length - 1) * (length - 1), longest - length)
-        seen = torch.tensor([ids[start:end]])
+        piece = torch.tensor([ids[start:end]])
         with torch.no_grad():
-            said = model.model(input_ids=seen).logits.log_softmax(-1)[0]
+            log_probs = model.model(input_ids=piece).logits.log_softmax(-1)[0]
         places = range(max(first, 1), end)  # nothing predicts the first
-        sums.append(sum(float(said[place - start - 1, ids[place]]) for place in places))
+        sums.append(sum(float(log_probs[place - start - 1, ids[place]]) for place in places))
     return sums
 
 
@@ -216,20 +216,22 @@ def test_whole_notes_are_ranked_among_versions_of_themselves(exact_tiny: Callabl
             value in text for value in ("Ana Silva", "445674", "2024-05-03", "131.4", " 4.7 ", "12 days", "day 17")
         )
     found_by = ranker(model, {"note": NOTE}, ResponseStore(tmp_path, {}), CONTEXTS[0])
-    (found,) = found_by.in_records({"note": [(note, versions)]})["note"]
+    (rank,) = found_by.in_records({"note": [(note, versions)]})["note"]
     alone = [
         sum(score_answers(model, record_sequences(replace(NOTE, text=text), model.tokenizer, None))[0].log_probs)
         for text in (NOTE.text, *versions.texts)
     ]
-    assert (found.kind, found.rank, found.of) == ("note", 1 + sum(other >= alone[0] for other in alone[1:]), 13)
+    assert (rank.kind, rank.rank, rank.of) == ("note", 1 + sum(other >= alone[0] for other in alone[1:]), 13)
 
 
 def test_a_value_that_stands_twice_is_replaced_alike_and_a_name_in_an_address_too() -> None:
     text = "Ana Silva (ana.silva@example.net) had 31 mg; ana.silva@example.net was told of 31 mg by Ana Silva."
     identifiers = (Identifier("name", "Ana Silva"), Identifier("email", "ana.silva@example.net"))
     others = [
-        Record(f"m{n}", one.text, one.groups, (one.identifiers[0], Identifier("email", f"x.y{n}@example.net")))
-        for n, one in enumerate(OTHERS)
+        Record(
+            f"m{n}", other.text, other.groups, (other.identifiers[0], Identifier("email", f"x.y{n}@example.net"))
+        )
+        for n, other in enumerate(OTHERS)
     ]
     record = Record("twice", text, {"patient": "p9"}, identifiers)
     pool = AlternativePool([record, *others], [], "patient", count=12)

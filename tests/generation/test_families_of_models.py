@@ -57,10 +57,10 @@ def named(request: Any) -> tuple[str, LanguageModel]:
     config = getattr(transformers, f"{'Gemma3Text' if name == 'Gemma3' else name}Config")
     head = "GPT2LMHeadModel" if name == "GPT2" else f"{name}ForCausalLM"
     left_out = ("num_key_value_heads", "intermediate_size") if name in ("GPT2", "Bloom") else ()
-    given = {key: value for key, value in COMMON.items() if key not in left_out}
+    sizes = {key: value for key, value in COMMON.items() if key not in left_out}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        model = getattr(transformers, head)(config(**{**given, **FAMILIES[name][1]})).eval()
+        model = getattr(transformers, head)(config(**{**sizes, **FAMILIES[name][1]})).eval()
         for name_of, tensor in model.named_parameters():
             centre = 1.0 if tensor.dim() == 1 and not name_of.endswith(("bias", "sinks")) else 0.0
             torch.nn.init.normal_(tensor, centre, 0.4)
@@ -82,15 +82,15 @@ def test_shared_is_transformers_own(named: tuple[str, LanguageModel]) -> None:
     )
     ours = dict(pair for batch in batches for pair in batch)
     assert model.config._attn_implementation == usual
-    said = set()
+    answers = set()
     for place, (prompt, _) in enumerate(prompts):
         ids = torch.tensor([prompt])
         theirs = model.generate(
             ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=MOST, pad_token_id=2
         )
         assert list(ours[place].tokens) == theirs[0, len(prompt) :].tolist()
-        said.add(ours[place].tokens)
-    assert len(said) > 2
+        answers.add(ours[place].tokens)
+    assert len(answers) > 2
     begun = [ours[place].tokens[: place % MOST] for place in range(len(prompts))]
     batches = decode(
         language_model,

@@ -1,4 +1,4 @@
-"""What one pass over the reference answers tells of the responses is what decoding says, and spares it."""
+"""Responses begun with what a pass over the reference answers tells: equal to decoding, in fewer passes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECORDS = {"r": Record("r", "Ana Silva was given aspirin.", {"patient": "p"})}
 
 
 @pytest.mark.parametrize(
-    ("answer", "choices", "said"),
+    ("answer", "choices", "prefix"),
     [
         ([5, 6, END], [5, 6, END], (5, 6, END)),
         ([5, 6, END], [5, 7, 9], (5, 7)),
@@ -39,8 +39,10 @@ RECORDS = {"r": Record("r", "Ana Silva was given aspirin.", {"patient": "p"})}
         ([], [], ()),
     ],
 )
-def test_up_to_the_first_choice_that_differs(answer: list[int], choices: list[int], said: tuple[int, ...]) -> None:
-    assert greedy_prefix(answer, choices) == said
+def test_up_to_the_first_choice_that_differs(
+    answer: list[int], choices: list[int], prefix: tuple[int, ...]
+) -> None:
+    assert greedy_prefix(answer, choices) == prefix
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +72,12 @@ def passes(trained: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def decode(model: Any, prompts: Sequence[Sequence[int]], **settings: Any) -> list[DecodedAnswer]:
-    said = dict(
+    answers = dict(
         pair
         for batch in decode_batches(model, prompts, **{"max_new_tokens": MOST, "batch_size": 3, **settings})
         for pair in batch
     )
-    return [said[place] for place in range(len(prompts))]
+    return [answers[place] for place in range(len(prompts))]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
@@ -84,13 +86,13 @@ def test_an_answer_goes_on_from_what_is_known(trained: Any, passes: list[int], s
     prompts = [sequence.prompt for sequence in sequences]
     whole = decode(trained, prompts, max_new_tokens=4)
     assert {answer.finished for answer in whole} == {True, False}
-    said = [[*answer.tokens, *[END] * answer.finished] for answer in whole]
+    answers = [[*answer.tokens, *[END] * answer.finished] for answer in whole]
     passes.clear()
-    done: list[int] = []
-    begun = [tokens[: round(share * len(tokens))] for tokens in said]
-    assert decode(trained, prompts, begun=begun, max_new_tokens=4, advance=done.append) == whole
-    assert sum(done) == len(prompts)
-    assert sum(passes) == sum(len(tokens) - len(known) for tokens, known in zip(said, begun, strict=True))
+    counts: list[int] = []
+    begun = [tokens[: round(share * len(tokens))] for tokens in answers]
+    assert decode(trained, prompts, begun=begun, max_new_tokens=4, advance=counts.append) == whole
+    assert sum(counts) == len(prompts)
+    assert sum(passes) == sum(len(tokens) - len(first) for tokens, first in zip(answers, begun, strict=True))
 
 
 def test_nothing_stands_behind_the_end_or_beyond_the_limit(trained: Any, passes: list[int]) -> None:
@@ -125,9 +127,9 @@ def test_responses_are_those_of_plain_decoding(
             monkeypatch.setattr(module, name, value)
         return respond(trained, QUESTIONS, RECORDS, _Kept(), RENDERING, max_new_tokens=MOST, batch_size=3)
 
-    told, spared = ask(), sum(passes)
-    plain, needed = ask(greedy_prefix=lambda answer, choices: ()), sum(passes)
-    assert told == plain
-    known = [plain[q.question_id] for q in QUESTIONS[:KNOWN]]
-    assert all(all(response.answer_hits or ()) and response.finished for response in known)
-    assert spared <= needed - sum(len(response.response_tokens) + 1 for response in known)
+    with_prefix, spared = ask(), sum(passes)
+    plain, plain_passes = ask(greedy_prefix=lambda answer, choices: ()), sum(passes)
+    assert with_prefix == plain
+    responses = [plain[q.question_id] for q in QUESTIONS[:KNOWN]]
+    assert all(all(response.answer_hits or ()) and response.finished for response in responses)
+    assert spared <= plain_passes - sum(len(response.response_tokens) + 1 for response in responses)

@@ -39,16 +39,16 @@ def test_samples_are_each_their_own_and_fewer_are_the_first_of_more(
 ) -> None:
     model = exact_tiny()
     few, many = drawn(model, tmp_path / "few", 2), drawn(model, tmp_path / "many", 6, batch=64)
-    texts = {name: [one.response_tokens for one in responses] for name, responses in many.items()}
-    assert {name: [one.response_tokens for one in responses] for name, responses in few.items()} == {
+    texts = {name: [response.response_tokens for response in responses] for name, responses in many.items()}
+    assert {name: [response.response_tokens for response in responses] for name, responses in few.items()} == {
         name: each[:2] for name, each in texts.items()
     }
     assert all(len(set(each)) > 1 for each in texts.values())
     assert texts["q0"] != texts["q1"]
     # Cut off: what is stored is not drawn again, what is missing is.
-    assert [one.response_tokens for one in drawn(model, tmp_path / "few", 6)["q2"]] == texts["q2"]
+    assert [response.response_tokens for response in drawn(model, tmp_path / "few", 6)["q2"]] == texts["q2"]
     monkeypatch.setattr(module, "decode", lambda *args, **more: pytest.fail("drawn again"))
-    assert [one.response_tokens for one in drawn(model, tmp_path / "few", 6)["q2"]] == texts["q2"]
+    assert [response.response_tokens for response in drawn(model, tmp_path / "few", 6)["q2"]] == texts["q2"]
 
 
 def test_the_answers_likelihood_at_temperature_1_is_that_of_scoring(

@@ -52,7 +52,7 @@ def ask(model: Any, folder: Path, questions: list[Question] = QUESTIONS, **setti
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def prompt_counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of prompts given to the model, a call."""
     counts: list[int] = []
     decode = module.decode
@@ -95,34 +95,34 @@ def test_a_response_is_text_tokens_and_scores(language_model: Any, tmp_path: Pat
 
 @pytest.mark.parametrize("crash_at", [1, 2, 4])
 def test_a_crash_loses_nothing_that_was_stored(
-    language_model: Any, tmp_path: Path, asked: list[int], crash_at: int
+    language_model: Any, tmp_path: Path, prompt_counts: list[int], crash_at: int
 ) -> None:
     calls: list[int] = []
 
-    def crash(done: int) -> None:
-        calls.append(done)
+    def crash(count: int) -> None:
+        calls.append(count)
         if len(calls) == crash_at + 1:  # the first call counts what is stored already
             raise RuntimeError("power cut")
 
     with pytest.raises(RuntimeError, match="power cut"):
         ask(language_model, tmp_path, advance=crash)
     stored = min(COUNT, crash_at * BATCH)
-    done: list[int] = []
-    resumed = ask(language_model, tmp_path, advance=done.append)
-    assert asked == [count for count in (COUNT, COUNT - stored) if count]
-    assert done[0] == stored
-    assert sum(done) == COUNT
+    counts: list[int] = []
+    resumed = ask(language_model, tmp_path, advance=counts.append)
+    assert prompt_counts == [count for count in (COUNT, COUNT - stored) if count]
+    assert counts[0] == stored
+    assert sum(counts) == COUNT
     whole = ask(language_model, tmp_path / "other")
     assert list(resumed) == list(whole)
     for question_id, response in whole.items():
         assert resumed[question_id].response_tokens == response.response_tokens
 
 
-def test_a_second_time_asks_nothing(language_model: Any, tmp_path: Path, asked: list[int]) -> None:
+def test_a_second_time_asks_nothing(language_model: Any, tmp_path: Path, prompt_counts: list[int]) -> None:
     first = ask(language_model, tmp_path)
     assert ask(language_model, tmp_path) == first
     assert ask(language_model, tmp_path, QUESTIONS[3:5]) == {f"q{n}": first[f"q{n}"] for n in (3, 4)}
-    assert asked == [COUNT]
+    assert prompt_counts == [COUNT]
 
 
 def test_contexts_models_and_limits_are_stored_apart(tmp_path: Path) -> None:
@@ -152,12 +152,12 @@ def test_contexts_models_and_limits_are_stored_apart(tmp_path: Path) -> None:
 
 
 def test_a_question_that_does_not_fit_is_named_before_anything_is_asked(
-    language_model: Any, tmp_path: Path, asked: list[int]
+    language_model: Any, tmp_path: Path, prompt_counts: list[int]
 ) -> None:
     fits = len(question_sequence(QUESTIONS[0], RECORDS["r0"], language_model.tokenizer, NOTED).ids)
     with pytest.raises(InputError, match="Question 'q1'"):
         ask(language_model, tmp_path, rendering=Rendering("plain", "note", max_length=fits))
-    assert asked == []
+    assert prompt_counts == []
     assert not any(tmp_path.iterdir())
 
 
@@ -170,23 +170,23 @@ def test_guesses_change_no_response(language_model: Any, tmp_path: Path, monkeyp
         tokens = expected[question.question_id].response_tokens
         guess = (*tokens[:3], tokens[3] + 1, 7) if place % 2 and len(tokens) > 3 else tokens
         language_model.memo.add_answer(prompt, guess)
-    known = list[int]()
+    begun_lengths = list[int]()
     decode = module.decode
 
     def counting(model: Any, prompts: Any, *, begun: Any, **settings: Any) -> Any:
-        known.extend(map(len, begun))
+        begun_lengths.extend(map(len, begun))
         return decode(model, prompts, begun=begun, **settings)
 
     monkeypatch.setattr(module, "decode", counting)
     assert ask(language_model, tmp_path / "guessed", rendering=NOTED) == expected
-    assert max(known) == MOST
-    assert sum(length >= 4 for length in known) >= COUNT - 2
+    assert max(begun_lengths) == MOST
+    assert sum(length >= 4 for length in begun_lengths) >= COUNT - 2
     # Narrower logits are often equal: guesses are for fp32 alone.
-    known.clear()
+    begun_lengths.clear()
     language_model.model.to(torch.bfloat16)
     ask(language_model, tmp_path / "narrow", rendering=NOTED)
-    with_memo = known.copy()
-    known.clear()
+    with_memo = begun_lengths.copy()
+    begun_lengths.clear()
     language_model.memo = None
     ask(language_model, tmp_path / "no memo", rendering=NOTED)
-    assert known == with_memo
+    assert begun_lengths == with_memo

@@ -20,8 +20,8 @@ EVEN = (torch.arange(10_000, dtype=torch.float64) + 0.5) / 10_000
 
 
 def shares(decoding: Decoding) -> list[float]:
-    drawn = draw(LOGITS.float().expand(len(EVEN), -1), EVEN, decoding)
-    return (torch.bincount(drawn, minlength=4) / len(EVEN)).tolist()
+    tokens = draw(LOGITS.float().expand(len(EVEN), -1), EVEN, decoding)
+    return (torch.bincount(tokens, minlength=4) / len(EVEN)).tolist()
 
 
 def test_evenly_spread_numbers_give_the_probabilities() -> None:
@@ -30,8 +30,8 @@ def test_evenly_spread_numbers_give_the_probabilities() -> None:
 
 @pytest.mark.parametrize("temperature", [0.1, 0.7, 2.0])
 def test_temperature_is_the_power_of_the_probabilities(temperature: float) -> None:
-    wanted = PROBABILITIES ** (1 / temperature)
-    assert shares(Decoding(temperature)) == pytest.approx((wanted / wanted.sum()).tolist(), abs=2e-4)
+    expected = PROBABILITIES ** (1 / temperature)
+    assert shares(Decoding(temperature)) == pytest.approx((expected / expected.sum()).tolist(), abs=2e-4)
 
 
 def test_top_k_leaves_the_likeliest() -> None:
@@ -53,9 +53,9 @@ def test_top_p_leaves_the_fewest_that_reach_it() -> None:
     "decoding", [Decoding(1.0), Decoding(0.5), Decoding(1.0, 2), Decoding(1.0, None, 0.75), Decoding(2.0, 3, 0.7)]
 )
 def test_the_likelihood_of_a_token_is_how_often_it_is_drawn(decoding: Decoding) -> None:
-    said = decoded_log_probs(LOGITS.float().expand(4, -1), torch.arange(4), decoding).exp()
-    assert said.tolist() == pytest.approx(shares(decoding), abs=2e-4)
-    assert float(said.sum()) == pytest.approx(1.0)
+    probabilities = decoded_log_probs(LOGITS.float().expand(4, -1), torch.arange(4), decoding).exp()
+    assert probabilities.tolist() == pytest.approx(shares(decoding), abs=2e-4)
+    assert float(probabilities.sum()) == pytest.approx(1.0)
 
 
 def test_the_edges_of_the_uniform_numbers() -> None:
@@ -64,10 +64,10 @@ def test_the_edges_of_the_uniform_numbers() -> None:
     assert draw(certain, edges, Decoding(1.0)).tolist() == [1, 1]
 
 
-def decoded(tiny_base: Any, prompts: Sequence[Sequence[int]], drawn: Any, batch_size: int) -> list[DecodedAnswer]:
-    batches = decode(tiny_base, prompts, max_new_tokens=8, batch_size=batch_size, choose=drawn)
-    said = dict(pair for batch in batches for pair in batch)
-    return [said[place] for place in range(len(prompts))]
+def decoded(tiny_base: Any, prompts: Sequence[Sequence[int]], choose: Any, batch_size: int) -> list[DecodedAnswer]:
+    batches = decode(tiny_base, prompts, max_new_tokens=8, batch_size=batch_size, choose=choose)
+    answers = dict(pair for batch in batches for pair in batch)
+    return [answers[place] for place in range(len(prompts))]
 
 
 def test_an_answer_does_not_depend_on_the_batch(tiny_base: Any, make_sequences: Callable[..., list[Any]]) -> None:
@@ -85,9 +85,14 @@ def test_an_answer_does_not_depend_on_the_batch(tiny_base: Any, make_sequences: 
 
 def test_names() -> None:
     words = ("greedy", "temperature=0.7", "top_k=10", "temperature=0.70 + top_k=50")
-    found = parse_decodings(words)
-    assert [one.name for one in found] == ["greedy", "temperature_0.7", "top_k_10", "temperature_0.7_top_k_50"]
-    assert [one.draws for one in found] == [False, True, True, True]
+    decodings = parse_decodings(words)
+    assert [decoding.name for decoding in decodings] == [
+        "greedy",
+        "temperature_0.7",
+        "top_k_10",
+        "temperature_0.7_top_k_50",
+    ]
+    assert [decoding.draws for decoding in decodings] == [False, True, True, True]
     assert parse_decodings(["temperature=0"]) == (Decoding(),)
     (nucleus,) = parse_decodings(["temperature=0.7+top_p=0.9"])
     assert (nucleus, nucleus.name) == (Decoding(0.7, None, 0.9), "temperature_0.7_top_p_0.9")
@@ -110,13 +115,13 @@ def test_ratings_of_all_cuts_are_those_of_each(tiny_base: Any, tmp_path: Any) ->
     openings = [Opening(f"r@{cut}", "r", text[:cut], text[cut : cut + 12]) for cut in (1, 5, 20)]
     store = ResponseStore(tmp_path, {})
     continue_openings(tiny_base, openings, GREEDY, store, max_new_tokens=6)
-    kept = store.read()
+    stored = store.read()
     for opening in openings:
         (alone,) = score_answers(
             tiny_base, [TokenSequence("x", (*opening.prefix, *opening.suffix), 0, len(opening.prefix))]
         )
-        said = kept[opening.key, "greedy", 0]
-        assert said.answer_hits == alone.hits
-        np.testing.assert_allclose(said.answer_log_probs, alone.log_probs, rtol=1e-5, atol=1e-5)
+        response = stored[opening.key, "greedy", 0]
+        assert response.answer_hits == alone.hits
+        np.testing.assert_allclose(response.answer_log_probs, alone.log_probs, rtol=1e-5, atol=1e-5)
         (plain,) = decoded(tiny_base, [opening.prefix], greedy_choice, 1)
-        assert said.response_tokens == plain.tokens[:6]
+        assert response.response_tokens == plain.tokens[:6]

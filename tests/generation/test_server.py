@@ -41,18 +41,18 @@ def run(
 
 def test_text_in_text_out(tmp_path: Path) -> None:
     with FakeServer(answer=say) as server:
-        lacking, kept = run(server.base_url, tmp_path, (GREEDY, Decoding(1.0, 10)), samples=2, seed=4)
+        lacking, stored = run(server.base_url, tmp_path, (GREEDY, Decoding(1.0, 10)), samples=2, seed=4)
         bodies = [body for body, _ in server.seen]
         again, _ = run(server.base_url, tmp_path, (GREEDY, Decoding(1.0, 10)), samples=2, seed=4)
         assert server.count == len(bodies) == 15
     assert lacking == again == Lacking({}, 0)
-    assert kept["r3@5", "greedy", 0].response == " that 3 is well"
-    assert kept["r3@5", "greedy", 0].response_tokens == (0, 1, 2, 3)
-    assert {key[1:] for key in kept} == {("greedy", 0), ("top_k_10", 0), ("top_k_10", 1)}
-    greedy, drawn = ([body for body in bodies if ("top_k" in body) == with_k] for with_k in (False, True))
+    assert stored["r3@5", "greedy", 0].response == " that 3 is well"
+    assert stored["r3@5", "greedy", 0].response_tokens == (0, 1, 2, 3)
+    assert {key[1:] for key in stored} == {("greedy", 0), ("top_k_10", 0), ("top_k_10", 1)}
+    greedy, samples = ([body for body in bodies if ("top_k" in body) == with_k] for with_k in (False, True))
     assert all(body["temperature"] == 0 and "seed" not in body for body in greedy)
-    assert all(body["temperature"] == 1 and body["top_k"] == 10 for body in drawn)
-    assert len({body["seed"] for body in drawn}) == 10
+    assert all(body["temperature"] == 1 and body["top_k"] == 10 for body in samples)
+    assert len({body["seed"] for body in samples}) == 10
     assert all(body["max_tokens"] == 7 and "messages" not in body for body in bodies)
 
 
@@ -68,14 +68,14 @@ def test_what_fails_has_a_reason_and_is_asked_again(tmp_path: Path) -> None:
         return "error_500" if "patient 2" in body["prompt"] else "well"
 
     with FakeServer(sulk, answer=say) as server:
-        lacking, kept = run(server.base_url, tmp_path)
+        lacking, stored = run(server.base_url, tmp_path)
     assert list(lacking.reasons) == [("r2@5", "greedy", 0)]
     assert lacking.may_come == 1
-    assert len(kept) == 4
+    assert len(stored) == 4
     with FakeServer(answer=say) as server:
-        lacking, kept = run(server.base_url, tmp_path)
+        lacking, stored = run(server.base_url, tmp_path)
         assert server.count == 1
-    assert len(kept) == 5
+    assert len(stored) == 5
 
 
 def test_credentialed_text_stays_here(tmp_path: Path) -> None:

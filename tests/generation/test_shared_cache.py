@@ -45,25 +45,25 @@ class Asked:
     def ask(
         self, model: Any, mask: Tensor, layer: int = 1, softcap: float | None = None, scaling: float = 0.7
     ) -> tuple[Tensor, Tensor]:
-        """What the cache finds for a pass over so many tokens, and what plain attention in fp64 finds."""
+        """Output of the cache for a pass over so many tokens, and of plain attention in fp64."""
         rows, steps = mask.shape
         queries = self.random(rows, KEY_HEADS * GROUP, steps, WIDTH)
         new = self.random(rows, KEY_HEADS, steps, WIDTH), self.random(rows, KEY_HEADS, steps, WIDTH)
         self.own_mask = torch.cat([self.own_mask, mask], dim=1)
-        seen = torch.cat([self.head_mask[self.owner], self.own_mask], dim=1)
+        mask_of_all = torch.cat([self.head_mask[self.owner], self.own_mask], dim=1)
         own = self.cache.update(*new, layer)
-        with self.cache.attended_by(model, seen, steps):
+        with self.cache.attended_by(model, mask_of_all, steps):
             ours = self.cache.attend(layer, queries, own, scaling, softcap)
         whole = [
             torch.cat([part[0][self.owner], part[1]], dim=2) for part in zip(self.heads[layer], own, strict=True)
         ]
-        return ours, plain(queries, whole[0], whole[1], seen, scaling, softcap)
+        return ours, plain(queries, whole[0], whole[1], mask_of_all, scaling, softcap)
 
 
 def plain(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: float, cap: float | None) -> Tensor:
     """Attention of the last tokens to all tokens before them and themselves, in fp64."""
     queries, keys, values = queries.double(), keys.double(), values.double()
-    found = torch.zeros(*queries.shape[:3], values.shape[3], dtype=torch.float64)
+    output = torch.zeros(*queries.shape[:3], values.shape[3], dtype=torch.float64)
     rows, heads, steps, _ = queries.shape
     for row in range(rows):
         for head in range(heads):
@@ -71,8 +71,8 @@ def plain(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: 
                 there = [t for t in range(mask.shape[1] - steps + step + 1) if mask[row, t]]
                 scores = keys[row, head // GROUP, there] @ queries[row, head, step] * scaling
                 scores = scores if cap is None else cap * torch.tanh(scores / cap)
-                found[row, head, step] = torch.softmax(scores, 0) @ values[row, head // GROUP, there]
-    return found
+                output[row, head, step] = torch.softmax(scores, 0) @ values[row, head // GROUP, there]
+    return output
 
 
 def padded(lengths: list[int]) -> Tensor:
@@ -100,64 +100,64 @@ def test_it_is_attention_to_the_whole_prompt(
     monkeypatch.setattr(shared_cache, "MOST_SCORES", most)
     if way == "scores":
         monkeypatch.setattr(shared_cache, "has_fused_kernel", lambda *states: False)
-    asked = Asked(owner=owner)
+    attended = Asked(owner=owner)
     for mask in (padded(OWN[: len(owner)]), *[torch.ones(len(owner), 1, dtype=torch.long)] * 2):
-        ours, theirs = asked.ask(model, mask, softcap=softcap)
+        ours, theirs = attended.ask(model, mask, softcap=softcap)
         assert ours.shape == theirs.shape
         assert error(ours, theirs, mask) < 1e-6
 
 
 def test_the_kernel_is_taken_where_it_can(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """In fp32 without a cap no scores are written out; with a cap, or in bf16, they are."""
-    written: list[int] = []
+    turns: list[int] = []
     turn = SharedCache._turn
-    monkeypatch.setattr(SharedCache, "_turn", lambda *given: written.append(1) or turn(*given))
+    monkeypatch.setattr(SharedCache, "_turn", lambda *arguments: turns.append(1) or turn(*arguments))
     ones = torch.ones(len(OWNER), 1, dtype=torch.long)
     Asked().ask(model, ones)
-    assert not written
+    assert not turns
     Asked().ask(model, ones, softcap=0.5)
     Asked(torch.bfloat16).ask(model, ones)
-    assert len(written) == 2
+    assert len(turns) == 2
 
 
 def test_rows_and_heads_leave(model: Any) -> None:
     """Rows that stay find what they would; a head without rows is held no longer."""
-    asked = Asked()
+    attended = Asked()
     ones = torch.ones(len(OWNER), 1, dtype=torch.long)
     for layer in range(LAYERS):
-        asked.own_mask = ones[:, :0]
-        asked.ask(model, ones, layer)
-    for kept, heads in (([3, 4, 0], 2), ([2, 0], 1), ([1], 1)):
-        asked.cache.batch_select_indices(torch.tensor(kept))
-        asked.owner, asked.own_mask = [asked.owner[row] for row in kept], asked.own_mask[kept]
-        ours, theirs = asked.ask(model, ones[: len(kept)])
-        assert error(ours, theirs, ones[: len(kept)]) < 1e-6
-        assert [len(keys) for keys, _ in asked.cache.heads] == [heads] * LAYERS
-    assert asked.cache.families.owner == (0,)
+        attended.own_mask = ones[:, :0]
+        attended.ask(model, ones, layer)
+    for rows_left, heads in (([3, 4, 0], 2), ([2, 0], 1), ([1], 1)):
+        attended.cache.batch_select_indices(torch.tensor(rows_left))
+        attended.owner, attended.own_mask = [attended.owner[row] for row in rows_left], attended.own_mask[rows_left]
+        ours, theirs = attended.ask(model, ones[: len(rows_left)])
+        assert error(ours, theirs, ones[: len(rows_left)]) < 1e-6
+        assert [len(keys) for keys, _ in attended.cache.heads] == [heads] * LAYERS
+    assert attended.cache.families.owner == (0,)
 
 
 def test_heads_are_held_once() -> None:
-    asked = Asked(owner=[0, 1] * 50)
-    held = sum(tensor.numel() for pair in asked.cache.heads for tensor in pair)
-    assert held == 2 * LAYERS * len(HEADS) * KEY_HEADS * max(HEADS) * WIDTH
-    assert asked.cache.get_seq_length() == max(HEADS)
+    attended = Asked(owner=[0, 1] * 50)
+    elements = sum(tensor.numel() for pair in attended.cache.heads for tensor in pair)
+    assert elements == 2 * LAYERS * len(HEADS) * KEY_HEADS * max(HEADS) * WIDTH
+    assert attended.cache.get_seq_length() == max(HEADS)
 
 
 def test_in_bf16_it_is_no_coarser_than_pytorchs_kernel(model: Any) -> None:
     """Scores are large, for it is their rounding that would be felt."""
-    asked = Asked(torch.bfloat16, [0] * 40)
+    attended = Asked(torch.bfloat16, [0] * 40)
     mask = torch.ones(40, 1, dtype=torch.long)
-    ours, exact = asked.ask(model, mask, scaling=SHARP)
+    ours, exact = attended.ask(model, mask, scaling=SHARP)
     assert ours.dtype == torch.bfloat16
-    coarse = plain_bf16(asked)
-    ours_off, theirs_off = ((found.double() - exact).pow(2).mean().sqrt() for found in (ours, coarse))
+    coarse = plain_bf16(attended)
+    ours_off, theirs_off = ((output.double() - exact).pow(2).mean().sqrt() for output in (ours, coarse))
     assert 0 < ours_off < 1.5 * theirs_off
 
 
-def plain_bf16(asked: Asked) -> Tensor:
+def plain_bf16(attended: Asked) -> Tensor:
     """The same question to PyTorch's kernel: the same draws, with keys and values written out for each row."""
-    again = Asked(torch.bfloat16, asked.owner)
-    rows = len(asked.owner)
+    again = Asked(torch.bfloat16, attended.owner)
+    rows = len(attended.owner)
     queries = again.random(rows, KEY_HEADS * GROUP, 1, WIDTH)
     new = again.random(rows, KEY_HEADS, 1, WIDTH), again.random(rows, KEY_HEADS, 1, WIDTH)
     keys, values = (
@@ -181,12 +181,12 @@ def test_a_models_own_attention_comes_back(model: Any) -> None:
     assert model.config._attn_implementation == usual != NAME
 
 
-@pytest.mark.parametrize("given", [{"position_bias": 0.0}, {"s_aux": 0.0}, {"attention_mask": torch.ones(1)}])
-def test_what_is_not_known_is_refused(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("arguments", [{"position_bias": 0.0}, {"s_aux": 0.0}, {"attention_mask": torch.ones(1)}])
+def test_what_is_not_known_is_refused(arguments: dict[str, Any]) -> None:
     attention = AttentionInterface()[NAME]
     states = torch.ones(1, 1, 1, 2)
     with pytest.raises(ValueError, match="not known here"):
-        attention(None, states, states, states, **{"attention_mask": None, **given})
+        attention(None, states, states, states, **{"attention_mask": None, **arguments})
 
 
 def test_a_cache_that_forgot_tokens_is_refused() -> None:
@@ -206,5 +206,5 @@ def test_there_and_back(picked: list[int]) -> None:
     assert folded.shape == (len(names), 2, 3 * most, 2)
     assert torch.equal(families.unfold(folded), rows)
     for head in range(len(names)):
-        mine = torch.cat([rows[row] for row, one in enumerate(owner) if one == head], dim=1)
+        mine = torch.cat([rows[row] for row, head_of_row in enumerate(owner) if head_of_row == head], dim=1)
         assert torch.equal(folded[head, :, : mine.shape[1]], mine)

@@ -28,22 +28,22 @@ def asked(notes: Sequence[int], questions: int, alone: int = 4) -> Asked:
     def tokens(least: int, most: int) -> list[int]:
         return draw.integers(3, 300, int(draw.integers(least, most + 1))).tolist()
 
-    made = [(tuple(tokens(1, 20)), 0) for _ in range(alone)]
+    pairs = [(tuple(tokens(1, 20)), 0) for _ in range(alone)]
     for length in notes:
         head = tokens(length, length)
         # One question of each note has nothing of its own: it is answered right behind the shared tokens.
-        made += [((*head, *(tokens(1, 9) if place else [])), length) for place in range(questions)]
-    order = draw.permutation(len(made)).tolist()
-    return [made[place][0] for place in order], [made[place][1] for place in order]
+        pairs += [((*head, *(tokens(1, 9) if place else [])), length) for place in range(questions)]
+    order = draw.permutation(len(pairs)).tolist()
+    return [pairs[place][0] for place in order], [pairs[place][1] for place in order]
 
 
 def decode(language_model: Any, prompts: Any, shared: Any = (), **settings: Any) -> list[DecodedAnswer]:
     batches = decode_batches(
         language_model, prompts, shared=shared, **{"max_new_tokens": MOST, "batch_size": 64, **settings}
     )
-    said = [pair for batch in batches for pair in batch]
-    assert sorted(place for place, _ in said) == list(range(len(prompts)))
-    return [dict(said)[place] for place in range(len(prompts))]
+    answers = [pair for batch in batches for pair in batch]
+    assert sorted(place for place, _ in answers) == list(range(len(prompts)))
+    return [dict(answers)[place] for place in range(len(prompts))]
 
 
 @contextmanager
@@ -59,23 +59,23 @@ def passes(language_model: Any) -> Iterator[list[tuple[int, int]]]:
 
 @pytest.fixture
 def language_model(tiny: Callable[[], Any]) -> Any:
-    made = tiny()
-    assert way_of(made.model) == "once"
-    return made
+    fresh = tiny()
+    assert way_of(fresh.model) == "once"
+    return fresh
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 7, 64])
 @pytest.mark.parametrize("notes", [(40,), (12, 31, 7)])
-def test_shared_is_alone_token_for_token(language_model: Any, notes: tuple[int, ...], batch_size: int) -> None:
+def test_shared_is_alone_token_for_token(language_model: Any, notes: tuple[int, ...]) -> None:
     prompts, shared = asked(notes, 5)
     alone = [decode(language_model, [prompt])[0] for prompt in prompts]
     # The token that comes first at the most different places is made EOS, so that answers differ in length.
-    said = [answer.tokens for answer in alone]
-    end = max(range(300), key=lambda token: len({tokens.index(token) for tokens in said if token in tokens}))
+    answers = [answer.tokens for answer in alone]
+    end = max(range(300), key=lambda token: len({tokens.index(token) for tokens in answers if token in tokens}))
     language_model.tokenizer.eos_token_id = end
     alone = [decode(language_model, [prompt])[0] for prompt in prompts]
     assert len({len(answer.tokens) for answer in alone}) > 1
-    assert decode(language_model, prompts, shared, batch_size=batch_size) == alone
+    for batch_size in (1, 3, 7, 64):
+        assert decode(language_model, prompts, shared, batch_size=batch_size) == alone, batch_size
 
 
 def test_shared_tokens_are_run_once(language_model: Any) -> None:
@@ -133,10 +133,10 @@ def test_the_next_way_where_one_does_not_work(
     usual = decode(language_model, prompts)
     attend = sharing.SharedCache.attend
 
-    def wrong(cache: Any, *given: Any) -> torch.Tensor:
+    def wrong(cache: Any, *inputs: Any) -> torch.Tensor:
         if broken == "raises":
             raise AttributeError("no such thing")
-        return attend(cache, *given) * 1.01
+        return attend(cache, *inputs) * 1.01
 
     def refuse(cache: Any, rows: torch.Tensor) -> None:
         raise AttributeError("no such thing")

@@ -123,9 +123,9 @@ def test_selected_rows_lose_the_subspace_and_others_no_bit(
 
     removed: dict[str, tuple[Any, Any]] = {}
 
-    def watch(matrix: Matrix, chosen: Any, basis: Any) -> None:
-        removed[matrix.name] = (chosen, basis)
-        project(matrix, chosen, basis)
+    def watch(matrix: Matrix, units: Any, basis: Any) -> None:
+        removed[matrix.name] = (units, basis)
+        project(matrix, units, basis)
 
     monkeypatch.setattr(module, "project", watch)
     before, after, report = edited(tiny, make_sequences, 4, CHIP(top=20.0, layers="1-2"))
@@ -133,16 +133,16 @@ def test_selected_rows_lose_the_subspace_and_others_no_bit(
     for layer in (1, 2):
         pairs = zip(mlps(before, str(layer))[0].matrices, mlps(after, str(layer))[0].matrices, strict=True)
         for old, new in pairs:
-            chosen, basis = removed[new.name]
+            units, basis = removed[new.name]
             assert report["matrices"][new.name] == {
                 "selected": int(new.units * 0.2),
                 "directions": 2,
                 "removed": basis.shape[1],
             }
-            scale = old.rows[chosen].norm().double()
-            assert (basis.T @ new.rows[chosen].double()).norm() < 1e-5 * scale
-            assert (basis.T @ old.rows[chosen].double()).norm() > 1e-2 * scale
-            others = [unit for unit in range(new.units) if unit not in chosen.tolist()]
+            scale = old.rows[units].norm().double()
+            assert (basis.T @ new.rows[units].double()).norm() < 1e-5 * scale
+            assert (basis.T @ old.rows[units].double()).norm() > 1e-2 * scale
+            others = [unit for unit in range(new.units) if unit not in units.tolist()]
             assert new.rows[others].equal(old.rows[others])
     same, now = before.state_dict(), after.state_dict()
     changed = {name for name in same if not same[name].equal(now[name])}
@@ -154,9 +154,9 @@ def test_no_number_depends_on_how_samples_are_batched(
     tiny: Callable[[], Any], make_sequences: Callable[..., Any]
 ) -> None:
     method = CHIP(top=20.0, layers="2")
-    (_, one, report), (_, four, again) = (edited(tiny, make_sequences, size, method) for size in (1, 4))
+    (_, first, report), (_, four, again) = (edited(tiny, make_sequences, size, method) for size in (1, 4))
     assert report == again
-    for name, tensor in one.state_dict().items():
+    for name, tensor in first.state_dict().items():
         assert torch.allclose(tensor, four.state_dict()[name], rtol=1e-3, atol=1e-4), name
 
 

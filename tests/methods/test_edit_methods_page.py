@@ -30,18 +30,18 @@ def test_commands_run_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for name, changed in (("manu", "zeroed"), ("chip", "removed_directions")):
         info = json.loads((tmp_path / "runs" / name / "run.json").read_text())
         assert info["results"]["edit"][changed] > 0
-    kept = {path.name for path in (tmp_path / "runs" / "chip" / "attacks").glob("*/*.parquet")}
-    assert "reconstruction_summary.parquet" in kept
+    names = {path.name for path in (tmp_path / "runs" / "chip" / "attacks").glob("*/*.parquet")}
+    assert "reconstruction_summary.parquet" in names
 
 
 def test_the_page_gives_every_setting_with_its_default() -> None:
     rows = dict(re.findall(r"^\| `((?:manu|chip)\.\w+)` \| (\S+) \|", PAGE.text, re.MULTILINE))
     for name in (name for name in METHODS if is_edit(name)):
-        found = {f"{name}.{key}": value for key, value in vars(make_method(name, {})).items()}
+        settings = {f"{name}.{key}": value for key, value in vars(make_method(name, {})).items()}
         own = {key: text for key, text in rows.items() if key.startswith(f"{name}.")}
-        assert own.keys() == found.keys()
+        assert own.keys() == settings.keys()
         for key, text in own.items():
-            value = found[key]
+            value = settings[key]
             assert (text == str(value).lower()) if isinstance(value, bool | str) else float(text) == value, key
 
 

@@ -128,8 +128,8 @@ def plain_rmu_of_wmdp(model: Any, before: Any, forget: Any, retain: Any) -> dict
     # The mean squared error over every token of the batch and every dimension.
     target, mse = steering_vector(model), torch.nn.functional.mse_loss
     steered, now, then = (
-        torch.cat([states(each, s) for s in chosen])
-        for each, chosen in ((model, forget), (model, retain), (before, retain))
+        torch.cat([states(each, s) for s in members])
+        for each, members in ((model, forget), (model, retain), (before, retain))
     )
     return {"forget": mse(steered, target.expand_as(steered)), "retain": 1.3 * mse(now, then)}
 
@@ -137,8 +137,8 @@ def plain_rmu_of_wmdp(model: Any, before: Any, forget: Any, retain: Any) -> dict
 def plain_rmu_of_openunlearning(model: Any, before: Any, forget: Any, retain: Any) -> dict[str, Tensor]:
     """At the tokens with a label: a vector of sums over them, [S], over a column of their counts, [S, 1]."""
 
-    def averaged(chosen: Any, wanted: Callable[[Any], Tensor]) -> Tensor:
-        errors = [((states(model, s) - wanted(s)) ** 2).mean(1)[s.scored_from :] for s in chosen]
+    def averaged(members: Any, target_of: Callable[[Any], Tensor]) -> Tensor:
+        errors = [((states(model, s) - target_of(s)) ** 2).mean(1)[s.scored_from :] for s in members]
         counts = torch.tensor([[len(error)] for error in errors])
         return (torch.stack([error.sum() for error in errors]) / counts).mean()
 
@@ -165,8 +165,8 @@ PLAIN: Mapping[str, Callable[..., dict[str, Tensor]]] = {
 
 def views(model: Any, sides: Mapping[str, Any], reference: Reference, pad: int = 2) -> dict[str, ModelView]:
     return {
-        side: ModelView(model, collate(chosen, pad, CPU), Totals.of(chosen), reference)
-        for side, chosen in sides.items()
+        side: ModelView(model, collate(members, pad, CPU), Totals.of(members), reference)
+        for side, members in sides.items()
     }
 
 
@@ -182,8 +182,8 @@ def test_terms_and_gradients_are_the_papers(
     forget, retain = make_sequences(5, "f"), make_sequences(5, "r")
     assert len({s.scored for s in forget}) > 2
     assert len({s.scored_from for s in forget}) > 2
-    seen = views(model, {"forget": forget, "retain": retain}, reference)
-    ours = method_of(name).loss(seen["forget"], seen["retain"])
+    side_views = views(model, {"forget": forget, "retain": retain}, reference)
+    ours = method_of(name).loss(side_views["forget"], side_views["retain"])
     ours_gradients = gradients(model, ours)
     theirs = PLAIN[name](model, before, forget, retain)
     assert_same(ours, theirs)
@@ -200,8 +200,8 @@ def test_padding_changes_nothing(
     sides = {"forget": make_sequences(5, "f"), "retain": make_sequences(5, "r")}
     method, results = method_of(name), []
     for token in (2, pad):
-        seen = views(model, sides, reference, token)
-        terms = method.loss(seen["forget"], seen["retain"])
+        side_views = views(model, sides, reference, token)
+        terms = method.loss(side_views["forget"], side_views["retain"])
         results.append((terms, gradients(model, terms)))
     (usual, usual_gradients), (other, other_gradients) = results
     assert_same(other, usual)
@@ -212,18 +212,18 @@ def test_npo_becomes_gradient_ascent_as_beta_falls(
     moved: tuple[Any, Any, Reference], make_sequences: Callable[..., Any]
 ) -> None:
     model, _, reference = moved
-    seen = views(model, {"forget": make_sequences(5, "f"), "retain": make_sequences(1, "r")}, reference)
+    side_views = views(model, {"forget": make_sequences(5, "f"), "retain": make_sequences(1, "r")}, reference)
     flat = []
     for name, arguments in (
         ("ga", {}),
         ("npo", {"beta": 1e-4, "alpha": 0.0}),
         ("npo", {"beta": 5.0, "alpha": 0.0}),
     ):
-        terms = make_method(name, arguments).loss(seen["forget"], seen["retain"])
+        terms = make_method(name, arguments).loss(side_views["forget"], side_views["retain"])
         assert terms.keys() == {"forget"}
-        found = gradients(model, {"forget": terms["forget"]})
-        flat.append(torch.cat([gradient.flatten() for gradient in found.values()]))
-        seen = views(model, {"forget": make_sequences(5, "f"), "retain": make_sequences(1, "r")}, reference)
+        by_parameter = gradients(model, {"forget": terms["forget"]})
+        flat.append(torch.cat([gradient.flatten() for gradient in by_parameter.values()]))
+        side_views = views(model, {"forget": make_sequences(5, "f"), "retain": make_sequences(1, "r")}, reference)
     ascent, limit, sharp = flat
     assert torch.cosine_similarity(limit, ascent, dim=0) > 0.9999
     assert torch.cosine_similarity(sharp, ascent, dim=0) < 0.999
@@ -232,8 +232,8 @@ def test_npo_becomes_gradient_ascent_as_beta_falls(
 def test_npo_at_the_reference_is_log_two(tiny: Callable[[], Any], make_sequences: Callable[..., Any]) -> None:
     # Where the model is its own reference the ratio is 1, and the term (2 / beta) log 2 whatever was said.
     model = tiny().model
-    seen = views(model, {"forget": make_sequences(4, "f")}, Reference(model))["forget"]
-    terms = make_method("npo", {"beta": 0.1, "alpha": 0}).loss(seen, seen)
+    side_views = views(model, {"forget": make_sequences(4, "f")}, Reference(model))["forget"]
+    terms = make_method("npo", {"beta": 0.1, "alpha": 0}).loss(side_views, side_views)
     assert terms["forget"].item() == pytest.approx(20 * math.log(2), rel=1e-5)
 
 

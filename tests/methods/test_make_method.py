@@ -158,7 +158,7 @@ def test_a_setting_of_several_values_takes_these_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "coefficient", "alpha"),
+    ("arguments", "coefficient", "alpha"),
     [
         ({}, 2.0, 1.0),
         ({"variant": "wmdp"}, 6.5, 1200.0),
@@ -166,8 +166,10 @@ def test_a_setting_of_several_values_takes_these_alone() -> None:
         ({"coefficient": 0, "alpha": None}, 0.0, 1.0),
     ],
 )
-def test_rmu_takes_the_coefficients_of_its_variant(given: dict[str, Any], coefficient: float, alpha: float) -> None:
-    facts = hyperparameters(make_method("rmu", given))
+def test_rmu_takes_the_coefficients_of_its_variant(
+    arguments: dict[str, Any], coefficient: float, alpha: float
+) -> None:
+    facts = hyperparameters(make_method("rmu", arguments))
     assert (facts["coefficient"], facts["alpha"]) == (coefficient, alpha)
 
 

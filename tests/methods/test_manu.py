@@ -20,12 +20,12 @@ CPU = torch.device("cpu")
 
 def test_the_four_importances_by_hand() -> None:
     # One neuron, four cases: 1, -1, 3, 0.05.
-    found = importance(Moments.of(torch.tensor([[1.0], [-1.0], [3.0], [0.05]]), threshold=0.1))
+    values = importance(Moments.of(torch.tensor([[1.0], [-1.0], [3.0], [0.05]]), threshold=0.1))
     absolute = (1 + 1 + 3 + 0.05) / 4
     frequency = 3 / 4
     mean = (1 - 1 + 3 + 0.05) / 4
     square = (1 + 1 + 9 + 0.0025) / 4
-    assert found.item() == pytest.approx(absolute + frequency + (square - mean**2) + square**0.5, rel=1e-6)
+    assert values.item() == pytest.approx(absolute + frequency + (square - mean**2) + square**0.5, rel=1e-6)
 
 
 def test_sums_of_parts_are_those_of_the_whole_and_weights_count_cases_again() -> None:
@@ -52,15 +52,15 @@ def test_the_ratio_and_the_largest_of_all_layers_together() -> None:
 class Given:
     """A reader of activations made by hand, of one module: a row a token, with the image and without it."""
 
-    shown: list[Tensor]
+    pictured: list[Tensor]
     bare: list[Tensor]
     images: bool = True
 
     def order(self) -> list[list[int]]:
-        return [[place] for place in range(len(self.shown))]
+        return [[place] for place in range(len(self.pictured))]
 
     def read(self, places: Sequence[int], sites: Sequence[Site], see: Any, *, images: bool) -> None:
-        rows = [(self.shown if images else self.bare)[place] for place in places]
+        rows = [(self.pictured if images else self.bare)[place] for place in places]
         longest = max(len(row) for row in rows)
         values = torch.stack([nn.functional.pad(row, (0, 0, 0, longest - len(row)), value=99.0) for row in rows])
         stretches = tuple(
@@ -72,9 +72,9 @@ class Given:
             see(site.name, tokens.of(values), tokens)
 
 
-def side(shown: list[list[list[float]]], bare: list[list[list[float]]], batch_size: int) -> Side:
-    reader = Given([torch.tensor(one) for one in shown], [torch.tensor(one) for one in bare])
-    return Side(reader, tuple({} for _ in shown), batch_size)
+def side(pictured: list[list[list[float]]], bare: list[list[list[float]]], batch_size: int) -> Side:
+    reader = Given(*([torch.tensor(sample) for sample in samples] for samples in (pictured, bare)))
+    return Side(reader, tuple({} for _ in pictured), batch_size)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
@@ -89,13 +89,13 @@ def test_what_counts_is_the_deviation_between_inputs_with_and_without_the_image(
         return [neurons.get(f"n{place}", 0.0) for place in range(width)]
 
     # Neuron 0 is loud with and without the image, neuron 1 only with it: means 3 against 0 over unlike lengths.
-    shown = [[row(n0=5, n1=2), row(n0=5, n1=4)], [row(n0=5, n1=3)]]
+    pictured = [[row(n0=5, n1=2), row(n0=5, n1=4)], [row(n0=5, n1=3)]]
     bare = [[row(n0=5)], [row(n0=5), row(n0=5)]]
-    forget, retain = side(shown, bare, batch_size), side(bare, bare, batch_size)
+    forget, retain = side(pictured, bare, batch_size), side(bare, bare, batch_size)
     before = copy.deepcopy(model)
     # Both samples deviate by 3 in neuron 1: |x| 3, frequency 1, variance 0, root mean square 3; elsewhere 0.
-    found = MANU(layers="0")._importances([mlp], forget, True)[0]
-    assert found[:3].tolist() == pytest.approx([0.0, 7.0, 0.0])
+    values = MANU(layers="0")._importances([mlp], forget, True)[0]
+    assert values[:3].tolist() == pytest.approx([0.0, 7.0, 0.0])
     report = MANU(alpha=0.5, layers="0").edit(EditedModel(model), forget, retain)
     assert report == {
         "neurons": width,
@@ -131,16 +131,16 @@ def test_on_texts_the_neurons_go_whose_activations_matter_most_for_forget(
         for hook in hooks:
             hook.remove()
         parts = []
-        for values in (torch.cat(one).double() for one in caught.values()):
+        for values in (torch.cat(parts).double() for parts in caught.values()):
             active = (values.abs() > 0.1).double().mean(dim=0)
             variance, square = values.var(dim=0, unbiased=False), (values**2).mean(dim=0)
             parts.append(values.abs().mean(dim=0) + active + variance + square.sqrt())
         return torch.cat(parts)
 
-    wanted = by_hand(forget) / (by_hand(retain) + 1e-5)
+    expected = by_hand(forget) / (by_hand(retain) + 1e-5)
     neurons = model.model.layers[0].mlp.down_proj.in_features
     count = int(0.05 * 2 * neurons + 0.5)
-    chosen = set(wanted.topk(count).indices.tolist())
+    selected = set(expected.topk(count).indices.tolist())
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     reader = lambda sequences: Side(SequenceReader(language_model, sequences, 2), ({},) * len(sequences), 3)  # noqa: E731
     report = MANU(alpha=5.0, layers="0,2").edit(EditedModel(model), reader(forget), reader(retain))
@@ -149,11 +149,11 @@ def test_on_texts_the_neurons_go_whose_activations_matter_most_for_forget(
     for layer, start in ((0, 0), (2, neurons)):
         mlp, name = model.model.layers[layer].mlp, f"model.layers.{layer}.mlp"
         zeroed = [start + place for place in range(neurons) if not mlp.gate_proj.weight[place].any()]
-        assert set(zeroed) == {place for place in chosen if start <= place < start + neurons}
-        kept = [place for place in range(neurons) if start + place not in chosen]
+        assert set(zeroed) == {place for place in selected if start <= place < start + neurons}
+        untouched = [place for place in range(neurons) if start + place not in selected]
         for matrix in ("gate_proj", "up_proj"):
-            assert getattr(mlp, matrix).weight[kept].equal(before[f"{name}.{matrix}.weight"][kept])
-        assert mlp.down_proj.weight[:, kept].equal(before[f"{name}.down_proj.weight"][:, kept])
+            assert getattr(mlp, matrix).weight[untouched].equal(before[f"{name}.{matrix}.weight"][untouched])
+        assert mlp.down_proj.weight[:, untouched].equal(before[f"{name}.down_proj.weight"][:, untouched])
         assert not mlp.down_proj.weight[:, [place - start for place in zeroed]].any()
     untouched = [name for name in before if "layers.1." in name or "mlp" not in name]
     assert all(model.state_dict()[name].equal(before[name]) for name in untouched)

@@ -123,10 +123,10 @@ def test_a_step_on_a_quadratic_ends_at_its_lowest_point(monkeypatch: pytest.Monk
         parts={"point": point},
     )
     loss().backward()
-    found = _optimizer_step(training, {}, 0, of(loss().item()), None)
+    rate = _optimizer_step(training, {}, 0, of(loss().item()), None)
     exact, direction = (17 / 65, (4.0, 1.0)) if optimizer == "sgd" else (1.0, (1.0, 1.0))
-    assert found == pytest.approx(exact, rel=1e-6)
+    assert rate == pytest.approx(exact, rel=1e-6)
     assert point.tolist() == pytest.approx([1 - exact * part for part in direction], abs=1e-6)
     # It holds until the next look, ten steps later.
     loss().backward()
-    assert _optimizer_step(training, {}, 1, of(loss().item()), found) == found
+    assert _optimizer_step(training, {}, 1, of(loss().item()), rate) == rate

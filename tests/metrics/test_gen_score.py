@@ -30,8 +30,8 @@ def test_rouge_is_the_f_measure_of_rouge_score(pair: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("rating", [1, 5.5, 10])
 def test_gen_score_is_three_quarters_factuality(rating: float) -> None:
-    found = score([item(rating)], [get_metric("factuality"), get_metric("gen_score")])
-    assert found["value"].tolist() == pytest.approx([rating / 10, 75 * rating / 10 + 25 * rouge_l_f(*PAIRS[0])])
+    table = score([item(rating)], [get_metric("factuality"), get_metric("gen_score")])
+    assert table["value"].tolist() == pytest.approx([rating / 10, 75 * rating / 10 + 25 * rouge_l_f(*PAIRS[0])])
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_the_weights_give_table_5_of_medforget(rouge: float, factuality: float, 
 
 @pytest.mark.parametrize("name", ["factuality", "gen_score"])
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("unrated", "reason"),
     [
         (
             item(None, "1 of 2 judges gave a rating (b: failed, HTTP 500)"),
@@ -71,8 +71,8 @@ def test_the_weights_give_table_5_of_medforget(rouge: float, factuality: float, 
         ),
     ],
 )
-def test_without_a_rating_there_is_a_reason_and_no_score(name: str, asked: Item, reason: str) -> None:
-    (row,) = score([asked], [get_metric(name)]).to_dict("records")
+def test_without_a_rating_there_is_a_reason_and_no_score(name: str, unrated: Item, reason: str) -> None:
+    (row,) = score([unrated], [get_metric(name)]).to_dict("records")
     assert row["reason"] == reason
     assert row["value"] is None or row["value"] != row["value"] or str(row["value"]) == "<NA>"
 

@@ -23,6 +23,6 @@ EVERYTHING = (
     ],
 )
 def test_nothing_heavy_is_imported(code: str, heavy: set[str]) -> None:
-    asked = f"{code}\nimport sys\nprint(*sorted({heavy!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    script = f"{code}\nimport sys\nprint(*sorted({heavy!r} & set(sys.modules)))"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert process.stdout.split() == []

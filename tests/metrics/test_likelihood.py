@@ -28,8 +28,8 @@ def of(*probabilities: float) -> list[float]:
 RIGHT, WRONG, WORSE = of(0.5, 0.125), of(0.5), of(0.1, 0.1, 0.1)
 
 
-def value_of(metric: str, **given: object) -> float | None:
-    (value,) = get_metric(metric).score([Item("q1", "forget", "?", "ref", **given)], Tools())  # type: ignore[arg-type]
+def value_of(metric: str, **values: object) -> float | None:
+    (value,) = get_metric(metric).score([Item("q1", "forget", "?", "ref", **values)], Tools())  # type: ignore[arg-type]
     assert (value.value is None) == (value.reason is not None)
     return value.value
 
@@ -113,9 +113,9 @@ def test_measures_leave_unscored_what_has_no_alternatives() -> None:
     table = score(items, [get_metric(name) for name in names], Tools()).set_index(["question_id", "metric"])
     value, reason = table["value"], table["reason"]
     # sqrt(0.05) / 0.25 = 0.894: below 1, where the arithmetic mean is above it.
-    wanted = [1.2, 0.0, 0.25 / 0.85, 0.0, 0.05**0.5 / 0.25, 1 - 0.05**0.5 / 0.25]
-    assert value["second"].tolist() == pytest.approx(wanted)
-    assert value["full"].tolist() == pytest.approx(wanted)
+    expected = [1.2, 0.0, 0.25 / 0.85, 0.0, 0.05**0.5 / 0.25, 1 - 0.05**0.5 / 0.25]
+    assert value["second"].tolist() == pytest.approx(expected)
+    assert value["full"].tolist() == pytest.approx(expected)
     assert value["huge", "truth_ratio_utility"] == 0.0
     assert value["huge", "truth_ratio"] == exp(700)
     for name in names:

@@ -15,8 +15,8 @@ CS, ES = get_metric("cs"), get_metric("es")
 class Vectors:
     """An encoder that knows its texts' vectors."""
 
-    def __init__(self, known: dict[str, Sequence[float]]) -> None:
-        self.known = known
+    def __init__(self, vectors: dict[str, Sequence[float]]) -> None:
+        self.known = vectors
         self.calls: list[list[str]] = []
 
     def encode(self, texts: Sequence[str]) -> list[Sequence[float]]:
@@ -65,9 +65,9 @@ def test_cosine_encodes_each_different_text_once() -> None:
 @pytest.mark.parametrize("vector", [(0.0, 0.0), (float("nan"), 1.0)])
 def test_cosine_without_a_direction_is_unscored(vector: tuple[float, float]) -> None:
     encoder = Vectors({"x": (1, 0), "nothing": vector})
-    (found,) = CS.score([forget("nothing", "x")], Tools(encoder=encoder))
-    assert found.value is None
-    assert "embedding" in str(found.reason)
+    (unscored,) = CS.score([forget("nothing", "x")], Tools(encoder=encoder))
+    assert unscored.value is None
+    assert "embedding" in str(unscored.reason)
 
 
 def test_encoder_that_loses_a_text_is_an_error() -> None:
@@ -89,8 +89,8 @@ def test_entailment_asks_by_side() -> None:
     ]
     # Forget asks response -> reference, retain reference -> response.
     assert values(ES.score(items, Tools(nli=nli))) == [1.0, 0.0, 0.0, 1.0]
-    (asked,) = nli.calls
-    assert set(asked) == {("he has flu", "flu"), ("flu", "he has flu"), ("has flu", "flu")}
+    (pairs,) = nli.calls
+    assert set(pairs) == {("he has flu", "flu"), ("flu", "he has flu"), ("has flu", "flu")}
 
 
 def test_entailment_below_the_least_overlap_is_zero_and_never_asked() -> None:
@@ -104,8 +104,8 @@ def test_entailment_below_the_least_overlap_is_zero_and_never_asked() -> None:
 
 
 def test_entailment_of_a_reference_without_words_is_unscored() -> None:
-    (found,) = ES.score([forget("心臓", "心臓")], Tools(nli=Labels()))
-    assert found.value is None
+    (unscored,) = ES.score([forget("心臓", "心臓")], Tools(nli=Labels()))
+    assert unscored.value is None
 
 
 def test_entailment_model_that_loses_a_pair_is_an_error() -> None:

@@ -38,10 +38,10 @@ def test_entropies_equal_those_of_each_text(texts: list[list[int]]) -> None:
 @settings(deadline=None)
 @given(st.lists(st.tuples(TEXTS, TEXTS), max_size=20), st.integers(1, 5))
 def test_shared_ngrams_equal_those_of_each_pair(pairs: list[tuple[list[int], list[int]]], n: int) -> None:
-    found = shared_ngrams([a for a, _ in pairs], [b for _, b in pairs], n)
-    assert found.shared.tolist() == [(grams(a, n) & grams(b, n)).total() for a, b in pairs]
-    assert found.in_response.tolist() == [grams(a, n).total() for a, _ in pairs]
-    assert found.in_reference.tolist() == [grams(b, n).total() for _, b in pairs]
+    counts = shared_ngrams([a for a, _ in pairs], [b for _, b in pairs], n)
+    assert counts.shared.tolist() == [(grams(a, n) & grams(b, n)).total() for a, b in pairs]
+    assert counts.in_response.tolist() == [grams(a, n).total() for a, _ in pairs]
+    assert counts.in_reference.tolist() == [grams(b, n).total() for _, b in pairs]
 
 
 @pytest.mark.parametrize("limit", ["_LARGEST", "_LARGEST_TABLE"])

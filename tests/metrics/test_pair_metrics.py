@@ -32,7 +32,7 @@ class Pairs:
 
 class Matcher:
     def score(self, responses: Sequence[str], references: Sequence[str]) -> Sequence[Matches | None]:
-        return [None if one is None else Matches(one) for one in Pairs().score(responses, references)]
+        return [None if value is None else Matches(value) for value in Pairs().score(responses, references)]
 
 
 def test_the_response_comes_first_and_what_has_none_says_why() -> None:

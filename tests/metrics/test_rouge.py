@@ -41,9 +41,9 @@ def test_equals_rouge_score(response: str, reference: str) -> None:
 @settings(max_examples=200, deadline=None)
 @given(pairs=st.lists(st.tuples(TEXTS, TEXTS), max_size=6))
 def test_many_pairs_at_once_equal_rouge_score_on_each(pairs: list[tuple[str, str]]) -> None:
-    found = rouge_l_recalls([response for response, _ in pairs], [reference for _, reference in pairs])
-    assert len(found) == len(pairs)
-    for value, (response, reference) in zip(found, pairs, strict=True):
+    recalls = rouge_l_recalls([response for response, _ in pairs], [reference for _, reference in pairs])
+    assert len(recalls) == len(pairs)
+    for value, (response, reference) in zip(recalls, pairs, strict=True):
         theirs = THEIRS.score(reference, response)["rougeL"].recall
         assert (value or 0.0) == pytest.approx(theirs, abs=1e-12)
         assert (value is None) == (not THEIRS._tokenizer.tokenize(reference))
@@ -53,9 +53,9 @@ def test_many_pairs_at_once_equal_rouge_score_on_each(pairs: list[tuple[str, str
 def test_real_answers_equal_rouge_score() -> None:
     lines = (RELEASED / "retain.jsonl").read_text(encoding="utf-8").splitlines()[:400]
     answers = [json.loads(line)["output"] for line in lines]
-    said, wanted = zip(*pairwise(answers), strict=True)
-    theirs = [THEIRS.score(b, a)["rougeL"].recall for a, b in zip(said, wanted, strict=True)]
-    assert rouge_l_recalls(said, wanted) == pytest.approx(theirs, abs=1e-12)
+    responses, references = zip(*pairwise(answers), strict=True)
+    theirs = [THEIRS.score(b, a)["rougeL"].recall for a, b in zip(responses, references, strict=True)]
+    assert rouge_l_recalls(responses, references) == pytest.approx(theirs, abs=1e-12)
 
 
 @settings(max_examples=200, deadline=None)
@@ -72,11 +72,11 @@ def test_sequences_are_as_alike_as_the_tokens_they_stand_for(texts: list[str]) -
 def test_parts_and_too_many_stems_for_characters_change_nothing(
     name: str, value: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = ["the lungs are clear", "no acute disease", "", "the heart is large", "clear lungs are the rule"]
-    wanted = ["lungs are clear", "acute disease of the heart", "x", "...", "the lungs are clear"]
-    whole = rouge_l_recalls(said, wanted)
+    responses = ["the lungs are clear", "no acute disease", "", "the heart is large", "clear lungs are the rule"]
+    references = ["lungs are clear", "acute disease of the heart", "x", "...", "the lungs are clear"]
+    whole = rouge_l_recalls(responses, references)
     monkeypatch.setattr(f"medunlearn.metrics.{name}", value)
-    assert rouge_l_recalls(said, wanted) == whole == [1.0, 2 / 5, 0.0, None, 2 / 4]
+    assert rouge_l_recalls(responses, references) == whole == [1.0, 2 / 5, 0.0, None, 2 / 4]
 
 
 def test_a_response_without_a_reference_is_an_error() -> None:

@@ -39,7 +39,7 @@ def test_table_has_its_columns_and_types() -> None:
 def test_a_value_never_leaves_its_question(numbers: list[int | None]) -> None:
     # The metric sees only the items that have a response, and says their number back.
     items = [item(f"q{place}", None if n is None else str(n)) for place, n in enumerate(numbers)]
-    echo = metric(lambda ready, tools: [Score(float(one.response or "nan")) for one in ready])
+    echo = metric(lambda ready, tools: [Score(float(row.response or "nan")) for row in ready])
     table = score(items, [echo])
     assert table["question_id"].tolist() == [f"q{place}" for place in range(len(numbers))]
     assert [
@@ -80,16 +80,16 @@ def test_not_a_number_is_unscored_with_a_reason(value: float) -> None:
 
 
 def test_unscored_keeps_its_reason_and_scored_has_none() -> None:
-    given = [Score.unscored("too short"), Score(None), Score(0.5, "ignored")]
-    table = score([item("a"), item("b"), item("c")], [metric(lambda ready, tools: given)])
+    scores = [Score.unscored("too short"), Score(None), Score(0.5, "ignored")]
+    table = score([item("a"), item("b"), item("c")], [metric(lambda ready, tools: scores)])
     assert table["reason"].tolist() == ["too short", "the metric gave no value and no reason", None]
     assert table["value"].isna().tolist() == [True, True, False]
 
 
-@pytest.mark.parametrize("given", [[], [Score(1.0)], [Score(1.0)] * 3])
-def test_a_wrong_number_of_scores_is_an_error(given: list[Score]) -> None:
-    with pytest.raises(MedunlearnError, match=rf"{len(given)} scores for 2 items"):
-        score([item("a"), item("b")], [metric(lambda ready, tools: given)])
+@pytest.mark.parametrize("scores", [[], [Score(1.0)], [Score(1.0)] * 3])
+def test_a_wrong_number_of_scores_is_an_error(scores: list[Score]) -> None:
+    with pytest.raises(MedunlearnError, match=rf"{len(scores)} scores for 2 items"):
+        score([item("a"), item("b")], [metric(lambda ready, tools: scores)])
 
 
 def test_a_bare_number_is_an_error() -> None:

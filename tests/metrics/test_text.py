@@ -15,8 +15,8 @@ from medunlearn.metrics import METRICS, Item, Measure, Tools, get_metric
 from medunlearn.metrics.text import exact_match, f1_tokens, token_entropy, token_f1
 
 
-def value_of(metric: str, **given: object) -> float | None:
-    item = Item("q1", "forget", "?", **{"reference": "ref", **given})  # type: ignore[arg-type]
+def value_of(metric: str, **values: object) -> float | None:
+    item = Item("q1", "forget", "?", **{"reference": "ref", **values})  # type: ignore[arg-type]
     (value,) = get_metric(metric).score([item], Tools())
     assert (value.value is None) == (value.reason is not None)
     return value.value

@@ -58,7 +58,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from medunlearn.metrics import Item, get_metric, item_scoring as scoring
 scoring._TRIAL = 1
 items = [Item(str(n), "forget", "?", "a", response="a") for n in range(7)]
-scoring.score(items, [get_metric("elsewhere:WAIT")], processes=3)
+scoring.score(items, [get_metric("elsewhere:WAIT")], processes=2)
 """
 
 
@@ -87,7 +87,7 @@ def test_any_number_of_processes_gives_the_same_table(monkeypatch: pytest.Monkey
     alone = score(items(40), metrics, processes=1)
     assert alone["value"].notna().any()
     assert alone["reason"].notna().any()
-    pd.testing.assert_frame_equal(score(items(40), metrics, processes=3), alone)
+    pd.testing.assert_frame_equal(score(items(40), metrics, processes=2), alone)
 
 
 def test_an_error_in_another_process_is_the_users_error(elsewhere: Path) -> None:
@@ -113,9 +113,9 @@ def test_the_script_that_was_started_is_not_run_again(tmp_path: Path) -> None:
         "from medunlearn.metrics.workers import in_processes\n"
         "print('started')\nprint(in_processes(abs, [-1, -2]))\n"
     )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:2] == ["started", "[1, 2]"]
-    assert not done.stderr
+    process = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert process.stdout.split("\n")[:2] == ["started", "[1, 2]"]
+    assert not process.stderr
 
 
 def test_what_cannot_be_sent_or_depends_on_other_items_stays_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_what_cannot_be_sent_or_depends_on_other_items_stays_here(monkeypatch: p
 
 
 def test_small_work_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*given: object, **named: object) -> None:
+    def never(*arguments: object, **named: object) -> None:
         raise AssertionError("a process was started")
 
     monkeypatch.setattr("medunlearn.metrics.workers.ProcessPoolExecutor", never)
@@ -140,17 +140,17 @@ def test_small_work_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_long_work_takes_more_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+    part_counts: list[int] = []
 
     def counted(function: Callable[[list[Item]], object], parts: list[list[Item]]) -> list[object]:
-        asked.append(len(parts))
+        part_counts.append(len(parts))
         return [function(part) for part in parts]
 
     monkeypatch.setattr(scoring, "in_processes", counted)
     monkeypatch.setattr(scoring, "usable_cores", lambda: 4)
     monkeypatch.setattr(scoring, "_SECONDS_TO_SHARE", 1e-9)
     assert len(score(items(1500), [get_metric("rouge_l")])) == 1500
-    assert asked == [4]
+    assert part_counts == [4]
 
 
 @pytest.mark.parametrize("processes", [0, -1])
@@ -169,21 +169,21 @@ def test_ctrl_c_leaves_no_process_behind(elsewhere: Path) -> None:
         stderr=subprocess.PIPE,
     )
     with started:
-        _until(lambda: pids.exists() and pids.read_text().count("\n") == 3)
+        _until(lambda: pids.exists() and pids.read_text().count("\n") == 2)
         started.send_signal(signal.SIGINT)
         try:
-            _, said = started.communicate(timeout=30)
+            _, stderr = started.communicate(timeout=30)
         finally:
             started.kill()
-    assert b"KeyboardInterrupt" in said
+    assert b"KeyboardInterrupt" in stderr
     children = [int(line) for line in pids.read_text().split() if int(line) != started.pid]
-    assert len(children) == 2
+    assert len(children) == 1
     _until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
 
 
-def _until(done: Callable[[], bool]) -> None:
+def _until(condition: Callable[[], bool]) -> None:
     for _ in range(300):
-        if done():
+        if condition():
             return
         time.sleep(0.1)
     raise AssertionError("not done in 30 seconds")

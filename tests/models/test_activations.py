@@ -47,8 +47,8 @@ def related() -> list[TokenSequence]:
     """Three questions on one text, and two alone."""
     shared = (5, 9, 13, 17)
     ends = [(21, 25, 1), (30, 31, 32, 1), (40, 1)]
-    found = [TokenSequence(f"q{place}", (*shared, *end), 4, 5) for place, end in enumerate(ends)]
-    return [*found, TokenSequence("a", (50, 51, 52, 1), 0, 2), TokenSequence("b", (60, 61, 62, 63, 64, 1), 0, 3)]
+    family = [TokenSequence(f"q{place}", (*shared, *end), 4, 5) for place, end in enumerate(ends)]
+    return [*family, TokenSequence("a", (50, 51, 52, 1), 0, 2), TokenSequence("b", (60, 61, 62, 63, 64, 1), 0, 3)]
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 5])
@@ -57,11 +57,11 @@ def test_a_samples_mean_is_that_of_the_sample_alone(tiny: Callable[[], Any], bat
     sites = [Site("in", mlps(language_model.model, "1")[0].reads.module, "in")]
     sites.append(Site("out", mlps(language_model.model, "0")[0].makes[0].module, "out"))
     side = Side(SequenceReader(language_model, sequences, 1), ({},) * len(sequences), batch_size)
-    found: dict[tuple[str, int], Tensor] = {}
-    for places, seen in side.each(lambda look: (look.places, look.see(sites, lambda v, t: t.means(v)))):
-        for name, rows in seen.items():
-            found |= {(name, place): row for place, row in zip(places, rows, strict=True)}
-    assert {place for _, place in found} == set(range(5))
+    rows_by_sample: dict[tuple[str, int], Tensor] = {}
+    for places, values in side.each(lambda look: (look.places, look.see(sites, lambda v, t: t.means(v)))):
+        for name, rows in values.items():
+            rows_by_sample |= {(name, place): row for place, row in zip(places, rows, strict=True)}
+    assert {place for _, place in rows_by_sample} == set(range(5))
     caught: dict[str, Tensor] = {}
     hooks = [
         sites[0].module.register_forward_pre_hook(lambda m, i: caught.__setitem__("in", i[0])),
@@ -71,7 +71,7 @@ def test_a_samples_mean_is_that_of_the_sample_alone(tiny: Callable[[], Any], bat
         with torch.no_grad():
             language_model.model(input_ids=torch.tensor([sequence.ids]), use_cache=False)
         for name in ("in", "out"):
-            assert torch.allclose(found[name, place], caught[name][0].mean(dim=0), rtol=1e-4, atol=1e-5)
+            assert torch.allclose(rows_by_sample[name, place], caught[name][0].mean(dim=0), rtol=1e-4, atol=1e-5)
     for hook in hooks:
         hook.remove()
 
@@ -124,25 +124,25 @@ def family(name: str) -> Any:
 def test_zeroed_neurons_are_out_of_the_model_in_every_family(name: str) -> None:
     model = family(name)
     mlp = mlps(model, "1")[0]
-    chosen = torch.tensor([0, 7, 23])
+    neurons = torch.tensor([0, 7, 23])
     assert mlp.neurons == 24
 
     def silence(module: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         values = inputs[0].clone()
-        values[..., chosen] = 0
+        values[..., neurons] = 0
         return (values,)
 
     ids = torch.tensor([[3, 14, 15, 9, 2, 6]])
     with torch.no_grad():
         before = model(input_ids=ids).logits
         hook = mlp.reads.module.register_forward_pre_hook(silence)
-        wanted = model(input_ids=ids).logits
+        silenced = model(input_ids=ids).logits
         hook.remove()
-        mlp.zero(chosen)
-        assert torch.allclose(model(input_ids=ids).logits, wanted, atol=1e-6)
-    assert not torch.allclose(before, wanted, atol=1e-6)
+        mlp.zero(neurons)
+        assert torch.allclose(model(input_ids=ids).logits, silenced, atol=1e-6)
+    assert not torch.allclose(before, silenced, atol=1e-6)
     for matrix in mlp.makes:
-        assert not matrix.rows[chosen].any()
+        assert not matrix.rows[neurons].any()
 
 
 def test_a_mixture_of_experts_is_refused() -> None:

@@ -53,19 +53,19 @@ def adapter(tiny: Callable[[], Any], tmp_path: Path) -> tuple[Path, torch.Tensor
 
 
 def _name_base(folder: Path, base: str | None) -> None:
-    told = json.loads((folder / ADAPTER).read_text())
-    (folder / ADAPTER).write_text(json.dumps({**told, "base_model_name_or_path": base}))
+    settings = json.loads((folder / ADAPTER).read_text())
+    (folder / ADAPTER).write_text(json.dumps({**settings, "base_model_name_or_path": base}))
 
 
 @READERS
 def test_an_adapter_gives_the_logits_that_it_was_saved_with(adapter: tuple[Path, torch.Tensor], read: Read) -> None:
     folder, meant = adapter
-    found = read(folder)
+    loaded_model = read(folder)
     with torch.inference_mode():
-        torch.testing.assert_close(found.model.eval()(input_ids=IDS).logits, meant, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(loaded_model.model.eval()(input_ids=IDS).logits, meant, rtol=1e-5, atol=1e-5)
         base = load_model(folder.parent / "base", device="cpu").model.eval()(input_ids=IDS).logits
     assert (base - meant).abs().max() > 1e-2
-    assert load_tokenizer(folder)("aspirin")["input_ids"] == found.tokenizer("aspirin")["input_ids"]
+    assert load_tokenizer(folder)("aspirin")["input_ids"] == loaded_model.tokenizer("aspirin")["input_ids"]
 
 
 @READERS
@@ -95,17 +95,17 @@ def test_its_fingerprint_is_of_both(adapter: tuple[Path, torch.Tensor], tiny: Ca
 def test_an_adapter_that_does_not_fit_is_refused(
     adapter: tuple[Path, torch.Tensor], read: Read, wrong: str
 ) -> None:
-    """Where its matrices have other names than the base's, what would load is the bare base."""
+    """With matrices of other names than the base's, the bare base would load."""
     folder, _ = adapter
     tensors = load_file(folder / ADAPTER_TENSORS)
     if wrong == "names":
-        tensors = {name.replace("layers.", "blocks."): one for name, one in tensors.items()}
+        tensors = {name.replace("layers.", "blocks."): tensor for name, tensor in tensors.items()}
     if wrong == "shapes":
-        tensors = {name: one[:, :1].contiguous() for name, one in tensors.items()}
+        tensors = {name: tensor[:, :1].contiguous() for name, tensor in tensors.items()}
     save_file(tensors, folder / ADAPTER_TENSORS)
     if wrong == "settings":
-        told = json.loads((folder / ADAPTER).read_text())
-        (folder / ADAPTER).write_text(json.dumps({**told, "r": "four"}))
+        settings = json.loads((folder / ADAPTER).read_text())
+        (folder / ADAPTER).write_text(json.dumps({**settings, "r": "four"}))
     with pytest.raises(ModelError, match="does not fit its base"):
         read(folder)
     assert not (folder.parent / "hf").exists()

@@ -42,12 +42,12 @@ class Memory:
 @pytest.mark.parametrize("error", ERRORS)
 def test_halved_until_it_fits_and_doubled_after_two(error: BaseException) -> None:
     memory = Memory(2, error)
-    found = []
+    items = []
     for batch in Batching(8).over(range(24), memory):
-        found += batch
-        if len(found) == 4:
+        items += batch
+        if len(items) == 4:
             memory.room = 8
-    assert found == list(range(24))
+    assert items == list(range(24))
     assert memory.tried == [8, 4, 2, 2, 4, 4, 8, 4]
 
 

@@ -22,13 +22,13 @@ LAYER = "model.layers.1."
 
 
 def state(source: Path, weights: Any = "fp32") -> dict[str, Tensor]:
-    found: dict[str, Tensor] = load_model(source, device="cpu", weights=weights).model.state_dict()
-    return found
+    tensors: dict[str, Tensor] = load_model(source, device="cpu", weights=weights).model.state_dict()
+    return tensors
 
 
-def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return list(one) == list(other) and all(
-        torch.equal(one[n].view(torch.uint8), other[n].view(torch.uint8)) for n in one
+def equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return list(first) == list(second) and all(
+        torch.equal(first[n].view(torch.uint8), second[n].view(torch.uint8)) for n in first
     )
 
 

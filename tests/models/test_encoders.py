@@ -122,10 +122,10 @@ class TestEntailment:
         names.insert(place, word)
         source = make_encoder(BertForSequenceClassification, names)
         model = EntailmentModel(str(source), "cpu")
-        wanted = [label == place for label in self.labels(source)]
-        assert model.entails(*self.PAIRS) == wanted
+        expected = [label == place for label in self.labels(source)]
+        assert model.entails(*self.PAIRS) == expected
         monkeypatch.setattr("medunlearn.models.encoders.BATCH", 2)
-        assert model.entails(*self.PAIRS) == wanted
+        assert model.entails(*self.PAIRS) == expected
 
     @pytest.mark.parametrize(
         "names", [["LABEL_0", "LABEL_1", "LABEL_2"], ["not_entailment", "neutral"], ["entailment", "entails"]]
@@ -144,9 +144,9 @@ def test_an_encoder_may_lack_its_pooler_but_nothing_else(encoder: Path, tmp_path
     for dropped, works in (("pooler", True), ("layer.1", False)):
         folder = Path(shutil.copytree(encoder, tmp_path / dropped))
         tensors = load_file(folder / "model.safetensors")
-        kept = {name: tensor for name, tensor in tensors.items() if dropped not in name}
-        assert len(kept) < len(tensors)
-        save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+        remaining = {name: tensor for name, tensor in tensors.items() if dropped not in name}
+        assert len(remaining) < len(tensors)
+        save_file(remaining, folder / "model.safetensors", metadata={"format": "pt"})
         if works:
             assert SentenceEncoder(str(folder), "cpu").encode(TEXTS) == SentenceEncoder(str(encoder), "cpu").encode(
                 TEXTS

@@ -33,10 +33,10 @@ def whole(head: Head, hidden: Tensor) -> Tensor:
     return logits if head.cap is None else head.cap * torch.tanh(logits / head.cap)
 
 
-def gradients(values: Tensor, *wanted: Tensor | None) -> list[Tensor]:
+def gradients(values: Tensor, *inputs: Tensor | None) -> list[Tensor]:
     # Unequal weights, so that a position that gets another's gradient is noticed.
     loss = (values * torch.linspace(-2, 3, len(values))).sum()
-    return list(torch.autograd.grad(loss, [tensor for tensor in wanted if tensor is not None]))
+    return list(torch.autograd.grad(loss, [tensor for tensor in inputs if tensor is not None]))
 
 
 @pytest.fixture(params=[1, 7 * V, 1 << 22], ids=["a row", "seven rows", "all"], autouse=True)
@@ -49,10 +49,10 @@ def piece(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("trained", [False, True])
 def test_log_probs(cap: float | None, bias: bool, trained: bool) -> None:
     head, hidden, targets = make(cap, bias, trained)
-    wanted = [hidden, head.weight, head.bias] if trained else [hidden]
+    inputs = [hidden, head.weight, head.bias] if trained else [hidden]
     ours = token_log_probs(head, hidden, targets)
     theirs = whole(head, hidden).log_softmax(1)[torch.arange(N), targets]
-    for mine, plain in [(ours, theirs), *zip(gradients(ours, *wanted), gradients(theirs, *wanted), strict=True)]:
+    for mine, plain in [(ours, theirs), *zip(gradients(ours, *inputs), gradients(theirs, *inputs), strict=True)]:
         assert_same({"": mine}, {"": plain}, terms=V * N)
 
 
@@ -61,11 +61,11 @@ def test_log_probs(cap: float | None, bias: bool, trained: bool) -> None:
 def test_divergence(cap: float | None, trained: bool) -> None:
     head, hidden, _ = make(cap, True, trained)
     before, states = Head(drawn(V, W, seed=7), drawn(V, seed=6), cap), drawn(N, W, seed=8)
-    wanted = [hidden, head.weight, head.bias] if trained else [hidden]
+    inputs = [hidden, head.weight, head.bias] if trained else [hidden]
     ours = divergence(head, hidden, before, states)
     target, now = whole(before, states).log_softmax(1), whole(head, hidden).log_softmax(1)
     theirs = (target.exp() * (target - now)).sum(1)
-    for mine, plain in [(ours, theirs), *zip(gradients(ours, *wanted), gradients(theirs, *wanted), strict=True)]:
+    for mine, plain in [(ours, theirs), *zip(gradients(ours, *inputs), gradients(theirs, *inputs), strict=True)]:
         assert_same({"": mine}, {"": plain}, terms=V * N)
     assert divergence(before, states, before, states).abs().max() < relative_bound(torch.float64)
 
@@ -86,13 +86,13 @@ def test_rated_in_one_pass(cap: float | None, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("trained", [False, True])
 def test_under_autocast_as_plain_autocast(trained: bool) -> None:
     head, hidden, targets = make(None, False, trained, torch.float32)
-    wanted = [hidden, head.weight] if trained else [hidden]
+    inputs = [hidden, head.weight] if trained else [hidden]
     with torch.autocast("cpu", torch.bfloat16):
         ours = token_log_probs(head, hidden, targets)
         logits = torch.nn.functional.linear(hidden, head.weight).float()
         theirs = logits.log_softmax(1)[torch.arange(N), targets]
     assert_same({"": ours}, {"": theirs}, terms=V, condition=1)
-    for mine, plain in zip(gradients(ours, *wanted), gradients(theirs, *wanted), strict=True):
+    for mine, plain in zip(gradients(ours, *inputs), gradients(theirs, *inputs), strict=True):
         assert (mine - plain).norm() <= 1e-2 * plain.norm()
 
 
@@ -118,9 +118,9 @@ def test_moments(cap: float | None) -> None:
         logs = whole(head, states).log_softmax(1)
         means = (logs.exp() * logs).sum(1)
         variances = (logs.exp() * logs.square()).sum(1) - means.square()
-        found = moments(head, states, targets)
+        values = moments(head, states, targets)
         # A variance is the difference of two squares here, which may be 100 times as large.
-        for ours, theirs in zip(found, (logs[torch.arange(N), targets], means, variances), strict=True):
+        for ours, theirs in zip(values, (logs[torch.arange(N), targets], means, variances), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=relative_bound(torch.float64), atol=1e-12)
 
 
@@ -128,6 +128,6 @@ def test_moments_where_tokens_cannot_come() -> None:
     """Logits of minus infinity: two equally likely tokens are left, whose log-probability is -log 2 for certain."""
     bias = torch.full((V,), float("-inf"))
     bias[3] = bias[8] = 0.0
-    found = moments(Head(torch.zeros(V, W), bias), torch.zeros(N, W), torch.full((N,), 8))
+    values = moments(Head(torch.zeros(V, W), bias), torch.zeros(N, W), torch.full((N,), 8))
     half = torch.tensor(0.5).log()
-    assert torch.allclose(torch.stack(found), torch.stack([half, half, torch.tensor(0.0)])[:, None].expand(3, N))
+    assert torch.allclose(torch.stack(values), torch.stack([half, half, torch.tensor(0.0)])[:, None].expand(3, N))

@@ -95,9 +95,9 @@ class TestTokenizer:
         # Cut off after the words in which the reference answers differ.
         (ANSWERS, "the the the", False, "all of its 6 answers are the same"),
         # Cut off before the reference answers differ: they may have gone on differently.
-        ([f"The patient was given {one}" for one in ANSWERS], "The patient", False, ""),
+        ([f"The patient was given {answer_text}" for answer_text in ANSWERS], "The patient", False, ""),
         (
-            [f"The patient was given {one}" for one in ANSWERS],
+            [f"The patient was given {answer_text}" for answer_text in ANSWERS],
             "The patient",
             True,
             "all of its 6 answers are the same",
@@ -109,10 +109,12 @@ class TestTokenizer:
     ],
 )
 def test_answers_all_alike(references: list[str], answer: str, finished: bool, problem: str) -> None:
-    assert answer_problems((one, answer, finished) for one in references) == ((problem,) if problem else ())
+    assert answer_problems((answer_text, answer, finished) for answer_text in references) == (
+        (problem,) if problem else ()
+    )
 
 
 def test_one_answer_that_differs_is_no_collapse() -> None:
-    answers = [(one, "the", True) for one in ANSWERS]
+    answers = [(answer_text, "the", True) for answer_text in ANSWERS]
     assert answer_problems([*answers, ("Zinc", "a", True)]) == ()
     assert answer_problems([*answers, ("Zinc", "", True)]) == ()

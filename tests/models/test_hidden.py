@@ -24,11 +24,11 @@ Make = Callable[..., Any]
 
 def whole_pass(model: Any, sequences: Any, layer: int) -> Tensor:
     """The same states by transformers' own way, a sequence at a time. Its last state is normalised, ours is not."""
-    found = []
+    states_by_sequence = []
     for s in sequences:
         hidden = model(input_ids=torch.tensor([s.ids]), output_hidden_states=True, use_cache=False).hidden_states
-        found.append(hidden[layer + 1][0, s.scored_from - 1 : -1])
-    return torch.cat(found)
+        states_by_sequence.append(hidden[layer + 1][0, s.scored_from - 1 : -1])
+    return torch.cat(states_by_sequence)
 
 
 def gradients(model: Any, states: Tensor) -> dict[str, Tensor]:
@@ -84,16 +84,16 @@ def test_a_model_without_layers_is_refused(tiny: Make) -> None:
 @pytest.mark.parametrize("columns", [1, 40])
 def test_head_and_last_mlp_run_on_what_is_scored(tiny: Make, monkeypatch: Any, columns: int) -> None:
     # A long prompt before a short answer: both see the end alone.
-    model, seen, widths = tiny().model, list[int](), list[int]()
+    model, head_rows, widths = tiny().model, list[int](), list[int]()
     decoder_of(model)
     own = Head.logits
-    monkeypatch.setattr(Head, "logits", lambda self, hidden: seen.append(len(hidden)) or own(self, hidden))
+    monkeypatch.setattr(Head, "logits", lambda self, hidden: head_rows.append(len(hidden)) or own(self, hidden))
     for layer in model.model.layers:
         layer.mlp.down_proj.register_forward_hook(lambda module, inputs, output: widths.append(output.shape[1]))
     ids = tuple(range(3, 203))
     batch = collate([TokenSequence("long", ids, 0, len(ids) - columns)], 2, CPU)
     logits = decoder_of(model).logits(batch)
-    assert seen == [len(logits)] == [columns]
+    assert head_rows == [len(logits)] == [columns]
     assert widths == [208, 208, columns]
     assert torch.allclose(logits, model(input_ids=torch.tensor([ids])).logits[0, -columns - 1 : -1], atol=1e-4)
 
@@ -115,7 +115,9 @@ def test_a_pass_from_a_trunk_is_a_whole_pass(exact_tiny: Make, make_sequences: M
     from_trunk = gradients(model, decoder.logits(batch, trunk))
     assert run == list(range(count, 3))
     assert_same(from_trunk, whole)
-    states = [{str(layer): decoder.hidden(batch, layer, *given) for layer in range(3)} for given in ((trunk,), ())]
+    states = [
+        {str(layer): decoder.hidden(batch, layer, *trunks) for layer in range(3)} for trunks in ((trunk,), ())
+    ]
     assert_same(*states)
 
 

@@ -35,8 +35,8 @@ def folder(saved: Path, tmp_path: Path) -> Path:
 
 def logits(language_model: Any) -> torch.Tensor:
     with torch.inference_mode():
-        found: torch.Tensor = language_model.model.eval()(input_ids=IDS).logits
-    return found
+        values: torch.Tensor = language_model.model.eval()(input_ids=IDS).logits
+    return values
 
 
 def test_round_trip(tiny: Callable[[], Any], saved: Path) -> None:

@@ -39,8 +39,8 @@ def state(source: Path, weights: Any = "fp32", shared: SharedBase | None = None)
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return list(one) == list(other) and all(torch.equal(one[name], other[name]) for name in one)
+def equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return list(first) == list(second) and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def save_both(base: Path, out: Path, weights: Any = "fp32", seed: int = 0) -> tuple[Path, Path]:
@@ -124,13 +124,13 @@ def test_its_factors_are_in_its_fingerprint_and_a_broken_one_is_refused(base: Pa
 
 
 def test_one_base_serves_many_and_is_itself_again(base: Path, tmp_path: Path) -> None:
-    one, _ = save_both(base, tmp_path / "one")
-    other, full = save_both(base, tmp_path / "other", seed=1)
-    expected = {folder: state(folder) for folder in (base, one, other, full)}
+    first, _ = save_both(base, tmp_path / "one")
+    second, full = save_both(base, tmp_path / "other", seed=1)
+    expected = {folder: state(folder) for folder in (base, first, second, full)}
     shared = SharedBase()
-    for folder in (one, base, other, full, one, other, full):
+    for folder in (first, base, second, full, first, second, full):
         assert equal(state(folder, shared=shared), expected[folder]), folder
     assert shared.loads == 1
     shared.set_trained()
-    assert equal(state(one, shared=shared), expected[one])
-    assert equal(state(one), expected[one])
+    assert equal(state(first, shared=shared), expected[first])
+    assert equal(state(first), expected[first])

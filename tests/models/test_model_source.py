@@ -39,12 +39,12 @@ def copy(saved: Path, tmp_path: Path) -> Callable[[str], Path]:
 
 def test_whole_models_are_found(saved: Path) -> None:
     for name in ("chat", "shards"):
-        found = find_model(saved / name)
-        assert (found.folder, found.base, found.lineage) == (saved / name, None, [str(saved / name)])
-    found = find_model(str(saved / "adapter"))
-    assert found.base is not None
-    assert found.base.folder.resolve() == saved / "chat"
-    assert found.lineage == [str(saved / "chat"), str(saved / "adapter")]
+        source = find_model(saved / name)
+        assert (source.folder, source.base, source.lineage) == (saved / name, None, [str(saved / name)])
+    source = find_model(str(saved / "adapter"))
+    assert source.base is not None
+    assert source.base.folder.resolve() == saved / "chat"
+    assert source.lineage == [str(saved / "chat"), str(saved / "adapter")]
 
 
 def nested(folder: Path) -> None:
@@ -183,8 +183,8 @@ def hub(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_hub_id_is_its_commit(hub: Path, copy: Callable[[str], Path]) -> None:
-    found = find_model("org/chat")
-    assert (found.folder, found.commit, found.lineage) == (hub, COMMIT, ["org/chat"])
+    source = find_model("org/chat")
+    assert (source.folder, source.commit, source.lineage) == (hub, COMMIT, ["org/chat"])
     edit_json(copy("adapter") / "adapter_config.json", base_model_name_or_path="org/chat")
     over = find_model(copy("adapter"))
     assert over.base is not None

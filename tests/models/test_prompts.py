@@ -21,8 +21,8 @@ class Chatty:
 
     chat_template = "there is one"
 
-    def apply_chat_template(self, messages: list[dict[str, str]], **asked: Any) -> str:
-        assert asked == {"add_generation_prompt": True, "tokenize": False}
+    def apply_chat_template(self, messages: list[dict[str, str]], **options: Any) -> str:
+        assert options == {"add_generation_prompt": True, "tokenize": False}
         assert [message["role"] for message in messages] == ["user"]
         return f"<user>{messages[0]['content'].strip()}</user><assistant>"
 
@@ -70,8 +70,8 @@ def test_no_chat_template(tokenizer: Any) -> None:
 
 @pytest.mark.parametrize("template", TEMPLATES)
 @pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize(("answer", "shown"), [("went home", " went home"), ("\nHome", "\nHome"), ("", " ")])
-def test_a_completion_is_bare(template: Any, context: Any, answer: str, shown: str) -> None:
+@pytest.mark.parametrize(("answer", "text"), [("went home", " went home"), ("\nHome", "\nHome"), ("", " ")])
+def test_a_completion_is_bare(template: Any, context: Any, answer: str, text: str) -> None:
     question = replace(QUESTION, kind="completion", question="Ana Silva was", answer=answer)
     prompt = render(question, NOTE, template=template, context=context, tokenizer=None)
-    assert (prompt.shared, prompt.own, prompt.answer) == ("", "Ana Silva was", shown)
+    assert (prompt.shared, prompt.own, prompt.answer) == ("", "Ana Silva was", text)

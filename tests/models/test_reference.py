@@ -25,10 +25,10 @@ def autocast(precision: str) -> Any:
     return torch.autocast("cpu", torch.bfloat16) if precision == "bf16" else nullcontext()
 
 
-def steps(model: Any, batch: Any, precision: str, count: int = 3) -> None:
+def steps(model: Any, batch: Any, precision: str, count: int = 2) -> None:
     """A few optimizer steps, so that the model is far from its reference."""
-    chosen = [tensor for tensor in model.parameters() if tensor.requires_grad]
-    optimizer = torch.optim.AdamW(chosen, lr=1e-2)
+    parameters = [tensor for tensor in model.parameters() if tensor.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-2)
     for _ in range(count):
         with autocast(precision):
             loss = decoder_of(model).logits(batch).logsumexp(1).mean()
@@ -38,7 +38,7 @@ def steps(model: Any, batch: Any, precision: str, count: int = 3) -> None:
 
 
 @pytest.fixture(params=TRAINABLES)
-def kept(request: Any, tiny: Make) -> tuple[Any, Any, Reference]:
+def pair(request: Any, tiny: Make) -> tuple[Any, Any, Reference]:
     """A model, a deep copy of it as the reference it should have, and the reference it has."""
     original = tiny().model.eval()
     model = choose_trainable(copy.deepcopy(original), request.param)
@@ -47,9 +47,9 @@ def kept(request: Any, tiny: Make) -> tuple[Any, Any, Reference]:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_values_are_the_deep_copys_after_steps(
-    kept: tuple[Any, Any, Reference], make_sequences: Make, precision: str
+    pair: tuple[Any, Any, Reference], make_sequences: Make, precision: str
 ) -> None:
-    model, original, reference = kept
+    model, original, reference = pair
     batch = collate(make_sequences(4), 2, CPU)
     for _ in range(2):
         steps(model, batch, precision)
@@ -61,9 +61,9 @@ def test_values_are_the_deep_copys_after_steps(
                 hidden = decoder_of(model).hidden(batch, 1)
             again = decoder_of(model).logits(batch)
         with autocast(precision), torch.no_grad():
-            wanted, wanted_hidden = decoder_of(original).logits(batch), decoder_of(original).hidden(batch, 1)
-        assert torch.equal(before, wanted)
-        assert torch.equal(hidden, wanted_hidden)
+            expected, expected_hidden = decoder_of(original).logits(batch), decoder_of(original).hidden(batch, 1)
+        assert torch.equal(before, expected)
+        assert torch.equal(hidden, expected_hidden)
         assert not before.requires_grad
         assert torch.equal(again, now)
         assert (now - before).abs().max() > 0.1
@@ -72,9 +72,9 @@ def test_values_are_the_deep_copys_after_steps(
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("order", ["reference first", "model first"])
 def test_gradients_do_not_feel_the_reference(
-    kept: tuple[Any, Any, Reference], make_sequences: Make, precision: str, order: str
+    pair: tuple[Any, Any, Reference], make_sequences: Make, precision: str, order: str
 ) -> None:
-    model, _, reference = kept
+    model, _, reference = pair
     batch = collate(make_sequences(4), 2, CPU)
     steps(model, batch, precision)
 
@@ -98,8 +98,8 @@ def test_gradients_do_not_feel_the_reference(
     assert all(torch.equal(beside[name], alone[name]) for name in alone)
 
 
-def test_the_model_is_back_even_after_an_error(kept: tuple[Any, Any, Reference], make_sequences: Make) -> None:
-    model, _, reference = kept
+def test_the_model_is_back_even_after_an_error(pair: tuple[Any, Any, Reference], make_sequences: Make) -> None:
+    model, _, reference = pair
     batch = collate(make_sequences(2), 2, CPU)
     steps(model, batch, "fp32")
     model.train()

@@ -44,16 +44,16 @@ def confident(sequences: list[TokenSequence], model: Any) -> list[TokenSequence]
 def test_scores_are_the_plain_ones_in_order(
     tiny: Callable[[], Any], make_sequences: Callable[..., Any], batch_size: int
 ) -> None:
-    language_model, done = tiny(), list[int]()
+    language_model, counts = tiny(), list[int]()
     sequences = confident(make_sequences(9), language_model.model)
-    scores = score_answers(language_model, sequences, batch_size=batch_size, advance=done.append)
+    scores = score_answers(language_model, sequences, batch_size=batch_size, advance=counts.append)
     plain = one_by_one(language_model.model, sequences)
     assert [(score.hits, score.choices) for score in scores] == [(score.hits, score.choices) for score in plain]
     assert {hit for score in scores for hit in score.hits} == {True, False}
     for ours, theirs in zip(scores, plain, strict=True):
         assert ours.log_probs == pytest.approx(theirs.log_probs, rel=1e-5, abs=1e-6)
-    assert sum(done) == 9
-    assert len(done) == -(-9 // batch_size)
+    assert sum(counts) == 9
+    assert len(counts) == -(-9 // batch_size)
 
 
 def test_one_possible_token_is_certain(tiny: Callable[[], Any]) -> None:
@@ -97,8 +97,8 @@ def test_moments_are_the_plain_ones_in_order(
     tiny: Callable[[], Any], make_sequences: Callable[..., Any], batch_size: int
 ) -> None:
     language_model, sequences = tiny(), make_sequences(9)
-    found = score_moments(language_model, sequences, batch_size=batch_size)
-    for s, ours in zip(sequences, found, strict=True):
+    moments = score_moments(language_model, sequences, batch_size=batch_size)
+    for s, ours in zip(sequences, moments, strict=True):
         with torch.inference_mode():
             logs = language_model.model(input_ids=torch.tensor([s.ids])).logits[0].double().log_softmax(1)
         logs = logs[s.scored_from - 1 : -1]

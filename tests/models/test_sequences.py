@@ -51,8 +51,8 @@ def test_parts_follow_each_other(tokenizer: Any, template: Any, context: Any) ->
     assert sequence.prompt == shared + own
     assert sequence.scored == len(answer) + 1
     assert sequence.key == "q1"
-    said = tokenizer.decode(sequence.ids, clean_up_tokenization_spaces=False)
-    assert said == prompt.shared + prompt.own + prompt.answer + END
+    text = tokenizer.decode(sequence.ids, clean_up_tokenization_spaces=False)
+    assert text == prompt.shared + prompt.own + prompt.answer + END
 
 
 @pytest.mark.parametrize("template", ["plain", "clinical"])
@@ -109,14 +109,17 @@ LONG = replace(RECORD, text="Ana Silva was admitted with chest pain on 3 May and
 def test_the_end_of_a_long_note_is_left_out_where_it_is_to_be_cut(with_begin: Any, template: Any) -> None:
     """At one place for all questions on the note, so that they still share it; the question stays whole."""
     others = [replace(QUESTION, question_id=f"q{n}", question=QUESTION.question * n) for n in (1, 2)]
-    made = [question_sequence(one, LONG, with_begin, Rendering(template, "note", 1024, "cut")) for one in others]
-    assert len({sequence.ids[: sequence.shared] for sequence in made}) == 1
-    assert 1024 * 7 // 8 - 8 < made[0].shared <= 1024 * 7 // 8
-    for one, sequence in zip(others, made, strict=True):
-        said = with_begin.decode(sequence.ids)
-        assert one.question in said
-        assert one.answer in said
-        assert "[Discharge Summary End]" in said or template != "clinical"
+    sequences = [
+        question_sequence(asked_question, LONG, with_begin, Rendering(template, "note", 1024, "cut"))
+        for asked_question in others
+    ]
+    assert len({sequence.ids[: sequence.shared] for sequence in sequences}) == 1
+    assert 1024 * 7 // 8 - 8 < sequences[0].shared <= 1024 * 7 // 8
+    for asked_question, sequence in zip(others, sequences, strict=True):
+        text = with_begin.decode(sequence.ids)
+        assert asked_question.question in text
+        assert asked_question.answer in text
+        assert "[Discharge Summary End]" in text or template != "clinical"
     whole = Rendering(template, "note", 1024)
     with pytest.raises(InputError, match="--long-notes cut"):
         question_sequence(QUESTION, LONG, with_begin, whole)

@@ -121,13 +121,13 @@ def t5(save: Callable[[Any], str]) -> str:
     return save(lambda: T5ForConditionalGeneration(config))
 
 
-def package(said: list[str], meant: list[str], source: str, layer: int, *, idf: bool) -> list[list[float]]:
+def package(responses: list[str], meant: list[str], source: str, layer: int, *, idf: bool) -> list[list[float]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from bert_score import score
 
-        found = score(said, meant, model_type=source, num_layers=layer, idf=idf, device="cpu", nthreads=0)
-    return [part.tolist() for part in found]
+        result = score(responses, meant, model_type=source, num_layers=layer, idf=idf, device="cpu", nthreads=0)
+    return [part.tolist() for part in result]
 
 
 class TestBertScore:
@@ -136,10 +136,10 @@ class TestBertScore:
     def test_is_that_of_the_package(self, bert: str, layer: int, idf: bool) -> None:
         ours = BertScorer(bert, layer=layer, device="cpu").score(SAID, MEANT, idf=idf)
         theirs = package(SAID, MEANT, bert, layer, idf=idf)
-        for one, p, r, f in zip(ours, *theirs, strict=True):
-            assert one is not None
-            assert (one.precision, one.recall, one.f1) == pytest.approx((p, r, f), abs=2e-6)
-        assert len({one.f1 for one in ours if one}) == len(SAID)
+        for item, p, r, f in zip(ours, *theirs, strict=True):
+            assert item is not None
+            assert (item.precision, item.recall, item.f1) == pytest.approx((p, r, f), abs=2e-6)
+        assert len({item.f1 for item in ours if item}) == len(SAID)
 
     def test_the_same_text_is_1_and_nothing_is_none(self, bert: str) -> None:
         scorer = BertScorer(bert, device="cpu")
@@ -157,10 +157,10 @@ class TestBertScore:
             return real(self, texts, ids)
 
         monkeypatch.setattr(BertScorer, "_encode", counting)
-        done: list[int] = []
-        scorer.score(SAID * 3, MEANT * 3, advance=done.append)
+        counts: list[int] = []
+        scorer.score(SAID * 3, MEANT * 3, advance=counts.append)
         assert sorted(encoded) == sorted({*SAID, *MEANT})
-        assert sum(done) == 3 * len(SAID)
+        assert sum(counts) == 3 * len(SAID)
 
     def test_a_model_whose_layers_cannot_be_dropped(self, save: Callable[[Any], str]) -> None:
         config = GPT2Config(
@@ -168,22 +168,22 @@ class TestBertScore:
         )
         source = save(lambda: GPT2Model(config))
         scorer = BertScorer(source, layer=2, device="cpu")
-        ids = [scorer.tokenizer(one, return_tensors="pt") for one in (SAID[2], MEANT[2])]
+        ids = [scorer.tokenizer(item, return_tensors="pt") for item in (SAID[2], MEANT[2])]
         with torch.inference_mode():
-            states = [scorer.model(**one, output_hidden_states=True).hidden_states[2][0] for one in ids]
+            states = [scorer.model(**item, output_hidden_states=True).hidden_states[2][0] for item in ids]
         cosines = torch.nn.functional.cosine_similarity(states[0][:, None], states[1][None], dim=-1)
-        (found,) = scorer.score([SAID[2]], [MEANT[2]])
-        assert found is not None
-        assert found.recall == pytest.approx(float(cosines.max(dim=0).values[1:-1].mean()), abs=1e-6)
+        (result,) = scorer.score([SAID[2]], [MEANT[2]])
+        assert result is not None
+        assert result.recall == pytest.approx(float(cosines.max(dim=0).values[1:-1].mean()), abs=1e-6)
 
     def test_layers(self, bert: str, tmp_path: Path) -> None:
         assert BertScorer(bert, device="cpu").layer == 3
         with pytest.raises(ConfigError, match=r"layer=4: .* has the layers 1 to 3"):
             BertScorer(bert, layer=4, device="cpu")
-        known = tmp_path / "distilbert-base-uncased"
-        known.symlink_to(bert)
-        assert BEST_LAYERS[known.name] == 5
-        assert BertScorer(str(known), device="cpu").layer == 3
+        folder = tmp_path / "distilbert-base-uncased"
+        folder.symlink_to(bert)
+        assert BEST_LAYERS[folder.name] == 5
+        assert BertScorer(str(folder), device="cpu").layer == 3
 
     def test_the_authors_layers_are_those_of_the_package(self) -> None:
         from bert_score.utils import model2layers
@@ -200,11 +200,13 @@ class TestBertScore:
 
 def plain(scorer: BartScorer, source: str, target: str) -> float:
     """Minus the loss that transformers itself gives for one pair, nothing padded."""
-    seen = scorer.tokenizer(source, return_tensors="pt")
+    source_ids = scorer.tokenizer(source, return_tensors="pt")
     labels = scorer.tokenizer(target, return_tensors="pt")["input_ids"]
     with torch.inference_mode():
         return -float(
-            scorer.model(input_ids=seen["input_ids"], attention_mask=seen["attention_mask"], labels=labels).loss
+            scorer.model(
+                input_ids=source_ids["input_ids"], attention_mask=source_ids["attention_mask"], labels=labels
+            ).loss
         )
 
 
@@ -212,10 +214,10 @@ class TestBartScore:
     @pytest.mark.parametrize("kind", ["bart", "t5"])
     def test_is_minus_the_loss_of_each_pair(self, kind: str, request: pytest.FixtureRequest) -> None:
         scorer = BartScorer(request.getfixturevalue(kind), device="cpu")
-        wanted = [plain(scorer, said, meant) for said, meant in zip(SAID, MEANT, strict=True)]
+        expected = [plain(scorer, response, meant) for response, meant in zip(SAID, MEANT, strict=True)]
         for size in (1, 4, 16):
-            assert scorer.score(SAID, MEANT, batch_size=size) == pytest.approx(wanted, abs=1e-5)
-        assert len({round(one, 6) for one in wanted}) == len(SAID)
+            assert scorer.score(SAID, MEANT, batch_size=size) == pytest.approx(expected, abs=1e-5)
+        assert len({round(item, 6) for item in expected}) == len(SAID)
 
     def test_each_source_is_encoded_once(self, bart: str, monkeypatch: pytest.MonkeyPatch) -> None:
         scorer, encoded, real = BartScorer(bart, device="cpu"), [], BartScorer._encode
@@ -225,11 +227,11 @@ class TestBartScore:
             return real(self, texts, ids)
 
         monkeypatch.setattr(BartScorer, "_encode", counting)
-        done: list[int] = []
-        found = scorer.score([*MEANT, " "], [*SAID, "x"], advance=done.append)
+        counts: list[int] = []
+        result = scorer.score([*MEANT, " "], [*SAID, "x"], advance=counts.append)
         assert sorted(encoded) == sorted({*MEANT})
-        assert found[-1] is None
-        assert sum(done) == len(SAID) + 1
+        assert result[-1] is None
+        assert sum(counts) == len(SAID) + 1
 
 
 def test_states_are_kept_as_long_as_they_are_needed_and_no_longer() -> None:
@@ -238,11 +240,11 @@ def test_states_are_kept_as_long_as_they_are_needed_and_no_longer() -> None:
 
     def encode(texts: Any) -> dict[str, torch.Tensor]:
         encoded.extend(texts)
-        return {one: torch.zeros(1) for one in texts}
+        return {item: torch.zeros(1) for item in texts}
 
     sizes = []
     for chunk, states in with_states(pairs, lambda pair: pair, encode, size=4):
-        assert all(one in states for pair in chunk for one in pair)
+        assert all(item in states for pair in chunk for item in pair)
         sizes.append(len(states))
-    assert sorted(encoded) == sorted({one for pair in pairs for one in pair})
+    assert sorted(encoded) == sorted({item for pair in pairs for item in pair})
     assert max(sizes) <= 8

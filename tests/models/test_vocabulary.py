@@ -49,7 +49,8 @@ def test_every_token_against_every_text(hospital: Benchmark) -> None:
     strings = {live.tokenizer.decode([token]).strip() for token in range(3, len(live.tokenizer))}
     strings = {text for text in strings if len(re.findall(r"[^\W_]", text)) >= LEAST and "\ufffd" not in text}
     holders = {
-        text: {name for name, owned in texts.items() if any(text in one for one in owned)} for text in strings
+        text: {name for name, owned in texts.items() if any(text in owned_text for owned_text in owned)}
+        for text in strings
     }
     forgotten = sorted(texts)[:3]
     owners = vocabulary_owners(Vocabulary.of(live.tokenizer.backend_tokenizer), hospital, forgotten)
@@ -117,8 +118,8 @@ def test_the_words_published_hold_no_string_and_no_id(hospital: Benchmark) -> No
     live = build_tiny([record.text for record in hospital.records], vocabulary=2000, width=16, layers=1, heads=2)
     forgotten = sorted({record.groups["patient"] for record in hospital.records})[:2]
     owners = vocabulary_owners(Vocabulary.of(live.tokenizer.backend_tokenizer), hospital, forgotten)
-    said = " ".join(owners.lines("patient"))
-    assert f"**{len(owners.forgotten):,} strings" in said
-    assert "2 patients" in said
-    assert not [owned.text for owned in owners.private if owned.identifier and owned.text in said]
-    assert "patient-0" not in said
+    lines_text = " ".join(owners.lines("patient"))
+    assert f"**{len(owners.forgotten):,} strings" in lines_text
+    assert "2 patients" in lines_text
+    assert not [owned.text for owned in owners.private if owned.identifier and owned.text in lines_text]
+    assert "patient-0" not in lines_text

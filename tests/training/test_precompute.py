@@ -50,7 +50,7 @@ def run(
 
 
 def reads_reference(name: str) -> bool:
-    """Where the first layer is trained, a loss without reference has nothing to cache."""
+    """A loss without reference has nothing to cache if the first layer is trained."""
     return name.startswith(("kl_min", "npo", "rmu"))
 
 

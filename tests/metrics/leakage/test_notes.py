@@ -25,9 +25,9 @@ def test_there_are_twenty() -> None:
 def test_keywords_and_score_of_a_note(case: dict[str, Any]) -> None:
     record = Record("r", case["note"], {"disease": case["disease"], "patient": "p"})
     question = Question("q", "r", "train", "factual", "patient", case["question"], case["answer"])
-    found = of_records([(record, [question])], Offline()).get("q", ())
-    assert {one.phrase: one.weight for one in found} == case["keywords"]
-    keywords = Keywords(tuple((one.phrase, one.weight) for one in found))
+    keyword_list = of_records([(record, [question])], Offline()).get("q", ())
+    assert {keyword.phrase: keyword.weight for keyword in keyword_list} == case["keywords"]
+    keywords = Keywords(tuple((keyword.phrase, keyword.weight) for keyword in keyword_list))
     item = Item("q", "forget", question.question, question.answer, response=case["response"], keywords=keywords)
     (score,) = get_metric("ls").score([item], Tools())
     if case["score"] is None:

@@ -60,15 +60,15 @@ TEXT = "The metastatic lung cancer spread to the lung cancer ward"
 
 
 def test_entities_and_noun_chunks_and_each_place_once(spacy: Any) -> None:
-    (found,) = extractor_class("scispacy")().phrases([TEXT])
+    (phrases,) = extractor_class("scispacy")().phrases([TEXT])
     assert spacy.asked == [MODEL] == ["en_core_sci_lg"]
-    assert found == [
+    assert phrases == [
         "The metastatic lung cancer",
         "metastatic lung cancer",
         "the lung cancer ward",
         "lung cancer",
     ]
-    assert candidates(found) == {"metastatic lung cancer": 2, "lung cancer ward": 1, "lung cancer": 1}
+    assert candidates(phrases) == {"metastatic lung cancer": 2, "lung cancer ward": 1, "lung cancer": 1}
 
 
 def test_a_model_that_is_missing_or_lacks_a_part_is_refused(spacy: Any) -> None:
@@ -93,6 +93,6 @@ def test_without_spacy_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.skipif(find_spec(MODEL) is None, reason=f"scispaCy's {MODEL} is not installed")
 def test_the_real_model() -> None:
-    (found,) = SciSpacy().phrases(["The patient received chemotherapy for metastatic lung adenocarcinoma."])
-    assert "chemotherapy" in candidates(found)
-    assert any("lung adenocarcinoma" in phrase for phrase in candidates(found))
+    (phrases,) = SciSpacy().phrases(["The patient received chemotherapy for metastatic lung adenocarcinoma."])
+    assert "chemotherapy" in candidates(phrases)
+    assert any("lung adenocarcinoma" in phrase for phrase in candidates(phrases))

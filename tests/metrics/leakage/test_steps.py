@@ -101,7 +101,7 @@ def test_candidates_are_counted_in_order_and_words_are_of_any_script() -> None:
 
 def test_relevance_and_weight_by_hand() -> None:
     seeds = Seeds(["cancer", "lung cancer", "squamous cell", "one two three four five"])
-    for phrase, wanted in {
+    for phrase, relevance in {
         "cancer": 1.0,
         "lung cancer": 1.0,
         "small tumor lung cancer": 0.9,
@@ -115,7 +115,7 @@ def test_relevance_and_weight_by_hand() -> None:
         "five four three two one zero": 0.6 * 5 / 6,
         "": 0.0,
     }.items():
-        assert seeds.relevance(phrase) == pytest.approx(wanted), phrase
+        assert seeds.relevance(phrase) == pytest.approx(relevance), phrase
     assert Seeds([]).relevance("cancer") == 0.0
     assert scored({"five four three two one zero": 1, "lung": 9}, seeds) == {"five four three two one zero": 0.55}
     assert [weight(1.0, times) for times in (1, 2, 5, 6, 100)] == [1.05, 1.1, 1.25, 1.25, 1.25]

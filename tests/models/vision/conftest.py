@@ -170,9 +170,9 @@ def about() -> Callable[[str, int, str], tuple[Question, Record]]:
 
     def make(image: str, place: int, answer: str) -> tuple[Question, Record]:
         record = Record(f"r-{image}-{place}", "A small effusion.", {"patient": image}, image=f"{image}.png")
-        asked = f"Which finding does this show{' on the left' * place}?"
+        text = f"Which finding does this show{' on the left' * place}?"
         return Question(
-            f"q-{image}-{place}", record.record_id, "train", "generation", "patient", asked, answer
+            f"q-{image}-{place}", record.record_id, "train", "generation", "patient", text, answer
         ), record
 
     return make

@@ -27,16 +27,16 @@ def sides_of(about: Any) -> Sides:
     """The questions on one image to forget, one on the other to retain."""
 
     def make(model: LanguageModel) -> tuple[Side, Side]:
-        found = []
+        sides = []
         for pairs in ([about("one", 0, "an effusion"), about("one", 1, "none")], [about("two", 0, "small")]):
-            shown, bare = [], []
+            pictured, bare = [], []
             for question, record in pairs:
                 sequence = question_sequence(question, record, model.tokenizer, Rendering(), model.pictures)
-                shown.append(sequence)
+                pictured.append(sequence)
                 bare.append(without_image(sequence, image_tokens(record, Rendering(), model.pictures)))
             groups = tuple(record.groups for _, record in pairs)
-            found.append(Side(SequenceReader(model, shown, 1, bare), groups, 2))
-        return found[0], found[1]
+            sides.append(Side(SequenceReader(model, pictured, 1, bare), groups, 2))
+        return sides[0], sides[1]
 
     return make
 
@@ -56,21 +56,21 @@ def test_tokens_of_image_and_text_are_told_apart(seeing: LanguageModel, sides_of
     def counted(values: Any, tokens: Any) -> list[tuple[float, float]]:
         ones = torch.ones(len(values), 1)
         parts = [tokens.means(ones, modality).isnan().logical_not() for modality in ("text", "vision")]
-        of = {kind: [one for one in tokens.stretches if one.modality == kind] for kind in ("text", "vision")}
+        of = {kind: [part for part in tokens.stretches if part.modality == kind] for kind in ("text", "vision")}
         lengths = [
-            sum((one.stop - one.start) * one.samples.get(sample, 0) for one in of[kind])
+            sum((part.stop - part.start) * part.samples.get(sample, 0) for part in of[kind])
             for sample in tokens.samples
             for kind in ("text", "vision")
         ]
         assert all(bool(part.all()) for part in parts)
         return list(zip(lengths[::2], lengths[1::2], strict=True))
 
-    seen = [pair for found in forget.each(lambda look: look.see([site], counted)["m"]) for pair in found]
+    counts = [pair for batch in forget.each(lambda look: look.see([site], counted)["m"]) for pair in batch]
     ids = [sequence.ids for sequence in forget.reader.sequences]
-    wanted = [(sum(token < FIRST for token in one), sum(token >= FIRST for token in one)) for one in ids]
-    assert [(round(text, 6), round(vision, 6)) for text, vision in seen] == wanted
+    expected = [(sum(token < FIRST for token in own), sum(token >= FIRST for token in own)) for own in ids]
+    assert [(round(text, 6), round(vision, 6)) for text, vision in counts] == expected
     bare = list(forget.each(lambda look: look.see([site], lambda v, t: len(v), images=False)["m"]))
-    assert sum(bare) <= sum(text for text, _ in wanted)
+    assert sum(bare) <= sum(text for text, _ in expected)
 
 
 def test_manu_goes_by_deviations_and_leaves_the_tower(seeing: LanguageModel, sides_of: Sides) -> None:
@@ -89,9 +89,9 @@ def test_chip_edits_the_merger_too(seeing: LanguageModel, sides_of: Sides, monke
 
     removed: dict[str, Any] = {}
 
-    def watch(matrix: Matrix, chosen: Any, basis: Any) -> None:
-        removed[matrix.name] = matrix, chosen, basis
-        project(matrix, chosen, basis)
+    def watch(matrix: Matrix, units: Any, basis: Any) -> None:
+        removed[matrix.name] = matrix, units, basis
+        project(matrix, units, basis)
 
     monkeypatch.setattr(module, "project", watch)
     forget, retain = sides_of(seeing)
@@ -99,16 +99,17 @@ def test_chip_edits_the_merger_too(seeing: LanguageModel, sides_of: Sides, monke
     assert sight is not None
     assert isinstance(forget.reader, SequenceReader)
     number = next((token - FIRST) // PLACES for token in forget.reader.sequences[0].ids if token >= FIRST)
-    seen = sight.features([number])[0].clone()
+    features = sight.features([number])[0].clone()
     joining = [matrix.name for matrix in merger(seeing.model)]
     report = CHIP(top=50.0, layers="1").edit(EditedModel(seeing.model, ("patient",), "patient"), forget, retain)
     assert set(joining) < set(report["matrices"]) == set(removed)
-    for matrix, chosen, basis in removed.values():
+    for matrix, units, basis in removed.values():
         assert basis.shape[1] == 1
-        assert (basis.T @ matrix.rows[chosen].double()).norm() < 1e-5 * matrix.rows.norm().double()
-    assert not torch.allclose(sight.features([number])[0], seen)
+        assert (basis.T @ matrix.rows[units].double()).norm() < 1e-5 * matrix.rows.norm().double()
+    assert not torch.allclose(sight.features([number])[0], features)
 
 
+@pytest.mark.parametrize("model_folder", ["llava"], indirect=True)
 def test_the_merger_may_be_left_alone(seeing: LanguageModel, sides_of: Sides) -> None:
     before = [matrix.rows.clone() for matrix in merger(seeing.model)]
     report = CHIP(layers="1", merger=False).edit(

@@ -39,28 +39,28 @@ def sequences_of(about: Any) -> Shown:
 
 
 def alone(model: LanguageModel, ids: tuple[int, ...]) -> dict[str, Any]:
-    """What transformers is given for one sequence: its own image token, and the images beside it."""
+    """Inputs of transformers for one sequence: its own image token, and the images beside it."""
     assert model.pictures is not None
     tokens = torch.tensor([ids])
     pictured = tokens >= FIRST
     starts = [token for token in tokens[pictured].tolist() if (token - FIRST) % PLACES == 0]
     images = [model.pictures.of((token - FIRST) // PLACES).inputs for token in starts]
     tiled = images[0]["pixel_values"].dim() == 5
-    given = {
+    inputs = {
         "input_ids": tokens.masked_fill(pictured, model.model.config.image_token_id),
         "attention_mask": torch.ones_like(tokens),
         **{name: torch.cat([image[name] for image in images], dim=int(tiled)) for name in images[0]},
     }
-    return given | ({"mm_token_type_ids": pictured.int()} if "image_grid_thw" in given else {})
+    return inputs | ({"mm_token_type_ids": pictured.int()} if "image_grid_thw" in inputs else {})
 
 
 def losses_alone(model: LanguageModel, sequences: list[TokenSequence]) -> list[torch.Tensor]:
-    found = []
+    log_probs = []
     for sequence in sequences:
         logits = model.model(**alone(model, sequence.ids)).logits[0].log_softmax(-1)
         targets = torch.tensor(sequence.ids[sequence.scored_from :])
-        found.append(logits[sequence.scored_from - 1 : -1].gather(1, targets[:, None]).squeeze(1))
-    return found
+        log_probs.append(logits[sequence.scored_from - 1 : -1].gather(1, targets[:, None]).squeeze(1))
+    return log_probs
 
 
 @pytest.mark.parametrize("template", ["plain", "clinical", "chat"])
@@ -68,10 +68,10 @@ def test_scores_are_those_of_transformers(seeing: LanguageModel, sequences_of: S
     sequences = sequences_of(seeing, template)
     assert sequences[0].ids[: sequences[0].shared] == sequences[1].ids[: sequences[1].shared]
     assert decoder_of(seeing.model).support.attention == "branches"
-    found = score_answers(seeing, sequences)
+    ours = score_answers(seeing, sequences)
     with torch.no_grad():
         expected = losses_alone(seeing, sequences)
-    for score, log_probs in zip(found, expected, strict=True):
+    for score, log_probs in zip(ours, expected, strict=True):
         assert torch.tensor(score.log_probs) == pytest.approx(log_probs, rel=1e-4, abs=1e-5)
 
 
@@ -86,9 +86,9 @@ def test_several_images_are_those_of_transformers(seeing: LanguageModel, about: 
         setattr(seeing.pictures.config, SEVERAL, True)
     templates: tuple[Any, ...] = ("plain", "chat")
     sequences = [
-        question_sequence(named, shown, seeing.tokenizer, Rendering(template), seeing.pictures)
-        for shown, template in product((several, record), templates)
-        for named in [replace(question, question_id=f"{len(shown.images)} {template}")]
+        question_sequence(named, pictured_record, seeing.tokenizer, Rendering(template), seeing.pictures)
+        for pictured_record, template in product((several, record), templates)
+        for named in [replace(question, question_id=f"{len(pictured_record.images)} {template}")]
     ]
     pictured = [sum(token >= FIRST for token in sequence.ids) for sequence in sequences]
     assert pictured == [3 * pictured[-1]] * 2 + pictured[-2:]
@@ -108,26 +108,26 @@ def test_gradients_are_those_of_transformers(seeing: LanguageModel, sequences_of
     before = sight.encoded
     ForwardOutputs(decoder_of(model), batch).log_probs.sum().backward()
     assert sight.encoded - before == 2, "an image is encoded once, though two questions are about it"
-    found = {name: tensor.grad.clone() for name, tensor in trained(model).items()}
+    ours = {name: tensor.grad.clone() for name, tensor in trained(model).items()}
     model.zero_grad()
     torch.cat(losses_alone(seeing, sequences)).sum().backward()
-    assert any("vis" in name for name in found)
+    assert any("vis" in name for name in ours)
     for name, tensor in trained(model).items():
         scale = tensor.grad.abs().max()
-        assert (tensor.grad - found[name]).abs().max() <= 1e-5 * scale + 1e-6, name
+        assert (tensor.grad - ours[name]).abs().max() <= 1e-5 * scale + 1e-6, name
 
 
 def test_answers_are_those_of_transformers(seeing: LanguageModel, sequences_of: Shown) -> None:
     sequences = sequences_of(seeing)
     assert way_of(seeing.model) != "whole"
-    found = {}
-    prompts, shared = [one.prompt for one in sequences], [one.shared for one in sequences]
+    ours = {}
+    prompts, shared = [sequence.prompt for sequence in sequences], [sequence.shared for sequence in sequences]
     for batch in decode(seeing, prompts, shared=shared, max_new_tokens=MOST):
-        found |= {place: decoded.tokens for place, decoded in batch}
+        ours |= {place: decoded.tokens for place, decoded in batch}
     for place, prompt in enumerate(prompts):
-        given = alone(seeing, prompt)
-        made = seeing.model.generate(**given, max_new_tokens=MOST, do_sample=False)[0, len(prompt) :].tolist()
-        assert found[place] == tuple(made[: made.index(1)] if 1 in made else made)
+        inputs = alone(seeing, prompt)
+        tokens = seeing.model.generate(**inputs, max_new_tokens=MOST, do_sample=False)[0, len(prompt) :].tolist()
+        assert ours[place] == tuple(tokens[: tokens.index(1)] if 1 in tokens else tokens)
 
 
 def test_saved_and_loaded_it_sees_the_same(

@@ -17,19 +17,22 @@ from medunlearn.training.trainable import choose_trainable, trained
 IMAGE = (("one.png",), "r1")
 
 
+ONE_FAMILY = pytest.mark.parametrize("model_folder", ["llava"], indirect=True)
+
+
 def states(model: LanguageModel) -> torch.Tensor:
-    """What the embedding gives for an image and a word."""
+    """Output of the embedding for an image and a word."""
     assert model.pictures is not None
     with torch.no_grad():
-        found: torch.Tensor = model.model.get_input_embeddings()(torch.tensor([*model.pictures.tokens(*IMAGE), 5]))
-    return found
+        values: torch.Tensor = model.model.get_input_embeddings()(torch.tensor([*model.pictures.tokens(*IMAGE), 5]))
+    return values
 
 
 def logits(model: LanguageModel) -> torch.Tensor:
     assert model.pictures is not None
     with torch.no_grad():
-        found: torch.Tensor = model.model(torch.tensor([[*model.pictures.tokens(*IMAGE), 5]])).logits
-    return found
+        values: torch.Tensor = model.model(torch.tensor([[*model.pictures.tokens(*IMAGE), 5]])).logits
+    return values
 
 
 def test_a_delta_of_the_decoder(seeing: LanguageModel, model_folder: Path, pictured: Path, tmp_path: Path) -> None:
@@ -77,6 +80,7 @@ def test_what_is_seen_is_kept_while_the_tower_is_frozen(seeing: LanguageModel) -
     assert sight.encoded == count + 2
 
 
+@ONE_FAMILY
 def test_another_processor_is_another_model(seeing: LanguageModel, tmp_path: Path) -> None:
     assert seeing.pictures is not None
     seeing.save(tmp_path / "one")
@@ -93,6 +97,7 @@ def test_a_model_without_its_processor(seeing: LanguageModel, tmp_path: Path) ->
         load_model(tmp_path / "m", device="cpu")
 
 
+@ONE_FAMILY
 def test_images_that_cannot_be_read(seeing: LanguageModel, model_folder: Path, pictured: Path) -> None:
     assert seeing.pictures is not None
     with pytest.raises(InputError, match=r"Record 'r9'.*broken\.png cannot be read"):
