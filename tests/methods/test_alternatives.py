@@ -150,7 +150,7 @@ def test_alternatives_take_turns_from_epoch_to_epoch(plan: Plan) -> None:
             turns.setdefault(own.key, []).append(other.key)
     assert turns == {key: [f"{key}~0", f"{key}~1", f"{key}~0"] for key in turns}
     assert len(turns) == 7
-    sequences, draws = plan.drawn("alternatives")
+    sequences, draws = plan.draws("alternatives")
     assert {s.key for s in sequences} == {key for keys in turns.values() for key in keys}
     assert draws == 21
 

@@ -44,12 +44,12 @@ def refuse_too_long(language_model: LanguageModel, longest_prefix: int, max_new_
     ConfigError: prefix and continuation do not fit the model's positions.
     """
     room = getattr(language_model.model.config.get_text_config(), "max_position_embeddings", None)
-    needed = len(begin_tokens(language_model.tokenizer)) + longest_prefix + max_new_tokens
-    if room is not None and needed > room:
+    length = len(begin_tokens(language_model.tokenizer)) + longest_prefix + max_new_tokens
+    if room is not None and length > room:
         raise ConfigError(
             [
                 f"the model has {room} positions; a prefix of {longest_prefix} tokens and max_new_tokens="
-                f"{max_new_tokens} take {needed}: lower one of the two"
+                f"{max_new_tokens} take {length}: lower one of the two"
             ]
         )
 
@@ -77,12 +77,12 @@ def continue_openings(
             the opening's own, so that it depends on nothing beside it.
         advance: called with the number of responses done since the last call, stored ones included.
     """
-    known, many = store.read(), samples if decoding.draws else 1
+    stored, many = store.read(), samples if decoding.draws else 1
     pending = [
         (opening, sample)
         for opening in openings
         for sample in range(many)
-        if (opening.key, decoding.name, sample) not in known
+        if (opening.key, decoding.name, sample) not in stored
     ]
     advance(many * len(openings) - len(pending))
     size = ROUND * batch_size
@@ -92,8 +92,8 @@ def continue_openings(
         pairs = pending[start : start + size]
         if decoding.draws:
             purposes = [("audit decoding", seed, decoding.name, opening.key, sample) for opening, sample in pairs]
-            drawn = TokenSampler(decoding, purposes, max_new_tokens)
-            batches = _decoded(language_model, pairs, (), max_new_tokens, for_responses, drawn, advance)
+            sampler = TokenSampler(decoding, purposes, max_new_tokens)
+            batches = _decoded(language_model, pairs, (), max_new_tokens, for_responses, sampler, advance)
             rated: Mapping[str, AnswerScore] = {}
         else:
             rated = _rated(language_model, [opening for opening, _ in pairs], for_ratings)
@@ -109,7 +109,7 @@ def _decoded(
     begun: Sequence[Sequence[int]],
     most: int,
     batching: Batching,
-    drawn: TokenSampler | None,
+    sampler: TokenSampler | None,
     advance: Callable[[int], None],
 ) -> Iterator[list[tuple[int, DecodedAnswer]]]:
     begin = tuple(begin_tokens(language_model.tokenizer))
@@ -122,7 +122,7 @@ def _decoded(
         begun=begun,
         max_new_tokens=most,
         batch_size=batching,
-        **({} if drawn is None else {"choose": drawn}),
+        **({} if sampler is None else {"choose": sampler}),
         advance=advance,
     )
 

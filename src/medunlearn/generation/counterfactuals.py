@@ -68,7 +68,7 @@ class Counterfactuals:
 
 
 @dataclass(frozen=True)
-class _Told:
+class StrangerAnswer:
     """A stranger's answer.
 
     Attributes:
@@ -117,17 +117,17 @@ def counterfactuals(
     at_once = max(1, batch_size // count)
     for start in range(0, len(passages), at_once):
         members = passages[start : start + at_once]
-        told = maker.told(members)
+        answers = maker.answers(members)
         for passage in members:
             key = passage.sequence.key
-            texts = maker.restored(told[key]) if told[key] else maker.redrawn(passage)
+            texts = maker.restored(answers[key]) if answers[key] else maker.redrawn(passage)
             alternatives[key] = tuple(maker.sequence(passage, text, place) for place, text in enumerate(texts))
         if capped:
-            read = maker.caps([one for own in told.values() for one in own])
+            read = maker.caps([answer for own in answers.values() for answer in own])
             for passage in members:
                 key = passage.sequence.key
-                caps[key] = read[key] if told[key] else _even_chances(passage.sequence, alternatives[key])
-                if whole_values and told[key]:
+                caps[key] = read[key] if answers[key] else _even_chances(passage.sequence, alternatives[key])
+                if whole_values and answers[key]:
                     caps[key], floors[key] = values.of(passage, caps[key])
         advance(len(members))
     return Counterfactuals(alternatives, caps, floors)
@@ -148,20 +148,20 @@ class _Maker:
     def tokenizer(self) -> Any:
         return self.language_model.tokenizer
 
-    def told(self, passages: Sequence[ForgetPassage]) -> dict[str, list[_Told]]:
+    def answers(self, passages: Sequence[ForgetPassage]) -> dict[str, list[StrangerAnswer]]:
         """The model's answers about strangers, sampled from its own distribution, by the passages' keys."""
-        asked = [
+        questions = [
             (passage, place, stranger)
             for passage in passages
             for place, stranger in enumerate(strangers(passage.record, self.pool, self.count, self.seed))
             if stranger.replaced(passage.prompt) != passage.prompt
         ]
-        told: dict[str, list[_Told]] = {passage.sequence.key: [] for passage in passages}
-        begun = [self._begun(passage, stranger) for passage, _, stranger in asked]
+        by_key: dict[str, list[StrangerAnswer]] = {passage.sequence.key: [] for passage in passages}
+        begun = [self._begun(passage, stranger) for passage, _, stranger in questions]
         # Each answer has a limit of its own, so that none depends on what is asked beside it.
-        limits = [int(_LONGER * passage.sequence.scored) + 1 for passage, *_ in asked]
+        limits = [int(_LONGER * passage.sequence.scored) + 1 for passage, *_ in questions]
         most = max(limits, default=1)
-        purposes = [("told", self.seed, passage.sequence.key, place) for passage, place, _ in asked]
+        purposes = [("told", self.seed, passage.sequence.key, place) for passage, place, _ in questions]
         decoded = decode(
             self.language_model,
             [prompt + beginning for prompt, beginning in begun],
@@ -169,14 +169,14 @@ class _Maker:
             batch_size=self.batch_size,
             choose=TokenSampler(Decoding(temperature=1.0), purposes, most),
         )
-        answers = dict(answer for batch in decoded for answer in batch)
-        for row, (passage, place, stranger) in enumerate(asked):
-            tokens = answers[row].tokens[: limits[row]]
-            ended = answers[row].finished and len(answers[row].tokens) < limits[row]
+        rows = dict(answer for batch in decoded for answer in batch)
+        for row, (passage, place, stranger) in enumerate(questions):
+            tokens = rows[row].tokens[: limits[row]]
+            ended = rows[row].finished and len(rows[row].tokens) < limits[row]
             ids = begun[row][1] + tokens + ((self.tokenizer.eos_token_id,) if ended else ())
             text = self.tokenizer.decode(tokens, skip_special_tokens=True)
-            told[passage.sequence.key].append(_Told(passage, place, stranger, ids, text))
-        return told
+            by_key[passage.sequence.key].append(StrangerAnswer(passage, place, stranger, ids, text))
+        return by_key
 
     def _begun(self, passage: ForgetPassage, stranger: Stranger) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The prompt about a stranger, and the beginning of the answer where the passage is of a record."""
@@ -194,13 +194,13 @@ class _Maker:
     def _encoded(self, text: str) -> tuple[int, ...]:
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def restored(self, told: Sequence[_Told]) -> list[str]:
+    def restored(self, answers: Sequence[StrangerAnswer]) -> list[str]:
         """Strangers' answers under the subject's name, their numbers and dates drawn anew."""
         texts = []
-        for one in told:
-            own = [identifier.value for identifier in one.passage.record.identifiers]
-            rng = generator("restored", self.seed, one.passage.sequence.key, one.place)
-            texts.append(redrawn(one.stranger.restored(one.text), rng, own).strip())
+        for answer in answers:
+            own = [identifier.value for identifier in answer.passage.record.identifiers]
+            rng = generator("restored", self.seed, answer.passage.sequence.key, answer.place)
+            texts.append(redrawn(answer.stranger.restored(answer.text), rng, own).strip())
         return texts
 
     def redrawn(self, passage: ForgetPassage) -> list[str]:
@@ -223,32 +223,32 @@ class _Maker:
         ids = prompt + self._encoded(space + text) + (self.tokenizer.eos_token_id,)
         return TokenSequence(key, ids, 0, len(prompt))
 
-    def caps(self, told: Sequence[_Told]) -> dict[str, tuple[float, ...]]:
+    def caps(self, answers: Sequence[StrangerAnswer]) -> dict[str, tuple[float, ...]]:
         """Log-probability of each true token as for a stranger, by the passages' keys.
 
         The mean probability over the strangers but the one for whom the token is likeliest, who may resemble the
         subject.
         """
-        readings = [self._reading(one) for one in told]
+        readings = [self._reading(answer) for answer in answers]
         sequences = [sequence for reading in readings for sequence in reading.sequences]
         scores = iter(score_answers(self.language_model, sequences, batch_size=self.batch_size))
         rows: dict[str, list[npt.NDArray[np.float64]]] = {}
-        for one, reading in zip(told, readings, strict=True):
+        for answer, reading in zip(answers, readings, strict=True):
             own = [np.array(next(scores).log_probs) for _ in reading.sequences]
-            rows.setdefault(one.passage.sequence.key, []).append(reading.log_probs(own))
+            rows.setdefault(answer.passage.sequence.key, []).append(reading.log_probs(own))
         return {key: _typical(np.stack(each)) for key, each in rows.items()}
 
-    def _reading(self, one: _Told) -> _Reading:
-        passage = one.passage
+    def _reading(self, answer: StrangerAnswer) -> _Reading:
+        passage = answer.passage
         true = passage.sequence.ids[passage.sequence.scored_from :]
         prompt = passage.sequence.prompt
-        asked: Sequence[int] = true
+        renamed_ids: Sequence[int] = true
         if passage.question is not None:
             # What the prompt says itself, her name say, is the stranger's in the answer too.
-            named = one.stranger.named_in(passage.prompt)
-            renamed = self._asked(passage, one.stranger.replaced(passage.prompt), named.replaced(passage.answer))
-            prompt, asked = renamed.prompt, renamed.ids[renamed.scored_from :]
-        return _Reading.of(true, asked, prompt, one.ids)
+            named = answer.stranger.named_in(passage.prompt)
+            renamed = self._asked(passage, answer.stranger.replaced(passage.prompt), named.replaced(passage.answer))
+            prompt, renamed_ids = renamed.prompt, renamed.ids[renamed.scored_from :]
+        return _Reading.of(true, renamed_ids, prompt, answer.ids)
 
 
 @dataclass(frozen=True)
@@ -265,25 +265,27 @@ class _Reading:
     read: list[tuple[int, int] | None]
 
     @staticmethod
-    def of(true: Sequence[int], asked: Sequence[int], prompt: tuple[int, ...], told: tuple[int, ...]) -> _Reading:
+    def of(
+        true: Sequence[int], renamed: Sequence[int], prompt: tuple[int, ...], answer: tuple[int, ...]
+    ) -> _Reading:
         """
         Args:
             true: tokens of the answer.
-            asked: the same, with the stranger's values for what the prompt says.
+            renamed: the same, with the stranger's values for what the prompt says.
             prompt: of the stranger.
-            told: tokens of the stranger's answer.
+            answer: tokens of the stranger's answer.
         """
-        sequences = [TokenSequence("", prompt + told, 0, len(prompt))]
+        sequences = [TokenSequence("", prompt + answer, 0, len(prompt))]
         places: list[tuple[int, int]] = []
-        for kind, start, stop, begin, _ in _opcodes(asked, told):
+        for kind, start, stop, begin, _ in _opcodes(renamed, answer):
             if kind == "equal":
                 places += [(0, begin + place) for place in range(stop - start)]
             elif kind != "insert":
-                ids = prompt + told[:begin] + tuple(asked[start:stop])
+                ids = prompt + answer[:begin] + tuple(renamed[start:stop])
                 places += [(len(sequences), place) for place in range(stop - start)]
                 sequences.append(TokenSequence("", ids, 0, len(ids) - (stop - start)))
         read: list[tuple[int, int] | None] = [None] * len(true)
-        for kind, start, stop, begin, _ in _opcodes(true, asked):
+        for kind, start, stop, begin, _ in _opcodes(true, renamed):
             if kind == "equal":
                 read[start:stop] = places[begin : begin + stop - start]
         return _Reading(sequences, read)
@@ -293,15 +295,15 @@ class _Reading:
         return np.array([0.0 if place is None else scores[place[0]][place[1]] for place in self.read])
 
 
-def _opcodes(one: Sequence[int], other: Sequence[int]) -> Sequence[tuple[str, int, int, int, int]]:
-    return difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
+def _opcodes(first: Sequence[int], second: Sequence[int]) -> Sequence[tuple[str, int, int, int, int]]:
+    return difflib.SequenceMatcher(None, first, second, autojunk=False).get_opcodes()
 
 
 def _typical(log_probs: npt.NDArray[np.float64]) -> tuple[float, ...]:
     """Logarithm of the mean probability, [strangers, tokens] -> [tokens]; of three or more without the highest."""
     probabilities = np.sort(np.exp(log_probs), axis=0)
-    kept = probabilities[: max(2, len(probabilities) - 1)]
-    return tuple(np.log(np.maximum(kept.mean(axis=0), _LEAST)).tolist())
+    others = probabilities[: max(2, len(probabilities) - 1)]
+    return tuple(np.log(np.maximum(others.mean(axis=0), _LEAST)).tolist())
 
 
 def _even_chances(sequence: TokenSequence, alternatives: Sequence[TokenSequence]) -> tuple[float, ...]:

@@ -60,20 +60,22 @@ def decode(
     """
     language_model.model.eval()
     batching, ends = Batching.of(batch_size), end_tokens(language_model)
-    known = [_cut(tokens, max_new_tokens, ends) for tokens in begun] if begun else [()] * len(prompts)
-    complete = [place for place, tokens in enumerate(known) if len(tokens) == max_new_tokens or ends & {*tokens}]
+    begun_answers = [_cut(tokens, max_new_tokens, ends) for tokens in begun] if begun else [()] * len(prompts)
+    complete = [
+        place for place, tokens in enumerate(begun_answers) if len(tokens) == max_new_tokens or ends & {*tokens}
+    ]
     for start in range(0, len(complete), batching.largest):
-        yield [(place, _answer(known[place], ends)) for place in complete[start : start + batching.largest]]
+        yield [(place, _answer(begun_answers[place], ends)) for place in complete[start : start + batching.largest]]
         advance(len(complete[start : start + batching.largest]))
     if language_model.engine is not None:
         from medunlearn.generation.vllm_backend import decode_by_engine
 
-        rest = (prompts, known, ends, max_new_tokens, choose, batching.largest)
+        rest = (prompts, begun_answers, ends, max_new_tokens, choose, batching.largest)
         for answers in decode_by_engine(language_model.engine, *rest):
             yield [(place, _answer(tokens, ends)) for place, tokens in answers]
             advance(len(answers))
         return
-    for alike in arrange(language_model.model, prompts, shared, known, leave_out={*complete}):
+    for alike in arrange(language_model.model, prompts, shared, begun_answers, leave_out={*complete}):
         for batch in batching.over(alike, lambda some: _decode(language_model, some, max_new_tokens, choose)):
             yield batch
             advance(len(batch))

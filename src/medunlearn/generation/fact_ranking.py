@@ -100,7 +100,7 @@ class RankSequences:
         values = [text[fact.start : len(text) - behind] for text in texts]
         span = fact.start, fact.end
         branches = record_branches(record, values, span, self.tokenizer, self.max_length, image, after=AFTER)
-        return [[replace(one, key=f"{key}#{fact.start}#{place}")] for place, one in enumerate(branches)]
+        return [[replace(branch, key=f"{key}#{fact.start}#{place}")] for place, branch in enumerate(branches)]
 
 
 def answer_sequences(
@@ -309,5 +309,5 @@ class FactRanker:
             likelihoods = tuple(float(np.float32(value)) for value in sums)
             responses.append(Response(key, variant, sample_of(fact), "", (), True, likelihoods))
         self.store.add(responses)
-        stored = {(one.question_id, one.variant, one.sample): one for one in responses}
+        stored = {(response.question_id, response.variant, response.sample): response for response in responses}
         return {key: ranks_of(key, own, stored, variant) or [] for key, own in facts.items()}

@@ -36,7 +36,7 @@ def passage_of(sequence: TokenSequence, record: Record, question: Question | Non
     if question is not None:
         return ForgetPassage(sequence, record, question, question.question, question.answer)
     text = tokenizer.decode(sequence.ids[sequence.scored_from :], skip_special_tokens=True)
-    cut = _beginning(text, [one.value for one in record.identifiers if one.type in NAMES])
+    cut = _beginning(text, [identifier.value for identifier in record.identifiers if identifier.type in NAMES])
     return ForgetPassage(sequence, record, None, text[:cut], text[cut:])
 
 

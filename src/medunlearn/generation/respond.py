@@ -86,8 +86,8 @@ def respond(
         advance: called with the number of questions done since the last call, stored ones included.
     """
     variant = variant or rendering.context
-    known = store.read()
-    missing = [question for question in questions if (question.question_id, variant, 0) not in known]
+    stored = store.read()
+    missing = [question for question in questions if (question.question_id, variant, 0) not in stored]
     advance(len(questions) - len(missing))
     tokenizer, memo = language_model.tokenizer, language_model.memo
     sequences = [language_model.question_sequence(q, records[q.record_id], rendering) for q in missing]
@@ -109,12 +109,12 @@ def respond(
             batch_size=decoding,
             advance=advance,
         ):
-            known |= _store_answers(tokenizer, store, blanks, batch)
+            stored |= _store_answers(tokenizer, store, blanks, batch)
             if memo is not None:
                 for place, answer in batch:
                     end = (tokenizer.eos_token_id,) if answer.finished else ()
                     memo.add_answer(members[place].prompt, answer.tokens + end)
-    return {question.question_id: known[question.question_id, variant, 0] for question in questions}
+    return {question.question_id: stored[question.question_id, variant, 0] for question in questions}
 
 
 def sample_responses(
@@ -140,8 +140,8 @@ def sample_responses(
     Args:
         advance: called with the number of responses done since the last call, stored ones included.
     """
-    variant, known = rendering.context, store.read()
-    pending = [(q, n) for q in questions for n in range(samples) if (q.question_id, variant, n) not in known]
+    variant, stored = rendering.context, store.read()
+    pending = [(q, n) for q in questions for n in range(samples) if (q.question_id, variant, n) not in stored]
     advance(samples * len(questions) - len(pending))
     rating, drawing = Batching(batch_size), Batching(batch_size)
     for start in range(0, len(pending), ROUND * batch_size):
@@ -169,8 +169,8 @@ def sample_responses(
             choose=TokenSampler(decoding, purposes, max_new_tokens),
             advance=advance,
         ):
-            known |= _store_answers(language_model.tokenizer, store, blanks, batch)
-    return {q.question_id: [known[q.question_id, variant, n] for n in range(samples)] for q in questions}
+            stored |= _store_answers(language_model.tokenizer, store, blanks, batch)
+    return {q.question_id: [stored[q.question_id, variant, n] for n in range(samples)] for q in questions}
 
 
 def _store_answers(

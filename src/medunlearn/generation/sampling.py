@@ -39,8 +39,8 @@ class TokenSampler:
         self._numbers: dict[int, npt.NDArray[np.float64]] = {}
 
     def __call__(self, logits: Tensor, places: Sequence[int], steps: Sequence[int]) -> Tensor:
-        drawn = [float(self._row(place)[step]) for place, step in zip(places, steps, strict=True)]
-        return draw(logits, torch.tensor(drawn, dtype=torch.float64, device=logits.device), self.decoding)
+        uniform = [float(self._row(place)[step]) for place, step in zip(places, steps, strict=True)]
+        return draw(logits, torch.tensor(uniform, dtype=torch.float64, device=logits.device), self.decoding)
 
     def _row(self, place: int) -> npt.NDArray[np.float64]:
         if place not in self._numbers:
@@ -71,10 +71,10 @@ def decoded_log_probs(logits: Tensor, tokens: Tensor, decoding: Decoding) -> Ten
     """
     weights, ids = _weights(logits, decoding)
     if ids is None:
-        said = weights.gather(1, tokens[:, None])[:, 0]
+        weight = weights.gather(1, tokens[:, None])[:, 0]
     else:
-        said = (weights * (ids == tokens[:, None])).sum(dim=1)
-    return (said / weights.sum(dim=1)).log()
+        weight = (weights * (ids == tokens[:, None])).sum(dim=1)
+    return (weight / weights.sum(dim=1)).log()
 
 
 def _weights(logits: Tensor, decoding: Decoding) -> tuple[Tensor, Tensor | None]:

@@ -69,7 +69,7 @@ def continue_on_server(
     Raises:
         RemoteRefusedError: the texts may not leave this machine.
     """
-    known, budget = store.read(), Budget(settings)
+    stored, budget = store.read(), Budget(settings)
     reasons: dict[tuple[str, str, int], str] = {}
     counts: Counter[str] = Counter()
     with Store(folder) as answers:
@@ -78,7 +78,7 @@ def continue_on_server(
             pending = {
                 f"{place}": (prompt, sample)
                 for place, (prompt, sample) in enumerate((prompt, sample) for prompt in prompts for sample in many)
-                if (prompt.key, decoding.name, sample) not in known
+                if (prompt.key, decoding.name, sample) not in stored
             }
             advance(len(prompts) * len(many) - len(pending))
             limits = {TOP_K: decoding.top_k, TOP_P: decoding.top_p}

@@ -107,9 +107,11 @@ def arrange(
         begun: tokens of each prompt's answer that are known already and are run with the prompt; may be empty.
         leave_out: places of prompts that are not run.
     """
-    heads, known = shared or [0] * len(prompts), begun or [()] * len(prompts)
+    heads, begun_answers = shared or [0] * len(prompts), begun or [()] * len(prompts)
     pending = {
-        place: SharedPrompt(place, (*prompts[place], *known[place]), heads[place], len(known[place]))
+        place: SharedPrompt(
+            place, (*prompts[place], *begun_answers[place]), heads[place], len(begun_answers[place])
+        )
         for place in range(len(prompts))
         if place not in leave_out
     }

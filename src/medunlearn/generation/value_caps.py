@@ -86,8 +86,8 @@ class ValueBranches:
 def without_memory(true: Sequence[int], other: Sequence[int], true_log_probs: Floats, log_probs: Floats) -> float:
     """Log-likelihood of an alternative as if the true value had no probability where the two part."""
     place = next((n for n, (own, its) in enumerate(zip(true, other, strict=False)) if own != its), None)
-    left = 1.0 if place is None else -float(np.expm1(true_log_probs[place]))
-    return float(log_probs.sum() - np.log(max(left, _LEAST)))
+    remainder = 1.0 if place is None else -float(np.expm1(true_log_probs[place]))
+    return float(log_probs.sum() - np.log(max(remainder, _LEAST)))
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,11 @@ class ValueCaps:
         values = [*self._values(passage)]
         branches = [branch for value in values for branch in value.branches]
         scores = iter(score_answers(self.language_model, branches, batch_size=AT_ONCE * self.batch_size))
-        made = np.array(caps, dtype=np.float64)
+        new_caps = np.array(caps, dtype=np.float64)
         for value in values:
-            value.lay(made, [np.array(next(scores).log_probs) for _ in value.branches])
-        floors = np.where(made != np.array(caps, dtype=np.float64), made, -np.inf)
-        return tuple(made.tolist()), tuple(floors.tolist())
+            value.lay(new_caps, [np.array(next(scores).log_probs) for _ in value.branches])
+        floors = np.where(new_caps != np.array(caps, dtype=np.float64), new_caps, -np.inf)
+        return tuple(new_caps.tolist()), tuple(floors.tolist())
 
     def _values(self, passage: ForgetPassage) -> Iterator[ValueBranches]:
         """The values that have alternatives and whose tokens stand in the sequence as they do alone."""
@@ -144,8 +144,8 @@ class ValueCaps:
             branches = [piece for own in texts for piece in own]
             ids, start = branches[0].ids, branches[0].scored_from - sequence.scored_from
             if ids == sequence.ids[: len(ids)] and start >= 0:
-                drawn = generator("level of a value", self.seed, record.groups[pool.subject_level], value).random()
-                yield ValueBranches(start, float(drawn), branches)
+                level = generator("level of a value", self.seed, record.groups[pool.subject_level], value).random()
+                yield ValueBranches(start, float(level), branches)
 
     def _sequences(self, passage: ForgetPassage) -> RankSequences:
         model, record = self.language_model, passage.record

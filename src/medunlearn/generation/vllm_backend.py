@@ -126,7 +126,7 @@ def _score(sequence: TokenSequence, positions: Sequence[Mapping[int, Any] | None
     for place in range(sequence.scored_from, len(sequence.ids)):
         token, candidates = sequence.ids[place], positions[place]
         assert candidates is not None
-        first = max(candidates, key=lambda one: (candidates[one].logprob, one == token))
+        first = max(candidates, key=lambda token_id: (candidates[token_id].logprob, token_id == token))
         log_probs.append(float(candidates[token].logprob))
         choices.append(first)
         hits.append(first == token)
@@ -233,22 +233,22 @@ def _as_peft(low_rank: LowRank) -> Path:
 def decode_by_engine(
     engine: Served,
     prompts: Sequence[Sequence[int]],
-    known: Sequence[tuple[int, ...]],
+    begun: Sequence[tuple[int, ...]],
     ends: frozenset[int],
     most: int,
     choose: Any,
     batch_size: int,
 ) -> Iterator[list[tuple[int, tuple[int, ...]]]]:
-    """Answers, by the place of their prompts; what is known of them already is not decoded again.
+    """Answers, by the place of their prompts; their first tokens that are begun are not decoded again.
 
     Args:
         choose: a token sampler, for its decoding and seeds, or anything else for greedy decoding.
     """
     decoding, purposes = getattr(choose, "decoding", GREEDY), getattr(choose, "purposes", ())
-    places = [n for n, tokens in enumerate(known) if len(tokens) < most and not ends & {*tokens}]
+    places = [n for n, tokens in enumerate(begun) if len(tokens) < most and not ends & {*tokens}]
     for start in range(0, len(places), batch_size):
         some = places[start : start + batch_size]
-        room = [most - len(known[place]) for place in some]
-        begun = [(*prompts[place], *known[place]) for place in some]
-        answers = engine.continued(begun, room, ends, decoding, [purposes[p] for p in some] if purposes else ())
-        yield [(place, (*known[place], *answer)) for place, answer in zip(some, answers, strict=True)]
+        room = [most - len(begun[place]) for place in some]
+        prefixes = [(*prompts[place], *begun[place]) for place in some]
+        answers = engine.continued(prefixes, room, ends, decoding, [purposes[p] for p in some] if purposes else ())
+        yield [(place, (*begun[place], *answer)) for place, answer in zip(some, answers, strict=True)]

@@ -124,8 +124,8 @@ class CHIP:
             for number in numbers:
                 of.setdefault(number, []).append(group)
         total: dict[str, Sums] = {}
-        for seen in side.each(lambda look: list(self._seen(look, matrices, joining))):
-            for name, values, places in seen:
+        for batch_values in side.each(lambda look: list(self._seen(look, matrices, joining))):
+            for name, values, places in batch_values:
                 inside = [of.get(place, []) for place in places]
                 more = Sums.of(values, inside, len(groups), [times[place] for place in places])
                 total[name] = total[name] + more if name in total else more
@@ -233,8 +233,8 @@ def directions(units: Tensor, pools: Tensor, pool: Sequence[int]) -> Tensor:
     """
     apart = units - pools[list(pool)]
     length = apart.norm(dim=1)
-    known = length > LEAST  # false where a mean is missing, too
-    unit: Tensor = apart[known] / length[known, None]
+    apart_enough = length > LEAST  # false where a mean is missing, too
+    unit: Tensor = apart[apart_enough] / length[apart_enough, None]
     return unit
 
 
@@ -243,9 +243,9 @@ def subspace(apart: Tensor, energy: float) -> Tensor:
     if not len(apart):
         return apart.new_zeros(apart.shape[1], 0).double()
     _, singular, right = torch.linalg.svd(apart.double(), full_matrices=False)
-    held = (singular**2).cumsum(dim=0) / (singular**2).sum()
+    share = (singular**2).cumsum(dim=0) / (singular**2).sum()
     # Rounding must not ask for one more than there are.
-    enough = min(len(singular), int((held < energy - 1e-12).sum()) + 1)
+    enough = min(len(singular), int((share < energy - 1e-12).sum()) + 1)
     basis: Tensor = right[:enough].T.contiguous()
     return basis
 

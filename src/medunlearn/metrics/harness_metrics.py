@@ -51,5 +51,5 @@ def process_results(document: Mapping[str, Any], responses: Sequence[str]) -> di
 
 def mean_of_scored(values: Iterable[float | None]) -> float:
     """Mean of what is scored; NaN of nothing, which is not 0. As the task's ``aggregation``."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else float("nan")
+    scored_values = [value for value in values if value is not None]
+    return sum(scored_values) / len(scored_values) if scored_values else float("nan")

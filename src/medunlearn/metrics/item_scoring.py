@@ -67,13 +67,15 @@ def score(
         raise InputError(f"processes={processes}: it is at least 1, or None for as many as pay.")
     tools = tools or Tools()
     shared = _share_out(list(filter(_may_be_shared_out, metrics)), items, processes) if processes != 1 else {}
-    scores = [given for metric in metrics for given in shared.get(metric.name) or _run(metric, items, tools)]
+    scores = [
+        item_score for metric in metrics for item_score in shared.get(metric.name) or _run(metric, items, tools)
+    ]
     return pd.DataFrame(
         {
             "question_id": pd.Series([item.question_id for _ in metrics for item in items], dtype="str"),
             "metric": pd.Series([metric.name for metric in metrics for _ in items], dtype="str"),
-            "value": pd.array([given.value for given in scores], dtype="Float64"),
-            "reason": pd.Series([given.reason for given in scores], dtype="object"),
+            "value": pd.array([item_score.value for item_score in scores], dtype="Float64"),
+            "reason": pd.Series([item_score.reason for item_score in scores], dtype="object"),
         }
     )
 
@@ -101,7 +103,10 @@ def _share_out(metrics: Sequence[Measure], items: Sequence[Item], processes: int
         processes = max(1, min(usable_cores(), int(ahead / _SECONDS_TO_SHARE)))
     size = -(-len(rest) // processes)
     parts += in_processes(run, [rest[start : start + size] for start in range(0, len(rest), size)])
-    return {metric.name: [given for part in parts for given in part[place]] for place, metric in enumerate(metrics)}
+    return {
+        metric.name: [item_score for part in parts for item_score in part[place]]
+        for place, metric in enumerate(metrics)
+    }
 
 
 def _run_all(metrics: Sequence[Measure], items: Sequence[Item]) -> list[list[Score]]:
@@ -110,10 +115,10 @@ def _run_all(metrics: Sequence[Measure], items: Sequence[Item]) -> list[list[Sco
 
 def _run(metric: Measure, items: Sequence[Item], tools: Tools) -> list[Score]:
     """One metric: items that lack something never reach it, and come back in their own places."""
-    known: tuple[str, ...] = get_args(Need)
+    needs: tuple[str, ...] = get_args(Need)
     for need in metric.needs:
-        if need not in known:
-            raise InputError(f"metric {metric.name!r} needs {need!r}; needs are: {', '.join(known)}.")
+        if need not in needs:
+            raise InputError(f"metric {metric.name!r} needs {need!r}; needs are: {', '.join(needs)}.")
     lacking = [
         [_MISSING[need] for need in metric.needs if getattr(tools if need in _TOOLS else item, need) is None]
         for item in items
@@ -125,20 +130,20 @@ def _run(metric: Measure, items: Sequence[Item], tools: Tools) -> list[Score]:
             f"metric {metric.name!r} gave {len(scores)} scores for {len(ready)} items. It must give one Score "
             "an item, in order; use Score.unscored(reason) for an item that it cannot score."
         )
-    wrong = next((given for given in scores if not isinstance(given, Score)), None)
+    wrong = next((item_score for item_score in scores if not isinstance(item_score, Score)), None)
     if wrong is not None:
         raise MedunlearnError(f"metric {metric.name!r} gave a {type(wrong).__name__} where a Score is due.")
     checked = map(_checked, scores)
     return [Score.unscored("; ".join(reasons)) if reasons else next(checked) for reasons in lacking]
 
 
-def _checked(given: Score) -> Score:
+def _checked(item_score: Score) -> Score:
     """A score as it enters the table: a finite value without a reason, or a reason without a value."""
-    if given.value is None:
-        return Score.unscored(given.reason or "the metric gave no value and no reason")
-    value = float(given.value)
+    if item_score.value is None:
+        return Score.unscored(item_score.reason or "the metric gave no value and no reason")
+    value = float(item_score.value)
     if not isfinite(value):
-        return Score.unscored(given.reason or f"the metric gave {value}, which is no number to average")
+        return Score.unscored(item_score.reason or f"the metric gave {value}, which is no number to average")
     return Score(value)
 
 

@@ -88,11 +88,14 @@ def _shared(responses: Sequence[Tokens], references: Sequence[Tokens], n: int) -
     pairs = len(responses)
     rows, grams, bound = _ngrams([*responses, *references], n)
     keys, border = (rows % pairs) * bound + grams, np.searchsorted(rows, pairs)
-    said, times_said = _counted(keys[:border])
-    wanted, times_wanted = _counted(keys[border:])
-    both = np.sort(np.concatenate((said, wanted)))
+    response_keys, response_times = _counted(keys[:border])
+    reference_keys, reference_times = _counted(keys[border:])
+    both = np.sort(np.concatenate((response_keys, reference_keys)))
     common = both[1:][both[1:] == both[:-1]]
-    times = np.minimum(times_said[np.searchsorted(said, common)], times_wanted[np.searchsorted(wanted, common)])
+    times = np.minimum(
+        response_times[np.searchsorted(response_keys, common)],
+        reference_times[np.searchsorted(reference_keys, common)],
+    )
     shared = np.bincount(common // bound, weights=times, minlength=pairs).astype(np.int64)
     totals = np.bincount(rows, minlength=2 * pairs)
     return np.stack([shared, totals[:pairs], totals[pairs:]])

@@ -145,10 +145,10 @@ def _replace(word: str, rules: Sequence[Rule]) -> str:
 
 
 def _by_last_letters(rules: Iterable[Rule]) -> dict[str, list[Rule]]:
-    found: dict[str, list[Rule]] = {}
+    by_ending: dict[str, list[Rule]] = {}
     for rule in rules:
-        found.setdefault(rule[0][-2:], []).append(rule)
-    return found
+        by_ending.setdefault(rule[0][-2:], []).append(rule)
+    return by_ending
 
 
 def _rules(pairs: str, condition: Condition) -> list[Rule]:

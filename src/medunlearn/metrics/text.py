@@ -29,8 +29,9 @@ def rouge_l_recall(response: str, reference: str) -> float:
     Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", Section 3.1; used by AMNESIA
     (Section 5.2, "Syntactic Overlap"), LUME and MedForget.
     """
-    said, wanted = rouge_tokens(response), rouge_tokens(reference)
-    return LCSseq.similarity(said, wanted) / len(wanted) if wanted else 0.0
+    response_tokens, reference_tokens = rouge_tokens(response), rouge_tokens(reference)
+    shared = LCSseq.similarity(response_tokens, reference_tokens)
+    return shared / len(reference_tokens) if reference_tokens else 0.0
 
 
 def rouge_l_recalls(responses: Sequence[str], references: Sequence[str]) -> list[float | None]:
@@ -51,9 +52,9 @@ def rouge_l_recalls(responses: Sequence[str], references: Sequence[str]) -> list
 
 def _recalls(responses: Sequence[str], references: Sequence[str], numbers: StemNumbers) -> list[float | None]:
     sequences = stem_sequences([*responses, *references], numbers)
-    said, wanted = sequences[: len(responses)], sequences[len(responses) :]
-    shared = cpdist(said, wanted, scorer=LCSseq.similarity, dtype=np.int64).tolist()
-    return [length / len(tokens) if tokens else None for length, tokens in zip(shared, wanted, strict=True)]
+    ours, theirs = sequences[: len(responses)], sequences[len(responses) :]
+    shared = cpdist(ours, theirs, scorer=LCSseq.similarity, dtype=np.int64).tolist()
+    return [length / len(tokens) if tokens else None for length, tokens in zip(shared, theirs, strict=True)]
 
 
 def _score_recalls(items: Sequence[Item], tools: Tools) -> list[Score]:
@@ -78,9 +79,10 @@ def rouge_l_f(response: str, reference: str) -> float:
     MedForget's ROUGE-L reflects "both precision and recall" (Section 4.1), where AMNESIA's is recall alone. Equal
     to the ``fmeasure`` of rouge-score's ``rougeL`` with stemming.
     """
-    said, wanted = rouge_tokens(response), rouge_tokens(reference)
-    # 2PR / (P + R) with P = shared / said and R = shared / wanted.
-    return 2 * LCSseq.similarity(said, wanted) / (len(said) + len(wanted)) if said and wanted else 0.0
+    response_tokens, reference_tokens = rouge_tokens(response), rouge_tokens(reference)
+    # 2PR / (P + R), with P = shared / response and R = shared / reference.
+    shared = LCSseq.similarity(response_tokens, reference_tokens)
+    return 2 * shared / (len(response_tokens) + len(reference_tokens)) if shared else 0.0
 
 
 def _score_rouge_l_f(item: Item) -> Score:
@@ -152,17 +154,17 @@ def token_f1(response: str, reference: str) -> float:
     return _f1(f1_tokens(response), f1_tokens(reference))
 
 
-def _f1(said: Sequence[str], wanted: Sequence[str]) -> float:
-    counts = Counter(wanted)
-    shared = sum(min(times, counts[word]) for word, times in Counter(said).items() if word in counts)
-    return 2.0 * shared / (len(said) + len(wanted)) if shared else 0.0
+def _f1(response_tokens: Sequence[str], reference_tokens: Sequence[str]) -> float:
+    counts = Counter(reference_tokens)
+    shared = sum(min(times, counts[word]) for word, times in Counter(response_tokens).items() if word in counts)
+    return 2.0 * shared / (len(response_tokens) + len(reference_tokens)) if shared else 0.0
 
 
 def _score_token_f1(item: Item) -> Score:
-    wanted = f1_tokens(item.reference)
-    if not wanted:
+    reference_tokens = f1_tokens(item.reference)
+    if not reference_tokens:
         return Score.unscored("the reference has no letter or digit to compare with")
-    return Score(_f1(f1_tokens(item.response or ""), wanted))
+    return Score(_f1(f1_tokens(item.response or ""), reference_tokens))
 
 
 TOKEN_F1 = Measure(

@@ -96,8 +96,8 @@ def _ascii(text: str) -> str:
 
 def _without_empty(ids: Ids, offsets: Ids) -> tuple[Ids, Ids]:
     """Leave out the words of which stemming leaves nothing."""
-    kept = ids != _EMPTY
-    return (ids, offsets) if kept.all() else (ids[kept], _from_zero(kept)[offsets])
+    has_stem = ids != _EMPTY
+    return (ids, offsets) if has_stem.all() else (ids[has_stem], _from_zero(has_stem)[offsets])
 
 
 def _from_zero(lengths: npt.NDArray[np.integer | np.bool_]) -> Ids:

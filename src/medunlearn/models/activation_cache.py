@@ -68,8 +68,8 @@ class ActivationCache:
         """
         if not self.folder or not self._waiting:
             return
-        written = [int(path.stem.split("-")[2]) for path in self.folder.glob(f"kept-{self.writer}-*.safetensors")]
-        number = max(written, default=-1) + 1
+        numbers = [int(path.stem.split("-")[2]) for path in self.folder.glob(f"kept-{self.writer}-*.safetensors")]
+        number = max(numbers, default=-1) + 1
         path = self.folder / f"kept-{self.writer}-{number:05d}.safetensors"
         write_atomically(path, lambda target: save_file(self._waiting, target))
         self.bytes -= self._waiting_bytes

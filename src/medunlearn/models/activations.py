@@ -249,7 +249,7 @@ class Side:
     reader: SequenceReader
     groups: tuple[Mapping[str, str], ...]
     batch_size: int = 32
-    advance: Callable[[int], None] = lambda done: None
+    advance: Callable[[int], None] = lambda count: None
 
     @property
     def images(self) -> bool:
@@ -266,10 +266,10 @@ class Side:
         order = self.reader.order()
         family = {place: number for number, places in enumerate(order) for place in places}
 
-        def done(members: list[int]) -> tuple[int, Result]:
+        def counted_result(members: list[int]) -> tuple[int, Result]:
             return len(members), work(Look(tuple(sorted(members)), self.reader))
 
         places = [place for members in order for place in members]
-        for count, result in Batching(self.batch_size).over(places, done, family.__getitem__):
+        for count, result in Batching(self.batch_size).over(places, counted_result, family.__getitem__):
             yield result
             self.advance(count)

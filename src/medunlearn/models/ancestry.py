@@ -23,7 +23,7 @@ def model_use(source: str | Path) -> DataUse | None:
     return "credentialed" if "credentialed" in (own, *others) else own
 
 
-def _uses(source: str | Path, seen: set[Path]) -> Iterator[DataUse | None]:
+def _uses(source: str | Path, visited: set[Path]) -> Iterator[DataUse | None]:
     """The recorded use of a run or model, then those of what it was made from."""
     folder = Path(source)
     if not folder.is_dir():
@@ -32,14 +32,14 @@ def _uses(source: str | Path, seen: set[Path]) -> Iterator[DataUse | None]:
     folder = folder.resolve()
     if folder.name == "model" and (folder.parent / "run.json").exists():
         folder = folder.parent
-    if folder in seen:
+    if folder in visited:
         return
-    seen.add(folder)
+    visited.add(folder)
     yield recorded_use(folder)
     yield recorded_use(folder / "model")
     for origin in origins(folder):
         if Path(origin).is_dir():
-            yield from _uses(origin, seen)
+            yield from _uses(origin, visited)
 
 
 def origins(folder: Path) -> Iterator[str | Path]:

@@ -53,15 +53,15 @@ def changed_tensors(model: Any, base: Path) -> dict[str, Tensor] | None:
     for names, tensor in _groups(model):
         # Deltas hold a model's own names, full folders of some architectures other ones.
         stored_name = {name: name if name in files else stored.get(name, "") for name in names}
-        known = [name for name in names if stored_name[name] in files]
-        if not known:
+        names_in_base = [name for name in names if stored_name[name] in files]
+        if not names_in_base:
             return None
-        for name in known:
+        for name in names_in_base:
             value = before.read(stored_name[name], name)
             if value.shape != tensor.shape:
                 return None
             if not is_same(value, tensor.detach().cpu()):
-                changed[known[0]] = tensor.detach()
+                changed[names_in_base[0]] = tensor.detach()
     return changed
 
 
@@ -101,8 +101,8 @@ def stored_values(model: Any, folder: Path) -> Iterator[tuple[Tensor, Tensor]] |
     values, stored = StoredTensors(folder), stored_names(model, model.state_dict())
     places = []
     for names, tensor in _groups(model):
-        known = ((one, name) for name in names for one in (name, stored.get(name, "")) if one in values.files)
-        if (place := next(known, None)) is None:
+        pairs = ((own, name) for name in names for own in (name, stored.get(name, "")) if own in values.files)
+        if (place := next(pairs, None)) is None:
             return None
         places.append((tensor, *place))
     return ((tensor, values.read(stored_name, name)) for tensor, stored_name, name in places)

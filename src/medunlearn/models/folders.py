@@ -173,8 +173,8 @@ def chain(folder: Path, *, check: bool = True, reread: bool = False) -> list[Pat
             )
         if any(base.resolve() == other.resolve() for other in folders):
             raise ModelError(f'{delta} stands on itself. Correct "base" in {delta / MANIFEST}.')
-        known = {} if reread else manifest.base_files
-        if check and (now := fingerprint(base, known)) != manifest.base_fingerprint:
+        recorded_facts = {} if reread else manifest.base_files
+        if check and (now := fingerprint(base, recorded_facts)) != manifest.base_fingerprint:
             if manifest.base_files is not None:
                 raise ModelError(_changed_base(folder, base, manifest.base_files))
             raise ModelError(
@@ -266,7 +266,7 @@ def stored_weights(folder: Path) -> Weights:
     return _NARROW.get(frozenset(kinds), "fp32")
 
 
-def fingerprint(folder: Path, known: FileFacts | None = None) -> str:
+def fingerprint(folder: Path, recorded_facts: FileFacts | None = None) -> str:
     """SHA-256 over what decides over a model's answers: equal fingerprints, equal models.
 
     Of a full folder: its configuration, weights and tokenizer. Of a delta: its base's recorded fingerprint and its
@@ -287,7 +287,7 @@ def fingerprint(folder: Path, known: FileFacts | None = None) -> str:
     if is_delta(folder):
         tensors = _known_sha256(folder / TENSORS, recorded_files(folder))
         return sha256_of_json(["delta", read_manifest(folder).base_fingerprint, tensors])
-    recorded = recorded_files(folder) if known is None else known
+    recorded = recorded_files(folder) if recorded_facts is None else recorded_facts
     return sha256_of_json([(path.name, _known_sha256(path, recorded)) for path in telling_files(folder)])
 
 

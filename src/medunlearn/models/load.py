@@ -78,7 +78,7 @@ class LanguageModel:
         if self.memo is None:
             return question_sequence(*how)
         key = (question, record.text, rendering)
-        return self.memo.sequences.get(key, lambda: question_sequence(*how), lambda one: len(one.ids))
+        return self.memo.sequences.get(key, lambda: question_sequence(*how), lambda sequence: len(sequence.ids))
 
     def record_sequences(self, record: Record, rendering: Rendering) -> list[TokenSequence]:
         """A record as plain text (:func:`medunlearn.models.sequences.record_sequences`)."""

@@ -52,16 +52,17 @@ class TextMemo:
 
     def add_answer(self, prompt: tuple[int, ...], answer: tuple[int, ...]) -> None:
         """Note an answer's tokens, the one that ended it included."""
-        known = self._answers.setdefault(prompt, [])
-        if answer in known:
-            known.remove(answer)
-        known.append(answer)
-        del known[:-ANSWERS]
+        answers = self._answers.setdefault(prompt, [])
+        if answer in answers:
+            answers.remove(answer)
+        answers.append(answer)
+        del answers[:-ANSWERS]
 
     def answer(self, prompt: tuple[int, ...], begun: tuple[int, ...]) -> tuple[int, ...]:
         """The latest answer that goes on from these first tokens; none: no token."""
-        known = reversed(self._answers.get(prompt, ()))
-        return next((one for one in known if len(one) > len(begun) and one[: len(begun)] == begun), ())
+        count = len(begun)
+        answers = reversed(self._answers.get(prompt, ()))
+        return next((answer for answer in answers if len(answer) > count and answer[:count] == begun), ())
 
 
 def tokens_of(sequences: Iterable[Any]) -> int:

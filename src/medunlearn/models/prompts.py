@@ -62,15 +62,15 @@ def render(
     Raises:
         ModelError: ``chat`` with a tokenizer that has no chat template.
     """
-    shown = note if context == "note" else None
+    visible_note = note if context == "note" else None
     if question.kind == "completion":
         prompt = Prompt("", question.question, _apart(question.answer))
     elif template == "chat":
-        return _chat(question, shown, tokenizer, marker)
+        return _chat(question, visible_note, tokenizer, marker)
     elif isinstance(template, PromptFile):
-        prompt = _from_file(question, shown, template)
+        prompt = _from_file(question, visible_note, template)
     else:
-        prompt = _RENDER[template](question, shown)
+        prompt = _RENDER[template](question, visible_note)
     return prompt if marker is None else replace(prompt, shared=f"{IMAGE}\n{prompt.shared}")
 
 

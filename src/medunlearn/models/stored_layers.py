@@ -79,7 +79,7 @@ def load_without_layers(
     if any(converter.rename_source_key(name)[1] is not None for converter in converters for name in files):
         return None
     state, stored = _placeholders(files, dtype)
-    held = list(state.values())  # A storage that is let go might come back as another tensor's.
+    placeholders = list(state.values())  # A storage that is let go might come back as another tensor's.
     model, info = type(outline).from_pretrained(
         None, config=config, state_dict=state, dtype=dtype, output_loading_info=True
     )
@@ -96,7 +96,7 @@ def load_without_layers(
             names[name] = stored_name
         else:
             tensor.data = plain.read(stored_name, name).to(tensor.dtype)
-    del held, state
+    del placeholders, state
     if len(names) < len(inside):  # kept in another type, for example
         return None
     return model, info["missing_keys"], StoredLayers(StoredTensors(deltas[-1]) if deltas else plain, names)
@@ -153,8 +153,8 @@ def _placeholders(files: Mapping[str, Path], dtype: torch.dtype) -> tuple[dict[s
                 part = opened.get_slice(name)
                 kind = dtype if part.get_dtype() in ("F64", "F32", "F16", "BF16") else None
                 # Not a number, so that one that is left in its place is found.
-                one = torch.full((), torch.nan, dtype=kind) if kind else opened.get_tensor(name)
-                state[name] = one.expand(part.get_shape()) if kind else one
+                number = torch.full((), torch.nan, dtype=kind) if kind else opened.get_tensor(name)
+                state[name] = number.expand(part.get_shape()) if kind else number
                 if kind:
-                    stored[one.untyped_storage().data_ptr()] = name
+                    stored[number.untyped_storage().data_ptr()] = name
     return state, stored

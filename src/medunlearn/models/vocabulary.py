@@ -136,9 +136,9 @@ def _decoded(token: str, letters: Mapping[str, int] | None) -> str:
 
 def _byte_letters() -> dict[str, int]:
     """Letter that byte-level BPE writes for a byte -> the byte (GPT-2's ``bytes_to_unicode``)."""
-    shown = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = [byte for byte in range(256) if byte not in shown]
-    return {chr(byte): byte for byte in shown} | {chr(256 + place): byte for place, byte in enumerate(hidden)}
+    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + place): byte for place, byte in enumerate(hidden)}
 
 
 def vocabulary_owners(
@@ -172,11 +172,13 @@ def vocabulary_owners(
             text, tuple(name for name in subjects if bit[name] & mask), bool(named.get(text, 0) & mask)
         )
 
-    held = sorted((text, mask) for text, mask in holders.items() if not any(text in word for word in TEMPLATE))
+    owned_strings = sorted(
+        (text, mask) for text, mask in holders.items() if not any(text in word for word in TEMPLATE)
+    )
     return VocabularyOwners(
         len(vocabulary.strings),
-        tuple(owned(text, mask) for text, mask in held if mask.bit_count() == 1),
-        tuple(owned(text, mask) for text, mask in held if not mask & ~to_forget),
+        tuple(owned(text, mask) for text, mask in owned_strings if mask.bit_count() == 1),
+        tuple(owned(text, mask) for text, mask in owned_strings if not mask & ~to_forget),
     )
 
 

@@ -75,15 +75,15 @@ class Plan:
         """Epochs done after ``step`` steps."""
         return step / self.steps_an_epoch
 
-    def drawn(self, side: str) -> tuple[list[TokenSequence], int]:
+    def draws(self, side: str) -> tuple[list[TokenSequence], int]:
         """The sequences of a side that the run draws at all, and how many it draws: more, if some come again."""
         if side in self.partners:
             turns = [own[: self.epochs] for own in self.partners[side].values()]
             return [sequence for own in turns for sequence in own], self.epochs * len(turns)
-        sequences, draws = self.sides[side], self.epochs * self._counts[self.lead]
-        if draws >= self._counts[side]:
-            return list(sequences), draws
-        return [sequences[place] for unit in self._order(side, 0)[:draws] for place in unit], draws
+        sequences, count = self.sides[side], self.epochs * self._counts[self.lead]
+        if count >= self._counts[side]:
+            return list(sequences), count
+        return [sequences[place] for unit in self._order(side, 0)[:count] for place in unit], count
 
     def step(self, number: int) -> dict[str, list[TokenSequence]]:
         """The sequences of step ``number`` (0 is the first), by side."""
@@ -92,19 +92,16 @@ class Plan:
         first = place * self.batch_size
         count = min(self.batch_size, total - first)
         start = epoch * total + first
-        drawn = {side: self._draw(side, start, count) for side in self.sides}
+        batch = {side: self._draw(side, start, count) for side in self.sides}
         for side, partners in self.partners.items():
-            own = [partners[sequence.key] for sequence in drawn[self.lead]]
-            drawn[side] = [each[epoch % len(each)] for each in own]
-        return drawn
+            own = [partners[sequence.key] for sequence in batch[self.lead]]
+            batch[side] = [each[epoch % len(each)] for each in own]
+        return batch
 
     def _draw(self, side: str, start: int, count: int) -> list[TokenSequence]:
         sequences = self.sides[side]
-        drawn = []
-        for place in range(start, start + count):
-            lap, index = divmod(place, self._counts[side])
-            drawn += [sequences[member] for member in self._order(side, lap)[index]]
-        return drawn
+        places = (divmod(place, self._counts[side]) for place in range(start, start + count))
+        return [sequences[member] for lap, index in places for member in self._order(side, lap)[index]]
 
     def _order(self, side: str, lap: int) -> list[list[int]]:
         if (side, lap) not in self._orders:

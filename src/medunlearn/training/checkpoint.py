@@ -95,8 +95,8 @@ def _write_weights(folder: Path, model: Any, share: str) -> set[int]:
     left_out = {
         number for number, name in enumerate(parts) if share not in ("", "-0") and not is_sharded(tensors[name])
     }
-    kept = {n: t.detach().contiguous() for k, (n, t) in enumerate(parts.items()) if k not in left_out}
-    write_atomically(folder / f"model{share}.safetensors", lambda path: save_file(kept, path))
+    own_tensors = {n: t.detach().contiguous() for k, (n, t) in enumerate(parts.items()) if k not in left_out}
+    write_atomically(folder / f"model{share}.safetensors", lambda path: save_file(own_tensors, path))
     return left_out
 
 
@@ -133,15 +133,15 @@ class _Shares:
     def parts(self, name: str) -> Iterator[tuple[int, slice]]:
         """The ranks whose rows of a tensor this process needs, and which rows of theirs."""
         tensor = self.tensors[name]
-        wanted = self.rows(name, 0) if name not in self.divided else range(len(tensor))
+        needed_rows = self.rows(name, 0) if name not in self.divided else range(len(tensor))
         if isinstance(tensor, DTensor):
             rows = rows_of(tensor)
-            wanted = range(rows.start, rows.stop)
+            needed_rows = range(rows.start, rows.stop)
         for rank in range(self.count if name in self.divided else 1):
-            held = self.rows(name, rank)
-            start, stop = max(wanted.start, held.start), min(wanted.stop, held.stop)
+            rank_rows = self.rows(name, rank)
+            start, stop = max(needed_rows.start, rank_rows.start), min(needed_rows.stop, rank_rows.stop)
             if start < stop:
-                yield rank, slice(start - held.start, stop - held.start)
+                yield rank, slice(start - rank_rows.start, stop - rank_rows.start)
 
     def read(self, stem: str, keys: Mapping[str, Mapping[int, str]]) -> dict[str, Tensor]:
         """This process's part of tensors.

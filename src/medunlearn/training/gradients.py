@@ -285,13 +285,13 @@ def inner_products(
     for pair in combinations_with_replacement(gradients, 2):
         # Shares of a parameter make up a product together; what is whole is the same in every process.
         shares[pair], whole[pair] = (torch.zeros((), dtype=torch.float64, device=first.device) for _ in range(2))
-        left, right = gradients[pair[0]], gradients[pair[1]]
+        ours, theirs = gradients[pair[0]], gradients[pair[1]]
         for name in tensors:
-            if name not in left or name not in right:
+            if name not in ours or name not in theirs:
                 continue
             # In the model's order: that of a set is another in each process, and sums round by it.
             to = shares if is_sharded(tensors[name]) else whole
-            to[pair] += (at_least_fp32(left[name]) * at_least_fp32(right[name])).sum(dtype=torch.float64)
+            to[pair] += (at_least_fp32(ours[name]) * at_least_fp32(theirs[name])).sum(dtype=torch.float64)
     if any(is_sharded(tensor) for tensor in tensors.values()):
         processes.sum_(shares.values())
     products = {pair: float(shares[pair] + whole[pair]) for pair in shares}

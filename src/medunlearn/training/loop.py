@@ -126,10 +126,10 @@ class _Run:
             self.step, self.history = state.step, state.history
         if state and state.history:
             size = training.micro_batch.size
-            used = state.history[-1].get("micro_batch_size", size)
+            last_size = state.history[-1].get("micro_batch_size", size)
             # What memory left room for is taken again, unless the settings ask for another size than they did.
             same = state.micro_batch_size in (0, size)
-            training.micro_batch.size = min(used, size) if same else size
+            training.micro_batch.size = min(last_size, size) if same else size
         self._saved_step = self.step
 
     def train(self, interruption: Interruption) -> None:

@@ -63,5 +63,5 @@ def learning_rate(step: int, steps: int, settings: LoopSettings) -> float:
     if settings.schedule == "constant" or steps == warmup:
         return settings.lr
     share = (step - warmup) / (steps - warmup)
-    left = 1 - share if settings.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * share))
-    return settings.lr * (settings.schedule_end + (1 - settings.schedule_end) * left)
+    remaining = 1 - share if settings.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * share))
+    return settings.lr * (settings.schedule_end + (1 - settings.schedule_end) * remaining)

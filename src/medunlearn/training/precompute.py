@@ -90,7 +90,7 @@ class CachePlan:
         adapter = hasattr(model, "disable_adapter")
         candidates: list[tuple[str, str, int]] = []
         for side, names in self.needs.reference.items():
-            sequences, draws = plan.drawn(side)
+            sequences, draws = plan.draws(side)
             again = draws > len(sequences)
             if whole or again or not (self.frozen or adapter):
                 candidates += [(side, name, self._bytes(name, sequences)) for name in names]
@@ -103,7 +103,7 @@ class CachePlan:
                 sizes.setdefault(side, {})[name] = size
                 budget -= size
         self.sides = {
-            side: CachedSide(plan.drawn(side)[0], frozenset(names), sum(names.values()))
+            side: CachedSide(plan.draws(side)[0], frozenset(names), sum(names.values()))
             for side, names in sizes.items()
         }
         self.complete = all(names <= sizes.get(side, {}).keys() for side, names in self.needs.reference.items())

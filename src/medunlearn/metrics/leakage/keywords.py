@@ -122,8 +122,8 @@ def extractor_of(settings: EvaluateSettings, metrics: Iterable[str]) -> dict[str
     if not _needed(metrics):
         return {}
     origin = None if settings.keywords is None else table.origin_of(settings.keywords)
-    given = "another program" if origin is None else origin.extractor
-    return {"extractor": settings.extractor if settings.keywords is None else given}
+    maker = "another program" if origin is None else origin.extractor
+    return {"extractor": settings.extractor if settings.keywords is None else maker}
 
 
 def for_evaluation(
@@ -172,13 +172,13 @@ def of_records(records: Sequence[tuple[Record, Sequence[Question]]], extractor: 
         MedunlearnError: the extractor does not give one list of phrases a text.
     """
     texts = list(dict.fromkeys(text for record, questions in records for text in _texts(record, questions)))
-    given = extractor.phrases(texts)
-    if len(given) != len(texts):
+    phrase_lists = extractor.phrases(texts)
+    if len(phrase_lists) != len(texts):
         raise MedunlearnError(
-            f"{type(extractor).__name__}.phrases gave {len(given)} lists for {len(texts)} texts; it must give "
-            "one a text."
+            f"{type(extractor).__name__}.phrases gave {len(phrase_lists)} lists for {len(texts)} texts; it must "
+            "give one a text."
         )
-    phrases = dict(zip(texts, given, strict=True))
+    phrases = dict(zip(texts, phrase_lists, strict=True))
     by_question: Keyworded = {}
     for record, questions in records:
         category = terms().category(record.groups[LEVEL])

@@ -114,9 +114,9 @@ def _read(path: Path) -> Any:
         ) from error
 
 
-def refuse_strangers(path: Path, keywords: Iterable[str], known: Iterable[str]) -> None:
+def refuse_strangers(path: Path, keywords: Iterable[str], question_ids: Iterable[str]) -> None:
     """Refuse a file with keywords of questions that the benchmark lacks; the InputError names the first of them."""
-    strangers = sorted(set(keywords) - set(known))
+    strangers = sorted(set(keywords) - set(question_ids))
     if strangers:
         raise InputError(
             f"{path} has keywords of {len(strangers)} questions that the benchmark has not, {strangers[0]!r} among "

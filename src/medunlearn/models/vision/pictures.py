@@ -118,8 +118,8 @@ class Pictures:
     def _enter(self, path: Path, record_id: str) -> tuple[int, ...]:
         try:
             number = int(sha256_of(path)[:16], 16) >> 18 if path.is_file() else 0
-            known = self._files.setdefault(number, path)
-            prepared = self.of(number) if known == path else self._read(path)
+            first_path = self._files.setdefault(number, path)
+            prepared = self.of(number) if first_path == path else self._read(path)
         except SourceError as error:
             raise InputError(f"Record {record_id!r}: {error}") from error
         if prepared.count >= PLACES:
