@@ -162,10 +162,10 @@ def pmc(count: int) -> list[dict[str, Any]]:
 def test_of_pmc_patients_as_many_are_drawn_as_the_paper_drew(
     medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], chosen: int
 ) -> None:
-    from medunlearn.papers.amnesia import notes_input
+    from medunlearn.papers.amnesia import notes
 
-    assert notes_input.PAPER_SAMPLE == 8820
-    monkeypatch.setattr(notes_input, "PAPER_SAMPLE", 4)
+    assert notes.PAPER_SAMPLE == 8820
+    monkeypatch.setattr(notes, "PAPER_SAMPLE", 4)
     (tmp_path / "PMC-Patients-V2.json").write_text(json.dumps(pmc(9)))
     words = ("--llm", "http://127.0.0.1:1/v1", "--llm.model", "m", "--out", tmp_path / "b", "--dry-run", "--json")
     plan = json.loads(medunlearn("build", "amnesia", tmp_path / "PMC-Patients-V2.json", *words, *more).stdout)

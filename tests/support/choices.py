@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from medunlearn.papers.medforget.checks import normalised, says, stands_in
+from medunlearn.data.answer_texts import normalised, stands_in
+from medunlearn.papers.medforget.items import says
 
 
 def one_is_right(options: Sequence[str], right: int | None, text: str) -> bool:

@@ -101,20 +101,22 @@ class Writer:
     def sampling(self) -> Sampling:
         return Sampling(self.settings.temperature, self.settings.answer_tokens, self.settings.llm_seed)
 
-    def estimates(self, wanted: Mapping[WritingTask, Sequence[Source]]) -> dict[str, CostEstimate]:
+    def estimates(self, sources: Mapping[WritingTask, Sequence[Source]]) -> dict[str, CostEstimate]:
         """Cost by task; nothing is sent."""
         with Store.existing(self.store) as store:
             return {
-                task.name: estimated(task, sources, self.server, store, self.sampling)
-                for task, sources in wanted.items()
+                task.name: estimated(task, of_task, self.server, store, self.sampling)
+                for task, of_task in sources.items()
             }
 
     @contextmanager
-    def session(self, facts: dict[str, Any], *, quiet: bool) -> Iterator[WritingSession]:
-        """An open client; ``facts`` gets prompts, usage and the guard's decision, however it ends.
+    def session(self, out: Path, facts: dict[str, Any], *, quiet: bool) -> Iterator[WritingSession]:
+        """An open client; at the end its rejects are written to ``out``.
+
+        ``facts`` gets prompts, usage and the guard's decision, however it ends, and the counts of rejects.
 
         Raises:
-            MedunlearnError: the store cannot be opened.
+            MedunlearnError: the store cannot be opened, or sources are unfinished and not to be left out.
         """
         with Store(self.store) as store:
             before = store.spent()
@@ -131,6 +133,8 @@ class Writer:
                         **({"verifiers": session.verifiers} if session.verifiers else {}),
                         "requests sent now": client.spent.requests - before.requests,
                     }
+        record_rejects(out, session.rejects, facts)
+        session.refuse_unfinished()
 
 
 class WritingSession:
@@ -230,11 +234,10 @@ def recorded(out: Path, facts: Mapping[str, Any]) -> Iterator[None]:
         write_json(out / BUILD, {"status": "complete", **facts})
 
 
-def record_rejects(out: Path, rejects: Sequence[Reject], facts: dict[str, Any]) -> dict[str, int]:
-    """Write the table of rejects; counts by task and status, which ``facts`` gets too."""
+def record_rejects(out: Path, rejects: Sequence[Reject], facts: dict[str, Any]) -> None:
+    """Write the table of rejects; ``facts`` gets their counts by task and status."""
     save_rejects(out / REJECTS_FILE, rejects)
     facts["rejects"] = dict(Counter(f"{reject.task}: {reject.status}" for reject in rejects))
-    return dict(facts["rejects"])
 
 
 def summary_lines(out: Path, rejects: Sequence[Reject], facts: Mapping[str, Any]) -> Iterator[str]:

@@ -130,7 +130,7 @@ BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("medforget_section", ("cloze", "statement"), "The heart is enlarged.", r"exactly one \[blank\]"),
     ("medforget_section", ("cloze", "statement"), "An enlarged heart is [blank].", "gives its own answer away"),
     ("medforget_section", ("cloze", "answer"), "large", "cloze: the answer is not in the section"),
-    ("medforget_section", ("cloze", "answer"), "heart is enlarged. PA and lateral", "more than 5 words"),
+    ("medforget_section", ("cloze", "answer"), "heart is enlarged. PA and lateral", "must have 1 to 5 words"),
     ("medforget_section", ("classification", "answer_index"), 1, "does not support the option"),
     ("medforget_section", ("classification", "options"), ["enlarged", "Enlarged", "small"], "options are the same"),
     ("medforget_section", ("classification", "options"), ["enlarged", "lateral", "x"], "supports a wrong option"),

@@ -9,7 +9,7 @@ from medunlearn.config import AmnesiaSettings
 from medunlearn.judging.writing import answer_rules as rules
 from medunlearn.judging.writing.word_overlap import content, has_strange_number, holds, same, sentences, support
 from medunlearn.papers.amnesia.build import build
-from medunlearn.papers.amnesia.prompts.questions import FACTUAL, REASONING
+from medunlearn.papers.amnesia.prompts import FACTUAL, REASONING
 
 
 def test_content_is_stems_and_values() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from medunlearn.attacks.reconstruction.contexts import node_names
 from medunlearn.build import medforget
 from medunlearn.config import MedforgetSettings, check
+from medunlearn.data.answer_texts import BLANK, normalised, stands_in
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.image_files import FILE
@@ -24,8 +25,7 @@ from medunlearn.data.storage import read_table
 from medunlearn.data.studies_of_patients import StudyImage, distinct_views
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.papers.medforget.build import Illustrated, assemble, build, open_source
-from medunlearn.papers.medforget.checks import BLANK, normalised, stands_in, wrong_cloze
-from medunlearn.papers.medforget.items import sentences
+from medunlearn.papers.medforget.items import sentences, wrong_cloze
 from medunlearn.papers.medforget.partitions import LEVELS, partition_rows, partitions
 from medunlearn.papers.medforget.questions import templated
 from medunlearn.papers.medforget.selection import select

@@ -8,8 +8,8 @@ from choices import one_is_right
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medunlearn.papers.medforget.checks import BLANK, says, stands_in, wrong_cloze
-from medunlearn.papers.medforget.items import choice, gap, sentences
+from medunlearn.data.answer_texts import BLANK, stands_in
+from medunlearn.papers.medforget.items import choice, gap, says, sentences, wrong_cloze
 from medunlearn.papers.medforget.selection import askable
 from medunlearn.papers.paper_files import paper_yaml
 

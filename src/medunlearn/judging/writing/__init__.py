@@ -13,14 +13,14 @@ from medunlearn.judging.writing.writing import Reject, Written, estimated, reaso
 from medunlearn.registry import resolve
 
 TASKS: Mapping[str, str] = {
-    "amnesia_questions": "medunlearn.papers.amnesia.prompts.questions:AmnesiaQuestions",
-    "disease_label": "medunlearn.papers.amnesia.prompts.disease_label:DiseaseLabel",
+    "amnesia_questions": "medunlearn.papers.amnesia.prompts:AmnesiaQuestions",
+    "disease_label": "medunlearn.papers.amnesia.prompts:DiseaseLabel",
     "lume_biography": "medunlearn.papers.lume.prompts:LumeBiography",
     "lume_question": "medunlearn.papers.lume.prompts:LumeQuestion",
     "lume_story": "medunlearn.papers.lume.prompts:LumeStory",
     "lume_verify": "medunlearn.papers.lume.prompts:LumeVerify",
-    "medforget_paraphrase": "medunlearn.papers.medforget.prompts.paraphrase:MedforgetParaphrase",
-    "medforget_section": "medunlearn.papers.medforget.prompts.section:MedforgetSection",
+    "medforget_paraphrase": "medunlearn.papers.medforget.prompts:MedforgetParaphrase",
+    "medforget_section": "medunlearn.papers.medforget.prompts:MedforgetSection",
     "sensitive_content": "medunlearn.audit.judge:SensitiveContent",
     "memorized_kind": "medunlearn.audit.judge:MemorizedKind",
 }

@@ -16,20 +16,19 @@ from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.config.reading import with_server
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
-from medunlearn.data.storage import make_folder, sha256_of_json, write_table
+from medunlearn.data.storage import sha256_of_json, write_table
 from medunlearn.judging.writing import Source
 from medunlearn.llm import CostEstimate
 from medunlearn.notes.note_benchmark import build
 from medunlearn.notes.note_probes import whose
 from medunlearn.papers.amnesia.from_notes import KINDS, QuestionedNote, written_questions
 from medunlearn.papers.amnesia.notes import EVIDENCE, EVIDENCE_FILE, evidence_rows
-from medunlearn.papers.amnesia.prompts.questions import AmnesiaQuestions
+from medunlearn.papers.amnesia.prompts import AmnesiaQuestions
 from medunlearn.papers.llm_build import (
     BuildResult,
     Say,
     Writer,
     build_facts,
-    record_rejects,
     recorded,
     refuse_another,
     server_of,
@@ -63,21 +62,17 @@ def build_notes(values: Mapping[str, Any], out: Path, *, quiet: bool = True, say
     sampling = [settings.temperature, settings.answer_tokens, settings.llm_seed]
     key = sha256_of_json([notes.fingerprint, notes.data_use, sampling, writer.server.name, TASK.version])
     refuse_another(out, key, again=settings.again)
-    make_folder(out)
     facts = build_facts(key, settings)
     with recorded(out, facts):
-        with writer.session(facts, quiet=quiet) as session:
+        with writer.session(out, facts, quiet=quiet) as session:
             answers = session.write(TASK, _sources(notes))
-        rejects = tuple(session.rejects)
-        record_rejects(out, rejects, facts)
-        session.refuse_unfinished()
         provenance = f"llm:{writer.server.name}:{TASK.version}"
         benchmark = save_new(_with_questions(notes, answers, provenance), out)
         write_table(out / EVIDENCE_FILE, evidence_rows(answers), EVIDENCE)
     if not quiet:
-        for line in summary_lines(out, rejects, facts):
+        for line in summary_lines(out, session.rejects, facts):
             say(line)
-    return BuildResult(benchmark, rejects, facts)
+    return BuildResult(benchmark, tuple(session.rejects), facts)
 
 
 def plan_notes(values: Mapping[str, Any], out: Path) -> dict[str, CostEstimate]:

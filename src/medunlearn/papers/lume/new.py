@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.config import LumeNewSettings, check
-from medunlearn.data.storage import make_folder
 from medunlearn.errors import ConfigError
 from medunlearn.judging.cases import document_cases
 from medunlearn.judging.judges import Judge, read_judges
@@ -73,13 +72,10 @@ def build_new(
         if settings.llm:
             writer = _writer(settings, out)
             _verifiers(settings)  # what is wrong with them is said before anything is paid for
-            make_folder(out)
-            with writer.session(facts, quiet=quiet) as session:
+            with writer.session(out, facts, quiet=quiet) as session:
                 drafts = write_documents(settings, session, screen)
             writing_rejects = session.rejects
-            left_out = record_rejects(out, writing_rejects, facts)
-            session.refuse_unfinished()
-            notes = {"prompts": facts["prompts"], "left out": left_out}
+            notes = {"prompts": facts["prompts"], "left out": facts["rejects"]}
         else:
             drafts = invented.invent_drafts(settings, screen)
         benchmark = save_new(invented.assemble(drafts, settings, screen, notes), out)

@@ -1,15 +1,16 @@
-"""``build medforget`` into a folder.
+"""``build medforget`` into a folder, its questions by templates or a language model.
 
-Beside what :mod:`medunlearn.papers.llm_build` writes, the folder gets ``images/`` and ``images.parquet``,
-``studies.parquet`` (which of the source's studies each node is) and ``excluded.parquet`` (what was left out, and
-why).
+Prompts show sections of reports alone: names of institutions, patients and studies are the benchmark's own and are
+asked about by templates, which also fill in what the model lacks. Beside what :mod:`medunlearn.papers.llm_build`
+writes, the folder gets ``images/`` and ``images.parquet``, ``studies.parquet`` (which of the source's studies each
+node is) and ``excluded.parquet`` (what was left out, and why).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +19,30 @@ import pyarrow as pa
 from medunlearn.config import MedforgetSettings, check
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.image_files import NOTE, checked_images, write_image_table
-from medunlearn.data.storage import make_folder, write_table
+from medunlearn.data.storage import write_table
+from medunlearn.judging.writing import Source, WritingTask
 from medunlearn.llm import CostEstimate
 from medunlearn.papers.llm_build import (
     BuildResult,
     Say,
     Writer,
+    WritingSession,
     build_facts,
     build_key,
-    record_rejects,
     recorded,
     refuse_another,
 )
 from medunlearn.papers.medforget.build import assemble, open_source, source_use
+from medunlearn.papers.medforget.items import SectionItem
 from medunlearn.papers.medforget.pictures import Gallery
-from medunlearn.papers.medforget.questions import Items, templated
+from medunlearn.papers.medforget.prompts import MedforgetParaphrase, MedforgetSection
+from medunlearn.papers.medforget.questions import Items, Phrasing, templated
 from medunlearn.papers.medforget.selection import ChosenStudy, Selection, select
-from medunlearn.papers.medforget.writing import cost, write_items
 from medunlearn.pipeline.benchmark_builds import keep_tighter, refuse_foreign, save_new
 from medunlearn.sources.openi import REPORTS
 from medunlearn.sources.vqa import read_general
 
+SECTION, PARAPHRASE = MedforgetSection(), MedforgetParaphrase()
 STUDIES_FILE, EXCLUDED_FILE = "studies.parquet", "excluded.parquet"
 
 _STUDY_COLUMNS = (
@@ -87,11 +91,11 @@ def build_medforget(values: Mapping[str, Any], out: Path, *, quiet: bool = True,
     )
     facts = build_facts(key, settings)
     with recorded(out, facts):
-        items, notes = (
-            _written(selection, settings, writer, out, facts, quiet)
-            if writer is not None
-            else (templated(selection, settings), {})
-        )
+        items, notes = templated(selection, settings), dict[str, Any]()
+        if writer is not None:
+            with writer.session(out, facts, quiet=quiet) as session:
+                items = write_items(selection, settings, session)
+            notes = {"prompts": facts["prompts"], "by templates instead": facts["rejects"]}
         images = Gallery(out, settings).illustrate(selection, general, quiet=quiet)
         if images.files:
             notes[NOTE] = dict(write_image_table(out, images.files))
@@ -113,19 +117,59 @@ def plan_medforget(values: Mapping[str, Any], out: Path) -> dict[str, CostEstima
         return {}
     source = open_source(settings)
     writer = Writer.of(settings, out, data_use=source_use(source, settings))
-    return cost(select(source, settings), settings, writer)
+    return _cost(select(source, settings), settings, writer)
 
 
-def _written(
-    selection: Selection, settings: MedforgetSettings, writer: Writer, out: Path, facts: dict[str, Any], quiet: bool
-) -> tuple[Items, dict[str, Any]]:
-    """Items by a language model, and what the manifest says of them."""
-    make_folder(out)
-    with writer.session(facts, quiet=quiet) as session:
-        items = write_items(selection, settings, session)
-    rejects = record_rejects(out, session.rejects, facts)
-    session.refuse_unfinished()
-    return items, {"prompts": facts["prompts"], "by templates instead": rejects}
+def _cost(selection: Selection, settings: MedforgetSettings, writer: Writer) -> dict[str, CostEstimate]:
+    """Cost by task; nothing is sent. Paraphrases are counted for the templates' questions."""
+    sources: dict[WritingTask, Sequence[Source]] = {SECTION: _section_sources(selection)}
+    if settings.rephrase != "none":
+        sources[PARAPHRASE] = list(_stems(selection, settings, templated(selection, settings)))
+    return writer.estimates(sources)
+
+
+def write_items(selection: Selection, settings: MedforgetSettings, session: WritingSession) -> Items:
+    """Items of every section; by templates where the model gave none. Rejects are the session's."""
+    items = templated(selection, settings)
+    answers = session.write(SECTION, _section_sources(selection))
+    items |= {node: list(_model_items(value)) for node, value in answers.items()}
+    if settings.rephrase != "none":
+        reworded = session.write(PARAPHRASE, list(_stems(selection, settings, items)))
+        rewriter = f"llm:{PARAPHRASE.version}"
+        for node, of_section in items.items():
+            items[node] = [
+                replace(item, reworded=value["question"], rewriter=rewriter) if value else item
+                for item in of_section
+                for value in [reworded.get(f"{node}-{item.kind}")]
+            ]
+    return items
+
+
+def _section_sources(selection: Selection) -> list[Source]:
+    return [
+        Source(node, {"section": section.replace("_", " "), "text": text}, ())
+        for node, _, section, text in selection.sections()
+    ]
+
+
+def _stems(selection: Selection, settings: MedforgetSettings, items: Items) -> Iterator[Source]:
+    """Every question that a model is trained on, without its options, to be put in other words."""
+    for node, study, section, _ in selection.sections():
+        phrasing = Phrasing(study, settings, study.study.shown and not settings.text_only)
+        for item in items[node]:
+            question = phrasing.stem(item, section, "train")
+            yield Source(f"{node}-{item.kind}", {"question": question, "answer": item.answer}, ())
+
+
+def _model_items(value: Mapping[str, Any]) -> Iterator[SectionItem]:
+    writer = f"llm:{SECTION.version}"
+    open_item, gap, choice = value["generation"], value["cloze"], value["classification"]
+    yield SectionItem("generation", open_item["answer"], open_item["question"], writer=writer)
+    yield SectionItem("cloze", gap["answer"], statement=gap["statement"], writer=writer)
+    options, right = tuple(choice["options"]), choice["answer_index"]
+    yield SectionItem(
+        "classification", options[right], choice["question"], options=options, answer_index=right, writer=writer
+    )
 
 
 def _study_row(drawn: ChosenStudy, count: int) -> dict[str, str]:

@@ -1,5 +1,4 @@
-"""A gap and a choice on a section of a report, made by rules; what is written is checked by the same code that
-checks a language model's."""
+"""Questions on a section of a report: a gap and a choice made by rules, and the checks of a language model's."""
 
 from __future__ import annotations
 
@@ -11,13 +10,15 @@ from itertools import pairwise
 
 import numpy as np
 
+from medunlearn.data.answer_texts import BLANK, GRAMMAR, normalised, stands_in
 from medunlearn.data.records import Kind
 from medunlearn.data.sentences import sentence_starts
 from medunlearn.data.studies_of_patients import MASK
-from medunlearn.papers.medforget.checks import BLANK, meaning, normalised, says, stands_in, wrong_cloze
 from medunlearn.papers.paper_files import paper_yaml
 
 LONGEST_OPTION = 160
+LONGEST_CLOZE = 5
+"""Words of a gap's answer at most."""
 _ALIKE = 0.75
 _WORD = re.compile(r"[^\W_]+(?:[-/'][^\W_]+)*(?:[.,:]\d+)*")
 _MEASURE = re.compile(r"\d+(?:[.,:]\d+)*\s?(?:mm|cm|kV|mAs|days|weeks|%)(?!\w)")
@@ -189,3 +190,29 @@ def _shortened(sentence: str) -> str:
         return sentence
     cut = sentence[: LONGEST_OPTION + 1]
     return (cut.rpartition(" ")[0] or cut[:LONGEST_OPTION]).rstrip(" ,;:")
+
+
+def meaning(text: str) -> frozenset[str]:
+    """Words and numbers of a text that carry meaning."""
+    return frozenset(normalised(text).split()) - GRAMMAR
+
+
+def wrong_cloze(statement: str, answer: str, text: str) -> str:
+    """Error of a gap, without words of the record; empty for none.
+
+    It must be one gap, whose answer of one to five words stands in the section and not in the statement.
+    """
+    if statement.count(BLANK) != 1:
+        return f"the statement must have exactly one {BLANK}"
+    if not 1 <= len(normalised(answer).split()) <= LONGEST_CLOZE:
+        return f"the answer must have 1 to {LONGEST_CLOZE} words"
+    if not stands_in(answer, text):
+        return "the answer is not in the section word for word"
+    if stands_in(answer, statement.replace(BLANK, " / ")):
+        return "the statement gives its own answer away"
+    return ""
+
+
+def says(text: str, option: str) -> bool:
+    """True if a text holds all that an option says, in whatever order."""
+    return stands_in(option, text) or (bool(meaning(option)) and meaning(option) <= meaning(text))

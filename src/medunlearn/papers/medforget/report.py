@@ -16,8 +16,7 @@ from medunlearn.papers.medforget import tables
 from medunlearn.papers.medforget.claims import findings
 from medunlearn.papers.medforget.contrasts import contrasts
 from medunlearn.papers.medforget.controls import control_sections, image_controls, private_results
-from medunlearn.papers.medforget.examples import level_examples
-from medunlearn.papers.medforget.figures import Panels, figure_5, figure_6
+from medunlearn.papers.medforget.figures import Panels, figure_5, figure_6, level_examples
 from medunlearn.papers.medforget.measures import GAP, MEASURES, SETS
 from medunlearn.papers.medforget.partitions import LEVELS
 from medunlearn.papers.medforget.sequence import sequence_numbers
