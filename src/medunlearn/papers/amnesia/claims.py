@@ -41,18 +41,18 @@ def _random_forgetting(results: SizeResults, context: str) -> Cases:
         if step.scope == RANDOM:
             at = (context, step.split, method, TRAIN, ALL)
             words = "forgetting of the retrained model over target"
-            known = results.evidence(words, "forgetting to gain", *at)
+            to_forget = results.evidence(words, "forgetting to gain", *at)
             names = (*MOVED, HALF_WAY, "utility above 0.8 of target")
-            evidence = (known, *(results.evidence(name, name, *at) for name in names))
+            evidence = (to_forget, *(results.evidence(name, name, *at) for name in names))
             verdict, says = _forgets_or_keeps(*evidence)
             yield Case({"split": step.split, "method": method}, verdict, says, evidence)
 
 
 def _forgets_or_keeps(
-    known: Evidence, gained: Evidence, utility: Evidence, half_way: Evidence, utility_kept: Evidence
+    to_forget: Evidence, gained: Evidence, utility: Evidence, half_way: Evidence, utility_kept: Evidence
 ) -> tuple[Verdict, str]:
     forgets, keeps = half_way.above, utility_kept.above
-    if unknown := _nothing_to_forget(known, TRAIN):
+    if unknown := _nothing_to_forget(to_forget, TRAIN):
         return OPEN, unknown
     if forgets is None or keeps is None:
         return OPEN, "an interval holds its threshold, or a model is missing"
@@ -80,8 +80,8 @@ def _growth(results: SizeResults, context: str) -> Cases:
                     f"forgetting of the patients of {sized[0].size}, at {sized[-1].size} minus at {sized[0].size}"
                 )
                 grown, beyond = (
-                    results.evidence(shown, name, *at, ALL)
-                    for shown, name in zip((words, "the same, minus the retrained models'"), GROWTH, strict=True)
+                    results.evidence(text, name, *at, ALL)
+                    for text, name in zip((words, "the same, minus the retrained models'"), GROWTH, strict=True)
                 )
                 others = results.evidence(OTHERS_KEEP, OTHERS_KEEP, *at, MEAN_OF_KINDS)
                 failed = "shrinks" if grown.above is False else "grows no more than with the retrained models"
@@ -91,7 +91,9 @@ def _growth(results: SizeResults, context: str) -> Cases:
                     OPEN: "no growth that can be told from none",
                 }
                 evidence = [grown, beyond, others]
-                yield settled({"split": large, "method": method}, evidence, [one.above for one in evidence], says)
+                yield settled(
+                    {"split": large, "method": method}, evidence, [number.above for number in evidence], says
+                )
 
 
 def _same_disease(results: SizeResults, context: str) -> Cases:
@@ -125,29 +127,31 @@ def _questions_not_notes(results: SizeResults, context: str) -> Cases:
     for step, method in results.runs(context):
         at = (context, step.split, method)
         words = "forgetting of the retrained model over target"
-        known = tuple(results.evidence(f"{fold} {words}", "forgetting to gain", *at, fold, ALL) for fold in FOLDS)
+        to_forget = tuple(
+            results.evidence(f"{fold} {words}", "forgetting to gain", *at, fold, ALL) for fold in FOLDS
+        )
         train, holdout = (results.evidence(f"{fold} {HALF_WAY}", HALF_WAY, *at, fold, ALL) for fold in FOLDS)
-        labels, evidence = {"split": step.split, "method": method}, (*known, train, holdout)
-        if reason := _unreadable(known, train):
+        labels, evidence = {"split": step.split, "method": method}, (*to_forget, train, holdout)
+        if reason := _unreadable(to_forget, train):
             yield Case(labels, OPEN, reason, evidence)
         else:
             yield settled(labels, evidence, [holdout.below], says)
 
 
-def _nothing_to_forget(known: Evidence, fold: str) -> str:
+def _nothing_to_forget(to_forget: Evidence, fold: str) -> str:
     """Reason why nothing can be read on a fold; empty where the target knows more than the retrained model."""
-    if known.value is None:
-        return f"cannot be read: {known.reason}"
-    if known.below:
+    if to_forget.value is None:
+        return f"cannot be read: {to_forget.reason}"
+    if to_forget.below:
         return f"nothing to forget on {fold}: the target answers it worse than the retrained model"
-    if not known.above:
-        why = known.too_little or "the interval of what the retrained model forgets holds 0"
+    if not to_forget.above:
+        why = to_forget.too_little or "the interval of what the retrained model forgets holds 0"
         return f"not settled that there is something to forget on {fold}: {why}"
     return ""
 
 
-def _unreadable(known: Sequence[Evidence], train: Evidence) -> str:
-    for fold, evidence in reversed(tuple(zip(FOLDS, known, strict=True))):
+def _unreadable(to_forget: Sequence[Evidence], train: Evidence) -> str:
+    for fold, evidence in reversed(tuple(zip(FOLDS, to_forget, strict=True))):
         if reason := _nothing_to_forget(evidence, fold):
             return reason
     return "" if train.above is True else "the trained questions were not forgotten, so nothing could carry over"

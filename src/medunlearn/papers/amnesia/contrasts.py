@@ -14,8 +14,17 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.data.records import SIDES
-from medunlearn.papers.amnesia.sweep import FACTUAL, HOLDOUT, MEAN_OF_KINDS, REASONING, SIDE, TRAIN, SizeSweep
-from medunlearn.papers.sweeps.contrasts import edges, parts
+from medunlearn.papers.amnesia.sweep import (
+    FACTUAL,
+    HOLDOUT,
+    MEAN_OF_KINDS,
+    REASONING,
+    SIDE,
+    TRAIN,
+    SizeResults,
+    SizeSweep,
+)
+from medunlearn.papers.sweeps.contrasts import contrast_row, parts
 from medunlearn.results.contrasts import Contrast
 from medunlearn.results.matrix import ALL_KINDS
 
@@ -58,8 +67,8 @@ GROWTH = {
 """Forgetting by the model of a scope's largest set minus that by the model of its smallest, both on the subjects of
 the smallest, who lie in every set: the same questions, so that neither target nor choice of subjects counts."""
 COLUMNS = (
-    *("contrast", "context", "split", "method", "fold", "kind", "measure", "value", "low", "high", "p"),
-    *("n_subjects", "n_seeds", "by_seed", "reason"),
+    *SizeResults.contrast_labels,
+    *("measure", "value", "low", "high", "p", "n_subjects", "n_seeds", "by_seed", "reason"),
 )
 
 
@@ -69,7 +78,9 @@ def contrasts(sweep: SizeSweep) -> pd.DataFrame:
 
     def add(context: str, split: str, method: str, named: Iterator[tuple[str, str, str, Contrast]]) -> None:
         labels = {"context": context, "split": sweep.steps[split].split, "method": method}
-        rows.extend(labels | _row(*contrast) for contrast in named)
+        for name, fold, kind, contrast in named:
+            place = {"contrast": name, "fold": fold, "kind": kind}
+            rows.append(labels | place | contrast_row(contrast, THRESHOLD.get(name, 0.0)))
 
     for context in sweep.models.contexts:
         run = {split: [who[1] for who in sweep.models.of(context, split) if who[1]] for split in sweep.steps}
@@ -83,19 +94,6 @@ def contrasts(sweep: SizeSweep) -> pd.DataFrame:
                 if len(sizes) >= 2:
                     add(context, sizes[-1], method, _growth(sweep, context, sizes[0], sizes[-1], method))
     return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def _row(name: str, fold: str, kind: str, contrast: Contrast) -> dict[str, Any]:
-    minus = THRESHOLD.get(name, 0.0)
-    return {
-        "contrast": name,
-        "fold": fold,
-        "kind": kind,
-        **edges(contrast, minus),
-        **{name: getattr(contrast, name) for name in ("measure", "n_subjects", "reason")},
-        "n_seeds": len(contrast.by_seed),
-        "by_seed": tuple(value - minus for value in contrast.by_seed),
-    }
 
 
 def _on_split(sweep: SizeSweep, context: str, split: str, method: str) -> Iterator[tuple[str, str, str, Contrast]]:
@@ -129,7 +127,7 @@ def _growth(
 ) -> Iterator[tuple[str, str, str, Contrast]]:
     for name, expression in GROWTH.items():
         terms = [
-            sweep.part_term(part, context, small if part.split else large, method, drawn=(small, large))
+            sweep.part_term(part, context, small if part.split else large, method, joint=(small, large))
             for part in parts(expression)
         ]
         yield name, TRAIN, ALL_KINDS, sweep.contrast(terms)

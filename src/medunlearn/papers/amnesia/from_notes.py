@@ -65,7 +65,7 @@ def from_notes(
     for questioned in notes:
         labels[questioned.note.subject][questioned.disease] += 1
     # most_common keeps the order of first sight where counts are equal.
-    diseases = {subject: counted.most_common(1)[0][0] for subject, counted in labels.items()}
+    diseases = {subject: counts.most_common(1)[0][0] for subject, counts in labels.items()}
     if len(diseases) < 2:
         raise InputError(f"{len(diseases)} patients are left, and a benchmark needs two at least.")
     records = tuple(_record(questioned.note, diseases[questioned.note.subject]) for questioned in notes)

@@ -100,7 +100,7 @@ def _sources(notes: Benchmark) -> list[Source]:
 
 
 def _with_questions(notes: Benchmark, answers: Mapping[str, Any], provenance: str) -> Benchmark:
-    asked = [
+    questioned = [
         QuestionedNote(
             Note(record.record_id, record.text, notes.subject(record.record_id)),
             "",
@@ -109,7 +109,7 @@ def _with_questions(notes: Benchmark, answers: Mapping[str, Any], provenance: st
         for record in _probed(notes)
         if record.record_id in answers
     ]
-    named = _named(notes, written_questions(asked, provenance, notes.seed))
+    named = _named(notes, written_questions(questioned, provenance, notes.seed))
     return replace(notes, questions=(*notes.questions, *named), notes={**notes.notes, "questions by": provenance})
 
 

@@ -61,7 +61,7 @@ class NotesInput:
         writer: the model that labels and asks.
         files: that the notes were read from.
         notes: everything in them.
-        chosen: the notes, or their sample, in the file's order.
+        sample: the notes, or some of them, in the file's order.
         label_task, question_task: what the model writes, in our words or the user's.
     """
 
@@ -69,7 +69,7 @@ class NotesInput:
     writer: Writer
     files: tuple[Path, ...]
     notes: Notes
-    chosen: tuple[Note, ...]
+    sample: tuple[Note, ...]
     data_use: DataUse
     label_task: DiseaseLabel
     question_task: AmnesiaQuestions
@@ -81,7 +81,7 @@ class NotesInput:
 
     def inputs(self) -> dict[str, Any]:
         """Hash, columns and counts of the notes, without their text."""
-        counts = {"read": len(self.notes.notes), "excluded": len(self.notes.excluded), "chosen": len(self.chosen)}
+        counts = {"read": len(self.notes.notes), "excluded": len(self.notes.excluded), "chosen": len(self.sample)}
         hashes = [sha256_of(file) for file in self.files]
         sha256 = hashes[0] if len(hashes) == 1 else sha256_of_json(hashes)
         return {"sha256": sha256, "columns": asdict(self.notes.columns), **counts}
@@ -112,20 +112,20 @@ def read_input(settings: AmnesiaNotesSettings, out: Path) -> NotesInput:
         _worded(DiseaseLabel(), "label", settings),
         _worded(AmnesiaQuestions(), "questions", settings),
     )
-    given = NoteColumns(**{column.name: getattr(settings, column.name, None) for column in fields(NoteColumns)})
+    columns = NoteColumns(**{column.name: getattr(settings, column.name, None) for column in fields(NoteColumns)})
     files = files_of(settings.notes)
-    notes = read_notes(files, given, skip_bad_rows=settings.skip_bad_rows)
+    notes = read_notes(files, columns, skip_bad_rows=settings.skip_bad_rows)
     if notes.columns.title is None and notes.columns.disease is None:
         raise ConfigError(
             ["no column tells a note's disease: name one with --title (a sentence on the note, or the note's own "
              "column), or give diseases of your own with --disease"]
         )  # fmt: skip
-    known = use_of_file(files[0], "open" if notes.is_pmc else None)
-    data_use = build_use(settings.data_use, {f"notes {settings.notes}": known})
-    chosen = _sample(notes, settings)
-    records = (Record(note.note_id, note.text, {}, note.identifiers or ()) for note in chosen)
+    file_use = use_of_file(files[0], "open" if notes.is_pmc else None)
+    data_use = build_use(settings.data_use, {f"notes {settings.notes}": file_use})
+    sample = _sample(notes, settings)
+    records = (Record(note.note_id, note.text, {}, note.identifiers or ()) for note in sample)
     writer = Writer.of(settings, out, data_use=data_use, records=records)
-    return NotesInput(settings, writer, files, notes, chosen, data_use, label, questions)
+    return NotesInput(settings, writer, files, notes, sample, data_use, label, questions)
 
 
 def _worded(task: Task, key: Literal["label", "questions"], settings: AmnesiaNotesSettings) -> Task:
@@ -137,15 +137,15 @@ def _worded(task: Task, key: Literal["label", "questions"], settings: AmnesiaNot
 
 def _sample(notes: Notes, settings: AmnesiaNotesSettings) -> tuple[Note, ...]:
     """A seeded sample, in the file's order; of PMC-Patients as many as the paper drew, unless told otherwise."""
-    rows, wanted = notes.notes, settings.limit
-    if wanted is None and notes.is_pmc and len(rows) > PAPER_SAMPLE:
-        wanted = PAPER_SAMPLE
-    if wanted is None or wanted == "all":
+    rows, limit = notes.notes, settings.limit
+    if limit is None and notes.is_pmc and len(rows) > PAPER_SAMPLE:
+        limit = PAPER_SAMPLE
+    if limit is None or limit == "all":
         return rows
-    if wanted > len(rows):
-        raise InputError(f"limit={wanted}: the file holds {len(rows)} notes. Ask for fewer.")
-    drawn = set(shuffled([note.note_id for note in rows], "sample", settings.seed)[:wanted])
-    return tuple(note for note in rows if note.note_id in drawn)
+    if limit > len(rows):
+        raise InputError(f"limit={limit}: the file holds {len(rows)} notes. Ask for fewer.")
+    ids = set(shuffled([note.note_id for note in rows], "sample", settings.seed)[:limit])
+    return tuple(note for note in rows if note.note_id in ids)
 
 
 def build_from_notes(values: Mapping[str, Any], out: Path, *, quiet: bool = True, say: Say = print) -> BuildResult:
@@ -204,7 +204,7 @@ def _write(notes: NotesInput, session: WritingSession) -> tuple[Results, Results
         session.exclude("notes", place, reason)
     why = f"it has no {notes.label_column}, so its disease cannot be told"
     named = _named(notes)
-    for note in notes.chosen:
+    for note in notes.sample:
         if not getattr(note, notes.label_column):
             session.exclude("notes", note.note_id, why)
     if notes.label_column == "disease":
@@ -223,7 +223,7 @@ def _write(notes: NotesInput, session: WritingSession) -> tuple[Results, Results
 
 def _named(notes: NotesInput) -> list[Note]:
     """Notes that tell their disease, or have a title to tell it by."""
-    return [note for note in notes.chosen if getattr(note, notes.label_column)]
+    return [note for note in notes.sample if getattr(note, notes.label_column)]
 
 
 def _sources(notes: Sequence[Note], **fields: str) -> list[Source]:
@@ -252,7 +252,7 @@ def _benchmark(notes: NotesInput, labels: Results, questions: Results, facts: Ma
                 for kind in KINDS
             },
         )
-        for note in notes.chosen
+        for note in notes.sample
         if note.note_id in questions
     ]
     return from_notes(
@@ -278,7 +278,7 @@ def _benchmark(notes: NotesInput, labels: Results, questions: Results, facts: Ma
 
 def _save_tables(out: Path, notes: NotesInput, labels: Results, questions: Results) -> None:
     """Labels with their reasons, and the words of the note that each question rests on."""
-    by_id, version = {note.note_id: note for note in notes.chosen}, notes.label_task.version
+    by_id, version = {note.note_id: note for note in notes.sample}, notes.label_task.version
     label_rows = [
         {"record_id": name, "subject": by_id[name].subject, "title": by_id[name].title, "prompt": version}
         | labels[name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.metrics.leakage.leakage_score import extractor_words
@@ -66,22 +65,14 @@ def report_of(results: SizeResults) -> SweepReport:
     published = paper_yaml("amnesia", "published")
     data = {
         "contexts": results.contexts,
-        "splits": [asdict(step) for step in results.splits],
         "metrics": {name: {"title": title, "meaning": text} for name, (title, text) in metric_meanings([]).items()},
         "extractors": results.extractors,
         "numbers": results.numbers,
-        "contrasts": results.contrasts,
         "published": {
             "setting": published["setting"],
             "table_2": tables.published_table_2().to_dict("records"),
             "figures": published["figures"],
         },
-    }
-    screen = {
-        "splits": ", ".join(_spread(scope, steps) for scope, steps in results.scopes.items()),
-        "mode": "Context modes",
-        "contexts": "; ".join(map(context_text, results.contexts)),
-        "drawn": " for differences and groups",
     }
     return sweep_page(
         "amnesia",
@@ -92,8 +83,9 @@ def report_of(results: SizeResults) -> SweepReport:
         how_to_read=WORDS["how_to_read"],
         published=_published(),
         splits=tables.splits_table(results),
-        screen=screen,
-        opened=(False, True),
+        split_names=", ".join(_spread(scope, steps) for scope, steps in results.scopes.items()),
+        mode="Context modes",
+        drawn_for=" for differences and groups",
     )
 
 
@@ -102,7 +94,7 @@ def _published() -> Iterator[Section | None]:
         statements = Bullets(tuple(tables.published_statements(number)))
         yield section(f"Figure {number}, the numbers that Section 6 gives", statements)
     title = "Table 2: LS (keywords by scispaCy) and DS (%), factual / reasoning"
-    yield section(title, tables.published_tables())
+    yield section(title, tables.table_2(tables.published_results(), ""))
 
 
 def _spread(scope: str, steps: Sequence[Step]) -> str:
@@ -114,12 +106,12 @@ def _spread(scope: str, steps: Sequence[Step]) -> str:
 
 def _context(results: SizeResults, context: str) -> Iterator[Section | None]:
     """Figures and tables of one context mode."""
-    shown = [
+    models = [
         who
         for who in everyone(results.methods)
         if any(results.has(other, step.split, who) for other in results.contexts for step in results.splits)
     ]
-    key, mode = legend(results.methods, shown), context_text(context)
+    key, mode = legend(results.methods, models), context_text(context)
     yield section(
         "Utility and forgetting by forget set size", _figure_2(results, context, key), note=f"Figure 2; {mode}"
     )

@@ -155,8 +155,8 @@ class SizeSweep(SweepDraws):
             if DISEASE in record.groups:
                 self.subjects[record.groups[DISEASE]].add(models.benchmark.subject(record.record_id))
         listed = [name for name in models.benchmark.splits if name in models.splits]
-        shown = shown_splits(list(dict.fromkeys([*listed, *models.splits])))
-        steps = {name: self._step(name, label) for name, label in shown.items()}
+        labels = shown_splits(list(dict.fromkeys([*listed, *models.splits])))
+        steps = {name: self._step(name, label) for name, label in labels.items()}
         scopes = list(dict.fromkeys(step.scope for step in steps.values()))
 
         def order(name: str) -> tuple[bool, int, int]:
@@ -165,7 +165,7 @@ class SizeSweep(SweepDraws):
 
         self.steps = {name: steps[name] for name in sorted(steps, key=order)}
 
-    def _step(self, name: str, shown: str) -> Step:
+    def _step(self, name: str, label: str) -> Step:
         benchmark = self.models.benchmark
         split = benchmark.split(name)
         sides = benchmark.sides(split)
@@ -173,13 +173,13 @@ class SizeSweep(SweepDraws):
         self.forgotten[name] = subjects["forget"]
         # A disease's split is a size of its trace; "random" names no disease, though few patients may share one.
         sized = _SIZED.fullmatch(name) if "=" not in name else None
-        scope = sized["scope"] if sized else shown
+        scope = sized["scope"] if sized else label
         sharing = (disease for disease, members in self.subjects.items() if subjects["forget"] <= members)
         disease = None if scope == RANDOM else next(sharing, None)
         same = self.subjects[disease] & subjects["retain"] if disease else set()
         percent = int(sized["percent"]) if sized else None
         sizes = benchmark.split_sizes(split)
-        return Step(shown, scope, percent, disease, split.level, sizes["forget"], sizes["retain"], len(same))
+        return Step(label, scope, percent, disease, split.level, sizes["forget"], sizes["retain"], len(same))
 
     def group(self, split: str, group: str) -> set[str] | None:
         """The subjects with the split's disease, or with another; None for everybody.
@@ -192,30 +192,39 @@ class SizeSweep(SweepDraws):
         same = self.subjects[disease]
         return same if group == SAME else set().union(*self.subjects.values()) - same
 
-    def part_term(self, part: Part, context: str, split: str, method: str, **place: Any) -> Term:
+    def part_term(
+        self,
+        part: Part,
+        context: str,
+        split: str,
+        method: str,
+        *,
+        fold: str = TRAIN,
+        kind: str = ALL_KINDS,
+        weight: float | None = None,
+        joint: tuple[str, ...] = (),
+    ) -> Term:
         """A part of a contrast; ``where`` is the fold holdout, a kind, or the group same, other or small.
 
-        The group small is the forget set of the first split of ``drawn``.
+        The group small is the forget set of the first split of ``joint``.
         """
         who = {"m": unlearned(method), "t": TARGET_MODEL, "r": RETRAINED_MODEL}[part.model]
-        fold = HOLDOUT if part.where == HOLDOUT else place.get("fold") or TRAIN
-        kind = part.where if part.where in (FACTUAL, REASONING) else place.get("kind", ALL_KINDS)
+        fold = HOLDOUT if part.where == HOLDOUT else fold
+        kind = part.where if part.where in (FACTUAL, REASONING) else kind
         group = {"same": SAME, "other": OTHER, "small": SMALLEST}.get(part.where, EVERYONE)
-        at = (SIDE[part.name], fold, kind)
-        weight, drawn = place.get("weight", part.weight), place.get("drawn", ())
-        subjects = self.forgotten[drawn[0]] if group == SMALLEST else self.group(split, group)
-        return self.term(weight, part.name, who, at, context, split, drawn=drawn, group=group, subjects=subjects)
+        subjects = self.forgotten[joint[0]] if group == SMALLEST else self.group(split, group)
+        weight, at = part.weight if weight is None else weight, (SIDE[part.name], fold, kind)
+        return self.term(weight, part.name, who, at, context, split, joint=joint, group=group, subjects=subjects)
 
     def question_kinds(self, context: str, split: str) -> Mapping[tuple[str, str], list[str]]:
         """Side and fold -> kinds that some model was asked, the forget set first."""
-        rows = self._question_kinds[
-            (self._question_kinds["context"] == context) & (self._question_kinds["split"] == split)
-        ]
-        kinds: dict[tuple[str, str], list[str]] = {}
-        for side in SIDES:
-            for fold, kind in rows.loc[rows["side"] == side, ["fold", "kind"]].itertuples(index=False):
-                kinds.setdefault((side, fold), []).append(kind)
-        return kinds
+        table = self._question_kinds
+        rows = table[(table["context"] == context) & (table["split"] == split)]
+        return {
+            (side, str(fold)): of_fold["kind"].tolist()
+            for side in SIDES
+            for fold, of_fold in rows[rows["side"] == side].groupby("fold", sort=False)
+        }
 
     @cached_property
     def _question_kinds(self) -> pd.DataFrame:
@@ -246,12 +255,10 @@ def size_numbers(sweep: SizeSweep) -> pd.DataFrame:
             for who, seeds in sweep.models.of(context, split).items():
                 head = {"context": context, "split": step.split, "role": who[0], "method": who[1]}
                 for group in (EVERYONE, SAME, OTHER) if step.disease else (EVERYONE,):
-                    measured_rows = _numbers(sweep, context, split, who, group, seeds)
-                    rows += ({**head, "group": group, **row} for row in measured_rows)
+                    labels = head | {"group": group}
+                    rows += (labels | row for row in _numbers(sweep, context, split, who, group, seeds))
                     if group != EVERYONE:
-                        means += (
-                            {**head, "group": group, **row} for row in _mean(sweep, context, split, who, group)
-                        )
+                        means += (labels | row for row in _mean(sweep, context, split, who, group))
     return pd.DataFrame([*rows, *means], columns=list(COLUMNS))
 
 
@@ -301,7 +308,7 @@ def _pooled(sweep: SizeSweep, term: Term, parts: tuple[str, ...], seeds: Sequenc
     points = np.array([point for point, _ in pairs], dtype=np.float64)
     subjects = min(cells[seed].n_subjects(parts) for seed in seeds)
     bounds = cells[seeds[0]].bounds(term.measure, parts)
-    draws = np.column_stack([drawn for _, drawn in pairs])
+    draws = np.column_stack([replicates for _, replicates in pairs])
     pooled = pool_seeds(points, draws, subjects, bounds=bounds, seed=sweep.seed)
     by_seed = () if pooled.value is None else tuple(points.tolist())
     return {"value": pooled.value, "low": pooled.low, "high": pooled.high, "by_seed": by_seed}

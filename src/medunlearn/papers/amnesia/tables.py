@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Literal
 
 import pandas as pd
 
 from medunlearn.metrics.leakage.leakage_score import extractor_words
-from medunlearn.papers.amnesia.sweep import DEGENERATE, DEGRADATION, FACTUAL, LEAKAGE, REASONING, TRAIN, SizeResults
+from medunlearn.papers.amnesia.sweep import (
+    DEGENERATE,
+    DEGRADATION,
+    FACTUAL,
+    LEAKAGE,
+    REASONING,
+    TRAIN,
+    SizeResults,
+    Step,
+)
 from medunlearn.papers.paper_files import paper_yaml
+from medunlearn.papers.sweeps.contrasts import EVERYONE
 from medunlearn.papers.sweeps.figures import name_of
 from medunlearn.papers.sweeps.models import Who, unlearned
 from medunlearn.papers.sweeps.results import SweepNumber
-from medunlearn.papers.sweeps.tables import cell_table
+from medunlearn.papers.sweeps.tables import cell_table, contrast_table, percent_interval
 from medunlearn.reports.blocks import Cell, Span, Table
 from medunlearn.reports.formatting import ABSENT, ALL, decimal, interval, kind_text, signed
 from medunlearn.reports.table_blocks import reading_cell
@@ -24,8 +35,6 @@ _DIGITS = 1
 
 Percent = tuple[float | None, str]
 """A share, and its note: interval and subjects."""
-Lookup = Callable[[str, str, str, str], Percent]
-"""Split, method, measure and kind -> number."""
 
 
 def published_table_2() -> pd.DataFrame:
@@ -46,32 +55,61 @@ def published_statements(figure: int) -> list[str]:
     ]
 
 
+def published_results() -> SizeResults:
+    """Table 2 as results of a sweep; no number has an interval."""
+    table = published_table_2()
+    long = table.melt(["scope", "method", "percent"])
+    names = long["variable"].str.split("_", expand=True)
+    place = {"context": "", "role": "unlearned", "side": "forget", "fold": TRAIN, "group": EVERYONE}
+    numbers = long.assign(
+        **place,
+        split=long["scope"] + "_" + long["percent"].astype(str),
+        measure=names[0].map({"ls": LEAKAGE, "ds": DEGRADATION}),
+        kind=names[1],
+        value=long["value"] / 100,
+        low=None,
+        high=None,
+    )
+    sizes = table[["scope", "percent"]].drop_duplicates().sort_values("percent", kind="stable").to_numpy().tolist()
+    return SizeResults(
+        splits=tuple(Step(f"{scope}_{n}", scope, n, None, "patient", 0, 0) for scope, n in sizes),
+        numbers=numbers,
+        contrasts=pd.DataFrame(),
+        methods=tuple(table["method"].unique()),
+        contexts=("",),
+        extractors=("scispaCy",),
+    )
+
+
 def table_2(results: SizeResults, context: str) -> list[Table]:
-    """Table 2 of this sweep, train fold; a scope a table."""
-
-    def number(split: str, method: str, measure: str, kind: str) -> Percent:
-        at = (context, split, unlearned(method), ("forget", TRAIN, kind))
-        shown = results.valued(*at, measure)
-        if shown is None:
-            return None, ""
-        percents = () if shown.low is None or shown.high is None else (100 * shown.low, 100 * shown.high)
-        alone = one_token(shown, results.valued(*at, DEGENERATE)) if measure == DEGRADATION else None
-        notes = (
-            "[{:.1f}, {:.1f}]".format(*percents) if percents else "",
-            f"{shown.n_subjects} subjects, {shown.n_scored} questions",
-            f"{len(shown.by_seed)} seeds" if len(shown.by_seed) > 1 else "",
-            "" if alone is None else f"{100 * alone:.{_DIGITS}f} of it responses of one token",
-        )
-        return shown.value, ", ".join(filter(None, notes))
-
+    """Table 2 of this sweep, train fold; a scope a table. LS of each kind of question with DS behind it."""
     tables = []
     for scope, steps in results.scopes.items():
-        sizes = {step.split: step.size for step in steps}
-        methods = [m for m in results.methods if any(results.has(context, split, unlearned(m)) for split in sizes)]
+        methods = [
+            method
+            for method in results.methods
+            if any(results.has(context, step.split, unlearned(method)) for step in steps)
+        ]
         if methods:
-            head = Cell(scope, extractor_words(results.extractors))
-            tables.append(_scope_table(head, sizes, methods, number))
+            columns = [_size_column(results, context, step.split, methods) for step in steps]
+            heads = (Cell(scope, extractor_words(results.extractors)), *(Cell(step.size) for step in steps))
+            tables.append(Table(heads, tuple(zip(map(Cell, methods), *columns, strict=True))))
     return tables
+
+
+def _percent(results: SizeResults, context: str, split: str, method: str, measure: str, kind: str) -> Percent:
+    at = (context, split, unlearned(method), ("forget", TRAIN, kind))
+    number = results.valued(*at, measure)
+    if number is None:
+        return None, ""
+    alone = one_token(number, results.valued(*at, DEGENERATE)) if measure == DEGRADATION else None
+    notes = (
+        percent_interval(number),
+        f"{number.n_subjects} subjects, {number.n_scored} questions" if number.n_subjects else "",
+        f"{len(number.by_seed)} seeds" if len(number.by_seed) > 1 else "",
+        "" if alone is None else f"{100 * alone:.{_DIGITS}f} of it responses of one token",
+    )
+    return number.value, ", ".join(filter(None, notes))
 
 
 def one_token(degradation: SweepNumber | None, degenerate: SweepNumber | None) -> float | None:
@@ -81,87 +119,57 @@ def one_token(degradation: SweepNumber | None, degenerate: SweepNumber | None) -
     return float(degradation.value or 0.0) - float(degenerate.value or 0.0)
 
 
-def published_tables() -> list[Table]:
-    """AMNESIA's Table 2 in the same form."""
-    tables = []
-    for scope, rows in published_table_2().groupby("scope", sort=False):
-        shares = rows.set_index(["percent", "method"]).drop(columns="scope").stack().div(100).to_dict()
-
-        def number(
-            percent: str, method: str, measure: str, kind: str, shares: Mapping[Any, float] = shares
-        ) -> Percent:
-            return shares.get((int(percent), method, f"{measure.lower()}_{kind}")), ""
-
-        sizes = {str(size): f"{size}%" for size in sorted(rows["percent"].unique())}
-        tables.append(
-            _scope_table(Cell(str(scope), "keywords by scispaCy"), sizes, rows["method"].unique().tolist(), number)
-        )
-    return tables
-
-
-def _scope_table(head: Cell, sizes: Mapping[str, str], methods: Sequence[str], number: Lookup) -> Table:
-    columns = [_size_column(split, methods, number) for split in sizes]
-    rows = zip(map(Cell, methods), *columns, strict=True)
-    return Table((head, *map(Cell, sizes.values())), tuple(rows))
-
-
-def _size_column(split: str, methods: Sequence[str], number: Lookup) -> Iterator[Cell]:
-    """LS of factual and reasoning questions with DS behind each; marked across the methods, each by itself."""
-    spans = [
-        marked([number(split, method, measure, kind) for method in methods])
+def _size_column(results: SizeResults, context: str, split: str, methods: Sequence[str]) -> Iterator[Cell]:
+    """Factual and reasoning questions; marked across the methods, each measure and kind by itself."""
+    columns = [
+        marked([_percent(results, context, split, method, measure, kind) for method in methods])
         for kind in (FACTUAL, REASONING)
         for measure in (LEAKAGE, DEGRADATION)
     ]
-    for ls, ds, ls_reasoning, ds_reasoning in zip(*spans, strict=True):
+    for spans in zip(*columns, strict=True):
+        ls, ds, ls_reasoning, ds_reasoning = spans
         pairs = (ls, Span(" ("), ds, Span(") / "), ls_reasoning, Span(" ("), ds_reasoning, Span(")"))
-        nothing = all(span.text == NOT_MEASURED for span in (ls, ds, ls_reasoning, ds_reasoning))
-        yield Cell(ABSENT) if nothing else Cell.of(*pairs)
+        yield Cell(ABSENT) if all(span.text == NOT_MEASURED for span in spans) else Cell.of(*pairs)
 
 
 def marked(numbers: Sequence[Percent]) -> list[Span]:
     """Spans of one column with the lowest and the highest marked, ties alike; nothing where all are equal."""
-    shown = [None if value is None else round(100 * value, _DIGITS) for value, _ in numbers]
-    known = [value for value in shown if value is not None]
-    low, high = (min(known), max(known)) if known else (None, None)
-    spans = []
-    for value, (_, note) in zip(shown, numbers, strict=True):
-        if value is None:
-            spans.append(Span(NOT_MEASURED))
-        elif low != high and value in (low, high):
-            spans.append(Span(f"{value:.{_DIGITS}f}", "lowest" if value == low else "highest", note))
-        else:
-            spans.append(Span(f"{value:.{_DIGITS}f}", note=note))
-    return spans
+    rounded = [None if value is None else round(100 * value, _DIGITS) for value, _ in numbers]
+    values = {value for value in rounded if value is not None}
+    marks: dict[float, Literal["lowest", "highest"]] = {}
+    if len(values) > 1:
+        marks = {min(values): "lowest", max(values): "highest"}
+    return [
+        Span(NOT_MEASURED) if value is None else Span(f"{value:.{_DIGITS}f}", marks.get(value, ""), note)
+        for value, (_, note) in zip(rounded, numbers, strict=True)
+    ]
 
 
 def leakage_table(results: SizeResults, context: str) -> Table | None:
     """Leakage beside degradation with intervals: every split, method, fold and kind, references among them."""
-    wanted = (LEAKAGE, DEGRADATION, DEGENERATE)
-    rows = (
-        (split, name_of(who), Cell(fold, kind_text(kind)), *map(reading_cell, numbers), _one_token_text(numbers))
-        for split, who, fold in _places(results, context)
-        for kind in (*results.kinds, ALL)
-        if (numbers := _numbers(results, context, split, who, fold, kind, *wanted))[0] is not None
-    )
+    rows = []
+    for split, who, fold in _places(results, context):
+        for kind in (*results.kinds, ALL):
+            at = (context, split, who, ("forget", fold, kind))
+            leaked, degraded, degenerate = (results.number(*at, m) for m in (LEAKAGE, DEGRADATION, DEGENERATE))
+            if leaked is not None:
+                alone = one_token(degraded, degenerate)
+                cells = map(reading_cell, (leaked, degraded, degenerate))
+                text = ABSENT if alone is None else decimal(alone)
+                rows.append((split, name_of(who), Cell(fold, kind_text(kind)), *cells, text))
     leakage = Cell("Leakage score (LS)", extractor_words(results.extractors))
     degradation = ("Degradation score (DS)", "Degenerate", Cell("One token", "DS less degenerate"))
     return cell_table(("Split", "Model", "Questions", leakage, *degradation), rows)
 
 
-def _one_token_text(numbers: Sequence[SweepNumber | None]) -> str:
-    """The share of responses of one token, of leakage, degradation and degenerate responses."""
-    alone = one_token(*numbers[1:])
-    return ABSENT if alone is None else decimal(alone)
-
-
 def numbers_table(results: SizeResults, context: str) -> Table | None:
     """Utility, forgetting, degradation of every model on every split, fold and kind."""
     utility, forgetting = results.composites["retain"], results.composites["forget"]
+    columns = (("retain", utility), ("forget", forgetting), ("forget", DEGRADATION))
     rows = (
         (
             *(split, name_of(who), Cell(fold, kind)),
-            reading_cell(results.number(context, split, who, ("retain", fold, kind), utility)),
-            *map(reading_cell, _numbers(results, context, split, who, fold, kind, forgetting, DEGRADATION)),
+            *(reading_cell(results.number(context, split, who, (side, fold, kind), m)) for side, m in columns),
         )
         for split, who, fold in _places(results, context)
         for kind in results.kinds
@@ -172,13 +180,6 @@ def numbers_table(results: SizeResults, context: str) -> Table | None:
         Cell("Degraded", f"{DEGRADATION} on forget"),
     )
     return cell_table(("Split", "Model", "Questions", *heads), rows)
-
-
-def _numbers(
-    results: SizeResults, context: str, split: str, who: Who, fold: str, kind: str, *measures: str | None
-) -> list[SweepNumber | None]:
-    """Measures on the forget set."""
-    return [results.number(context, split, who, ("forget", fold, kind), measure) for measure in measures]
 
 
 def _places(results: SizeResults, context: str) -> Iterator[tuple[str, Who, str]]:
@@ -192,17 +193,15 @@ def _places(results: SizeResults, context: str) -> Iterator[tuple[str, Who, str]
 def difference_tables(results: SizeResults, context: str) -> Iterator[tuple[str, str, Table]]:
     """Title, meaning and table of the differences in ``report.yaml``; those with a number."""
     for title, about in paper_yaml("amnesia", "report")["differences"].items():
-        rows = []
-        for step in results.splits:
-            for method in results.methods:
-                numbers = [
-                    results.contrast(name, context, step.split, method, fold, kind)
-                    for name, fold, kind in about["columns"].values()
-                ]
-                if any(number.value is not None for number in numbers):
-                    rows.append((step.split, method, *map(difference_cell, numbers)))
-        table = cell_table(("Split", "Method", *about["columns"]), rows)
-        if table is not None:
+        columns = about["columns"]
+        rows = (
+            (
+                (step.split, method),
+                [results.contrast(name, context, step.split, method, *place) for name, *place in columns.values()],
+            )
+            for step, method in product(results.splits, results.methods)
+        )
+        if table := contrast_table(("Split", "Method", *columns), rows, difference_cell):
             yield title, about["meaning"], table
 
 

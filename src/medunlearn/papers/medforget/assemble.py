@@ -172,21 +172,21 @@ def _model_items(value: Mapping[str, Any]) -> Iterator[SectionItem]:
     )
 
 
-def _study_row(drawn: ChosenStudy, count: int) -> dict[str, str]:
+def _study_row(node: ChosenStudy, count: int) -> dict[str, str]:
     """A study's row; files and positions of several images are joined by semicolons."""
-    study = drawn.study
+    study = node.study
     views = study.views(count)
     names = "; ".join(view.path.name for view in views if view.path is not None)
     positions = "; ".join(view.position for view in views)
     labels = json.dumps(dict(study.labels), sort_keys=True)
-    row = (drawn.node, drawn.patient, drawn.institution, study.study, study.patient, names, positions, labels)
+    row = (node.node, node.patient, node.institution, study.study, study.patient, names, positions, labels)
     return dict(zip(_STUDY_COLUMNS, row, strict=True))
 
 
 def _key(settings: MedforgetSettings) -> str:
     reports = settings.openi / REPORTS if settings.openi is not None and settings.openi.is_dir() else settings.openi
     # Folders were built when this was the default.
-    counted = settings.model_copy(update={"data_use": settings.data_use or "credentialed"})
+    keyed = settings.model_copy(update={"data_use": settings.data_use or "credentialed"})
     unset = [] if settings.max_pixels is not None else ["max_pixels"]
     unset += ["images_per_study"] if settings.images_per_study == 1 else []
-    return build_key(counted, [settings.folder, reports, settings.general], besides=unset)
+    return build_key(keyed, [settings.folder, reports, settings.general], besides=unset)

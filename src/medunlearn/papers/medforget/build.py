@@ -51,14 +51,14 @@ class Illustrated:
     """Images of a benchmark; paths are relative to its folder.
 
     Attributes:
-        shown: study node -> its images; studies without image are not in it.
+        own: study node -> its images; studies without image are not in it.
         turned: the same, turned or augmented.
         trained: study node -> the same by paraphrase in training.
         general: row -> image, of the general set.
         files: what was made or pointed to.
     """
 
-    shown: dict[str, Images] = field(default_factory=dict)
+    own: dict[str, Images] = field(default_factory=dict)
     turned: dict[str, Images] = field(default_factory=dict)
     trained: dict[str, list[Images]] = field(default_factory=dict)
     general: dict[str, str] = field(default_factory=dict)
@@ -162,9 +162,9 @@ def _of_study(
 ) -> Iterator[tuple[Record, list[Question]]]:
     """The records of a study with the questions on each: sections, identities, both in other words, and what else
     varies them."""
-    shown = images.shown.get(study.node, ())
+    own_images = images.own.get(study.node, ())
     origin = f"{source.name}-composed" if source.composed else source.name
-    phrasing = Phrasing(study, settings, bool(shown), origin)
+    phrasing = Phrasing(study, settings, bool(own_images), origin)
     composition = {"composition": "composed"} if source.composed else {}
     chain = {"institution": study.institution, "patient": study.patient, "study": study.node}
     pairs: list[tuple[Record, list[Question]]] = []
@@ -172,25 +172,25 @@ def _of_study(
         node = f"{study.node}-{section}"
         groups = {**chain, "section": node, SUBJECT: study.patient, ITEM: node, **composition}
         questions = list(phrasing.on_section(node, section, items[node]))
-        pairs.append((showing(Record(node, text, groups), shown), questions))
+        pairs.append((showing(Record(node, text, groups), own_images), questions))
     for level, name in study.names.items():
         node = f"{study.node}-identity-{level}"
         reach = LEVELS[: LEVELS.index(level) + 1] if settings.identity == "node" else LEVELS[:3]
         groups = {**{of: chain[of] for of in reach}, SUBJECT: study.patient, ITEM: node, **composition}
         identifier = Identifier(_IDENTIFIERS[level], name)
         record = Record(node, f"{level.capitalize()}: {name}.", groups, (identifier,))
-        pairs.append((showing(record, shown), list(phrasing.on_identity(node, level))))
+        pairs.append((showing(record, own_images), list(phrasing.on_identity(node, level))))
     for record, questions in pairs:
         trained = [question for question in questions if question.fold == "train"]
         yield record, trained
         if reworded := [question for question in questions if question.fold == "rephrase"]:
-            view = images.turned.get(study.node, shown)
+            view = images.turned.get(study.node, own_images)
             yield showing(replace(record, record_id=reworded[0].record_id, fold="rephrase"), view), reworded
             if settings.rephrase == "crossed" and study.node in images.turned:
-                yield _variant(record, reworded, WORDS, "reworded", shown)
+                yield _variant(record, reworded, WORDS, "reworded", own_images)
                 yield _variant(record, trained, VIEW, "turned", view)
         own = items.get(record.record_id, ())
-        if settings.text_twin != "none" and shown:
+        if settings.text_twin != "none" and own_images:
             yield _by_name(record, trained[0], own, phrasing)
         yield from _paraphrases(record, trained, own, phrasing, images.trained.get(study.node, []))
 
@@ -201,11 +201,11 @@ def _by_name(
     """The questions on a record on the study's name, without its image."""
     plain, node = replace(phrasing, with_image=False), record.record_id
     if question.kind == "identity":
-        told = plain.on_identity(node, question.level)
+        questions = plain.on_identity(node, question.level)
     else:
-        told = plain.on_section(node, node.removeprefix(f"{phrasing.study.node}-"), items)
+        questions = plain.on_section(node, node.removeprefix(f"{phrasing.study.node}-"), items)
     fold: Fold = "train" if phrasing.settings.text_twin == "trained" else "rephrase"
-    return _variant(record, [q for q in told if q.fold == "train"], TEXT, "text", (), fold)
+    return _variant(record, [q for q in questions if q.fold == "train"], TEXT, "text", (), fold)
 
 
 def _paraphrases(
@@ -247,15 +247,15 @@ def _notes(
 ) -> dict[str, Any]:
     left_out = Counter(f"{item.what}: {item.reason}" for item in [*source.excluded, *selection.excluded])
     sections = Counter(section for _, _, section, _ in selection.sections())
-    given = selection.studies[0].study.institution is not None
+    is_named = selection.studies[0].study.institution is not None
     notes: dict[str, Any] = {
         "invented": settings.synthetic is not None,
-        "institutions": "named by the source" if given else "synthetic: patients grouped by seed",
+        "institutions": "named by the source" if is_named else "synthetic: patients grouped by seed",
         "patients looked at": selection.looked_at,
         "sections": dict(sections.most_common()),
-        "images": sum(map(len, images.shown.values())),
+        "images": sum(map(len, images.own.values())),
     }
-    if images.shown:
+    if images.own:
         views = Counter(
             view.position or "unknown"
             for study in selection.studies

@@ -11,7 +11,7 @@ thresholds are ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 from medunlearn.papers.medforget.contrasts import ALL, PROPORTION
@@ -25,9 +25,21 @@ from medunlearn.reports.claims import FAILS, HOLDS, LEAST_SEEDS, OPEN, Case, Evi
 
 MEMORIZED = 0.9
 FEWEST_DOCUMENTS = 20
-KNOWN = "it is not settled that there is something to forget: the target against the retrained model"
-FORGOTTEN = "it is not settled that anything was forgotten: the target against the unlearned model"
-WORKS = "it is not settled that the model still answers half of what it should keep"
+PREMISES = {
+    "known": (
+        "it is not settled that there is something to forget: the target against the retrained model",
+        "target minus retrained model, {group} set of {split}",
+    ),
+    "forgotten": (
+        "it is not settled that anything was forgotten: the target against the unlearned model",
+        "target minus unlearned model, {group} set of {split}",
+    ),
+    "works": (
+        "it is not settled that the model still answers half of what it should keep",
+        "unlearned model minus half of the target, {group} set of {split}",
+    ),
+}
+"""Contrast -> what is said where it is not above 0, and the contrast in words."""
 AGAINST = " against "
 Cases = Iterator[Case]
 
@@ -61,137 +73,111 @@ def _enough(results: LevelResults, case: Case, name: str) -> Case:
     return replace(case, verdict=OPEN, says=f"{few}; otherwise: {case.says}")
 
 
-def _labels(split: str, method: str, measure: LevelMeasure) -> dict[str, str]:
-    return {"split": split, "method": method, "measure": measure.title}
+@dataclass(frozen=True)
+class _Reading:
+    """The numbers of one method and measure."""
 
+    results: LevelResults
+    method: str
+    measure: LevelMeasure
 
-def _case(
-    labels: Mapping[str, str],
-    premises: Sequence[tuple[str, Evidence]],
-    evidence: Sequence[Evidence],
-    says: Mapping[Verdict, str],
-) -> Case:
-    """A case that holds where all evidence is above 0; open, with its reason, where a premise is not."""
-    everything = (*(premise for _, premise in premises), *evidence)
-    for reason, premise in premises:
-        if premise.above is not True:
-            return Case(labels, OPEN, reason, everything)
-    return settled(labels, everything, [number.above for number in evidence], says)
+    def evidence(self, words: str, name: str, split: str, group: str) -> Evidence:
+        method = "" if name == "known" else self.method
+        return self.results.evidence(words, name, split, method, group, self.measure.name)
 
+    def premise(self, name: str, split: str, group: str = "") -> tuple[str, Evidence]:
+        """Reason to leave a case open, and the contrast that has to be above 0."""
+        reason, words = PREMISES[name]
+        group = group or ("retain" if name == "works" else "forget")
+        return reason, self.evidence(words.format(group=group, split=split), name, split, group)
 
-def _known(results: LevelResults, split: str, measure: LevelMeasure, group: str = "forget") -> tuple[str, Evidence]:
-    words = f"target minus retrained model, {group} set of {split}"
-    return KNOWN, results.evidence(words, "known", split, "", group, measure.name)
-
-
-def _forgotten(results: LevelResults, split: str, method: str, measure: LevelMeasure) -> tuple[str, Evidence]:
-    words = f"target minus unlearned model, forget set of {split}"
-    return FORGOTTEN, results.evidence(words, "forgotten", split, method, "forget", measure.name)
-
-
-def _works(results: LevelResults, split: str, method: str, measure: LevelMeasure) -> tuple[str, Evidence]:
-    """Names are read by what the model keeps of the sections."""
-    words = f"unlearned model minus half of the target, retain set of {split}"
-    return WORKS, results.evidence(words, "works", split, method, "retain", measure.name)
+    def case(
+        self,
+        split: str,
+        premises: Sequence[tuple[str, Evidence]],
+        evidence: Sequence[Evidence],
+        says: Mapping[Verdict, str],
+    ) -> Case:
+        """A case that holds where all evidence is above 0; open, with its reason, where a premise is not."""
+        labels = {"split": split, "method": self.method, "measure": self.measure.title}
+        everything = (*(premise for _, premise in premises), *evidence)
+        for reason, premise in premises:
+            if premise.above is not True:
+                return Case(labels, OPEN, reason, everything)
+        return settled(labels, everything, [number.above for number in evidence], says)
 
 
 def _memorized(results: LevelResults) -> Cases:
     says = {HOLDS: "memorized", FAILS: "not memorized"}
-    for scope in results.levels:
-        for measure in results.tasks:
-            number = results.number(scope.split, TARGET_MODEL, "forget", measure.name)
-            if number is not None and number.value is not None:
-                above = Evidence.of(f"{measure.title} of the target, minus {MEMORIZED:g}", number, MEMORIZED)
-                known = _known(results, scope.split, measure)[1]
-                yield _case(_labels(scope.split, "target", measure), [], [above, known], says)
+    for scope, measure in product(results.levels, results.tasks):
+        target = _Reading(results, "target", measure)
+        number = results.number(scope.split, TARGET_MODEL, "forget", measure.name)
+        if number is not None and number.value is not None:
+            above = Evidence.of(f"{measure.title} of the target, minus {MEMORIZED:g}", number, MEMORIZED)
+            yield target.case(scope.split, [], [above, target.premise("known", scope.split)[1]], says)
 
 
 def _deletion(results: LevelResults) -> Cases:
     says = {HOLDS: "more at the coarsest level", FAILS: "more at the finest level"}
-    for method, measure, coarse, fine in _ends(results):
-        premises = [
-            premise
-            for scope in (coarse, fine)
-            for premise in (
-                _known(results, scope.split, measure),
-                _works(results, scope.split, method, measure),
-            )
-        ]
-        more, less = (
-            results.evidence(words, name, coarse.split, method, results.compared("forget"), measure.name)
-            for name, words in (
-                ("forgotten more", f"forgotten on {coarse.split}, minus {fine.split}"),
-                ("left less", f"left over the retrained model on {fine.split}, minus {coarse.split}"),
-            )
-        )
+    for model, coarse, fine in _ends(results):
+        at = (coarse.split, results.compared("forget"))
+        more = model.evidence(f"forgotten on {coarse.split}, minus {fine.split}", "forgotten more", *at)
+        words = f"left over the retrained model on {fine.split}, minus {coarse.split}"
+        less = model.evidence(words, "left less", *at)
         if less.value is not None:
-            yield _case(_labels(_pair(coarse, fine), method, measure), premises, [more, less], says)
+            premises = [model.premise(name, s.split) for s in (coarse, fine) for name in ("known", "works")]
+            yield model.case(_pair(coarse, fine), premises, [more, less], says)
 
 
 def _utility(results: LevelResults) -> Cases:
+    words = {HOLDS: "more lost at the coarsest level", FAILS: "more lost at the finest", OPEN: "not settled"}
     for group in ("retain", "general"):
-        words = {HOLDS: "more lost at the coarsest level", FAILS: "more lost at the finest", OPEN: "not settled"}
         says = {verdict: f"{text}, {group} set" for verdict, text in words.items()}
-        for method, measure, coarse, fine in _ends(results):
-            more, beyond = (
-                results.evidence(f"{words} {coarse.split}, minus {fine.split}, {group} set", name, *at)
-                for at in [(coarse.split, method, group, measure.name)]
-                for name, words in (
-                    ("lost more", "lost on"),
-                    ("lost more than retrained", "lost beside the retrained model on"),
-                )
+        for model, coarse, fine in _ends(results):
+            where = f"{coarse.split}, minus {fine.split}, {group} set"
+            more = model.evidence(f"lost on {where}", "lost more", coarse.split, group)
+            beyond = model.evidence(
+                f"lost beside the retrained model on {where}", "lost more than retrained", coarse.split, group
             )
             if beyond.value is not None:
                 # Two destroyed models say nothing of the levels: one of them must work.
-                works = [_works(results, scope.split, method, measure) for scope in (fine, coarse)]
+                works = [model.premise("works", scope.split) for scope in (fine, coarse)]
                 premise = next((working for working in works if working[1].above), works[0])
-                yield _case(_labels(_pair(coarse, fine), method, measure), [premise], [more, beyond], says)
+                yield model.case(_pair(coarse, fine), [premise], [more, beyond], says)
 
 
 def _reconstruction(results: LevelResults) -> Cases:
+    words = {
+        "leaks": "given all identifiers, over the retrained model",
+        "leaks more": f"that, minus the same of {results.levels[0].split}" if results.levels else "",
+        "brought back": "given all identifiers, minus none, minus the target's own change",
+        PROPORTION: "given all identifiers, minus none changed in the target's proportion",
+    }
     for scope in results.levels[1:]:
-        for method, measure in _each(results, *results.tasks) if scope.level in ("section", "study") else ():
-            leaks, more, helped, share = (
-                results.evidence(words, name, scope.split, method, ALL, measure.name)
-                for name, words in (
-                    ("leaks", "given all identifiers, over the retrained model"),
-                    ("leaks more", f"that, minus the same of {results.levels[0].split}"),
-                    ("brought back", "given all identifiers, minus none, minus the target's own change"),
-                    (PROPORTION, "given all identifiers, minus none changed in the target's proportion"),
-                )
-            )
+        for model in _each(results, *results.tasks) if scope.level in ("section", "study") else ():
+            evidence = [model.evidence(text, name, scope.split, ALL) for name, text in words.items()]
+            leaks, _, helped, share = evidence
             if leaks.value is not None and share.value is not None:
-                says = {
-                    HOLDS: "names bring it back, and more than at the coarsest level",
-                    FAILS: "no more than the retrained model"
-                    if leaks.above is False
-                    else "names bring nothing back beyond the target's own change"
-                    if helped.above is False or share.above is False
-                    else "the coarsest level leaks more",
-                }
-                premises = [
-                    _forgotten(results, scope.split, method, measure),
-                    _works(results, scope.split, method, measure),
-                ]
-                yield _case(_labels(scope.split, method, measure), premises, [leaks, more, helped, share], says)
+                failed = "the coarsest level leaks more"
+                if leaks.above is False:
+                    failed = "no more than the retrained model"
+                elif helped.above is False or share.above is False:
+                    failed = "names bring nothing back beyond the target's own change"
+                says = {HOLDS: "names bring it back, and more than at the coarsest level", FAILS: failed}
+                premises = [model.premise(name, scope.split) for name in ("forgotten", "works")]
+                yield model.case(scope.split, premises, evidence, says)
 
 
 def _suppressed(results: LevelResults) -> Cases:
     """Section 5.1 as the paper reads it: unlearned models beside the target alone, whatever else they lost."""
     for scope in results.levels:
-        for method, measure in _each(results, *results.tasks):
-            less = [
-                results.evidence(
-                    f"target minus unlearned model, {group} set of {scope.split}",
-                    *("forgotten", scope.split, method, group, measure.name),
-                )
-                for group in ("forget", "rephrase")
-            ]
+        for model in _each(results, *results.tasks):
+            less = [model.premise("forgotten", scope.split, group)[1] for group in ("forget", "rephrase")]
             if all(number.value is not None for number in less):
-                works = _works(results, scope.split, method, measure)[1].above
+                works = model.premise("works", scope.split)[1].above
                 lower = "lower on both" if works else "lower on both; so it is of a model that answers nothing"
                 says = {HOLDS: lower, FAILS: "not lower on one of the two"}
-                yield _case(_labels(scope.split, method, measure), [], less, says)
+                yield model.case(scope.split, [], less, says)
 
 
 def _rephrased(results: LevelResults) -> Cases:
@@ -202,32 +188,27 @@ def _rephrased(results: LevelResults) -> Cases:
             FAILS: f"the unlearned model answers better than the target{varied}",
             OPEN: f"not settled{varied}",
         }
-        for method, measure in _each(results, *results.tasks):
+        for model in _each(results, *results.tasks):
             words = f"target minus unlearned model, rephrased questions of {scope.split}{varied}"
-            less = results.evidence(words, "forgotten", scope.split, method, group, measure.name)
-            known = _known(results, scope.split, measure, group)
-            if less.value is not None and known[1].value is not None:
-                premises = [
-                    known,
-                    _forgotten(results, scope.split, method, measure),
-                    _works(results, scope.split, method, measure),
-                ]
-                yield _case(_labels(scope.split, method, measure), premises, [less], says)
+            less = model.evidence(words, "forgotten", scope.split, group)
+            learned = model.premise("known", scope.split, group)
+            if less.value is not None and learned[1].value is not None:
+                premises = [learned, *(model.premise(name, scope.split) for name in ("forgotten", "works"))]
+                yield model.case(scope.split, premises, [less], says)
 
 
 def _flat(results: LevelResults) -> Cases:
     words = {HOLDS: "more is left", FAILS: "less is left", OPEN: "not settled"}
     says = {verdict: f"{text} after flat unlearning" for verdict, text in words.items()}
     for scope in results.levels:
-        for method, measure in _each(results, *IDENTITIES, *results.tasks):
+        for model in _each(results, *IDENTITIES, *results.tasks):
             name = f"unlearned on {scope.partner}, minus on {scope.split}, of what both forget"
-            left = results.evidence(name, "flat over hierarchical", scope.split, method, SHARED, measure.name)
-            if left.value is not None:
-                premises = [
-                    _works(results, split, method, results.tasks[-1] if measure in IDENTITIES else measure)
-                    for split in (scope.split, str(scope.partner))
-                ]
-                yield _case(_labels(scope.split, method, measure), premises, [left], says)
+            more = model.evidence(name, "flat over hierarchical", scope.split, SHARED)
+            if more.value is not None:
+                # Names are read by what the model keeps of the sections.
+                working = replace(model, measure=results.tasks[-1]) if model.measure in IDENTITIES else model
+                premises = [working.premise("works", split) for split in (scope.split, str(scope.partner))]
+                yield model.case(scope.split, premises, [more], says)
 
 
 def _sequence(results: LevelResults) -> Cases:
@@ -240,25 +221,25 @@ def _sequence(results: LevelResults) -> Cases:
     }
     steps = results.sequence.loc[results.sequence["step"] > 1, ["method", "step", "split"]].drop_duplicates()
     for (method, step, split), measure in product(steps.itertuples(index=False, name=None), results.tasks):
-        gone, works, stays = (
+        forgotten, works, stays = (
             Evidence.of(f"{text}, request {step}", results.in_sequence[method, str(step), measure.name, name])
             for name, text in words.items()
         )
         if stays.value is not None:
-            yield _case(_labels(split, method, measure), [(FORGOTTEN, gone), (WORKS, works)], [stays], says)
+            premises = [(PREMISES["forgotten"][0], forgotten), (PREMISES["works"][0], works)]
+            yield _Reading(results, method, measure).case(split, premises, [stays], says)
 
 
-def _each(results: LevelResults, *measures: LevelMeasure) -> Iterator[tuple[str, LevelMeasure]]:
-    return ((method, measure) for method in results.methods for measure in measures)
+def _each(results: LevelResults, *measures: LevelMeasure) -> Iterator[_Reading]:
+    return (_Reading(results, method, measure) for method in results.methods for measure in measures)
 
 
-def _ends(results: LevelResults) -> Iterator[tuple[str, LevelMeasure, Scope, Scope]]:
-    """Method and measure with the coarsest and the finest level that the method was run on."""
-    for method in results.methods:
-        scopes = [scope for scope in results.levels if results.has(scope.split, unlearned(method))]
+def _ends(results: LevelResults) -> Iterator[tuple[_Reading, Scope, Scope]]:
+    """Each method and measure with the coarsest and the finest level that the method was run on."""
+    for model in _each(results, *results.measured(*results.tasks)):
+        scopes = [scope for scope in results.levels if results.has(scope.split, unlearned(model.method))]
         if len(scopes) >= 2:
-            for measure in results.measured(*results.tasks):
-                yield method, measure, scopes[0], scopes[-1]
+            yield model, scopes[0], scopes[-1]
 
 
 def _pair(coarse: Scope, fine: Scope) -> str:

@@ -12,158 +12,119 @@ of what the target knows falls half as far.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from medunlearn.papers.medforget.measures import (
-    COMMON,
-    GROUPS,
-    IDENTIFIERS,
-    MEASURES,
-    REPHRASED,
-    SHARED,
-    LevelMeasure,
-)
-from medunlearn.papers.medforget.sweep import FLAT, LevelSweep, flat, ladder
-from medunlearn.papers.sweeps.contrasts import edges, parts
+from medunlearn.papers.medforget.measures import COMMON, IDENTIFIERS, MEASURES, REPHRASED, SHARED, LevelMeasure
+from medunlearn.papers.medforget.sweep import FLAT, LevelResults, LevelSweep, flat, ladder
+from medunlearn.papers.sweeps.contrasts import contrast_row, parts
 from medunlearn.papers.sweeps.models import RETRAINED_MODEL, TARGET_MODEL, unlearned
+from medunlearn.results.contrasts import Contrast
 
 ALL = "given institution"
 """The forget set under the attack with all names in front of the question."""
-ON_SPLIT = [
-    *(
-        contrast
-        for name, lower in ((group.name, group.lower) for group in GROUPS)
-        for contrast in (
-            ("forgotten" if lower else "lost", name, f"t.{name} - m.{name}"),
-            # On the forget set, above 0: more is left than a model knows that never saw it.
-            ("over retrained", name, f"m.{name} - r.{name}"),
-        )
-    ),
-    ("works", "retain", "m.retain - 0.5 t.retain"),
-    ("flat over hierarchical", SHARED, f"f.{SHARED} - m.{SHARED}"),
-    ("leaks", ALL, "m.given[institution] - r.given[institution]"),
-    *(
-        contrast
-        for name in IDENTIFIERS[1:]
-        for contrast in (
-            ("change", f"given {name}", f"m.given[{name}] - m.given[none]"),
-            ("target's change", f"given {name}", f"t.given[{name}] - t.given[none]"),
-            (
-                "brought back",
-                f"given {name}",
-                f"m.given[{name}] - m.given[none] - t.given[{name}] + t.given[none]",
-            ),
-        )
-    ),
-]
-"""Name, set of questions, expression."""
-VARIED = [
-    contrast
-    for name in ("words", "view")
-    for contrast in (
-        ("forgotten", f"rephrase {name}", f"t.rephrase[{name}] - m.rephrase[{name}]"),
-        ("over retrained", f"rephrase {name}", f"m.rephrase[{name}] - r.rephrase[{name}]"),
-    )
-]
-"""The same where the rephrased set was asked in parts."""
+_NAMED = tuple(f"given {name}" for name in IDENTIFIERS[1:])
+_FORGET = ("forget", *REPHRASED)
+_KEEP = ("retain", "general")
 PROPORTION = "brought back in proportion"
-OF_COMMON = [
-    ("forgotten more", "forget", "t.{0} - m.{0} - t.{0}@fine + m.{0}@fine"),
-    ("left less", "forget", "m.{0}@fine - r.{0}@fine - m.{0} + r.{0}"),
+
+Specs = Sequence[tuple[str, Sequence[str], str]]
+"""Name, sets of questions, and the expression on each ({0})."""
+
+KNOWN: Specs = [("known", _FORGET, "t.{0} - r.{0}")]
+ON_SPLIT: Specs = [
+    ("forgotten", _FORGET, "t.{0} - m.{0}"),
+    ("lost", _KEEP, "t.{0} - m.{0}"),
+    # On the forget set, above 0: more is left than a model knows that never saw it.
+    ("over retrained", (*_FORGET, *_KEEP), "m.{0} - r.{0}"),
+    ("works", ("retain",), "m.{0} - 0.5 t.{0}"),
+    ("leaks", (ALL,), "m.{0} - r.{0}"),
+    ("change", _NAMED, "m.{0} - m.given[none]"),
+    ("target's change", _NAMED, "t.{0} - t.given[none]"),
+    ("brought back", _NAMED, "m.{0} - m.given[none] - t.{0} + t.given[none]"),
 ]
-"""The coarsest level minus the finest, on the sections that every level forgets where there are some ({0})."""
-OF_LEVELS = [
-    *(
-        contrast
-        for name in ("retain", "general")
-        for contrast in (
-            ("lost more", name, f"t.{name} - m.{name} - t.{name}@fine + m.{name}@fine"),
-            ("lost more than retrained", name, f"r.{name} - m.{name} - r.{name}@fine + m.{name}@fine"),
-        )
-    ),
+BESIDE_FLAT: Specs = [("flat over hierarchical", (SHARED,), "f.{0} - m.{0}")]
+OF_LEVELS: Specs = [
+    ("forgotten more", ("forget",), "t.{0} - m.{0} - t.{0}@fine + m.{0}@fine"),
+    ("left less", ("forget",), "m.{0}@fine - r.{0}@fine - m.{0} + r.{0}"),
+    ("lost more", _KEEP, "t.{0} - m.{0} - t.{0}@fine + m.{0}@fine"),
+    ("lost more than retrained", _KEEP, "r.{0} - m.{0} - r.{0}@fine + m.{0}@fine"),
 ]
-"""The coarsest level minus the finest."""
-LEAKS_MORE = (
-    "m.given[institution] - r.given[institution] - m.given[institution]@coarse + r.given[institution]@coarse"
-)
+"""The coarsest level minus the finest; of the forget set, on the sections that every level forgets if any."""
+OVER_COARSEST: Specs = [("leaks more", (ALL,), "m.{0} - r.{0} - m.{0}@coarse + r.{0}@coarse")]
 COLUMNS = (
-    *("contrast", "split", "method", "group", "measure", "value", "low", "high", "p"),
-    *("n_subjects", "by_seed", "reason"),
+    *LevelResults.contrast_labels,
+    *("value", "low", "high", "p", "n_subjects", "by_seed", "reason"),
 )
 
 
 def contrasts(sweep: LevelSweep) -> pd.DataFrame:
     """Every contrast of every method and measure (:data:`COLUMNS`); one without a value says why."""
     rows: list[dict[str, Any]] = []
-
-    def add(name: str, group: str, expression: str, measure: LevelMeasure, split: str, method: str = "") -> None:
-        row = _contrast(sweep, expression, measure, split, method, ends)
-        rows.append({"contrast": name, "method": method, "group": group, "measure": measure.name} | row)
-
     varied = set(REPHRASED[1:]) <= set(sweep.models.table["fold"])
-    compared = {group: COMMON[group] if sweep.models.common else group for group in COMMON}
+
+    def add(
+        specs: Specs, measure: LevelMeasure, split: str, method: str = "", ends: Mapping[str, str] | None = None
+    ) -> None:
+        for name, groups, template in specs:
+            for group in groups:
+                if varied or group not in REPHRASED[1:]:
+                    compared = COMMON.get(group, group) if ends and sweep.models.common else group
+                    expression = template.format(_bracketed(compared))
+                    row = contrast_row(_contrast(sweep, expression, measure, split, method, ends or {}))
+                    labels = (name, sweep.scopes[split].split, method, compared, measure.name)
+                    rows.append(row | dict(zip(LevelResults.contrast_labels, labels, strict=True)))
 
     for measure in MEASURES:
-        ends: dict[str, str] = {}
         for split, scope in sweep.scopes.items():
-            for group in ("forget", *(REPHRASED if varied else REPHRASED[:1])):
-                name, _, where = group.partition(" ")
-                at = f"{name}[{where}]" if where else name
-                add("known", group, f"t.{at} - r.{at}", measure, split)
+            add(KNOWN, measure, split)
             for method in sweep.models.methods:
                 if sweep.has(split, method):
-                    for name, group, expression in (*ON_SPLIT, *(VARIED if varied else ())):
-                        if scope.level != FLAT or name != "flat over hierarchical":
-                            add(name, group, expression, measure, split, method)
+                    add(ON_SPLIT, measure, split, method)
+                    if scope.level != FLAT:
+                        add(BESIDE_FLAT, measure, split, method)
                     if expression := _in_proportion(sweep, measure, split, method):
-                        add(PROPORTION, ALL, expression, measure, split, method)
+                        add([(PROPORTION, (ALL,), expression)], measure, split, method)
         for method in sweep.models.methods:
             levels = [name for name in ladder(sweep.scopes) if sweep.has(name, method)]
             if len(levels) >= 2:
                 ends = {"coarse": levels[0], "fine": levels[-1]}
-                for name, group, expression in OF_LEVELS:
-                    add(name, group, expression, measure, levels[0], method)
-                for name, group, expression in OF_COMMON:
-                    add(name, compared[group], expression.format(compared[group]), measure, levels[0], method)
+                add(OF_LEVELS, measure, levels[0], method, ends)
                 for split in levels[1:]:
-                    add("leaks more", ALL, LEAKS_MORE, measure, split, method)
+                    add(OVER_COARSEST, measure, split, method, ends)
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _bracketed(group: str) -> str:
+    """A set's name in an expression: ``given[institution]``."""
+    name, _, where = group.partition(" ")
+    return f"{name}[{where}]" if where else name
 
 
 def _in_proportion(sweep: LevelSweep, measure: LevelMeasure, split: str, method: str) -> str:
     """m(names) - m(none) t(names) / t(none) as a weighted sum: its linear part at the numbers themselves (delta
     method), so that draws carry the uncertainty of all four. Empty where the target answers nothing without names.
     """
-    values = {}
-    for name, who in (("m", unlearned(method)), ("t", TARGET_MODEL)):
-        for given in (IDENTIFIERS[0], IDENTIFIERS[-1]):
-            number = sweep.contrast([sweep.level_term(1, f"given {given}", measure, who, split)])
-            values[name, given] = number.value
-    bare, named = (values["t", given] for given in (IDENTIFIERS[0], IDENTIFIERS[-1]))
-    ours = values["m", IDENTIFIERS[0]]
-    if ours is None or not bare or named is None or values["m", IDENTIFIERS[-1]] is None:
-        return ""
-    share, kept = ours / bare, named / bare
-    return (
-        f"m.given[{IDENTIFIERS[-1]}] - {share:.9f} t.given[{IDENTIFIERS[-1]}] - {kept:.9f} m.given[none] "
-        f"+ {share * kept:.9f} t.given[none]"
+    (ours, ours_named), (bare, named) = (
+        [sweep.contrast([sweep.level_term(1, group, measure, who, split)]).value for group in ("given none", ALL)]
+        for who in (unlearned(method), TARGET_MODEL)
     )
+    if ours is None or ours_named is None or not bare or named is None:
+        return ""
+    share, rest = ours / bare, named / bare
+    return f"m.{{0}} - {share:.9f} t.{{0}} - {rest:.9f} m.given[none] + {share * rest:.9f} t.given[none]"
 
 
 def _contrast(
-    sweep: LevelSweep, expression: str, measure: LevelMeasure, split: str, method: str, ends: dict[str, str]
-) -> dict[str, Any]:
-    """One contrast; its split is named as a report may name it."""
-    who = {"m": unlearned(method), "t": TARGET_MODEL, "r": RETRAINED_MODEL, "f": flat(method)}
+    sweep: LevelSweep, expression: str, measure: LevelMeasure, split: str, method: str, ends: Mapping[str, str]
+) -> Contrast:
+    models = {"m": unlearned(method), "t": TARGET_MODEL, "r": RETRAINED_MODEL, "f": flat(method)}
     at = [(part, ends[part.split] if part.split else split) for part in parts(expression)]
-    drawn = tuple(sorted({on for _, on in at}))
-    contrast = sweep.contrast(
-        [
-            sweep.level_term(part.weight, f"{part.name} {part.where}".strip(), measure, who[part.model], on, drawn)
-            for part, on in at
-        ]
-    )
-    counts = {name: getattr(contrast, name) for name in ("n_subjects", "by_seed", "reason")}
-    return {"split": sweep.scopes[split].split, **edges(contrast), **counts}
+    joint = tuple(sorted({on for _, on in at}))
+    terms = []
+    for part, on in at:
+        group = f"{part.name} {part.where}".strip()
+        terms.append(sweep.level_term(part.weight, group, measure, models[part.model], on, joint))
+    return sweep.contrast(terms)

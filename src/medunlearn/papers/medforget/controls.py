@@ -69,16 +69,16 @@ def image_controls(models: Sequence[Evaluated], benchmark: Benchmark, request: S
     if not controlled:
         return pd.DataFrame()
     swept = LevelModels(controlled, benchmark)
-    shown, rows = shown_splits(swept.splits), []
+    labels, rows = shown_splits(swept.splits), []
     for _, split, (role, method), seeds in swept:
         scores = pd.concat(
             [m.image_scores.assign(item=m.image_scores["item"] + f" #{seed}") for seed, m in seeds.items()]
         )
-        wanted = scores["measure"] == scores["kind"].map(CONTROLLED)
-        scores = scores[wanted & (scores["side"] == "forget") & (scores["fold"] == "train")]
+        is_controlled = scores["measure"] == scores["kind"].map(CONTROLLED)
+        scores = scores[is_controlled & (scores["side"] == "forget") & (scores["fold"] == "train")]
         if len(scores):
-            found = summarize_control(scores, replicates=request.replicates, seed=request.seed)
-            rows.append(found.assign(split=shown[split], role=role, method=method))
+            losses = summarize_control(scores, replicates=request.replicates, seed=request.seed)
+            rows.append(losses.assign(split=labels[split], role=role, method=method))
     return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()
 
 
@@ -104,8 +104,8 @@ def image_table(controls: pd.DataFrame, results: LevelResults) -> Table | None:
 
 def _cells(rows: dict[tuple[Any, ...], Any], place: tuple[Any, ...]) -> Iterator[Cell]:
     swapped, blank = (rows.get((*place, image)) for image in ("swapped", "blank"))
-    known = swapped or blank
-    yield Cell(ABSENT) if known is None or pd.isna(known["true"]) else Cell(f"{100 * known['true']:.1f}")
+    either = swapped or blank
+    yield Cell(ABSENT) if either is None or pd.isna(either["true"]) else Cell(f"{100 * either['true']:.1f}")
     for row in (swapped, blank):
         if row is None or pd.isna(row["difference"]):
             yield Cell(ABSENT)
@@ -120,8 +120,8 @@ def control_sections(
 ) -> Iterator[Section | None]:
     """Sections of both, for a report."""
     if not controls.empty:
-        said = Text(CAPTIONS["image_control"], "aside")
-        yield section("Is the image needed?", said, image_table(controls, results), name="image")
+        caption = Text(CAPTIONS["image_control"], "aside")
+        yield section("Is the image needed?", caption, image_table(controls, results), name="image")
     if private is not None:
         yield section(
             "On private questions alone",

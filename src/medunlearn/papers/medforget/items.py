@@ -167,8 +167,8 @@ def _fill(
         return
     lines = sorted({_shortened(sentence) for other in texts for sentence in sentences(other)})
     if like:
-        wanted = topics(options[0])
-        lines = [line for line in lines if wanted & topics(line)]
+        anatomy = topics(options[0])
+        lines = [line for line in lines if anatomy & topics(line)]
     for place in rng.permutation(len(lines)).tolist() if lines else ():
         if len(options) >= count:
             return

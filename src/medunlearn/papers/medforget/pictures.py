@@ -44,21 +44,21 @@ class Gallery:
             SourceError: an image cannot be read; names its file.
             StorageError: the disk refused.
         """
-        wanted, views = not self.settings.text_only, self.settings.views == "turned"
+        with_images, turned = not self.settings.text_only, self.settings.views == "turned"
         with progress("images", len(selection.studies) + len(general), quiet=quiet) as advance:
             for study in selection.studies:
-                if wanted and (shown := study.study.views(self.settings.images_per_study)):
-                    own = tuple(self._original(study, place, view) for place, view in enumerate(shown))
-                    self.images.shown[study.node] = own
-                    if self.settings.rephrase != "none" and views:
-                        self.images.turned[study.node] = self._other_views(study, shown)
-                    if views:
+                if with_images and (views := study.study.views(self.settings.images_per_study)):
+                    own = tuple(self._original(study, place, view) for place, view in enumerate(views))
+                    self.images.own[study.node] = own
+                    if self.settings.rephrase != "none" and turned:
+                        self.images.turned[study.node] = self._other_views(study, views)
+                    if turned:
                         numbers = range(1, self.settings.paraphrases + 1)
-                        trained = [self._other_views(study, shown, number) for number in numbers]
+                        trained = [self._other_views(study, views, number) for number in numbers]
                         self.images.trained[study.node] = trained
                 advance()
             for number, row in enumerate(general, start=1):
-                if row.image is not None and wanted:
+                if row.image is not None and with_images:
                     self.images.general[row.row] = self._file(row.image, f"general-{number:05d}")
                 advance()
         return self.images
@@ -81,7 +81,7 @@ class Gallery:
             # All views of a study turn alike.
             first = int(stream(self.settings, "view", study.node).integers(len(angles)))
             if trained >= len(angles):
-                return self.images.shown[study.node][place]
+                return self.images.own[study.node][place]
             angle = view.angle + angles[(first + trained) % len(angles)]
             pixels = radiograph(study.study.body, angle, self.settings.image_size)
             return self._write(name, study.node, "turned", angle, pixels, "")

@@ -97,9 +97,9 @@ class Phrasing:
     def stem(self, item: SectionItem, section: str, fold: Fold, further: int = 0) -> str:
         """A question without its options: as a model wrote it, or by a template drawn for it; the one so many
         ``further`` is always by a template."""
-        written = item.reworded if fold == "rephrase" else item.question
-        if written is not None and not further:
-            return written
+        by_model = item.reworded if fold == "rephrase" else item.question
+        if by_model is not None and not further:
+            return by_model
         rng = stream(self.settings, "wording", self.study.node, section, item.kind, fold)
         text = self._phrased(paper_yaml("medforget", "wording")[item.kind], rng, fold, further=further)
         # What a report says may hold braces, so it is put in last.

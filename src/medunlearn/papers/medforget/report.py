@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
@@ -28,7 +27,6 @@ from medunlearn.papers.sweeps.report import SweepReport, sweep_page
 from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.pipeline.report.gather import caveats_of
 from medunlearn.reports.blocks import Bullets, Columns, Image, Quotes, Section, Text, details, figures, section
-from medunlearn.reports.formatting import context_text
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.statistics.intervals import MIN_SUBJECTS
 
@@ -124,10 +122,8 @@ def report_of(
     names = [name for name in (*SETS, GAP) if not name.startswith("given ")]
     data = {
         "context": results.contexts[0],
-        "splits": [asdict(scope) for scope in results.splits],
         "numbers": results.numbers[results.numbers["group"].isin(names)],
         "attacked": results.attacked,
-        "contrasts": results.contrasts,
         "sequence": results.sequence,
         "private": pd.DataFrame() if private is None else private.numbers,
         "image_control": controls,
@@ -142,12 +138,6 @@ def report_of(
             },
         },
     }
-    screen = {
-        "splits": ", ".join(scope.split for scope in results.splits),
-        "mode": "Context mode",
-        "contexts": context_text(results.contexts[0]),
-        "drawn": "",
-    }
     return sweep_page(
         "medforget",
         results,
@@ -157,16 +147,17 @@ def report_of(
         how_to_read=(*paper_yaml("medforget", "report")["how_to_read"], measures, CAPTIONS["no_text"]),
         published=_published(),
         splits=tables.scopes_table(results),
-        screen=screen,
-        opened=(True, False),
+        split_names=", ".join(scope.split for scope in results.splits),
+        mode="Context mode",
+        splits_open=True,
         by="method",
     )
 
 
 def _sections(results: LevelResults) -> Iterator[Section | None]:
     everyone = (*REFERENCES, *map(unlearned, results.methods))
-    shown = [who for who in everyone if any(results.has(scope.split, who) for scope in results.splits)]
-    key = legend(results.methods, shown)
+    models = [who for who in everyone if any(results.has(scope.split, who) for scope in results.splits)]
+    key = legend(results.methods, models)
     figure = {number: Text(CAPTIONS[f"figure_{number}"], "aside") for number in (5, 6, 7)}
     by_level = _panels(figure_5(results, results.tasks), "By level")
     by_code = tables.variants_table(results)
@@ -218,8 +209,8 @@ def _panels(rows: list[tuple[str, Panels]], label: str) -> list[Section | None]:
 def _example(example: Mapping[str, Any]) -> Section | None:
     quotes = Quotes((("answer", example["answer"]), *example["outputs"].items()), reference=True)
     image = (Image(example["thumbnail"], "The image that is asked about"),)
-    shown = Columns(image, (quotes,), "thumbnail") if example["thumbnail"] else quotes
-    return section(f"{example['level']}: {example['question']}", shown, note=example["split"])
+    content = Columns(image, (quotes,), "thumbnail") if example["thumbnail"] else quotes
+    return section(f"{example['level']}: {example['question']}", content, note=example["split"])
 
 
 def _published() -> Iterator[Any]:

@@ -119,8 +119,8 @@ def _studies(
     places: list[int] = []
     for place in stream(settings, "studies", patient).permutation(len(fitting)).tolist():
         # Files are opened last, and no more of them than are needed.
-        shown = () if settings.text_only else fitting[place].views(settings.images_per_study)
-        problems = (image_problem(view.path) for view in shown if view.path is not None)
+        views = () if settings.text_only else fitting[place].views(settings.images_per_study)
+        problems = (image_problem(view.path) for view in views if view.path is not None)
         if reason := next(filter(None, problems), ""):
             excluded.append(Exclusion("study", fitting[place].study, reason))
         else:
@@ -192,13 +192,13 @@ def _too_few(
     excluded: Sequence[Exclusion],
     looked_at: int,
 ) -> str:
-    counted = Counter(f"{item.what}: {item.reason}" for item in excluded).most_common(6)
-    shown = "".join(f"\n  - {count} x {reason}" for reason, count in counted)
+    reasons = Counter(f"{item.what}: {item.reason}" for item in excluded).most_common(6)
+    lines = "".join(f"\n  - {count} x {reason}" for reason, count in reasons)
     return (
         f"{settings.institutions * settings.patients} patients ({settings.institutions} institutions of "
         f"{settings.patients}) with {settings.studies} studies of {settings.sections} sections are asked for, and "
         f"of {looked_at} patients in {source.source} {eligible} are eligible, which fill {full} "
-        f"institutions.{shown}\n"
+        f"institutions.{lines}\n"
         "Ask for less (--institutions, --patients, --studies, --sections), for other sections (required=...), or "
         "for text alone (--text-only)."
     )

@@ -8,14 +8,15 @@ these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
+from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.medforget.measures import LevelMeasure
 from medunlearn.papers.medforget.sweep import LevelModels
-from medunlearn.papers.sweeps.contrasts import edges
+from medunlearn.papers.sweeps.contrasts import contrast_row
 from medunlearn.papers.sweeps.models import TARGET, UNLEARNED
 from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.results.contrasts import Contrast, Draws, Stratum, Term
@@ -34,7 +35,7 @@ COMBINED = {
     STILL_WORKS: {KEPT: 1.0, KNOWN_KEPT: -0.5},
 }
 """Number -> the sets that it is a weighted sum of; what stays is t - m - :data:`STAYING` (t - then)."""
-SHOWN = {
+TABLE_HEADS = {
     BEFORE: "target on it",
     OWN: "forgotten now",
     EARLIER: "earlier requests",
@@ -49,102 +50,82 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """Evaluated models of one training seed: (method, made for, asked about) -> model; of the target no method."""
-
-    models: dict[tuple[str, str, str], Evaluated]
-
-    @staticmethod
-    def by_seed(models: Sequence[Evaluated]) -> dict[int, _Asked]:
-        by_seed: dict[int, _Asked] = {}
-        for model in models:
-            if model.run.role in (TARGET, UNLEARNED):
-                asked = str(model.record.info.split)
-                made_for = asked if model.run.role == TARGET else str(model.run.info.made_for)
-                method = "" if model.run.role == TARGET else model.run.label
-                seed = int(model.run.info.config["seed"])
-                by_seed.setdefault(seed, _Asked({})).models[method, made_for, asked] = model
-        return by_seed
-
-
-def requests_before(model: Evaluated) -> tuple[str, ...]:
-    """Splits that a model's run was made to forget before its own, in order."""
-    return tuple(model.run.info.results.get("forgotten_before", ()))
+_Tables = Mapping[tuple[str, str, str], pd.DataFrame]
+"""(Method, made for, asked about) -> scores of one training seed on trained questions; of the target no method."""
 
 
 def sequence_numbers(
     models: Sequence[Evaluated], swept: LevelModels, measures: Sequence[LevelMeasure], request: SweepRequest
 ) -> pd.DataFrame:
     """Numbers of every method and step as shares of 1 (:data:`COLUMNS`); empty where none was in sequence."""
-    steps: dict[tuple[str, int], str] = {}
-    tables: list[pd.DataFrame] = []
-    if any(requests_before(model) for model in models):
-        for seed, asked in _Asked.by_seed(models).items():
-            for (method, made_for, on), model in asked.models.items():
-                if method and made_for == on:
-                    step = len(requests_before(model)) + 1
-                    steps[method, step] = made_for
-                    tables += [
-                        part.assign(method=method, step=step, seed=seed) for part in _step(asked, model, swept)
-                    ]
-    if not tables:
+    before: dict[tuple[str, str], Sequence[str]] = {
+        (model.run.label, str(model.run.info.made_for)): model.run.info.results.get("forgotten_before", ())
+        for model in models
+    }
+    if not any(before.values()):
         return pd.DataFrame(columns=list(COLUMNS))
-    draws = Draws(pd.concat(tables, ignore_index=True), LABELS, replicates=request.replicates, seed=request.seed)
+    steps: dict[tuple[str, int], str] = {}
+    parts: list[pd.DataFrame] = []
+    for seed, tables in _trained_scores(models, swept).items():
+        for method, made_for, split in tables:
+            if method and made_for == split:
+                earlier = before[method, split]
+                step = len(earlier) + 1
+                steps[method, step] = split
+                sets = _step(tables, method, split, earlier, swept.benchmark)
+                parts += [table.assign(method=method, step=step, seed=seed) for table in sets]
+    draws = Draws(pd.concat(parts, ignore_index=True), LABELS, replicates=request.replicates, seed=request.seed)
     rows = []
     for (method, step), split in sorted(steps.items()):
         for measure in measures:
-            for name in (*SHOWN, GONE, STAYS, STILL_WORKS):
+            for name in (*TABLE_HEADS, GONE, STAYS, STILL_WORKS):
                 number = _number(draws, method, step, name, measure, request.seed)
-                counts = {key: getattr(number, key) for key in ("n_subjects", "by_seed", "reason")}
                 place = {"method": method, "step": step, "split": swept.scopes[split].split, "set": name}
-                rows.append({**place, "measure": measure.name, **edges(number), **counts})
+                rows.append(contrast_row(number) | place | {"measure": measure.name})
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _step(asked: _Asked, model: Evaluated, swept: LevelModels) -> Iterator[pd.DataFrame]:
+def _trained_scores(models: Sequence[Evaluated], swept: LevelModels) -> dict[int, _Tables]:
+    by_seed: dict[int, dict[tuple[str, str, str], pd.DataFrame]] = defaultdict(dict)
+    for model in models:
+        if model.run.role in (TARGET, UNLEARNED):
+            split, table = str(model.record.info.split), swept.scores(model, str(model.record.info.split))
+            made_for = (model.run.label, str(model.run.info.made_for))
+            place = (*(("", split) if model.run.role == TARGET else made_for), split)
+            by_seed[int(model.run.info.config["seed"])][place] = table[table["fold"] == "train"]
+    return dict(by_seed)
+
+
+def _step(
+    tables: _Tables, method: str, own: str, before: Sequence[str], benchmark: Benchmark
+) -> Iterator[pd.DataFrame]:
     """Score tables of one step: the request's own questions, those of earlier ones, and what is to stay."""
-    method, own, before = model.run.label, str(model.run.info.made_for), requests_before(model)
-    gone = {
-        record.record_id
-        for name in before
-        for record in swept.benchmark.records_of(swept.benchmark.split(name), "forget")
+    forgotten = {r.record_id for name in before for r in benchmark.records_of(benchmark.split(name), "forget")}
+    retained = {q.question_id for q in benchmark.questions if q.record_id not in forgotten}
+    for name, place in ((KEPT, (method, own, own)), (KNOWN_KEPT, ("", own, own))):
+        if place in tables:
+            table = tables[place]
+            yield table[(table["side"] == "retain") & table["item"].isin(retained)].assign(set=name)
+    places = {
+        OWN: [(method, own, own)],
+        BEFORE: [("", own, own)],
+        EARLIER: [(method, own, name) for name in before],
+        THEN: [(method, name, name) for name in before],
+        KNOWN: [("", name, name) for name in before],
     }
-    left = {q.question_id for q in swept.benchmark.questions if q.record_id not in gone}
-    table = _trained(model, own, swept)
-    yield table[table["side"] == "forget"].assign(set=OWN)
-    yield table[(table["side"] == "retain") & table["item"].isin(left)].assign(set=KEPT)
-    target = asked.models.get(("", own, own))
-    if target is not None:
-        knew = _trained(target, own, swept)
-        yield knew[(knew["side"] == "retain") & knew["item"].isin(left)].assign(set=KNOWN_KEPT)
-    places = {BEFORE: [("", own, own)], EARLIER: [(method, own, name) for name in before]}
-    places[THEN] = [(method, name, name) for name in before]
-    places[KNOWN] = [("", name, name) for name in before]
     for name, keys in places.items():
-        if keys and all(key in asked.models for key in keys):
-            parts = [_trained(asked.models[key], key[2], swept) for key in keys]
-            yield pd.concat([part[part["side"] == "forget"] for part in parts]).assign(set=name)
-
-
-def _trained(model: Evaluated, split: str, swept: LevelModels) -> pd.DataFrame:
-    table = swept.scores(model, split)
-    return table[table["fold"] == "train"]
+        if keys and all(key in tables for key in keys):
+            table = pd.concat([tables[key] for key in keys])
+            yield table[table["side"] == "forget"].assign(set=name)
 
 
 def _number(draws: Draws, method: str, step: int, name: str, measure: LevelMeasure, seed: int) -> Contrast:
     """A step's number on a set, or a weighted sum of several (:data:`COMBINED`)."""
     weights = COMBINED.get(name, {name: 1.0})
-    drawn = (EARLIER, THEN) if name in (EARLIER, CAME_BACK) else tuple(weights)
-    stratum = Stratum.of(stable_seed("sequence", *drawn, seed), method=method, step=step, set=drawn)
-    return draws.contrast(
-        [
-            Term(
-                weight * measure.scale,
-                {"method": method, "step": step, "set": of, "kind": measure.kind},
-                measure.measure,
-                stratum,
-            )
-            for of, weight in weights.items()
-        ]
-    )
+    joint = (EARLIER, THEN) if name in (EARLIER, CAME_BACK) else tuple(weights)
+    stratum = Stratum.of(stable_seed("sequence", *joint, seed), method=method, step=step, set=joint)
+    terms = []
+    for part, weight in weights.items():
+        cell = {"method": method, "step": step, "set": part, "kind": measure.kind}
+        terms.append(Term(weight * measure.scale, cell, measure.measure, stratum))
+    return draws.contrast(terms)

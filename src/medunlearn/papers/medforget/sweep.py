@@ -12,8 +12,6 @@ import pandas as pd
 
 from medunlearn.attacks.attacked import Attacked
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.records import Record
-from medunlearn.data.splits import Split
 from medunlearn.papers.medforget.measures import (
     CLASSIFICATION,
     CLOZE,
@@ -64,6 +62,10 @@ class Scope:
     shared: int = 0
 
 
+def flat(method: str) -> Who:
+    return (FLAT, method)
+
+
 def ladder(scopes: Mapping[str, Scope]) -> dict[str, Scope]:
     """One split a level, from the coarsest; of several the one that forgets least."""
     splits: dict[str, str] = {}
@@ -107,7 +109,7 @@ class LevelResults(SweepResults):
         return list(ladder({scope.split: scope for scope in self.splits}).values())
 
     def measured(self, *measures: LevelMeasure) -> list[LevelMeasure]:
-        """Those that some model has a value for, on any of the paper's sets."""
+        """Measures with a value of some model, on any of the paper's sets."""
         inside = self.numbers["value"].notna() & ~self.numbers["group"].isin(set(SETS) - {g.name for g in GROUPS})
         names = set(self.numbers.loc[inside, "measure"])
         return [measure for measure in measures if measure.name in names]
@@ -129,8 +131,101 @@ class LevelResults(SweepResults):
         return rows.assign(group=rows["group"].str.removeprefix("given ")).rename(columns={"group": "identifiers"})
 
 
-def flat(method: str) -> Who:
-    return (FLAT, method)
+class LevelModels(SweepModels):
+    """All models by split and role. The role ``flat`` is a model made for a split without hierarchy, asked about a
+    level's split. Further folds (:data:`SETS`) are what both of these forget, and responses under the
+    reconstruction attack."""
+
+    def who(self, model: Evaluated) -> Who | None:
+        split, made_for = str(model.record.info.split), str(model.run.info.made_for)
+        if model.run.role == UNLEARNED and made_for != split:
+            amounts = {len(forgotten_sections(self.benchmark, name)) for name in (made_for, split)}
+            stands_for = self.benchmark.split(made_for).level == ITEM and len(amounts) == 1
+            return flat(model.run.label) if stands_for else None
+        return super().who(model)
+
+    def scores(self, model: Evaluated, split: str) -> pd.DataFrame:
+        items, kind, fold = model.table["item"], model.table["kind"], model.table["fold"]
+        variant = items.map(self._variant_of)
+        fold = fold.mask(variant.isin((WORDS, VIEW)), "rephrase " + variant.astype(str))
+        fold = fold.mask(variant.isin((PARAPHRASE, TEXT)), variant)
+        level = items.map(self._level_of).astype(str)
+        table = model.table.assign(kind=kind.where(kind != "identity", "identity of " + level), fold=fold)
+        table = pd.concat([table, *_with_names(table)])
+        forget = table[table["side"] == "forget"]
+        trained = forget[(forget["fold"] == "train") & (forget["kind"] != WITH_NAMES)]
+        common = forget[forget["item"].isin(self._questions_on_common)]
+        return pd.concat(
+            [
+                table,
+                trained[trained["item"].isin(self._forgotten_by_partner.get(split, ()))].assign(fold=SHARED),
+                *(common[common["fold"] == SETS[name].fold].assign(fold=fold) for name, fold in COMMON.items()),
+                *self._attacked(model, split, trained),
+            ]
+        )
+
+    def _attacked(self, model: Evaluated, split: str, trained: pd.DataFrame) -> Iterator[pd.DataFrame]:
+        """Scores of the forget set's questions with identifiers in front of them; none without an attack."""
+        attacked = Attacked.find(model.run, split, "reconstruction")
+        if attacked is not None:
+            kinds = trained.drop_duplicates("item").set_index("item")["kind"]
+            rows = attacked.scores
+            rows = rows[(rows["side"] == "forget") & (rows["fold"] == "train") & rows["item"].isin(kinds.index)]
+            if self.common and self.scopes[split].level in LEVELS:
+                rows = rows[rows["item"].isin(self._questions_on_common)]
+            rows = rows.assign(fold="given " + rows["given"].astype(str), kind=rows["item"].map(kinds))
+            yield rows[[name for name in trained.columns if name in rows.columns]]
+
+    @cached_property
+    def scopes(self) -> dict[str, Scope]:
+        """Split -> scope; levels from the coarsest to the finest, then the flat splits, then others."""
+        scopes = {name: _scope(self.benchmark, name, label) for name, label in shown_splits(self.splits).items()}
+        ranks = {level: rank for rank, level in enumerate([*LEVELS, FLAT])}
+        order = {name: (ranks.get(scope.level, len(ranks)), scope.sections) for name, scope in scopes.items()}
+        names = sorted(scopes, key=order.__getitem__)
+        flats = {scopes[name].sections: name for name in reversed(names) if scopes[name].level == FLAT}
+        for name, scope in scopes.items():
+            partner = flats.get(scope.sections)
+            if scope.level != FLAT and partner is not None:
+                shared = self._sections[name] & self._sections[partner]
+                scopes[name] = replace(scope, partner=scopes[partner].split, shared=len(shared))
+        return {name: scopes[name] for name in names}
+
+    @cached_property
+    def _sections(self) -> dict[str, frozenset[str]]:
+        return {name: forgotten_sections(self.benchmark, name) for name in self.splits}
+
+    @cached_property
+    def common(self) -> frozenset[str]:
+        """Nodes of the sections that every level's split forgets; none where there is one level."""
+        levels = [self._sections[name] for name in ladder(self.scopes)]
+        return frozenset.intersection(*levels) if len(levels) > 1 else frozenset()
+
+    @cached_property
+    def _questions_on_common(self) -> set[str]:
+        """Questions on the common sections, of every fold."""
+        records = {r.record_id for r in self.benchmark.records if r.groups.get(ITEM) in self.common}
+        return {q.question_id for q in self.benchmark.questions if q.record_id in records}
+
+    @cached_property
+    def _forgotten_by_partner(self) -> dict[str, set[str]]:
+        """Split -> the trained questions that its partner forgets."""
+        splits = {scope.split: self.benchmark.split(name) for name, scope in self.scopes.items()}
+        return {
+            name: {q.question_id for q in self.benchmark.questions_of(splits[scope.partner], "forget", ("train",))}
+            for name, scope in self.scopes.items()
+            if scope.partner
+        }
+
+    @cached_property
+    def _variant_of(self) -> dict[str, str]:
+        """Question -> what it varies of a trained one; none of others."""
+        variants = {r.record_id: r.groups[VARIANT] for r in self.benchmark.records if VARIANT in r.groups}
+        return {q.question_id: variants[q.record_id] for q in self.benchmark.questions if q.record_id in variants}
+
+    @cached_property
+    def _level_of(self) -> dict[str, str]:
+        return {question.question_id: question.level for question in self.benchmark.questions}
 
 
 def _with_names(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -143,154 +238,61 @@ def _with_names(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
             yield pd.concat([texts, of_names]).assign(kind=WITH_NAMES)
 
 
-class LevelModels(SweepModels):
-    """All models by split and role. The role ``flat`` is a model made for a split without hierarchy, asked about a
-    level's split. Further folds (:data:`SETS`) are what both of these forget, and responses under the
-    reconstruction attack."""
+def _scope(benchmark: Benchmark, name: str, label: str) -> Scope:
+    split = benchmark.split(name)
+    trained = benchmark.questions_of(split, "forget", ("train",))
+    return Scope(
+        split=label,
+        level=FLAT if split.level == ITEM else split.level,
+        forget=len(split.forget),
+        total=len(split.forget) + len(split.retain),
+        sections=len(forgotten_sections(benchmark, name)),
+        questions=sum(VARIANT not in benchmark.record[q.record_id].groups for q in trained),
+    )
 
-    def who(self, model: Evaluated) -> Who | None:
-        split, made_for = str(model.record.info.split), model.run.info.made_for
-        if model.run.role == UNLEARNED and made_for != split:
-            forgot, asked_about = (_scope(self.benchmark, name, name) for name in (str(made_for), split))
-            stands_for = forgot.level == FLAT and forgot.sections == asked_about.sections
-            return flat(model.run.label) if stands_for else None
-        return super().who(model)
 
-    def scores(self, model: Evaluated, split: str) -> pd.DataFrame:
-        level = model.table["item"].map(self._level_asked).astype(str)
-        kind, fold = model.table["kind"], model.table["fold"]
-        variant = model.table["item"].map(self._variant_asked)
-        fold = fold.mask(variant.isin((WORDS, VIEW)), "rephrase " + variant.astype(str))
-        fold = fold.mask(variant.isin((PARAPHRASE, TEXT)), variant)
-        table = model.table.assign(kind=kind.where(kind != "identity", "identity of " + level), fold=fold)
-        forget = table[(table["side"] == "forget") & (table["fold"] == "train")]
-        table = pd.concat([table, *_with_names(table)])
-        shared = forget[forget["item"].isin(self._forgotten_flat.get(split, ()))].assign(fold=SHARED)
-        return pd.concat([table, shared, *self._common(table), *self._attacked(model, split, forget)])
-
-    def _common(self, table: pd.DataFrame) -> Iterator[pd.DataFrame]:
-        """Scores on the sections that every level forgets, as sets of their own."""
-        table = table[(table["side"] == "forget") & table["item"].isin(self._asked_of_common)]
-        for name, fold in COMMON.items():
-            yield table[table["fold"] == SETS[name].fold].assign(fold=fold)
-
-    def _attacked(self, model: Evaluated, split: str, forget: pd.DataFrame) -> list[pd.DataFrame]:
-        """Scores of the forget set's questions with identifiers in front of them; none without an attack."""
-        attacked = Attacked.find(model.run, split, "reconstruction")
-        if attacked is None:
-            return []
-        kinds = forget.drop_duplicates("item").set_index("item")["kind"]
-        rows = attacked.scores
-        rows = rows[(rows["side"] == "forget") & (rows["fold"] == "train") & rows["item"].isin(kinds.index)]
-        if self.common and self.scopes[split].level in LEVELS:
-            rows = rows[rows["item"].isin(self._asked_of_common)]
-        given = rows.assign(fold="given " + rows["given"].astype(str), kind=rows["item"].map(kinds))
-        return [given[[name for name in forget.columns if name in given.columns]]]
-
-    @cached_property
-    def scopes(self) -> dict[str, Scope]:
-        """Split -> scope; levels from the coarsest to the finest, then the flat splits, then others."""
-        shown = shown_splits(self.splits)
-        scopes = {name: _scope(self.benchmark, name, shown[name]) for name in self.splits}
-        place = {level: rank for rank, level in enumerate([*LEVELS, FLAT])}
-        names = sorted(scopes, key=lambda name: (place.get(scopes[name].level, len(place)), scopes[name].sections))
-        return {name: scopes[name] for name in names}
-
-    @cached_property
-    def common(self) -> frozenset[str]:
-        """Nodes of the sections that every level's split forgets; none where there is one level."""
-        levels = [
-            {record.groups[ITEM] for record in _sections(self.benchmark, self.benchmark.split(name))}
-            for name in ladder(self.scopes)
-        ]
-        return frozenset(set.intersection(*levels)) if len(levels) > 1 else frozenset()
-
-    @cached_property
-    def _asked_of_common(self) -> set[str]:
-        """Questions on these sections, of every fold."""
-        records = {r.record_id for r in self.benchmark.records if r.groups.get(ITEM) in self.common}
-        return {q.question_id for q in self.benchmark.questions if q.record_id in records}
-
-    @cached_property
-    def partners(self) -> dict[str, str]:
-        """Split -> the flat split that forgets as many sections."""
-        flats = {s.sections: name for name, s in reversed(self.scopes.items()) if s.level == FLAT}
-        levels = {name: scope.sections for name, scope in self.scopes.items() if scope.level != FLAT}
-        return {name: flats[sections] for name, sections in levels.items() if sections in flats}
-
-    def shared(self, split: str) -> int:
-        """Number of section records that a split and its partner forget."""
-        if split not in self.partners:
-            return 0
-        splits = (self.benchmark.split(name) for name in (split, self.partners[split]))
-        level, partner = ({record.record_id for record in _sections(self.benchmark, s)} for s in splits)
-        return len(level & partner)
-
-    @cached_property
-    def _forgotten_flat(self) -> dict[str, set[str]]:
-        """Split -> the trained questions that its partner forgets."""
-        return {
-            name: {
-                question.question_id
-                for question in self.benchmark.questions_of(self.benchmark.split(partner), "forget", ("train",))
-            }
-            for name, partner in self.partners.items()
-        }
-
-    @cached_property
-    def _variant_asked(self) -> dict[str, str]:
-        """Question -> what it varies of a trained one; none of others."""
-        variants = {r.record_id: r.groups[VARIANT] for r in self.benchmark.records if VARIANT in r.groups}
-        return {q.question_id: variants[q.record_id] for q in self.benchmark.questions if q.record_id in variants}
-
-    @cached_property
-    def _level_asked(self) -> dict[str, str]:
-        return {question.question_id: question.level for question in self.benchmark.questions}
+def forgotten_sections(benchmark: Benchmark, split: str) -> frozenset[str]:
+    """Nodes of the sections that a split forgets; of the fold train, without variants."""
+    return frozenset(
+        record.groups[ITEM]
+        for record in benchmark.records_of(benchmark.split(split), "forget")
+        if record.fold == "train" and VARIANT not in record.groups
+        if ITEM in record.groups and sort_of(record) == "section"
+    )
 
 
 class LevelSweep(SweepDraws):
-    """The splits of a sweep and its models' numbers under shared draws.
-
-    Attributes:
-        scopes: name in the benchmark -> scope, in the order of :attr:`LevelModels.scopes`.
-    """
+    """The numbers of a sweep's models under shared draws, in one context mode."""
 
     models: LevelModels
 
     def __init__(self, models: LevelModels, context: str, request: SweepRequest) -> None:
         super().__init__(models, request.replicates, request.seed)
-        self.context = context
-        shown = {name: scope.split for name, scope in models.scopes.items()}
-        self.scopes = {
-            name: replace(scope, partner=shown.get(models.partners.get(name, "")), shared=models.shared(name))
-            for name, scope in models.scopes.items()
-        }
+        self.context, self.scopes = context, models.scopes
 
     def has(self, split: str, method: str) -> bool:
         """True if a method was run on a split."""
         return unlearned(method) in self.models.of(self.context, split)
 
     def level_term(
-        self, weight: float, group: str, measure: LevelMeasure, who: Who, split: str, drawn: tuple[str, ...] = ()
+        self, weight: float, group: str, measure: LevelMeasure, who: Who, split: str, joint: tuple[str, ...] = ()
     ) -> Term:
         """``weight`` times a model's number on a set of questions, as a share of 1."""
         place = (SETS[group].side, SETS[group].fold, measure.kind)
-        return self.term(weight * measure.scale, measure.measure, who, place, self.context, split, drawn=drawn)
+        return self.term(weight * measure.scale, measure.measure, who, place, self.context, split, joint=joint)
 
     def numbers(self) -> pd.DataFrame:
         """Every model's numbers on every set; no row where no such question was scored."""
         rows: list[dict[str, Any]] = []
+        single = (*product(SETS, MEASURES), *product((group.name for group in GROUPS), VARIANTS))
+        places = [(group, measure, {group: 1}) for group, measure in single]
+        places += [(GAP, measure, {"retain": 1, "forget": -1}) for measure in MEASURES]
         for split, scope in self.scopes.items():
             for who in self.models.of(self.context, split):
-                places = [*product(SETS, MEASURES), *product((group.name for group in GROUPS), VARIANTS)]
-                for group, measure in places:
-                    labels = (scope.split, *who, group, measure.name)
-                    if row := self._number([self.level_term(1, group, measure, who, split)]):
-                        rows.append(dict(zip(LevelResults.number_labels, labels, strict=True)) | row)
-                for measure in MEASURES:
-                    labels = (scope.split, *who, GAP, measure.name)
-                    sides = ((1, "retain"), (-1, "forget"))
-                    if row := self._number([self.level_term(w, name, measure, who, split) for w, name in sides]):
+                for group, measure, weights in places:
+                    terms = [self.level_term(weight, name, measure, who, split) for name, weight in weights.items()]
+                    if row := self._number(terms):
+                        labels = (scope.split, *who, group, measure.name)
                         rows.append(dict(zip(LevelResults.number_labels, labels, strict=True)) | row)
         fields = ("value", "low", "high", "n_scored", "n_unscored", "n_subjects", "by_seed")
         return pd.DataFrame(rows, columns=[*LevelResults.number_labels, *fields])
@@ -308,27 +310,3 @@ class LevelSweep(SweepDraws):
             "n_scored": sum(int(observed.sum()) for observed in scored),
             "n_unscored": sum(int((~observed).sum()) for observed in scored),
         }
-
-
-def _scope(benchmark: Benchmark, name: str, shown: str) -> Scope:
-    split = benchmark.split(name)
-    forget = {record.record_id for record in _plain(benchmark, split)}
-    return Scope(
-        split=shown,
-        level=FLAT if split.level == ITEM else split.level,
-        forget=len(split.forget),
-        total=len(split.forget) + len(split.retain),
-        sections=len(_sections(benchmark, split)),
-        questions=sum(q.record_id in forget for q in benchmark.questions_of(split, "forget", ("train",))),
-    )
-
-
-def _sections(benchmark: Benchmark, split: Split) -> list[Record]:
-    """The sections that a split forgets; of the fold train, without variants."""
-    forget = _plain(benchmark, split)
-    return [record for record in forget if ITEM in record.groups and sort_of(record) == "section"]
-
-
-def _plain(benchmark: Benchmark, split: Split) -> list[Record]:
-    """Records that a split forgets; of the fold train, without variants."""
-    return [r for r in benchmark.records_of(split, "forget") if r.fold == "train" and VARIANT not in r.groups]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import product
 
 import pandas as pd
 
@@ -30,16 +30,15 @@ from medunlearn.papers.medforget.measures import (
     LevelMeasure,
 )
 from medunlearn.papers.medforget.partitions import LEVELS, PARAPHRASE
-from medunlearn.papers.medforget.sequence import CAME_BACK, SHOWN
+from medunlearn.papers.medforget.sequence import CAME_BACK, TABLE_HEADS
 from medunlearn.papers.medforget.sweep import FLAT, LevelResults, Scope, flat
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import name_of
 from medunlearn.papers.sweeps.models import REFERENCES, RETRAINED_MODEL, TARGET_MODEL, Who, unlearned
 from medunlearn.papers.sweeps.results import SweepNumber
-from medunlearn.papers.sweeps.tables import cell_table
+from medunlearn.papers.sweeps.tables import cell_table, contrast_table, percent_interval
 from medunlearn.reports.blocks import Cell, Table
 from medunlearn.reports.formatting import ABSENT, UNSCORED
-from medunlearn.reports.readings import number, rows_of
 
 OWN = {3: (GEN_SCORE, CLASSIFICATION, CLOZE), 5: (ROUGE, FACTUALITY, GEN_SCORE)}
 PUBLISHED = {
@@ -94,8 +93,8 @@ def published_table(number: int) -> Table | None:
 def table_3(results: LevelResults) -> Table | None:
     """Generation, classification and cloze on those of the four sets that were asked, and the gap; with intervals,
     target and retrained model."""
-    asked = set(results.numbers["group"])
-    return _levels_table(results, results.tasks, _models(results), [name for name in (*FOUR, GAP) if name in asked])
+    groups = [name for name in (*FOUR, GAP) if name in set(results.numbers["group"])]
+    return _levels_table(results, results.tasks, _models(results), groups)
 
 
 def common_table(results: LevelResults) -> Table | None:
@@ -117,33 +116,20 @@ def varied_table(results: LevelResults) -> Table | None:
 
 def modality_table(results: LevelResults) -> Table | None:
     """The same facts asked on the image and on the study's name alone; none where they were not."""
-    groups = ("forget", "text", "retain", "retain text")
     if "text" not in set(results.numbers["group"]):
         return None
-    return _levels_table(results, results.tasks, _models(results), groups)
+    return _levels_table(results, results.tasks, _models(results), ("forget", "text", "retain", "retain text"))
 
 
 def brought_back_table(results: LevelResults) -> Table | None:
     """Gain from names: an unlearned model's change, the target's, and the difference, in percent points."""
-    names = set(results.attacked["measure"])
-    measures = [measure for measure in results.tasks if measure.name in names]
-    steps = [(measure, step) for measure in measures for step in IDENTIFIERS[1:]]
-    rows = []
-    for method in results.methods:
-        for scope in results.splits:
-            for title, name in (
-                ("change", "change"),
-                ("target's change", "target's change"),
-                ("brought back", "brought back"),
-            ):
-                numbers = [
-                    results.contrast(name, scope.split, method, f"given {step}", measure.name)
-                    for measure, step in steps
-                ]
-                if any(number.value is not None for number in numbers):
-                    rows.append((method, scope.split, title, *map(difference_cell, numbers)))
-    heads = (Cell(measure.title, f"given {GIVEN[step]}") for measure, step in steps)
-    return cell_table(("Model", "Split", "", *heads), rows)
+    steps, heads = _attack_columns(results, IDENTIFIERS[1:])
+    names = ("change", "target's change", "brought back")
+    rows = (
+        ((method, scope.split, name), [results.contrast(name, scope.split, method, *step) for step in steps])
+        for method, scope, name in product(results.methods, results.splits, names)
+    )
+    return contrast_table(("Model", "Split", "", *heads), rows, difference_cell)
 
 
 def table_5(results: LevelResults) -> Table | None:
@@ -158,26 +144,18 @@ def variants_table(results: LevelResults) -> Table | None:
     published = numbers.set_index(["level", "method", "group", "measure"])["value"].to_dict()
     levels = {scope.split: scope.level for scope in results.splits}
     measures = results.measured(*VARIANTS)
-    rows = []
-    for who, split in _models(results) if measures else ():
-        level = "" if who == TARGET_MODEL else levels[split]
-        cells = [
-            _beside(
-                percent_cell(results.number(split, who, group.name, measure.name)),
-                published.get((level, who[1], group.name, measure.name)) if who != RETRAINED_MODEL else None,
-            )
-            for group in GROUPS
-            for measure in measures
-        ]
-        rows.append((name_of(who), split, *cells))
+
+    def cell(who: Who, split: str, group: str, measure: str) -> Cell:
+        own = percent_cell(results.number(split, who, group, measure))
+        paper = published.get(("" if who == TARGET_MODEL else levels[split], who[1], group, measure))
+        if paper is None or who == RETRAINED_MODEL or own.text == ABSENT:
+            return own
+        return replace(own, note=", ".join(filter(None, (own.note, f"paper {100 * paper:.2f}"))))
+
+    columns = [(group.name, measure.name) for group in GROUPS for measure in measures]
+    models = _models(results) if measures else []
+    rows = ((name_of(who), split, *(cell(who, split, *column) for column in columns)) for who, split in models)
     return cell_table(_heads(measures), rows)
-
-
-def _beside(cell: Cell, published: float | None) -> Cell:
-    """A number with the published one in its note."""
-    if published is None or cell.text == ABSENT:
-        return cell
-    return replace(cell, note=", ".join(filter(None, (cell.note, f"paper {100 * published:.2f}"))))
 
 
 def _levels_table(
@@ -187,15 +165,11 @@ def _levels_table(
     groups: Iterable[str] = FOUR,
 ) -> Table | None:
     groups = tuple(groups)
+    columns = [(group, measure.name) for group in groups for measure in measures]
     rows = (
         (
-            name_of(who) if split else "target (vanilla)",
-            split or ABSENT,
-            *(
-                percent_cell(results.number(split, who, group, measure.name))
-                for group in groups
-                for measure in measures
-            ),
+            *((name_of(who), split) if split else ("target (vanilla)", ABSENT)),
+            *(percent_cell(results.number(split, who, *column)) for column in columns),
         )
         for who, split in models
     )
@@ -213,65 +187,59 @@ def _models(results: LevelResults) -> list[tuple[Who, str]]:
     return [(who, scope.split) for who in everyone for scope in results.splits if results.has(scope.split, who)]
 
 
+def _attack_columns(results: LevelResults, identifiers: Sequence[str]) -> tuple[list[tuple[str, str]], list[Cell]]:
+    """(Set, measure) and head of every attacked measure and step of the attack."""
+    attacked = set(results.attacked["measure"])
+    steps = [(m, name) for m in results.tasks if m.name in attacked for name in identifiers]
+    heads = [Cell(measure.title, f"given {GIVEN[name]}") for measure, name in steps]
+    return [(f"given {name}", measure.name) for measure, name in steps], heads
+
+
 def attack_table(results: LevelResults) -> Table | None:
     """Figure 6's numbers: one row a model and split, the identifiers given in columns."""
-    names = set(results.attacked["measure"])
-    steps = [(measure, step) for measure in results.tasks if measure.name in names for step in IDENTIFIERS]
+    steps, heads = _attack_columns(results, IDENTIFIERS)
     rows = (
         (name_of(who), split, *map(percent_cell, numbers))
         for who, split in _models(results)
-        if any(numbers := [results.number(split, who, f"given {step}", measure.name) for measure, step in steps])
+        if any(numbers := [results.number(split, who, *step) for step in steps])
     )
-    return cell_table(
-        ("Model", "Split", *(Cell(measure.title, f"given {GIVEN[step]}") for measure, step in steps)), rows
-    )
+    return cell_table(("Model", "Split", *heads), rows)
 
 
 def sequence_table(results: LevelResults) -> Table | None:
     """Requests one after the other: a row a method and step."""
-    numbers = results.sequence
-    if numbers.empty:
+    if results.sequence.empty:
         return None
-    measures = [m for m in results.tasks if m.name in set(numbers.loc[numbers["value"].notna(), "measure"])]
-    by_place = {(row["method"], row["step"], row["measure"], row["set"]): row for row in rows_of(numbers)}
-    steps = {(row["method"], row["step"]): row["split"] for row in by_place.values()}
-    rows = [
-        (
-            method,
-            f"{step}: {split}",
-            *(
-                _sequence_cell(by_place[method, step, measure.name, name], signed=name == CAME_BACK)
-                for measure in measures
-                for name in SHOWN
-            ),
-        )
-        for (method, step), split in steps.items()
-    ]
-    heads = (Cell(measure.title, head) for measure in measures for head in SHOWN.values())
-    return cell_table(("Model", "Request", *heads), rows)
+    valued = set(results.sequence.loc[results.sequence["value"].notna(), "measure"])
+    columns = [(measure, name) for measure in results.tasks if measure.name in valued for name in TABLE_HEADS]
+    steps = results.sequence[["method", "step", "split"]].drop_duplicates().astype(str)
 
+    def cell(measure: LevelMeasure, name: str, *step: str) -> Cell:
+        number = results.in_sequence[*step, measure.name, name]
+        if number.value is None:
+            return Cell(ABSENT)
+        return difference_cell(number) if name == CAME_BACK else percent_cell(number)
 
-def _sequence_cell(row: Mapping[str, Any], *, signed: bool) -> Cell:
-    value, low, high = (number(row[name]) for name in ("value", "low", "high"))
-    if value is None:
-        return Cell(ABSENT)
-    shown = SweepNumber(value, low, high, 0, 0, int(row["n_subjects"]))
-    return difference_cell(shown) if signed else percent_cell(shown)
+    rows = (
+        (method, f"{step}: {split}", *(cell(*column, method, step) for column in columns))
+        for method, step, split in steps.itertuples(index=False)
+    )
+    return cell_table(
+        ("Model", "Request", *(Cell(measure.title, TABLE_HEADS[name]) for measure, name in columns)), rows
+    )
 
 
 def retrained_table(results: LevelResults) -> Table | None:
     """Unlearned minus retrained model, on the four sets."""
-    rows = []
-    for method in results.methods:
-        for scope in results.splits:
-            numbers = [
-                results.contrast("over retrained", scope.split, method, group.name, measure.name)
-                for group in GROUPS
-                for measure in results.tasks
-            ]
-            if any(number.value is not None for number in numbers):
-                rows.append((method, scope.split, *map(difference_cell, numbers)))
-    return cell_table(_heads(results.tasks), rows)
+    columns = [(group.name, measure.name) for group in GROUPS for measure in results.tasks]
+    rows = (
+        (
+            (method, scope.split),
+            [results.contrast("over retrained", scope.split, method, *column) for column in columns],
+        )
+        for method, scope in product(results.methods, results.splits)
+    )
+    return contrast_table(_heads(results.tasks), rows, difference_cell)
 
 
 def identity_table(results: LevelResults) -> Table | None:
@@ -305,20 +273,14 @@ def scopes_table(results: LevelResults) -> Table | None:
 
 def percent_cell(number: SweepNumber | None) -> Cell:
     """A number in percent with its interval; a dash where nothing was asked, ``unscored`` where no score came."""
-    if number is None:
-        return Cell(ABSENT)
-    if number.value is None:
-        return Cell(UNSCORED)
-    share = number.percent
-    span = "" if share.low is None or share.high is None else f"[{share.low:.1f}, {share.high:.1f}]"
-    unscored = f"{share.n_unscored:,} unscored" if share.n_unscored else ""
-    return Cell(f"{share.value:.1f}", ", ".join(part for part in (span, unscored) if part))
+    if number is None or number.value is None:
+        return Cell(ABSENT if number is None else UNSCORED)
+    unscored = f"{number.n_unscored:,} unscored" if number.n_unscored else ""
+    return Cell(f"{100 * number.value:.1f}", ", ".join(filter(None, (percent_interval(number), unscored))))
 
 
 def difference_cell(contrast: SweepNumber) -> Cell:
     """A difference in percent points with its interval, or why there is none."""
     if contrast.value is None:
         return Cell(ABSENT, contrast.reason)
-    share = contrast.percent
-    span = "" if share.low is None or share.high is None else f"[{share.low:+.1f}, {share.high:+.1f}]"
-    return Cell(f"{share.value:+.1f}", span or contrast.reason)
+    return Cell(f"{100 * contrast.value:+.1f}", percent_interval(contrast, "+") or contrast.reason)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from medunlearn.papers.sweeps.models import LABELS, UNLEARNED, SweepModels, Who
 from medunlearn.results.contrasts import CellDraws, Contrast, Draws, Stratum, Term
@@ -71,21 +72,20 @@ class SweepDraws:
         context: str,
         split: str,
         *,
-        drawn: tuple[str, ...] = (),
+        joint: tuple[str, ...] = (),
         group: str = EVERYONE,
         subjects: Collection[str] | None = None,
     ) -> Term:
         """``weight`` times a model's number on one place (side, fold, kind).
 
         Args:
-            drawn: splits whose subjects are drawn once for all of them, one forget set inside the other; none: the
+            joint: splits whose subjects are drawn once for all of them, one forget set inside the other; none: the
                 term's own.
             group: name of the subjects, if these are not all.
         """
         side, fold, kind = place
-        drawn = drawn or (split,)
         seed = stable_seed("sweep", side, group, self.seed)
-        stratum = Stratum.of(seed, subjects=subjects, context=context, split=drawn, side=side)
+        stratum = Stratum.of(seed, subjects=subjects, context=context, split=joint or (split,), side=side)
         cell = {"split": split, "role": who[0], "method": who[1], "fold": fold, "kind": kind}
         return Term(weight, cell, measure, stratum)
 
@@ -104,8 +104,13 @@ class SweepDraws:
         return self._draws.contrast(terms) if terms else Contrast(None, reason="no such questions")
 
 
-def edges(contrast: Contrast, minus: float = 0.0) -> Mapping[str, float | None]:
-    """Value and interval, a constant subtracted, and the p-value of "the number is that constant"."""
-    numbers = {name: getattr(contrast, name) for name in ("value", "low", "high")}
-    shifted = {name: None if number is None else number - minus for name, number in numbers.items()}
-    return {**shifted, "p": p_value(contrast.uncertainty, minus)}
+def contrast_row(contrast: Contrast, minus: float = 0.0) -> dict[str, Any]:
+    """A contrast's columns, a constant subtracted; ``p`` is of "the number is that constant"."""
+    edges = {name: getattr(contrast, name) for name in ("value", "low", "high")}
+    return {
+        **{name: None if edge is None else edge - minus for name, edge in edges.items()},
+        "p": p_value(contrast.uncertainty, minus),
+        **{name: getattr(contrast, name) for name in ("measure", "n_subjects", "reason")},
+        "n_seeds": len(contrast.by_seed),
+        "by_seed": tuple(value - minus for value in contrast.by_seed),
+    }

@@ -107,7 +107,7 @@ class SweepModels:
 
         Only of splits with a retrained model whose reference check failed.
         """
-        shown, reasons = shown_splits(self.splits), {}
+        labels, reasons = shown_splits(self.splits), {}
         for (context, split), group in self._by.items():
             if RETRAINED_MODEL in group and TARGET_MODEL in group:
                 target, retrained = (
@@ -116,17 +116,17 @@ class SweepModels:
                 )
                 check = check_reference(target, retrained, seeds="training", replicates=replicates, seed=seed)
                 if not check.passed:
-                    reasons[context, shown[split]] = check.reasons
+                    reasons[context, labels[split]] = check.reasons
         return reasons
 
     def broken(self) -> dict[tuple[str, str, str], str]:
         """(Context, split as reports show it, method, "" for target and retrained) -> why a model is broken."""
-        shown, reasons = shown_splits(self.splits), dict[tuple[str, str, str], str]()
+        labels, reasons = shown_splits(self.splits), dict[tuple[str, str, str], str]()
         for context, split, who, seeds in self:
             for seed, model in seeds.items():
                 if problems := model.record.info.problems:
-                    name = f"{who[1] or who[0]} on {shown[split]}, seed {seed}"
-                    reasons.setdefault((context, shown[split], who[1]), f"{name}: {'; '.join(problems)}")
+                    name = f"{who[1] or who[0]} on {labels[split]}, seed {seed}"
+                    reasons.setdefault((context, labels[split], who[1]), f"{name}: {'; '.join(problems)}")
         return reasons
 
     @property
@@ -168,12 +168,12 @@ class SweepModels:
 
 def shown_splits(names: Sequence[str]) -> dict[str, str]:
     """Split -> the name that a report shows: requests on the desk by level alone, told apart by number."""
-    shown: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for name in names:
         plain = label = str(shown_split(name, may_show=False))
         number = 1
-        while label in shown.values():
+        while label in labels.values():
             number += 1
             label = f"{plain} ({number})"
-        shown[name] = label
-    return shown
+        labels[name] = label
+    return labels

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from medunlearn.reports.claims import (
     statements,
     without_broken,
 )
+from medunlearn.reports.formatting import context_text
 from medunlearn.reports.json import plain
 from medunlearn.reports.unlearning import judged_section
 from medunlearn.results.evaluated import Evaluated
@@ -89,16 +90,8 @@ def reopened(paper: str, findings: Sequence[Finding], results: SweepResults) -> 
     words = paper_yaml(paper, "report")["findings"]
 
     def case_of(case: Case, context: str) -> Case:
-        splits = case.labels.get("split", "").split(" against ")
-        reasons = [
-            reason
-            for (where, split), of_split in results.refused.items()
-            for reason in of_split
-            if split in splits and context in ("", where)
-        ]
-        if not reasons or case.verdict not in (HOLDS, FAILS):
-            return case
-        return replace(case, verdict=OPEN, says=f"cannot be read: {reasons[0]}")
+        reason = results.refused_in(case.labels, context) if case.verdict in (HOLDS, FAILS) else ""
+        return replace(case, verdict=OPEN, says=f"cannot be read: {reason}") if reason else case
 
     checked = (
         replace(finding, cases=tuple(case_of(case, finding.context) for case in finding.cases))
@@ -119,8 +112,10 @@ def sweep_page(
     how_to_read: Sequence[str],
     published: Parts,
     splits: Table | None,
-    screen: Mapping[str, str],
-    opened: tuple[bool, bool] = (False, False),
+    split_names: str,
+    mode: str,
+    drawn_for: str = "",
+    splits_open: bool = False,
     by: str = "",
 ) -> SweepReport:
     """A paper's report: findings, its sections, the paper's numbers, splits and learning rates.
@@ -128,8 +123,9 @@ def sweep_page(
     Args:
         data: the paper's own part of ``report.json``.
         published: blocks on what the paper published.
-        screen: names and values of the first screen: the splits, the context mode, and what ``Intervals`` adds.
-        opened: whether the tables of splits and of learning rates are open.
+        split_names, mode, drawn_for: of the first screen: the splits, the label of the context modes, and what
+            intervals are drawn for.
+        splits_open: the table of splits is open, else that of learning rates.
     """
     text, request = paper_yaml(paper, "report"), results.request
     findings = reopened(paper, findings, results)
@@ -137,7 +133,7 @@ def sweep_page(
     notices = (("Read this first", results.caveats), ("Not in this report", lost))
     setting = str(paper_yaml(paper, "published")["setting"])
     to_compare = f"{setting}: to compare with, not a target: another model, other patients, other questions."
-    searched = details("Learning rates tried", search_table(request.search), opened=opened[1])
+    rates = details("Learning rates tried", search_table(request.search), opened=not splits_open)
     parts = blocks(
         (Notice(title, lines) for title, lines in notices if lines),
         section("Findings", Text(text["findings_about"]), statements(findings)),
@@ -151,37 +147,32 @@ def sweep_page(
             name="published",
             raised=True,
         ),
-        section("Appendix", details("Splits", splits, opened=opened[0]), searched),
+        section("Appendix", details("Splits", splits, opened=splits_open), rates),
     )
     first = (
         ("Methods", ", ".join(results.methods) or "none"),
-        ("Splits", screen["splits"]),
+        ("Splits", split_names),
         ("Seeds", ", ".join(map(str, results.seeds))),
         ("Benchmark", f"{results.benchmark['name']}, data use: {results.benchmark['data_use']}"),
-        (screen["mode"], screen["contexts"]),
-        ("Intervals", f"95%, {request.replicates:,} bootstrap draws of patients{screen['drawn']}"),
+        (mode, "; ".join(map(context_text, results.contexts))),
+        ("Intervals", f"95%, {request.replicates:,} bootstrap draws of patients{drawn_for}"),
     )
-    shown = _json(results, findings, data)
-    return SweepReport(Report(request.title, parts, "Sweep report", first, shown), findings, results, by)
-
-
-def _json(results: SweepResults, findings: Sequence[Finding], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything that the report shows; tables are column -> values, a third of the size of a mapping a row."""
-    request = results.request
-    shown = {
-        **{name: getattr(results, name) for name in ("benchmark", "methods", "seeds")},
+    content = {
+        **{name: getattr(results, name) for name in ("benchmark", "methods", "seeds", "caveats", "contrasts")},
         "replicates": request.replicates,
-        "caveats": results.caveats,
+        "splits": [asdict(split) for split in results.splits],
         "missing": [{"name": name, "reason": reason} for name, reason in request.missing],
         "findings": findings_data(findings),
         "search": request.search,
-        **more,
+        **data,
     }
-    for name, value in shown.items():
-        if isinstance(value, pd.DataFrame):
-            shown[name] = {str(column): value[column].tolist() for column in value.columns}
-    data: dict[str, Any] = plain(shown)
-    return data
+    page = Report(request.title, parts, "Sweep report", first, plain({k: _columns(v) for k, v in content.items()}))
+    return SweepReport(page, findings, results, by)
+
+
+def _columns(value: Any) -> Any:
+    """A table as column -> values, a third of the size of a mapping a row; anything else as it is."""
+    return {str(n): value[n].tolist() for n in value.columns} if isinstance(value, pd.DataFrame) else value
 
 
 Builder = Callable[[Sequence[Evaluated], Benchmark, SweepRequest], SweepReport]
@@ -198,9 +189,9 @@ def sweep_report(models: Sequence[Evaluated], benchmark: Benchmark, **options: A
     Raises:
         InputError: see :class:`~medunlearn.papers.sweeps.models.SweepModels`.
     """
-    known = names("sweep_reports", SWEEP_REPORTS)
-    builder = benchmark.builder if benchmark.builder in known else "amnesia"
-    report: Builder = resolve("sweep_reports", builder, known)
+    reports = names("sweep_reports", SWEEP_REPORTS)
+    builder = benchmark.builder if benchmark.builder in reports else "amnesia"
+    report: Builder = resolve("sweep_reports", builder, reports)
     return report(models, benchmark, SweepRequest(**options))
 
 
@@ -237,13 +228,13 @@ def folder_report(
         for cell in cells
         if cell.get("kind") == "evaluate" and cell.get("folder") and cell.get("evaluation")
     ]
-    evaluated, tried = settings.get("evaluate") or {}, (info.get("search") or {}).get("tried")
+    evaluated, trials = settings.get("evaluate") or {}, (info.get("search") or {}).get("tried")
     return sweep_report(
         models,
         benchmark if benchmark is not None else Benchmark.load(_benchmark_folder(folder, settings)),
         title=title or str(info.get("name") or "Sweep"),
         missing=[(str(cell["name"]), str(cell.get("reason"))) for cell in cells if cell.get("status") in _LOST],
-        search=pd.DataFrame(tried) if tried else None,
+        search=pd.DataFrame(trials) if trials else None,
         show_text=show_text,
         replicates=replicates or int(evaluated.get("replicates", REPLICATES)),
         seed=seed,

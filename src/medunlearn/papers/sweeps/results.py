@@ -145,6 +145,17 @@ class SweepResults:
         """Warnings of broken models; also the first caveats."""
         return _warnings(self.broken)
 
+    def refused_in(self, labels: Mapping[str, str], context: str) -> str:
+        """The reason why nothing may be read against a case's retrained model; "" where there is none."""
+        splits = labels.get("split", "").split(" against ")
+        reasons = (
+            reason
+            for (where, split), of_split in self.refused.items()
+            for reason in of_split
+            if split in splits and context in ("", where)
+        )
+        return next(reasons, "")
+
     def broken_in(self, labels: Mapping[str, str], context: str) -> str:
         """The reason why a model behind a case is broken, by the case's labels; "" where none is."""
         splits = labels["split"].split(" against ") if "split" in labels else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pandas as pd
 
+from medunlearn.papers.sweeps.results import SweepNumber
 from medunlearn.reports.blocks import Cell, Table
 from medunlearn.reports.formatting import ABSENT, decimal
 from medunlearn.reports.readings import number, rows_of
@@ -20,12 +21,29 @@ def cell_table(heads: Iterable[object], rows: Iterable[Iterable[object]]) -> Tab
     return records(map(_cell, heads), (tuple(map(_cell, row)) for row in rows))
 
 
+def contrast_table(
+    heads: Iterable[object],
+    rows: Iterable[tuple[Sequence[object], Sequence[SweepNumber]]],
+    cell: Callable[[SweepNumber], Cell],
+) -> Table | None:
+    """A table of (labels, contrasts) rows; a row without a value is left out."""
+    valued = ((labels, numbers) for labels, numbers in rows if any(number.value is not None for number in numbers))
+    return cell_table(heads, ((*labels, *map(cell, numbers)) for labels, numbers in valued))
+
+
 def _cell(content: object) -> Cell:
     return content if isinstance(content, Cell) else Cell(str(content))
 
 
+def percent_interval(number: SweepNumber, sign: str = "") -> str:
+    """``[low, high]`` in percent with one decimal; empty without an interval."""
+    if number.low is None or number.high is None:
+        return ""
+    return f"[{100 * number.low:{sign}.1f}, {100 * number.high:{sign}.1f}]"
+
+
 def search_table(search: pd.DataFrame | None) -> Table | None:
-    """The tried learning rates, one row each, and the numbers that one was chosen by."""
+    """The tried learning rates, one row each, and the numbers behind the choice."""
     if search is None:
         return None
     columns = [name for name in _SEARCH if name in search.columns]
@@ -37,7 +55,7 @@ def _plain(value: Any) -> str:
         return value
     if type(value).__name__ in ("bool", "bool_"):
         return "chosen" if value else ""
-    known = number(value)
-    if known is None:
+    finite = number(value)
+    if finite is None:
         return ABSENT
-    return decimal(known) if abs(known) >= 0.001 or known == 0 else f"{known:.0e}"
+    return decimal(finite) if abs(finite) >= 0.001 or finite == 0 else f"{finite:.0e}"
