@@ -152,12 +152,12 @@ class WritingSession:
         """Accepted answers by the id of their source."""
         return self.add(task, write(task, sources, self._client, sampling=self._writer.sampling, quiet=self.quiet))
 
-    def add(self, task: WritingTask, written: Written) -> Mapping[str, Any]:
+    def add(self, task: WritingTask, output: Written) -> Mapping[str, Any]:
         """Take over a task's rejects; its results."""
         self.prompts.append(task.version)
-        self.rejects += written.rejects
-        self.unfinished += written.to_ask_again
-        return written.results
+        self.rejects += output.rejects
+        self.unfinished += output.to_ask_again
+        return output.results
 
     def exclude(self, task: str, source: str, reason: str) -> None:
         self.rejects.append(Reject(task, source, "excluded", reason))
