@@ -10,8 +10,18 @@ unlearned model equals the retrained one::
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
-from medunlearn.reports.claims import HOLDS, Finding
+from medunlearn.reports.claims import HOLDS, Case, Finding
+
+
+def of_method(findings: Iterable[Finding], method: str) -> dict[str, Finding]:
+    """The findings with the cases of one method alone, by name."""
+
+    def is_own(case: Case) -> bool:
+        return case.labels["method"] == method
+
+    return {f.name: replace(f, cases=tuple(filter(is_own, f.cases))) for f in findings}
 
 
 def check_controls(

@@ -12,13 +12,16 @@ from run_folders import score_rows, write_evaluation, write_run
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.sweeps.models import Who
+from medunlearn.papers.sweeps.results import Key, SweepNumber, SweepResults
 from medunlearn.reports.blocks import Block, Table, children
 from medunlearn.reports.html import plotly_archive
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import write_scores
 
-REPLICATES = 100
+REPLICATES = 60
+IMITATIONS = ("target", "retrained", "scrambled")
+"""Methods of the control tests: a model that did nothing, one that did everything right, and a broken one."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Model:
 
     Attributes:
         made_for: the split that it forgot, or never saw. asked: the split that it is evaluated on.
-        given: identifiers of the reconstruction attack; empty without one.
+        names: identifiers of the reconstruction attack; empty without one.
     """
 
     role: str
@@ -36,7 +39,7 @@ class Model:
     asked: str
     seed: int = 0
     context: str = "closed_book"
-    given: str = ""
+    names: str = ""
 
     @property
     def other_split(self) -> bool:
@@ -44,18 +47,13 @@ class Model:
 
 
 class SweepFolder:
-    """Writes evaluated models into a folder.
-
-    Args:
-        imitate: role whose scores every unlearned model gets: ``target`` did nothing, ``retrained`` did everything
-            right.
-    """
+    """Writes evaluated models into a folder; a method of :data:`IMITATIONS` has that role's scores."""
 
     summarized = True
     titles: Mapping[str, str] = {}
 
-    def __init__(self, folder: Path, benchmark: Benchmark, *, imitate: str = "") -> None:
-        self.folder, self.benchmark, self.imitate = folder, benchmark, imitate
+    def __init__(self, folder: Path, benchmark: Benchmark) -> None:
+        self.folder, self.benchmark = folder, benchmark
 
     def scores(self, meta: pd.DataFrame, model: Model) -> pd.DataFrame:
         """question_id, metric, value of a model's responses to questions."""
@@ -66,8 +64,8 @@ class SweepFolder:
 
     def imitated(self, model: Model) -> Model:
         """The model whose scores this one gets."""
-        if self.imitate and model.role == "unlearned":
-            return replace(model, role=self.imitate, method="", made_for=model.asked)
+        if model.role == "unlearned" and model.method in IMITATIONS:
+            return replace(model, role=model.method, method="", made_for=model.asked)
         return model
 
     def model(
@@ -147,6 +145,13 @@ MakeSweep = Callable[..., Any]
 
 def who(method: str) -> Who:
     return ("unlearned", method)
+
+
+def number_of(results: SweepResults, *key: Key) -> SweepNumber:
+    """A number that must be there."""
+    number = results.number(*key)
+    assert number is not None
+    return number
 
 
 def tables_of(blocks: Sequence[Block]) -> list[Table]:

@@ -13,6 +13,7 @@ from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder
 
 from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.papers.amnesia.build import build
 from medunlearn.papers.amnesia.report import size_results
 from medunlearn.papers.amnesia.sweep import SizeResults
 from medunlearn.papers.sweeps.results import SweepRequest
@@ -20,42 +21,43 @@ from medunlearn.results.evaluated import Evaluated
 from medunlearn.seeds import generator
 
 COLLAPSING = ("graddiff", "kl_min")
-SPLITS = ("random_05", "random_25", "cancer_05", "cancer_20")
-# Known of a record never seen.
+SPLITS = ("random_10", "random_25", "cancer_10", "cancer_20")
+SEEDS = (0, 1)
+"""One training seed decides no claim."""
 UNSEEN = 0.25
+"""Share known of a record never seen."""
 
-Known = Callable[..., float]
+Shares = Callable[..., float]
 
 
 def paper_like(role: str, method: str, side: str, fold: str, same: bool, scope: str, percent: int) -> float:
     """Share of an answer that a model knows, in the pattern that AMNESIA, Section 6, reports."""
-    known = 0.93 if fold == "train" else 0.6
+    share = 0.93 if fold == "train" else 0.6
     if role == "scrambled":
         return 0.02
     if role == "target":
-        return known
+        return share
     if role == "retrained":
-        return UNSEEN if side == "forget" else known
+        return UNSEEN if side == "forget" else share
     if scope == "random":
         if method in COLLAPSING:
             return 0.04
-        return known - (0.02 if side == "forget" and fold == "train" else 0.0)
-    grown = percent / 25
+        return share - (0.02 if side == "forget" and fold == "train" else 0.0)
     if method in COLLAPSING:
-        return 0.04 if side == "forget" or same else 0.85 * known
+        return 0.04 if side == "forget" or same else 0.85 * share
     if side == "forget":
-        return known - 0.55 * known * grown
-    return known - (0.5 * known * grown if same else 0.02)
+        return share - 0.55 * share * percent / 25
+    return share - (0.5 * share * percent / 25 if same else 0.02)
 
 
 class AmnesiaFolder(SweepFolder):
     titles = {"graddiff": "GradDiff", "kl_min": "KL-Min", "rmu": "RMU", "simnpo": "SimNPO"}  # noqa: RUF012
 
     def __init__(
-        self, folder: Path, benchmark: Benchmark, *, known: Known = paper_like, leakage: bool = True, **more: Any
+        self, folder: Path, benchmark: Benchmark, *, shares: Shares = paper_like, leakage: bool = True
     ) -> None:
-        super().__init__(folder, benchmark, **more)
-        self.known, self.leakage = known, leakage
+        super().__init__(folder, benchmark)
+        self.shares, self.leakage = shares, leakage
         self.disease = {r.groups["patient"]: r.groups["disease"] for r in benchmark.records}
 
     def scores(self, meta: pd.DataFrame, model: Model) -> pd.DataFrame:
@@ -63,29 +65,25 @@ class AmnesiaFolder(SweepFolder):
         shared = {self.disease[subject] for subject in meta.loc[meta["side"] == "forget", "subject"]}
         rng = generator("fixture", model.role, model.method, model.asked, model.seed, model.context)
         mood = {subject: rng.normal(0, 0.03) for subject in sorted(set(meta["subject"]))}
-        rows = []
-        for row in meta.itertuples():
-            same = scope != "random" and self.disease[str(row.subject)] in shared
-            size = int(percent) if percent.isdigit() else 10
-            known = self.known(model.role, model.method, row.side, row.fold, same, scope or model.asked, size)
-            known -= 0.08 * (row.kind == "reasoning")
-            values = np.clip(known + mood[str(row.subject)] + rng.normal(0, 0.03, 4), 0.0, 1.0)
-            collapsed = model.role == "unlearned" and model.method in COLLAPSING and row.side == "forget"
-            gibberish = collapsed and rng.random() < 0.9
-            measures = dict(zip(("rouge_l", "em", "cs", "es"), values, strict=True)) | {"te": 0.9 * (not gibberish)}
-            measures["degenerate"] = float(gibberish)
-            if self.leakage:
-                measures["ls"] = 0.002 if gibberish else 0.15 * values[0]
-            rows += [(row.question_id, measure, value) for measure, value in measures.items()]
-        return pd.DataFrame(rows, columns=["question_id", "metric", "value"])
+        same = meta["subject"].map(self.disease).isin(shared) & (scope != "random")
+        size = int(percent) if percent.isdigit() else 10
+        places = zip(meta["side"], meta["fold"], same, strict=True)
+        shares = [self.shares(model.role, model.method, *place, scope or model.asked, size) for place in places]
+        share = np.array(shares) - 0.08 * (meta["kind"] == "reasoning") + meta["subject"].map(mood)
+        scores = np.clip(share.to_numpy()[:, None] + rng.normal(0, 0.03, (len(meta), 4)), 0.0, 1.0)
+        is_broken = model.role == "unlearned" and model.method in COLLAPSING
+        gibberish = is_broken & (meta["side"] == "forget") & (rng.random(len(meta)) < 0.9)
+        table = pd.DataFrame(scores, meta.index, ["rouge_l", "em", "cs", "es"])
+        table = table.assign(te=0.9 * ~gibberish, degenerate=gibberish.astype(float))
+        if self.leakage:
+            table["ls"] = np.where(gibberish, 0.002, 0.15 * table["rouge_l"])
+        return table.assign(question_id=meta["question_id"]).melt("question_id", var_name="metric")
 
 
 @pytest.fixture(scope="session")
 def clinic() -> Benchmark:
-    """Invented patients, with splits of the four scopes."""
-    from medunlearn.papers.amnesia.build import build
-
-    return build(AmnesiaSettings(synthetic=120))
+    """Invented patients: 15 of 60 are a quarter, and 18 have cancer."""
+    return build(AmnesiaSettings(synthetic=60))
 
 
 @pytest.fixture(scope="session")
@@ -110,8 +108,13 @@ def models(make_sweep: MakeSweep) -> list[Evaluated]:
 
 @pytest.fixture(scope="session")
 def results(models: list[Evaluated], gather: Callable[..., SizeResults]) -> SizeResults:
-    search = pd.DataFrame(
-        {"method": ["rmu", "rmu"], "lr": [1e-4, 1e-3], "score": [0.2, 0.4], "chosen": [False, True]}
-    )
+    rates = {"method": ["rmu", "rmu"], "lr": [1e-4, 1e-3], "score": [0.2, 0.4], "chosen": [False, True]}
     missing = [("unlearn simnpo cancer_20", "the loss became NaN at step <12>")]
-    return gather(models, REPLICATES, missing=missing, search=search)
+    return gather(models, REPLICATES, missing=missing, search=pd.DataFrame(rates))
+
+
+@pytest.fixture(scope="session")
+def seeded(make_sweep: MakeSweep) -> list[Evaluated]:
+    """Target and one method on one split, trained five times; leakage was not measured."""
+    swept: list[Evaluated] = make_sweep(leakage=False).all(["random_25"], ["rmu"], seeds=range(5), retrained=False)
+    return swept

@@ -8,20 +8,19 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from controls import check_controls
+from controls import check_controls, of_method
+from sweep_folders import IMITATIONS
 
 from medunlearn.papers.amnesia.claims import CASES, findings
 from medunlearn.papers.amnesia.contrasts import GROWTH
 from medunlearn.papers.amnesia.sweep import SizeResults, Step
 from medunlearn.reports.claims import Finding, findings_text
 
-from .conftest import SPLITS
+from .conftest import SEEDS, SPLITS
 
 UP, DOWN, ACROSS = (0.2, 0.4), (-0.4, -0.2), (-0.1, 0.1)
 HALF_WAY, KEPT = "forgetting past half-way", "utility above 0.8 of target"
 Gather = Callable[..., SizeResults]
-SEEDS = (0, 1)
-"""One training seed decides no claim."""
 
 
 def by_name(results: SizeResults) -> dict[str, Finding]:
@@ -41,14 +40,14 @@ def made(contrasts: dict[tuple[str, str, str], Any], *, split: str = "random_05"
     steps = (step,) if scope == "random" else (replace(step, split=f"{scope}_01", percent=1), step)
     number = {"context": "note", "role": "unlearned", "method": "NPO", "group": "all", "side": "forget"}
     number |= {"fold": "train", "kind": "all", "measure": "DS", "value": 0.0, "low": 0.0, "high": 0.0}
-    numbers = pd.DataFrame([number | {"split": one.split, "n_subjects": 9} for one in steps])
+    numbers = pd.DataFrame([number | {"split": step.split, "n_subjects": 9} for step in steps])
     return SizeResults(
         splits=steps, numbers=numbers, contrasts=pd.DataFrame(rows), methods=("NPO",), contexts=("note",)
     )
 
 
 def test_the_papers_pattern_is_read_from_it(make_sweep: Callable[..., Any], gather: Gather) -> None:
-    results = gather(make_sweep().all(SPLITS, ("kl_min", "rmu"), seeds=SEEDS), 100)
+    results = gather(make_sweep().all(SPLITS, ("kl_min", "rmu"), seeds=SEEDS))
     of = by_name(results)
     growth = {case.labels["method"]: case.verdict for case in of["growth with the set"].cases}
     assert growth["RMU"] == "holds"
@@ -59,18 +58,15 @@ def test_the_papers_pattern_is_read_from_it(make_sweep: Callable[..., Any], gath
     text = findings_text(findings(results))
     assert text.count("Rule: ") == len(CASES) == 5
     assert "HOLDS: Forgetting patients drawn at random fails or collapses. (closed_book)" in text
-    case = results.contrast(HALF_WAY, "closed_book", "random_05", "RMU", "train", "all")
+    case = results.contrast(HALF_WAY, "closed_book", "random_10", "RMU", "train", "all")
     assert f"forgetting past half-way −{abs(case.value or 0):.3f} [" in text
 
 
 @pytest.fixture(scope="module")
 def controls(make_sweep: Callable[..., Any], gather: Gather) -> dict[str, dict[str, Finding]]:
-    """Findings where every unlearned model is the target, the retrained model, or broken."""
-    splits, methods = ("random_25", "cancer_05", "cancer_20"), ("rmu",)
-    return {
-        role: by_name(gather(make_sweep(imitate=role).all(splits, methods, seeds=SEEDS), 100))
-        for role in ("target", "retrained", "scrambled")
-    }
+    """Findings of methods that are the target, the retrained model, and broken."""
+    swept = gather(make_sweep().all(("random_25", "cancer_10", "cancer_20"), IMITATIONS, seeds=SEEDS))
+    return {method: of_method(findings(swept), method) for method in IMITATIONS}
 
 
 def test_no_claim_is_forced_by_its_design(controls: dict[str, dict[str, Finding]]) -> None:
@@ -91,7 +87,7 @@ def test_no_claim_is_forced_by_its_design(controls: dict[str, dict[str, Finding]
 def test_three_controls(
     name: str, nothing: str, everything: str, broken: str, controls: dict[str, dict[str, Finding]]
 ) -> None:
-    verdicts = [controls[role][name].verdict for role in ("target", "retrained", "scrambled")]
+    verdicts = [controls[role][name].verdict for role in IMITATIONS]
     assert verdicts == [nothing, everything, broken]
 
 
@@ -113,9 +109,9 @@ SAME = (
 LEAKS, COLLAPSED = "leakage below a tenth of target", "degradation above half"
 
 
-def forgetting(forgets: Any, keeps: Any, known: Any = UP, gained: Any = UP, utility: Any = ACROSS) -> Any:
+def forgetting(forgets: Any, keeps: Any, to_gain: Any = UP, gained: Any = UP, utility: Any = ACROSS) -> Any:
     moved = {(GAINED, *ALL): gained, (UTILITY, *ALL): utility}
-    return {(TO_GAIN, *ALL): known, (HALF_WAY, *ALL): forgets, (KEPT, *ALL): keeps} | moved
+    return {(TO_GAIN, *ALL): to_gain, (HALF_WAY, *ALL): forgets, (KEPT, *ALL): keeps} | moved
 
 
 def growth(*spans: Any) -> Any:
@@ -127,9 +123,9 @@ def same(*spans: Any) -> Any:
     return {(name, "train", "mean of kinds"): span for name, span in zip(SAME, spans, strict=True)}
 
 
-def notes(known: Any, train: Any, holdout: Any) -> Any:
+def notes(to_gain: Any, train: Any, holdout: Any) -> Any:
     half_way = {(HALF_WAY, *ALL): train, (HALF_WAY, "holdout", "all"): holdout}
-    return {(TO_GAIN, *ALL): UP, (TO_GAIN, "holdout", "all"): known} | half_way
+    return {(TO_GAIN, *ALL): UP, (TO_GAIN, "holdout", "all"): to_gain} | half_way
 
 
 def leaks(clean: Any, collapsed: Any, keeps: Any = DOWN) -> Any:

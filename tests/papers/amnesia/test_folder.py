@@ -21,32 +21,34 @@ from medunlearn.papers.sweeps.report import folder_report
 PAGE = Page.read("amnesia.md", "The sweep's report")
 
 
-@pytest.fixture
-def workplace(
-    make_sweep: Callable[..., Any], clinic: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Path:
-    """A folder with ``runs/sweep``, its benchmark in it."""
-    here = tmp_path / "runs" / "sweep"
-    made = make_sweep()
-    models = made.all(["random_25"], ["rmu"])
-    shutil.copytree(made.folder, here)
-    clinic.save(here / "bench-12345678")
+@pytest.fixture(scope="module")
+def swept(make_sweep: Callable[..., Any], clinic: Benchmark) -> Path:
+    """A sweep's folder, its benchmark in it; cells name their folders from two folders above."""
+    sweep = make_sweep()
     cells: list[dict[str, Any]] = [
         {
             "name": f"evaluate {model.run.folder.name}",
             "kind": "evaluate",
             "status": "done",
             "folder": f"runs/sweep/{model.run.folder.name}",
-            "evaluation": f"runs/sweep/{model.record.folder.relative_to(made.folder)}",
+            "evaluation": f"runs/sweep/{model.record.folder.relative_to(sweep.folder)}",
             "reason": None,
         }
-        for model in models
+        for model in sweep.all(["random_25"], ["rmu"])
     ]
     cells.append({"name": "unlearn npo on random_25", "kind": "unlearn", "status": "failed", "reason": "NaN"})
-    tried = [{"method": "rmu", "lr": 0.001, "utility": 0.5, "forgetting": 0.5, "score": 0.5, "chosen": True}]
-    info = {"name": "A sweep", "cells": cells, "search": {"rule": "the best", "tried": tried}}
+    trials = [{"method": "rmu", "lr": 0.001, "utility": 0.5, "forgetting": 0.5, "score": 0.5, "chosen": True}]
+    info = {"name": "A sweep", "cells": cells, "search": {"rule": "the best", "tried": trials}}
     info["settings"] = {"benchmark": {"builder": "amnesia"}, "evaluate": {"replicates": 40}}
-    (here / "sweep.json").write_text(json.dumps(info), encoding="utf-8")
+    (sweep.folder / "sweep.json").write_text(json.dumps(info), encoding="utf-8")
+    clinic.save(sweep.folder / "bench-12345678")
+    return sweep.folder
+
+
+@pytest.fixture
+def workplace(swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with ``runs/sweep``."""
+    shutil.copytree(swept, tmp_path / "runs" / "sweep")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -63,17 +65,15 @@ def test_the_folder_holds_all_that_the_report_needs(workplace: Path) -> None:
 
 
 def test_commands_of_the_docs_run(workplace: Path) -> None:
-    lines = PAGE.commands
-    assert lines == ["medunlearn report runs/sweep --out report"]
-    for line in lines:
-        result = CliRunner().invoke(app, shlex.split(line)[1:])
-        assert result.exit_code == 0, result.output
-        assert "Forgetting patients drawn at random fails or collapses" in result.output
+    (line,) = PAGE.commands
+    result = CliRunner().invoke(app, shlex.split(line)[1:])
+    assert result.exit_code == 0, result.output
+    assert "Forgetting patients drawn at random fails or collapses" in result.output
     assert {path.suffix for path in (workplace / "report").iterdir()} == {".html", ".json", ".md"}
     result = CliRunner().invoke(app, ["report", "runs/sweep", "--out", "r", "--json", "--title", "Mine"])
-    said = json.loads(result.stdout)
+    data = json.loads(result.stdout)
     expected = folder_report(Path("runs/sweep")).findings
-    assert [one["verdict"] for one in said["findings"]] == [one.verdict for one in expected]
+    assert [row["verdict"] for row in data["findings"]] == [finding.verdict for finding in expected]
     assert "# Mine" in (workplace / "r" / "report.md").read_text(encoding="utf-8")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sweep_folders import own_part, tables_of, who
+from sweep_folders import number_of, own_part, tables_of, who
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.amnesia.figures import bar_rows, disease_figure, opacities, tradeoff_panels
@@ -29,6 +29,7 @@ from medunlearn.papers.sweeps.tables import search_table
 from medunlearn.reports import write_report
 from medunlearn.reports.html import to_html
 from medunlearn.reports.markdown import to_markdown
+from medunlearn.results.evaluated import Evaluated
 
 CB = "closed_book"
 PAPER = Path(__file__).parents[3] / ".." / "shared" / "papers" / "amnesia.txt"
@@ -51,7 +52,7 @@ def test_figure_2_has_a_row_a_measure_and_kind_and_a_panel_a_size(results: SizeR
         (axis, fold) for axis in ("x", "x2") for fold in ("train", "holdout")
     ]
     for bar in bars:
-        split = {"x": "random_05", "x2": "random_25"}[bar["xaxis"]]
+        split = {"x": "random_10", "x2": "random_25"}[bar["xaxis"]]
         errors = (bar["error_y"][edge] for edge in ("array", "arrayminus"))
         for method, height, up, down in zip(results.methods, bar["y"], *errors, strict=True):
             expected = edges(results, split, who(method), ("forget", bar["name"], "reasoning"), "AFE")
@@ -66,26 +67,26 @@ def test_figure_2_draws_references_as_lines_and_a_dash_where_a_number_is_missing
     assert len(lines) == 8
     for (name, axis), line in lines.items():
         role, fold = name.split(", ")
-        split = {"y": "random_05", "y2": "random_25"}[axis]
+        split = {"y": "random_10", "y2": "random_25"}[axis]
         expected = edges(results, split, (role, ""), ("retain", fold, "factual"), "MU")[0]
         assert line["y0"] == pytest.approx(expected, abs=1e-5)
     assert len({line["line"]["dash"] for line in lines.values()}) == 4
-    gone = (results.numbers["split"] == "random_25") & (results.numbers["method"] == "RMU")
-    spec = dict(bar_rows(replace(results, numbers=results.numbers[~gone]), CB, "random"))["MU on retain, factual"]
+    missing = (results.numbers["split"] == "random_25") & (results.numbers["method"] == "RMU")
+    fewer = replace(results, numbers=results.numbers[~missing])
+    spec = dict(bar_rows(fewer, CB, "random"))["MU on retain, factual"]
     assert [len(trace["x"]) for trace in spec["data"]] == [2, 2, 1, 1]
     dashes = [note for note in spec["layout"]["annotations"] if note["text"] == "–"]
     assert [(dash["xref"], dash["x"]) for dash in dashes] == [("x2", 1)]
 
 
 def test_several_seeds_are_points_and_without_leakage_scores_the_table_says_so(
-    make_sweep: Callable[..., Any], gather: Gather
+    seeded: list[Evaluated], gather: Gather
 ) -> None:
-    sweep = make_sweep(leakage=False).all(["random_25"], ["rmu"], seeds=(0, 1), retrained=False)
-    results = gather(sweep, 20)
+    results = gather([model for model in seeded if model.run.info.config["seed"] < 2], 20)
+    assert any("over 2 training seeds" in caveat for caveat in results.caveats)
     spec = dict(bar_rows(results, CB, "random"))["AFE on forget, factual"]
     points = next(trace for trace in spec["data"] if trace["name"] == "seeds")
-    number = results.number(CB, "random_25", who("RMU"), ("forget", "train", "factual"), "AFE")
-    assert number is not None
+    number = number_of(results, CB, "random_25", who("RMU"), ("forget", "train", "factual"), "AFE")
     assert points["y"] == pytest.approx(list(number.by_seed), abs=1e-5)
     (table,) = table_2(results, CB)
     assert table.rows[0][1].text.startswith("not measured (")
@@ -102,7 +103,7 @@ def test_figure_3_traces_each_model_over_the_sizes(results: SizeResults) -> None
     for side, measure, axis in (("retain", "MU", "x"), ("forget", "AFE", "y")):
         expected = [
             edges(results, split, who("RMU"), (side, "holdout", "reasoning"), measure)[0]
-            for split in ("cancer_05", "cancer_20")
+            for split in ("cancer_10", "cancer_20")
         ]
         assert traces["RMU"][axis] == pytest.approx(expected, abs=1e-5)
     assert [traces[role]["marker"]["symbol"] for role in ("target", "retrained")] == ["star", "diamond"]
@@ -120,10 +121,10 @@ def test_figure_4_sets_same_disease_against_others(results: SizeResults) -> None
     assert len(traces) == 8
     for group, dash in ((SAME, "solid"), (OTHER, "dash")):
         trace = traces[f"RMU, {group}"]
-        assert (trace["x"], trace["line"]["dash"]) == ([5, 20], dash)
+        assert (trace["x"], trace["line"]["dash"]) == ([10, 20], dash)
         expected = [
             edges(results, split, who("RMU"), ("retain", "train", MEAN_OF_KINDS), "MU", group)[0]
-            for split in ("cancer_05", "cancer_20")
+            for split in ("cancer_10", "cancer_20")
         ]
         assert trace["y"] == pytest.approx(expected, abs=1e-5)
 
@@ -131,7 +132,7 @@ def test_figure_4_sets_same_disease_against_others(results: SizeResults) -> None
 def test_table_2_prints_leakage_and_degradation_in_percent(results: SizeResults) -> None:
     tables = {table.columns[0].text: table for table in table_2(results, CB)}
     assert list(tables) == ["random", "cancer"]
-    assert [cell.text for cell in tables["cancer"].columns[1:]] == ["5%", "20%"]
+    assert [cell.text for cell in tables["cancer"].columns[1:]] == ["10%", "20%"]
     reasoning = {row[0].text: row for row in tables["cancer"].rows}["RMU"][2].spans[4]
     expected = edges(results, "cancer_20", who("RMU"), ("forget", "train", "reasoning"), "ls")[0]
     assert (reasoning.text, reasoning.mark) == (f"{100 * expected:.1f}", "highest")
@@ -164,13 +165,10 @@ def test_table_2_is_claimed_with_the_papers_extractor_alone(
     assert table_2(named, CB)[0].columns[0].note == (f"keywords by {extractor}" if extractor else "")
 
 
-def test_few_seeds_are_told_on_the_page(make_sweep: Callable[..., Any], gather: Gather) -> None:
-    told = {}
-    for seeds in (range(1), range(2), range(5)):
-        models = make_sweep(leakage=False).all(["random_25"], ["rmu"], seeds=tuple(seeds), retrained=False)
-        caveats = gather(models, 20).caveats
-        told[len(seeds)] = any(f"over {len(seeds)} training seeds" in line for line in caveats)
-    assert told == {1: False, 2: True, 5: False}
+def test_neither_one_seed_nor_five_are_called_few(
+    results: SizeResults, seeded: list[Evaluated], gather: Gather
+) -> None:
+    assert not any("training seeds" in caveat for caveat in (*results.caveats, *gather(seeded, 20).caveats))
 
 
 @pytest.mark.parametrize(
@@ -214,7 +212,7 @@ def test_published_numbers_are_those_of_the_paper() -> None:
         pytest.skip("the paper's text is not here (../shared/papers/amnesia.txt)")
     text = PAPER.read_text(encoding="utf-8")
     printed = text[text.index("Cancer GradDiff 0.5") : text.index("Table 2: Forget set leakage score")]
-    assert numbers.to_numpy().ravel().tolist() == [float(one) for one in re.findall(r"\d+\.\d", printed)]
+    assert numbers.to_numpy().ravel().tolist() == [float(number) for number in re.findall(r"\d+\.\d", printed)]
 
 
 def test_the_files_hold_findings_and_numbers_and_no_text(
@@ -240,7 +238,7 @@ def test_the_files_hold_findings_and_numbers_and_no_text(
     assert len(data["contrasts"]["low"]) == len(results.contrasts)
     place = results.numbers["measure"].tolist().index("MU")
     assert data["numbers"]["value"][place] == results.numbers["value"].tolist()[place]
-    assert [one["verdict"] for one in data["findings"]] == [one.verdict for one in report.findings]
+    assert [row["verdict"] for row in data["findings"]] == [finding.verdict for finding in report.findings]
     assert len(data["published"]["table_2"]) == 68
     assert data["missing"][0]["reason"] == "the loss became NaN at step <12>"
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from run_folders import relabelled, write_evaluation
-from sweep_folders import who
+from sweep_folders import REPLICATES, number_of, who
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
@@ -20,6 +20,8 @@ from medunlearn.papers.sweeps.models import SweepModels
 from medunlearn.results.evaluated import Evaluated, summarize_evaluation
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import write_scores
+
+from .conftest import SEEDS
 
 KLM, RMU = who("KL-Min"), who("RMU")
 CB = "closed_book"
@@ -40,8 +42,7 @@ def test_numbers_are_those_of_the_summaries(results: SizeResults, models: list[E
         name = ("unlearned", model.run.label) if "method" in config else (model.run.label, "")
         split = model.record.info["config"]["split"]
         for row in model.summary.to_dict("records"):
-            number = results.number(CB, split, name, (row["side"], row["fold"], row["kind"]), row["measure"])
-            assert number is not None
+            number = number_of(results, CB, split, name, (row["side"], row["fold"], row["kind"]), row["measure"])
             assert (number.value, number.low, number.high) == (row["value"], row["low"], row["high"])
             compared += 1
     assert compared == len(results.numbers[results.numbers["group"] == "all"]) > 500
@@ -49,13 +50,13 @@ def test_numbers_are_those_of_the_summaries(results: SizeResults, models: list[E
 
 def test_scopes_sizes_and_diseases_come_from_the_splits(results: SizeResults, clinic: Benchmark) -> None:
     assert [(step.split, step.scope, step.percent, step.disease) for step in results.splits] == [
-        ("random_05", "random", 5, None),
+        ("random_10", "random", 10, None),
         ("random_25", "random", 25, None),
-        ("cancer_05", "cancer", 5, "Cancer"),
+        ("cancer_10", "cancer", 10, "Cancer"),
         ("cancer_20", "cancer", 20, "Cancer"),
     ]
     with_cancer = len({r.groups["patient"] for r in clinic.records if r.groups["disease"] == "Cancer"})
-    assert (results.splits[3].forget, results.splits[3].same) == (24, with_cancer - 24)
+    assert (results.splits[3].forget, results.splits[3].same) == (12, with_cancer - 12)
     assert results.methods == ("KL-Min", "RMU")
 
 
@@ -66,7 +67,7 @@ def test_groups_are_summaries_of_the_retained_with_and_without_the_disease(
     model = next(m for m in models if m.run.folder.name == "unlearned-rmu-cancer_20-0")
     with_cancer = {r.groups["patient"] for r in clinic.records if r.groups["disease"] == "Cancer"}
     inside = model.table[(model.table["side"] == "retain") & (model.table["subject"].isin(with_cancer) == is_in)]
-    expected = summarize_evaluation(inside, replicates=100, seed=0).set_index(["fold", "kind", "measure"])
+    expected = summarize_evaluation(inside, replicates=REPLICATES, seed=0).set_index(["fold", "kind", "measure"])
     for kind in ("factual", "reasoning"):
         number = results.number(CB, "cancer_20", RMU, ("retain", "train", kind), "MU", group)
         row = expected.loc[("train", kind, "MU")]
@@ -100,26 +101,26 @@ def test_contrasts_are_differences_of_the_shown_numbers(results: SizeResults) ->
         ("degradation above half", "train", "random_25", "KL-Min"): value(KLM, "degenerate") - 0.5,
     }.items():
         assert results.contrast(name, CB, split, method, fold, "all").value == pytest.approx(expected), name
-    made = results.contrasts
-    assert made["low"].notna().all()
-    assert (made["low"] <= made["value"] + 0.02).all()
-    assert (made["high"] >= made["value"] - 0.02).all()
-    varied = made[made["contrast"] != "degradation above half"]
+    table = results.contrasts
+    assert table["low"].notna().all()
+    assert (table["low"] <= table["value"] + 0.02).all()
+    assert (table["high"] >= table["value"] - 0.02).all()
+    varied = table[table["contrast"] != "degradation above half"]
     assert (varied["low"] < varied["high"]).all()
 
 
 def test_growth_compares_two_models_on_the_patients_of_the_smallest_set(
     results: SizeResults, models: list[Evaluated], clinic: Benchmark
 ) -> None:
-    small = set(clinic.splits["cancer_05"].forget)
+    small = set(clinic.splits["cancer_10"].forget)
     afe = {}
     for role in ("unlearned-rmu", "retrained"):
-        for split in ("cancer_05", "cancer_20"):
+        for split in ("cancer_10", "cancer_20"):
             model = next(m for m in models if m.run.folder.name == f"{role}-{split}-0")
             inside = model.table[(model.table["side"] == "forget") & model.table["subject"].isin(small)]
             rows = summarize_evaluation(inside, replicates=2, seed=0).set_index(["fold", "kind", "measure"])
             afe[role, split] = float(rows.loc[("train", "all", "AFE"), "value"])
-    own, other = (afe[role, "cancer_20"] - afe[role, "cancer_05"] for role in ("unlearned-rmu", "retrained"))
+    own, other = (afe[role, "cancer_20"] - afe[role, "cancer_10"] for role in ("unlearned-rmu", "retrained"))
     for name, expected in (("growth of forgetting", own), ("growth beyond retrained", own - other)):
         grown = results.contrast(name, CB, "cancer_20", "RMU", "train", "all")
         assert (grown.value, grown.n_subjects) == (pytest.approx(expected), len(small)), name
@@ -135,8 +136,8 @@ def test_requests_hide_patients_and_too_few_of_them_have_no_interval(
         ("request by patient", "request by patient", None),
         ("request by patient (2)", "request by patient (2)", None),
     ]
-    shown = results.numbers.to_json() + results.contrasts.to_json() + repr(results.splits)
-    assert not any(patient in shown for patient in patients)
+    tables = results.numbers.to_json() + results.contrasts.to_json() + repr(results.splits)
+    assert not any(patient in tables for patient in patients)
     gained = results.contrast("forgetting gained", CB, "request by patient (2)", "RMU", "train", "all")
     assert gained.value is not None
     assert gained.low is None
@@ -146,16 +147,14 @@ def test_requests_hide_patients_and_too_few_of_them_have_no_interval(
 def test_seeds_and_contexts(make_sweep: Callable[..., Any], gather: Gather) -> None:
     """Seeds are averaged with each kept, contexts kept apart; what needs a retrained model says so."""
     contexts = ("closed_book", "note")
-    models = make_sweep().all(["random_25"], ["rmu"], seeds=(0, 1, 2), contexts=contexts, retrained=False)
-    results = gather(models, replicates=200)
-    assert (results.seeds, results.contexts) == ((0, 1, 2), contexts)
+    models = make_sweep().all(["random_25"], ["rmu"], seeds=SEEDS, contexts=contexts, retrained=False)
+    results = gather(models)
+    assert (results.seeds, results.contexts) == (SEEDS, contexts)
     for context in contexts:
         own = summaries_of([model for model in models if model.context == context], "RMU")
-        number, target = (results.number(context, "random_25", name, TRAIN, "AFE") for name in (RMU, T))
-        assert number is not None
-        assert target is not None
+        number, target = (number_of(results, context, "random_25", name, TRAIN, "AFE") for name in (RMU, T))
         assert number.by_seed == pytest.approx(own)
-        assert len(set(own)) == 3
+        assert len(set(own)) == 2
         assert number.value == pytest.approx(np.mean(own))
         assert (number.low or 1.0) < np.mean(own) < (number.high or 0.0)
         at = (context, "random_25", "RMU", "train", "all")
@@ -186,15 +185,15 @@ def test_what_does_not_belong_is_refused(models: list[Evaluated], clinic: Benchm
     again = next(model for model in models if model.run.label == "RMU")
     record = relabelled(models[0].record, inputs={"benchmark": "else"})
     retrained = next(model for model in models if model.run.label == "retrained")
-    run = relabelled(retrained.run, config={"seed": 0, "without": "random_10"})
-    first, second = [m for m in models if m.record.info["config"]["split"] == "random_05"][:2]
+    run = relabelled(retrained.run, config={"seed": 0, "without": "random_15"})
+    first, second = [m for m in models if m.record.info["config"]["split"] == "random_10"][:2]
     fewer = second.questions["question_id"].iloc[1:]
     write_scores(tmp_path, second.table[second.table["item"].isin(fewer)])
     for swept, message in (
         ([], "nothing to report"),
-        ([again, again], "both the RMU of split 'random_05' with seed 0"),
+        ([again, again], "both the RMU of split 'random_10' with seed 0"),
         ([replace(models[0], record=record)], "another benchmark"),
-        ([replace(retrained, run=run)], "is the retrained model of split 'random_10'"),
+        ([replace(retrained, run=run)], "is the retrained model of split 'random_15'"),
         ([first, replace(second, record=Run(tmp_path, second.record.info))], "asked different questions"),
     ):
         with pytest.raises(InputError, match=message):

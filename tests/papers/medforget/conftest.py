@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder
 from medunlearn.attacks.attacked import SUMMARIES
 from medunlearn.config import MedforgetSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import KINDS
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.papers.medforget.build import build
 from medunlearn.papers.medforget.measures import IDENTIFIERS
@@ -26,7 +28,7 @@ from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.scores import write_scores
 from medunlearn.seeds import generator
 
-METHODS = ("GradDiff", "MANU")
+METHODS = ("MANU",)
 SEEDS = (0, 1)
 """One training seed decides no claim."""
 SPLITS = tuple(f"{level}_50" for level in LEVELS)
@@ -40,36 +42,35 @@ class About:
 
     Attributes:
         level: of the split that the model was made for; ``flat`` of one without hierarchy.
-        given: identifiers of the attack; empty without one.
+        names: identifiers of the attack; empty without one.
     """
 
     role: str
     level: str
     side: str
     fold: str
-    given: str = ""
+    names: str = ""
 
 
-SCRAMBLED = "scrambled"
-Known = Callable[[About], float]
+Shares = Callable[[About], float]
 COARSE = {"institution": 0.9, "patient": 0.7, "study": 0.5, "section": 0.3, "flat": 0.3}
 
 
 def paper_like(about: About) -> float:
-    """How much of an answer a model knows, in the pattern that MedForget reports."""
-    known = {"train": 0.95, "utility": 0.7}.get(about.fold, 0.6)
-    if about.role == SCRAMBLED:
+    """Share of an answer that a model knows, in the pattern that MedForget reports."""
+    share = {"train": 0.95, "utility": 0.7}.get(about.fold, 0.6)
+    if about.role == "scrambled":
         return 0.0
     if about.role == "target":
-        return known
+        return share
     if about.role == "retrained":
-        return 0.05 if about.side == "forget" else known
+        return 0.05 if about.side == "forget" else share
     if about.role == "flat":
         return 0.8
     if about.side == "retain":
-        return known * (1 - 0.5 * COARSE[about.level])
-    helped = {"study": 0.1, "patient": 0.2, "institution": 0.3}.get(about.given, 0.0)
-    return known * (1 - COARSE[about.level]) * (1 + helped)
+        return share * (1 - 0.5 * COARSE[about.level])
+    helped = {"study": 0.1, "patient": 0.2, "institution": 0.3}.get(about.names, 0.0)
+    return share * (1 - COARSE[about.level]) * (1 + helped)
 
 
 class LevelFolder(SweepFolder):
@@ -79,25 +80,23 @@ class LevelFolder(SweepFolder):
         self,
         folder: Path,
         benchmark: Benchmark,
-        known: Known = paper_like,
+        shares: Shares = paper_like,
         *,
         judged: bool = False,
         attacked: bool = True,
-        **more: Any,
     ) -> None:
-        super().__init__(folder, benchmark, **more)
-        self.known, self.judged, self.attacked = known, judged, attacked
+        super().__init__(folder, benchmark)
+        self.shares, self.judged, self.attacked = shares, judged, attacked
 
-    def in_sequence(self, seeds: Sequence[int]) -> list[Evaluated]:
-        """Three institutions as requests, each by NPO from the model before; earlier ones are asked again."""
+    def in_sequence(self, methods: Sequence[str]) -> list[Evaluated]:
+        """Three institutions as requests, each from the model before; earlier ones are asked again."""
         models = []
-        for seed in seeds:
+        for seed in SEEDS:
             for step, request in enumerate(REQUESTS):
                 models.append(self.model("target", request, seed=seed))
-                before: dict[str, Any] = {"method": "NPO", "seed": seed, "before": REQUESTS[:step]}
-                models += [
-                    self.model("unlearned", request, about=about, **before) for about in (request, *REQUESTS[:step])
-                ]
+                for method, about in product(methods, REQUESTS[: step + 1]):
+                    before: dict[str, Any] = {"method": method, "seed": seed, "before": REQUESTS[:step]}
+                    models.append(self.model("unlearned", request, about=about, **before))
         return models
 
     def write_more(self, run: Path, meta: pd.DataFrame, model: Model, label: str) -> None:
@@ -107,40 +106,39 @@ class LevelFolder(SweepFolder):
             inputs = {"benchmark": self.benchmark.fingerprint}
             results: dict[str, Any] = {"reconstruction": {}}
             write_run(folder, "attack", "attack", config={"split": model.asked}, results=results, inputs=inputs)
-            asked = meta[(meta["side"] == "forget") & (meta["fold"] == "train") & (meta["kind"] != "identity")]
+            trained = meta[(meta["side"] == "forget") & (meta["fold"] == "train") & (meta["kind"] != "identity")]
             rows = []
-            for given in IDENTIFIERS:
-                scores = self.scores(asked, replace(self.imitated(model), given=given))
-                rows.append(score_rows(scores, asked).assign(given=given, identifiers="names", attack="cumulative"))
+            for names in IDENTIFIERS:
+                table = score_rows(self.scores(trained, replace(self.imitated(model), names=names)), trained)
+                rows.append(table.assign(given=names, identifiers="names", attack="cumulative"))
             write_scores(folder, pd.concat(rows, ignore_index=True))
             pd.DataFrame().to_parquet(folder / SUMMARIES["reconstruction"])
         if not (run / "responses").exists():
-            asked_of = [
-                q for q in self.benchmark.questions if q.fold == "train" and q.kind in ("identity", "generation")
+            responses = [
+                Response(q.question_id, "closed_book", 0, f"{label} says <{q.kind}>", (), True)
+                for q in self.benchmark.questions
+                if q.fold == "train" and q.kind in ("identity", "generation")
             ]
-            texts = [
-                Response(q.question_id, "closed_book", 0, f"{label} says <{q.kind}>", (), True) for q in asked_of
-            ]
-            ResponseStore(run / "responses", {"model": label}).add(texts)
+            ResponseStore(run / "responses", {"model": label}).add(responses)
 
     def scores(self, meta: pd.DataFrame, model: Model) -> pd.DataFrame:
         # Patients differ in how much names help them, too.
-        rng = generator("fixture", model.role, model.method, model.asked, model.seed, model.given)
+        rng = generator("fixture", model.role, model.method, model.asked, model.seed, model.names)
         mood = {subject: float(rng.normal(0, 0.02)) for subject in sorted(set(meta["subject"]))}
-        rows = []
-        for row in meta.itertuples():
-            level, role = model.made_for.partition("_")[0], "flat" if model.other_split else model.role
-            known = self.known(About(role, level, str(row.side), str(row.fold), model.given))
-            value = min(1.0, max(0.0, known + mood[str(row.subject)]))
-            measures = {"rouge_l_f": value}
-            if row.kind == "classification":
-                measures["option_accuracy"] = value
-            if row.kind in ("cloze", "identity"):
-                measures["exact_match"] = value
-            if self.judged:
-                measures |= {"factuality": value, "gen_score": 100 * value}
-            rows += [(row.question_id, measure, score) for measure, score in measures.items()]
-        return pd.DataFrame(rows, columns=["question_id", "metric", "value"])
+        level, role = model.made_for.partition("_")[0], "flat" if model.other_split else model.role
+        places = list(zip(meta["side"], meta["fold"], strict=True))
+        shares = {place: self.shares(About(role, level, *place, model.names)) for place in set(places)}
+        value = (pd.Series(list(map(shares.get, places)), meta.index) + meta["subject"].map(mood)).clip(0, 1)
+        kinds = {"option_accuracy": ("classification",), "exact_match": ("cloze", "identity")}
+        kinds |= dict.fromkeys(("rouge_l_f", *(("factuality", "gen_score") if self.judged else ())), KINDS)
+        tables = [
+            pd.DataFrame({"question_id": meta["question_id"], "metric": measure, "value": value * scale})[
+                meta["kind"].isin(of_kinds)
+            ]
+            for measure, of_kinds in kinds.items()
+            for scale in [100 if measure == "gen_score" else 1]
+        ]
+        return pd.concat(tables, ignore_index=True)
 
 
 @pytest.fixture(scope="session")
@@ -166,7 +164,7 @@ def gather(wards: Benchmark) -> Callable[..., LevelResults]:
 
 @pytest.fixture(scope="session")
 def models(make_sweep: MakeSweep) -> list[Evaluated]:
-    """Two methods in the paper's pattern, each trained twice."""
+    """A method in the paper's pattern, trained twice."""
     swept: list[Evaluated] = make_sweep().all(SPLITS, METHODS, flat="flat_50", seeds=SEEDS)
     return swept
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from itertools import combinations
+from itertools import accumulate, combinations, product
+from operator import mul
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,7 @@ def test_the_papers_partitions(paper: Benchmark) -> None:
     nodes = {name: row["forget_nodes"] for name, row in rows.items()}
     assert nodes == {"institution_25": 2, "patient_25": 16, "study_25": 64, "section_25": 256, "flat_25": 448}
     # 768 on sections; of identity 64 a level, those of the split's level and below (Table 2).
-    asked = {name: row["forget"] for name, row in rows.items()}
-    assert asked == {
+    assert {name: row["forget"] for name, row in rows.items()} == {
         "institution_25": 768 + 192,
         "patient_25": 768 + 128,
         "study_25": 768 + 64,
@@ -88,35 +88,33 @@ def test_a_node_is_forgotten_with_all_below_it(paper: Benchmark) -> None:
             assert (record.groups.get(level) in split.forget) == (record.record_id in forget)
         below = LEVELS[LEVELS.index(level) :]
         for finer in below:
-            touched = {paper.record[name].groups[finer] for name in forget if finer in paper.record[name].groups}
-            kept = {r.groups[finer] for r in paper.records if r.record_id not in forget and finer in r.groups}
-            assert not touched & kept
+            sides = [(r.groups[finer], r.record_id in forget) for r in paper.records if finer in r.groups]
+            nodes = [{node for node, is_forgotten in sides if is_forgotten is side} for side in (True, False)]
+            assert not nodes[0] & nodes[1]
 
 
 def test_forgetting_a_study_keeps_what_its_patient_and_institution_are_called(small: Benchmark) -> None:
-    split = small.split("study_25")
-    levels = {q.level for q in small.questions_of(split, "forget") if q.kind == "identity"}
-    assert levels == {"study"}
-    everything = made(institutions=2, patients=4, identity="image")
-    found = {
-        q.level for q in everything.questions_of(everything.split("study_25"), "forget") if q.kind == "identity"
-    }
-    assert found == {"institution", "patient", "study"}
+    for bench, levels in (
+        (small, {"study"}),
+        (made(institutions=2, patients=4, identity="image"), {"institution", "patient", "study"}),
+    ):
+        forget = bench.questions_of(bench.split("study_25"), "forget")
+        assert {q.level for q in forget if q.kind == "identity"} == levels
 
 
 def pictured(**values: object) -> Benchmark:
     """Two studies with images that nobody draws."""
-    given = {"synthetic": 2, "institutions": 1, "studies": 1, "rephrase": "crossed", "paraphrases": 2}
-    chosen = check(MedforgetSettings, given | values)
-    source = open_source(chosen)
-    selection = select(source, chosen)
+    size = {"synthetic": 2, "institutions": 1, "studies": 1, "rephrase": "crossed", "paraphrases": 2}
+    crossed = check(MedforgetSettings, size | values)
+    source = open_source(crossed)
+    selection = select(source, crossed)
     nodes = [study.node for study in selection.studies]
     images = Illustrated(
         {node: (f"{node}.png",) for node in nodes},
         {node: (f"{node}-turned.png",) for node in nodes},
         {node: [(f"{node}-trained-1.png",)] for node in nodes},
     )
-    return assemble(source, selection, chosen, templated(selection, chosen), images)
+    return assemble(source, selection, crossed, templated(selection, crossed), images)
 
 
 def test_words_and_view_are_varied_together_and_apart() -> None:
@@ -131,8 +129,8 @@ def test_words_and_view_are_varied_together_and_apart() -> None:
         )
         assert {q.fold for q in (both, words, view)} == {"rephrase"}
         assert words.question == both.question != question.question == view.question
-        shown = [bench.record[q.record_id].image for q in (question, both, words, view)]
-        assert shown == [shown[0], str(shown[0]).replace(".png", "-turned.png"), shown[0], shown[1]]
+        images = [bench.record[q.record_id].image for q in (question, both, words, view)]
+        assert images == [images[0], str(images[0]).replace(".png", "-turned.png"), images[0], images[1]]
         assert len({q.answer for q in (question, both, words, view)}) == 1
         trained = [by_id[f"{question.question_id}-paraphrase-{number}"] for number in (1, 2)]
         assert all(q.fold == "train" and q.answer_index == question.answer_index for q in trained)
@@ -140,7 +138,7 @@ def test_words_and_view_are_varied_together_and_apart() -> None:
         assert len({q.question for q in (question, *trained)}) > 1
         assert both.question not in {q.question for q in trained}
         first, second = (str(bench.record[q.record_id].image) for q in trained)
-        assert (first, second) == (str(shown[0]).replace(".png", "-trained-1.png"), shown[0])
+        assert (first, second) == (str(images[0]).replace(".png", "-trained-1.png"), images[0])
         options = [line for line in question.question.splitlines() if line[1:2] == ")"]
         assert all(set(options) <= set(q.question.splitlines()) for q in (both, *trained))
         wordings |= {q.question for q in trained}
@@ -148,10 +146,8 @@ def test_words_and_view_are_varied_together_and_apart() -> None:
     # All are forgotten with the question that they vary, and none is counted among the paper's.
     split = bench.split("section_25")
     sides = bench.sides(split)
-    of_item = {}
-    for record in bench.records:
-        of_item.setdefault(record.groups["item"], set()).add(sides[record.record_id])
-    assert all(len(found) == 1 for found in of_item.values())
+    by_item = {record.groups["item"]: sides[record.record_id] for record in bench.records}
+    assert all(by_item[record.groups["item"]] == sides[record.record_id] for record in bench.records)
     (row,) = (row for row in partition_rows(bench) if row["split"] == "section_25")
     assert (row["forget"], row["rephrased"]) == (2 * 3, 2 * 3)
 
@@ -173,10 +169,10 @@ def test_a_study_shows_several_images(tmp_path: Path) -> None:
     (study, _) = read_table(tmp_path / "two" / "studies.parquet")
     assert study["position"].endswith("; LATERAL")
     # One image a study is the first of two, and the same benchmark as ever.
-    one = medforget(out=tmp_path / "one", **size)
-    assert [r.images for r in one.records] == [r.images[:1] for r in bench.records]
+    single = medforget(out=tmp_path / "one", **size)
+    assert [r.images for r in single.records] == [r.images[:1] for r in bench.records]
     assert "further_images" not in read_table(tmp_path / "one" / "records.parquet")[0]
-    assert one.fingerprint != bench.fingerprint
+    assert single.fingerprint != bench.fingerprint
 
 
 def test_further_views_come_before_a_second_image_of_the_same() -> None:
@@ -188,9 +184,9 @@ def test_further_views_come_before_a_second_image_of_the_same() -> None:
 def test_the_same_fact_is_asked_by_name_without_its_image(twin: str, fold: str) -> None:
     bench = pictured(text_twin=twin, paraphrases=0, rephrase="none")
     by_id = {question.question_id: question for question in bench.questions}
-    told = [q for q in bench.questions if bench.record[q.record_id].groups.get("variant") == "text"]
-    assert len(told) == 2 * (4 * 3 + 3)
-    for question in told:
+    by_name = [q for q in bench.questions if bench.record[q.record_id].groups.get("variant") == "text"]
+    assert len(by_name) == 2 * (4 * 3 + 3)
+    for question in by_name:
         record, plain = bench.record[question.record_id], by_id[question.question_id.removesuffix("-text")]
         assert (question.fold, record.fold, record.image) == (fold, fold, None)
         assert question.answer == plain.answer
@@ -237,12 +233,12 @@ def test_items_are_as_code_says_they_must_be(paper: Benchmark) -> None:
 
 
 def test_names_are_those_of_the_nodes(small: Benchmark) -> None:
-    found = node_names(small)
-    assert Counter(level for level, _ in found) == {"institution": 2, "patient": 8, "study": 32}
-    assert len(set(found.values())) == 42
-    assert found["study", "study_chest_xray_001"] == "study_chest_xray_001"
+    names = node_names(small)
+    assert Counter(level for level, _ in names) == {"institution": 2, "patient": 8, "study": 32}
+    assert len(set(names.values())) == 42
+    assert names["study", "study_chest_xray_001"] == "study_chest_xray_001"
     # A report names nobody, so a section does not give away what identity questions ask.
-    people = [name for (level, _), name in found.items() if level == "patient"]
+    people = [name for (level, _), name in names.items() if level == "patient"]
     sections = [record.text for record in small.records if "section" in record.groups]
     assert not any(name in text for name in people for text in sections)
 
@@ -263,7 +259,7 @@ def test_the_seed_decides_and_the_same_seed_decides_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({}, "exactly one source"),
         ({"synthetic": 64, "openi": "x"}, "given: synthetic, openi"),
@@ -275,8 +271,8 @@ def test_the_seed_decides_and_the_same_seed_decides_the_same() -> None:
         ({"synthetic": 64, "percents": "25,25"}, "once"),
     ],
 )
-def test_wrong_settings_name_the_fix(values: Mapping[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_wrong_settings_name_the_fix(values: Mapping[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         check(MedforgetSettings, values)
 
 
@@ -291,12 +287,10 @@ def test_too_few_studies_say_why_and_what_to_ask_for() -> None:
 
 
 def test_more_sections_may_be_drawn_than_the_four() -> None:
-    found = made(institutions=1, patients=3, studies=2, sections=3, sample_from="all")
-    drawn = Counter(
-        r.record_id.rpartition("-")[2] for r in found.records if "section" in r.groups and r.fold == "train"
-    )
-    assert sum(drawn.values()) == 18
-    assert set(drawn) & {"technique", "comparison"}
+    bench = made(institutions=1, patients=3, studies=2, sections=3, sample_from="all")
+    nodes = [r.record_id for r in bench.records if "section" in r.groups and r.fold == "train"]
+    assert len(nodes) == 18
+    assert {node.rpartition("-")[2] for node in nodes} & {"technique", "comparison"}
 
 
 @settings(max_examples=25, deadline=None)
@@ -304,19 +298,19 @@ def test_more_sections_may_be_drawn_than_the_four() -> None:
 def test_partitions_close_cover_and_are_of_the_exact_size(
     institutions: int, patients: int, studies: int, sections: int, percent: int, seed: int
 ) -> None:
-    records = list(_records(institutions, patients, studies, sections))
-    found = partitions(records, [percent], seed, nested=bool(seed % 2))
-    sizes = dict(zip(LEVELS, _products(institutions, patients, studies, sections), strict=True))
+    records = _records(institutions, patients, studies, sections)
+    splits = partitions(records, [percent], seed, nested=bool(seed % 2))
+    sizes = dict(zip(LEVELS, accumulate((institutions, patients, studies, sections), mul), strict=True))
     for level, size in sizes.items():
         name = f"{level}_{percent:02d}"
-        wanted = share(percent, size)
-        assert (name in found) == (wanted < size)
-        if name in found:
-            split = found[name]
-            assert len(split.forget) == wanted
+        amount = share(percent, size)
+        assert (name in splits) == (amount < size)
+        if name in splits:
+            split = splits[name]
+            assert len(split.forget) == amount
             assert not set(split.forget) & set(split.retain)
             assert len(split.forget) + len(split.retain) == size
-    if flat := found.get(f"flat_{percent:02d}"):
+    if flat := splits.get(f"flat_{percent:02d}"):
         study_count = sizes["study"]
         assert len(flat.forget) == share(percent, sizes["section"]) + 3 * share(percent, study_count)
         assert len(flat.forget) + len(flat.retain) == sizes["section"] + 3 * study_count
@@ -327,17 +321,15 @@ def test_partitions_close_cover_and_are_of_the_exact_size(
 def test_nested_levels_forget_parts_of_one_tree(
     institutions: int, patients: int, studies: int, sections: int, percent: int, seed: int
 ) -> None:
-    records = list(_records(institutions, patients, studies, sections))
+    records = _records(institutions, patients, studies, sections)
     hierarchy = Hierarchy(LEVELS, records)
-    found = partitions(records, [percent, 60], seed)
-    forgets = {
-        name: {r for r in hierarchy.closure(split.level, split.forget) if "identity" not in r}
-        for name, split in found.items()
+    forgets = [
+        {r for r in hierarchy.closure(split.level, split.forget) if "identity" not in r}
+        for split in partitions(records, [percent, 60], seed).values()
         if split.level in LEVELS
-    }
+    ]
     # Whatever the shares are rounded to, of two splits one lies in the other.
-    for one, other in combinations(forgets.values(), 2):
-        assert one <= other or other <= one
+    assert all(first <= second or second <= first for first, second in combinations(forgets, 2))
 
 
 def test_levels_of_the_paper_forget_the_same_sections(paper: Benchmark) -> None:
@@ -359,37 +351,27 @@ def test_levels_of_the_paper_forget_the_same_sections(paper: Benchmark) -> None:
     assert not patients <= within
 
 
-def _products(*factors: int) -> list[int]:
-    found, total = [], 1
-    for factor in factors:
-        total *= factor
-        found.append(total)
-    return found
-
-
 def _records(institutions: int, patients: int, studies: int, sections: int) -> list[Record]:
-    found = []
-    for i in range(institutions):
-        for p in range(patients):
-            for s in range(studies):
-                chain = {"institution": f"i{i}", "patient": f"p{i}-{p}", "study": f"s{i}-{p}-{s}"}
-                for section in range(sections):
-                    node = f"{chain['study']}-{section}"
-                    found.append(Record(node, "x", {**chain, "section": node, "item": node}))
-                for reach, level in enumerate(("institution", "patient", "study"), start=1):
-                    node = f"{chain['study']}-identity-{level}"
-                    found.append(Record(node, "x", {**dict(list(chain.items())[:reach]), "item": node}))
-    return found
+    records = []
+    for i, p, s in product(range(institutions), range(patients), range(studies)):
+        chain = {"institution": f"i{i}", "patient": f"p{i}-{p}", "study": f"s{i}-{p}-{s}"}
+        for section in range(sections):
+            node = f"{chain['study']}-{section}"
+            records.append(Record(node, "x", {**chain, "section": node, "item": node}))
+        for reach, level in enumerate(chain, start=1):
+            node = f"{chain['study']}-identity-{level}"
+            records.append(Record(node, "x", {**dict(list(chain.items())[:reach]), "item": node}))
+    return records
 
 
 def test_what_a_report_says_may_hold_braces() -> None:
     values = {"synthetic": 2, "text_only": True, "institutions": 1}
     settings = check(MedforgetSettings, values)
     source = open_source(settings)
-    chosen = select(source, settings)
-    for study in chosen.studies:
+    selection = select(source, settings)
+    for study in selection.studies:
         study.sections["impression"] = "Nodule {it} of {0} mm {statement} in the lung."  # type: ignore[index]
-    found = assemble(source, chosen, settings, templated(chosen, settings), Illustrated())
-    asked = [q.question for q in found.questions if q.kind == "cloze" and "impression" in q.record_id]
-    assert all("{it}" in question or BLANK in question for question in asked)
-    assert all(stands_in(q.answer, found.record[q.record_id].text) for q in found.questions if q.kind == "cloze")
+    bench = assemble(source, selection, settings, templated(selection, settings), Illustrated())
+    gaps = [q for q in bench.questions if q.kind == "cloze"]
+    assert all("{it}" in q.question or BLANK in q.question for q in gaps if "impression" in q.record_id)
+    assert all(stands_in(q.answer, bench.record[q.record_id].text) for q in gaps)

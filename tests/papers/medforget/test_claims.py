@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from controls import check_controls
-from sweep_folders import MakeSweep
+from controls import check_controls, of_method
+from sweep_folders import IMITATIONS, MakeSweep
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.medforget.claims import CASES, findings
@@ -19,9 +20,8 @@ from medunlearn.papers.medforget.sequence import sequence_numbers
 from medunlearn.papers.medforget.sweep import LevelModels, LevelResults, Scope
 from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.reports.claims import Finding
-from medunlearn.results.evaluated import Evaluated
 
-from .conftest import COARSE, SCRAMBLED, SEEDS, About
+from .conftest import COARSE, SEEDS, About, LevelFolder
 
 UP, DOWN, ACROSS = (0.2, 0.4), (-0.4, -0.2), (-0.1, 0.1)
 ENDS = ("institution_50", "section_50")
@@ -45,8 +45,8 @@ def test_the_papers_pattern_holds(results: LevelResults) -> None:
     # Of five to eight patients without a difference between them the smallest effects stay open.
     assert verdicts(results) == dict.fromkeys(LEVEL_CASES, "holds") | {"hierarchy": "open"}
     assert {case.verdict for case in claims["hierarchy"].cases} == {"holds", "open"}
-    # Three measures of two methods; those of reconstruction at two levels, of rephrased at four.
-    assert [len(claims[name].cases) for name in list(CASES)[1:6]] == [24, 6, 6, 12, 24]
+    # Three measures; those of reconstruction at two levels, of rephrased at four.
+    assert [len(claims[name].cases) for name in list(CASES)[1:6]] == [12, 3, 3, 6, 12]
     assert {case.labels["split"] for case in claims["deletion"].cases} == {"institution_50 against section_50"}
     text = report_of(results).text()
     assert "HOLDS: Coarser levels cost more utility." in text
@@ -55,16 +55,16 @@ def test_the_papers_pattern_holds(results: LevelResults) -> None:
 
 def opposite(about: About) -> float:
     """Fine levels are forgotten best and cost most, names take away, other words bring more, flat leaves less."""
-    known, strength = 0.5, COARSE[about.level]
-    if about.role == "target":
-        return known
-    if about.role == "retrained":
-        return 0.05 if about.side == "forget" else known
-    if about.role == "flat" or about.given == "institution":
-        return 0.02 if about.side == "forget" else known
+    strength = COARSE[about.level]
+    if about.role == "retrained" and about.side == "forget":
+        return 0.05
+    if about.role in ("target", "retrained"):
+        return 0.5
+    if about.role == "flat" or about.names == "institution":
+        return 0.02 if about.side == "forget" else 0.5
     if about.side == "retain":
-        return known * (0.6 + 0.4 * strength)
-    return known * strength if about.fold == "train" else known + 0.2
+        return 0.3 + 0.2 * strength
+    return 0.5 * strength if about.fold == "train" else 0.7
 
 
 def test_the_opposite_does_not_hold(make_sweep: MakeSweep, gather: Gather) -> None:
@@ -96,40 +96,38 @@ def test_one_training_seed_or_nineteen_documents_decide_nothing(results: LevelRe
 
 
 @pytest.fixture(scope="module")
-def controls(make_sweep: MakeSweep, gather: Gather) -> dict[str, LevelResults]:
-    """Results where every unlearned model gives the target's, the retrained model's, or no right answers."""
-    return {
-        role: gather(make_sweep(imitate=role).all(ENDS, ["NPO"], flat="flat_50", seeds=SEEDS))
-        for role in ("target", "retrained", SCRAMBLED)
-    }
+def controls(make_sweep: MakeSweep, gather: Gather) -> dict[str, dict[str, Finding]]:
+    """Findings of methods with the target's, the retrained model's, or no right answers."""
+    swept = findings(gather(make_sweep().all(ENDS, IMITATIONS, flat="flat_50", seeds=SEEDS)))
+    return {method: of_method(swept, method) for method in IMITATIONS}
 
 
-def test_no_claim_is_forced_by_its_design(controls: dict[str, LevelResults]) -> None:
+def test_no_claim_is_forced_by_its_design(controls: dict[str, dict[str, Finding]]) -> None:
     check_controls(
-        nothing=findings(controls["target"]),
-        everything=findings(controls["retrained"]),
+        nothing=controls["target"].values(),
+        everything=controls["retrained"].values(),
         premises={"memorized"},
         success={"rephrased", "suppressed"},
     )
 
 
 @pytest.mark.parametrize("name", LEVEL_CASES[1:])
-@pytest.mark.parametrize("role", ["target", "retrained", SCRAMBLED])
+@pytest.mark.parametrize("role", IMITATIONS)
 def test_a_control_decides_nothing_but_that_deletion_persists(
-    name: str, role: str, controls: dict[str, LevelResults]
+    name: str, role: str, controls: dict[str, dict[str, Finding]]
 ) -> None:
-    finding = by_name(controls[role])[name]
+    finding = controls[role][name]
     assert finding.cases
-    passes = {("rephrased", "retrained"), ("suppressed", "retrained"), ("suppressed", SCRAMBLED)}
+    passes = {("rephrased", "retrained"), ("suppressed", "retrained"), ("suppressed", "scrambled")}
     assert finding.verdict == ("holds" if (name, role) in passes else "open")
-    if (name, role) == ("suppressed", SCRAMBLED):
+    if (name, role) == ("suppressed", "scrambled"):
         assert all("answers nothing" in case.says for case in finding.cases)
 
 
-def in_sequence(models: list[Evaluated], wards: Benchmark) -> LevelResults:
-    """The numbers of sequences alone."""
+def test_a_sequence_is_decided_by_what_came_back(wards: Benchmark, tmp_path: Path) -> None:
+    models = LevelFolder(tmp_path, wards, attacked=False).in_sequence(IMITATIONS)
     swept = LevelModels(models, wards)
-    return LevelResults(
+    results = LevelResults(
         splits=tuple(swept.scopes.values()),
         numbers=pd.DataFrame(columns=[*LevelResults.number_labels, "value"]),
         contrasts=pd.DataFrame(columns=list(LevelResults.contrast_labels)),
@@ -138,33 +136,21 @@ def in_sequence(models: list[Evaluated], wards: Benchmark) -> LevelResults:
         seeds=swept.seeds,
         sequence=sequence_numbers(models, swept, (ROUGE, CLASSIFICATION, CLOZE), SweepRequest(replicates=50)),
     )
-
-
-def test_a_sequence_is_decided_by_what_came_back(make_sweep: MakeSweep, wards: Benchmark) -> None:
-    sequences = {
-        role: in_sequence(make_sweep(imitate=role, attacked=False).in_sequence(SEEDS), wards)
-        for role in ("target", "retrained", SCRAMBLED)
-    }
-    check_controls(
-        nothing=findings(sequences["target"]),
-        everything=findings(sequences["retrained"]),
-        success={"sequence"},
-    )
+    idle, perfect, broken = (of_method(findings(results), method) for method in IMITATIONS)
+    check_controls(nothing=idle.values(), everything=perfect.values(), success={"sequence"})
     # A model that answers nothing has forgotten nothing in particular.
-    broken = by_name(sequences[SCRAMBLED])["sequence"]
-    assert {case.verdict for case in broken.cases} == {"open"}
-    assert len(broken.cases) == 2 * 3
-    one_seed = by_name(replace(sequences["retrained"], seeds=(0,)))["sequence"]
+    assert [case.verdict for case in broken["sequence"].cases] == ["open"] * (2 * 3)
+    one_seed = of_method(findings(replace(results, seeds=(0,))), "retrained")["sequence"]
     assert all(case.says.startswith("one training seed") for case in one_seed.cases)
-    few = tuple(replace(scope, sections=9) for scope in sequences["retrained"].splits)
-    cases = by_name(replace(sequences["retrained"], splits=few))["sequence"].cases
+    few = tuple(replace(scope, sections=9) for scope in results.splits)
+    cases = of_method(findings(replace(results, splits=few)), "retrained")["sequence"].cases
     assert [case.says.partition(" ")[0] for case in cases] == ["9"] * 3 + ["18"] * 3
 
 
 def longer_prompts(about: About) -> float:
     """Longer questions take the same share of every model's answers; names bring nothing back."""
-    known = 0.9 if about.role == "target" or about.side == "retain" else 0.05 if about.role == "retrained" else 0.5
-    return known * (0.4 if about.given not in ("", "none") else 1.0)
+    share = 0.9 if about.role == "target" or about.side == "retain" else 0.05 if about.role == "retrained" else 0.5
+    return share * (0.4 if about.names not in ("", "none") else 1.0)
 
 
 def test_a_longer_prompt_alone_is_no_reconstruction(make_sweep: MakeSweep, gather: Gather) -> None:
@@ -173,12 +159,9 @@ def test_a_longer_prompt_alone_is_no_reconstruction(make_sweep: MakeSweep, gathe
     at = ("section_50", "NPO", "given institution", "cloze")
     points, share = (results.contrast(name, *at) for name in ("brought back", "brought back in proportion"))
     assert points.value == pytest.approx(-0.3 + 0.54, abs=0.03)
-    assert points.low is not None
-    assert points.low > 0
+    assert (points.low or 0) > 0
     assert share.value == pytest.approx(0.0, abs=0.03)
-    assert share.low is not None
-    assert share.high is not None
-    assert share.low < 0 < share.high
+    assert (share.low or 1) < 0 < (share.high or -1)
     assert by_name(results)["reconstruction"].verdict != "holds"
 
 

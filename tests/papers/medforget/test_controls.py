@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from sweep_folders import Model, tables_of
+from sweep_folders import Model, number_of, tables_of
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.recurring_answers import recurring_answers
@@ -60,14 +60,12 @@ def test_private_questions_have_tables_of_their_own(wards: Benchmark, marked: li
     everything, private = level_results(marked, wards, REQUEST), private_results(marked, wards, REQUEST)
     assert private is not None
     for measure in ("cloze", "classification"):
-        whole, part = (r.number(SPLIT, TARGET_MODEL, "forget", measure) for r in (everything, private))
-        assert whole is not None
-        assert part is not None
+        whole, part = (number_of(r, SPLIT, TARGET_MODEL, "forget", measure) for r in (everything, private))
         assert part.value == 0.5 < float(whole.value or 0)
         assert 0 < part.n_scored < whole.n_scored
-    (shown,) = control_sections(everything, private, pd.DataFrame())
-    assert shown is not None
-    assert shown.title == "On private questions alone"
+    (private_part,) = control_sections(everything, private, pd.DataFrame())
+    assert private_part is not None
+    assert private_part.title == "On private questions alone"
 
 
 def test_without_marks_there_is_no_private_part(wards: Benchmark, tmp_path: Path) -> None:
@@ -81,9 +79,9 @@ def test_what_needs_its_image_is_told_from_what_does_not(wards: Benchmark, marke
     gaps = controls.set_index(["role", "kind", "image"])["difference"]
     assert gaps["target", "identity", "swapped"] == gaps["target", "identity", "blank"] == 0.5
     assert set(gaps.xs("cloze", level="kind")) == {0.0}
-    (shown,) = control_sections(level_results(marked, wards, REQUEST), None, controls)
-    assert shown is not None
-    (table,) = tables_of([shown])
+    (images,) = control_sections(level_results(marked, wards, REQUEST), None, controls)
+    assert images is not None
+    (table,) = tables_of([images])
     cells = dict(zip([f"{c.text} {c.note}" for c in table.columns], [c.text for c in table.rows[0]], strict=True))
     assert cells["Identity true image"] == "50.0"
     assert cells["Identity minus swapped"] == "+50.0"

@@ -34,14 +34,8 @@ Values = dict[str, Any]
 def test_every_model_is_attacked_and_flat_ones_are_asked_about_levels() -> None:
     cells = make_cells(["a", "flat"], [0], ["npo"], ["a"], [], None, attacked=True, asked_about={"flat": ["a"]})
     by_name = {cell.name: cell for cell in cells}
-    attacks = [name for name in by_name if name.startswith("attack")]
-    assert attacks == [
-        "attack target on a",
-        "attack target on flat",
-        "attack retrained a",
-        "attack npo a",
-        "attack npo flat",
-    ]
+    attacks = [name.removeprefix("attack ") for name in by_name if name.startswith("attack")]
+    assert attacks == ["target on a", "target on flat", "retrained a", "npo a", "npo flat"]
     across = by_name["evaluate npo flat on a"]
     assert (across.split, across.needs, across.method) == ("a", ("npo flat",), "npo")
     # They write to one store of responses, so that they must never run at the same time.
@@ -49,11 +43,11 @@ def test_every_model_is_attacked_and_flat_ones_are_asked_about_levels() -> None:
 
 
 def test_a_method_whose_reference_is_the_retrained_model_waits_for_it(tmp_path: Path) -> None:
-    wanted = values(tmp_path)
-    wanted["unlearn"] = {"methods": ["npo", "manu"], "npo.reference": "retrained", "train_on": "questions"}
+    settings = values(tmp_path)
+    settings["unlearn"] = {"methods": ["npo", "manu"], "npo.reference": "retrained", "train_on": "questions"}
     with pytest.raises(ConfigError, match="retrain lacks flat_25"):
-        plan(wanted)
-    sweep = plan(wanted | {"retrain": True})
+        plan(settings)
+    sweep = plan(settings | {"retrain": True})
     npo, manu = (sweep.cell[f"{name} section_25"] for name in ("npo", "manu"))
     assert npo.needs == ("target", "retrained section_25")
     assert manu.needs == ("target",)
@@ -66,15 +60,8 @@ def test_requests_in_sequence_go_on_from_the_model_before(tmp_path: Path) -> Non
     cells = make_cells(["a", "b", "c"], [0], ["npo"], ["b"], [], None, sequence=True)
     by_name = {cell.name: cell for cell in cells}
     assert [by_name[f"npo {split}"].needs for split in "abc"] == [("target",), ("npo a",), ("npo b",)]
-    again = [name for name in by_name if name.startswith("evaluate npo")]
-    assert again == [
-        "evaluate npo a",
-        "evaluate npo b",
-        "evaluate npo c",
-        "evaluate npo b on a",
-        "evaluate npo c on a",
-        "evaluate npo c on b",
-    ]
+    evaluations = [name.removeprefix("evaluate npo ") for name in by_name if name.startswith("evaluate npo")]
+    assert evaluations == ["a", "b", "c", "b on a", "c on a", "c on b"]
     wrong = values(tmp_path) | {"sequence": True}
     with pytest.raises(ConfigError, match="all earlier requests"):
         plan(wrong)
@@ -104,9 +91,9 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     wrong["attack"] = {"attacks": ["reconstuction"], "split": "section_25"}
     with pytest.raises(ConfigError) as refused:
         plan(wrong)
-    told = str(refused.value)
+    message = str(refused.value)
     for part in ("section_52", "names 'flat_25' itself", "flat_50", "reconstuction", "attack.split"):
-        assert part in told
+        assert part in message
 
 
 def performed(sweep: Sweep) -> None:
@@ -155,27 +142,25 @@ def test_the_examples_on_images_have_the_methods_of_the_tiny_one(
     assert {cell.method for cell in sweep.cells if cell.method} == {"graddiff", "kl_min", "npo", "manu", "chip"}
     assert str(sweep.settings.train["model"]).endswith(model)
     npo = next(cell for cell in sweep.cells if (cell.kind, cell.method) == ("unlearn", "npo"))
-    wanted = (
-        {"beta": 0.9} if name == "medforget-tiny-vision" else {"beta": 0.9, "alpha": 0.0, "reference": "retrained"}
-    )
-    assert sweep.unlearning(npo).arguments == wanted
+    of_paper = {} if name == "medforget-tiny-vision" else {"alpha": 0.0, "reference": "retrained"}
+    assert sweep.unlearning(npo).arguments == {"beta": 0.9} | of_paper
 
 
 def test_the_example_on_drawn_x_rays_runs_in_small(tmp_path: Path) -> None:
     """Two patients, one method of the five, one seed: every kind of cell, question and table that it has."""
-    wanted = read_yaml(ROOT / "examples" / "medforget-tiny-vision.yaml")
-    wanted["benchmark"] |= {"synthetic": 2, "sections": 1, "image_size": 32}
-    wanted["train"] |= {"epochs": 1, "tiny_width": 16, "tiny_layers": 1, "tiny_pixels": 32}
-    wanted["unlearn"]["methods"] = ["chip"]
-    wanted["evaluate"] |= {"max_new_tokens": 1, "replicates": 2, "allow_broken": True}
-    wanted["attack"] |= {"cumulative.max_new_tokens": 1, "replicates": 2, "allow_broken": True}
+    settings = read_yaml(ROOT / "examples" / "medforget-tiny-vision.yaml")
+    settings["benchmark"] |= {"synthetic": 2, "sections": 1, "image_size": 32}
+    settings["train"] |= {"epochs": 1, "tiny_width": 16, "tiny_layers": 1, "tiny_pixels": 32}
+    settings["unlearn"]["methods"] = ["chip"]
+    settings["evaluate"] |= {"max_new_tokens": 1, "replicates": 2, "allow_broken": True}
+    settings["attack"] |= {"cumulative.max_new_tokens": 1, "replicates": 2, "allow_broken": True}
     small = {
         "out": str(tmp_path / "out"),
         "seeds": [0],
         "splits": ["patient_50", "section_50"],
         "retrain": False,
     }
-    sweep = plan(wanted | small)
+    sweep = plan(settings | small)
     performed(sweep)
     benchmark = sweep.benchmark()
     models = [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from sweep_folders import MakeSweep, Model, who
+from sweep_folders import MakeSweep, Model, number_of, who
 
 from medunlearn.config import MedforgetSettings
 from medunlearn.data.benchmark import Benchmark
@@ -81,11 +81,9 @@ def test_numbers_worked_by_hand(wards: Benchmark, gather: Gather, tmp_path: Path
     results = two_models(tmp_path, wards, gather)
     # One of twelve patients of as many questions: a twelfth of them.
     for measure in ("classification", "cloze", "institution name", "cloze.rouge_l", "patient name.rouge_l"):
-        number = results.number(SPLIT, who("GradDiff"), "forget", measure)
-        assert number is not None
+        number = number_of(results, SPLIT, who("GradDiff"), "forget", measure)
         assert (number.value, number.n_subjects) == (pytest.approx(1 / 12), 12)
-    generated = results.number(SPLIT, who("GradDiff"), "forget", "classification.generated")
-    assert generated is not None
+    generated = number_of(results, SPLIT, who("GradDiff"), "forget", "classification.generated")
     assert generated.value == 1.0
     table = table_3(results)
     assert column(table, "Forget set ↓", "Cloze Acc") == ["100.0", "8.3"]
@@ -117,8 +115,7 @@ def test_gen_score_is_shown_with_its_parts_where_judges_rated(
     # The published code: a failed judge counts 0, and 36 names of 40 each are in it:
     # (4 x 27.5 + 44 x 12.5 + 36 x 40) / 84 = 25. Where no name was rated, there is no mean with names in it.
     assert judged.number(SPLIT, who("GradDiff"), "forget", "gen_score.names") is not None
-    number = judged.number(SPLIT, who("GradDiff"), "forget", "gen_score.failed_zero")
-    assert number is not None
+    number = number_of(judged, SPLIT, who("GradDiff"), "forget", "gen_score.failed_zero")
     assert number.value == pytest.approx(0.25)
 
 
@@ -159,20 +156,19 @@ def test_what_level_and_flat_both_forget_is_a_set_of_its_own(results: LevelResul
         for name in (SPLIT, "flat_50")
     )
     assert results.splits[0].shared == len(own & flats) < len(own)
-    number = results.number(SPLIT, who("MANU"), "shared", "cloze")
-    assert number is not None
+    number = number_of(results, SPLIT, who("MANU"), "shared", "cloze")
     assert number.n_scored == len(SEEDS) * len(own & flats)
 
 
 def test_words_view_and_trained_paraphrases_are_sets_of_their_own(gather: Gather, tmp_path: Path) -> None:
-    drawn = pictured(synthetic=10, sections=4)
-    bench = replace(drawn, records=tuple(replace(record, image=None) for record in drawn.records))
+    images = pictured(synthetic=10, sections=4)
+    bench = replace(images, records=tuple(replace(record, image=None) for record in images.records))
 
-    def known(about: About) -> float:
+    def shares(about: About) -> float:
         return 0.9 if about.fold == "train" else 0.5
 
     splits = ("patient_25", "section_25")
-    results = gather(LevelFolder(tmp_path, bench, known, attacked=False).all(splits, ["NPO"]), 30, bench)
+    results = gather(LevelFolder(tmp_path, bench, shares, attacked=False).all(splits, ["NPO"]), 30, bench)
     cells = {
         group: results.number("patient_25", who("NPO"), group, "cloze")
         for group in ("forget", "rephrase", "rephrase words", "rephrase view", "paraphrase", "common")
@@ -193,11 +189,9 @@ def test_words_view_and_trained_paraphrases_are_sets_of_their_own(gather: Gather
 
 def test_the_gap_is_retain_minus_forget(wards: Benchmark, gather: Gather, tmp_path: Path) -> None:
     results = two_models(tmp_path, wards, gather)
-    gap = results.number(SPLIT, who("GradDiff"), "gap", "cloze")
-    assert gap is not None
+    gap = number_of(results, SPLIT, who("GradDiff"), "gap", "cloze")
     assert gap.value == pytest.approx(11 / 12)
-    none = results.number(SPLIT, TARGET_MODEL, "gap", "cloze")
-    assert none is not None
+    none = number_of(results, SPLIT, TARGET_MODEL, "gap", "cloze")
     assert none.value == pytest.approx(0.0)
     assert column(table_3(results), "Retain minus forget ↑", "Cloze Acc") == ["0.0", "91.7"]
 
@@ -231,8 +225,8 @@ class Forgetful(LevelFolder):
 
 
 def test_requests_in_sequence(wards: Benchmark, gather: Gather, tmp_path: Path) -> None:
-    results = gather(Forgetful(tmp_path, wards, attacked=False).in_sequence(SEEDS), 50)
-    shown = [scope.split for scope in results.splits]
+    results = gather(Forgetful(tmp_path, wards, attacked=False).in_sequence(["NPO"]), 50)
+    labels = [scope.split for scope in results.splits]
     cloze = results.sequence.query("measure == 'cloze'").pivot(index="step", columns="set", values="value")
     assert cloze.loc[1, "earlier"] is pd.NA or pd.isna(cloze.loc[1, "earlier"])
     assert cloze[["before", "own", "kept"]].to_numpy().tolist() == [[1.0, 0.0, 1.0]] * 3
@@ -242,16 +236,16 @@ def test_requests_in_sequence(wards: Benchmark, gather: Gather, tmp_path: Path) 
     # Six patients of whom nothing came back settle no tenth; of twelve half came back, which is more.
     (finding,) = (finding for finding in findings(results) if finding.name == "sequence")
     verdicts = [(case.labels["split"], case.verdict) for case in finding.cases]
-    assert verdicts == [(shown[1], "open")] * 3 + [(shown[2], "does not hold")] * 3
+    assert verdicts == [(labels[1], "open")] * 3 + [(labels[2], "does not hold")] * 3
     assert finding.verdict == "does not hold"
     stays = [results.in_sequence["NPO", step, "cloze", "stays forgotten"].value for step in "23"]
     assert stays == pytest.approx([0.1, 0.5 - 0.9])
     # What earlier requests forgot is not counted among what is kept.
-    kept = results.sequence.query("set == 'kept' and measure == 'cloze'")["n_subjects"].tolist()
-    assert kept == [18, 12, 6]
+    retained = results.sequence.query("set == 'kept' and measure == 'cloze'")["n_subjects"].tolist()
+    assert retained == [18, 12, 6]
     table = sequence_table(results)
     assert table is not None
-    assert [row[1].text for row in table.rows] == [f"{step}: {split}" for step, split in enumerate(shown, start=1)]
+    assert [row[1].text for row in table.rows] == [f"{step}: {split}" for step, split in enumerate(labels, start=1)]
     assert column(table, "Cloze Acc", "of these came back") == ["–", "+0.0", "+50.0"]
     assert "Requests in sequence" in to_markdown(report_of(results).report)
     assert "institution-0" not in repr(results.sequence)
@@ -259,15 +253,13 @@ def test_requests_in_sequence(wards: Benchmark, gather: Gather, tmp_path: Path) 
 
 def test_every_table_has_the_models(results: LevelResults) -> None:
     for table, names in (
-        (table_3(results), {"target", "retrained", "GradDiff", "MANU"}),
-        (attack_table(results), {"target", "retrained", "GradDiff", "MANU"}),
-        (retrained_table(results), {"GradDiff", "MANU"}),
+        (table_3(results), {"target", "retrained", "MANU"}),
+        (attack_table(results), {"target", "retrained", "MANU"}),
+        (retrained_table(results), {"MANU"}),
     ):
         assert table is not None
         assert {row[0].text for row in table.rows} == names
-    left = identity_table(results)
-    assert left is not None
-    assert "GradDiff, unlearned on flat_50" in {row[1].text for row in left.rows}
+    assert "MANU, unlearned on flat_50" in column(identity_table(results), "Model", "")
     assert results.has(SPLIT, flat("MANU"))
 
 
@@ -276,8 +268,7 @@ def test_numbers_of_fewer_than_five_patients_have_no_interval(
 ) -> None:
     node = next(r.groups["patient"] for r in wards.records if "patient" in r.groups)
     results = gather([ByHand(tmp_path, wards, attacked=False).model("target", f"subject={node}")], 50)
-    number = results.number(results.splits[0].split, TARGET_MODEL, "forget", "cloze")
-    assert number is not None
+    number = number_of(results, results.splits[0].split, TARGET_MODEL, "forget", "cloze")
     assert (number.value, number.low) == (1.0, None)
     assert any("no interval" in caveat for caveat in results.caveats)
     assert results.levels == []
@@ -288,8 +279,7 @@ def test_numbers_of_fewer_than_five_patients_have_no_interval(
 def test_attacked_questions_are_read_beside_the_others(
     results: LevelResults, identifiers: str, share: float
 ) -> None:
-    number = results.number("section_50", who("MANU"), f"given {identifiers}", "cloze")
-    assert number is not None
+    number = number_of(results, "section_50", who("MANU"), f"given {identifiers}", "cloze")
     assert number.value == pytest.approx(share, abs=0.03)
     assert set(results.attacked["identifiers"]) == {"none", "study", "patient", "institution"}
 

@@ -23,11 +23,11 @@ SIZE = {"synthetic": 2, "institutions": 1, "studies": 1, "text_only": True, "see
 def writer(body: dict[str, Any]) -> str:
     """A careful model: first words as the answer, the last one as the gap; other words in front of a question."""
     text = body["messages"][1]["content"]
-    if found := re.search(r"<section>\n(.*?)\n</section>", text, re.DOTALL):
-        words = found[1].split()
+    if section := re.search(r"<section>\n(.*?)\n</section>", text, re.DOTALL):
+        words = section[1].split()
         last = words[-1].strip(".")
         return json.dumps({
-            "generation": {"question": "What is told about the picture here?", "answer": found[1]},
+            "generation": {"question": "What is told about the picture here?", "answer": section[1]},
             "cloze": {"statement": "What stands last in this part is [blank].", "answer": last},
             "classification": {
                 "question": "Which of these is told in this part?",
@@ -71,10 +71,10 @@ def test_what_a_model_wrote_is_asked_and_other_words_too(tmp_path: Path) -> None
 
 def test_what_a_model_gives_wrongly_is_filled_by_templates_and_counted(tmp_path: Path) -> None:
     def careless(body: dict[str, Any]) -> str:
-        said = json.loads(writer(body))
-        if "cloze" in said and "findings" in body["messages"][1]["content"].lower():
-            said["cloze"]["answer"] = "somewhere else"
-        return json.dumps(said)
+        items = json.loads(writer(body))
+        if "cloze" in items and "findings" in body["messages"][1]["content"].lower():
+            items["cloze"]["answer"] = "somewhere else"
+        return json.dumps(items)
 
     with FakeServer(answer=careless) as server:
         built = build_medforget(values(server), tmp_path / "b")
