@@ -74,7 +74,7 @@ def _enough(results: LevelResults, case: Case, name: str) -> Case:
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _MeasuredMethod:
     """The numbers of one method and measure."""
 
     results: LevelResults
@@ -110,7 +110,7 @@ class _Reading:
 def _memorized(results: LevelResults) -> Cases:
     says = {HOLDS: "memorized", FAILS: "not memorized"}
     for scope, measure in product(results.levels, results.tasks):
-        target = _Reading(results, "target", measure)
+        target = _MeasuredMethod(results, "target", measure)
         number = results.number(scope.split, TARGET_MODEL, "forget", measure.name)
         if number is not None and number.value is not None:
             above = Evidence.of(f"{measure.title} of the target, minus {MEMORIZED:g}", number, MEMORIZED)
@@ -227,14 +227,14 @@ def _sequence(results: LevelResults) -> Cases:
         )
         if stays.value is not None:
             premises = [(PREMISES["forgotten"][0], forgotten), (PREMISES["works"][0], works)]
-            yield _Reading(results, method, measure).case(split, premises, [stays], says)
+            yield _MeasuredMethod(results, method, measure).case(split, premises, [stays], says)
 
 
-def _each(results: LevelResults, *measures: LevelMeasure) -> Iterator[_Reading]:
-    return (_Reading(results, method, measure) for method in results.methods for measure in measures)
+def _each(results: LevelResults, *measures: LevelMeasure) -> Iterator[_MeasuredMethod]:
+    return (_MeasuredMethod(results, method, measure) for method in results.methods for measure in measures)
 
 
-def _ends(results: LevelResults) -> Iterator[tuple[_Reading, Scope, Scope]]:
+def _ends(results: LevelResults) -> Iterator[tuple[_MeasuredMethod, Scope, Scope]]:
     """Each method and measure with the coarsest and the finest level that the method was run on."""
     for model in _each(results, *results.measured(*results.tasks)):
         scopes = [scope for scope in results.levels if results.has(scope.split, unlearned(model.method))]
