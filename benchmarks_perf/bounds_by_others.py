@@ -51,7 +51,7 @@ def main(out: Path, *, real: bool) -> None:
         }  # fmt: skip
         done = api.forget(run, notes, out=out / f"case-{facts}", quiet=True, **settings)
         made = RequestBenchmarks.load(done.work)
-        meter = ModelMeter(made.benchmark, check(ForgetSettings, settings), False, "cpu", True)
+        meter = ModelMeter(made.benchmark, check(ForgetSettings, settings), "cpu", True)
         (after,) = done.work.glob("trials/*")
         rows += _rows(meter.verifying(Run.open(after))[1], made, facts)
     table = pd.DataFrame(rows)

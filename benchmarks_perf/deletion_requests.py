@@ -29,7 +29,7 @@ from medunlearn.cases.evidence import TOGETHER, BatteryCheck
 from medunlearn.cases.signing_keys import make_key
 from medunlearn.cases.verdicts import decide
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.forgetting.battery_rerun import BatteryRerun
+from medunlearn.forgetting.forget_request import BatteryRerun
 from medunlearn.forgetting.forget_run import Forgotten
 from medunlearn.forgetting.trial_search import is_dropped
 from medunlearn.models.load import load_model
@@ -155,7 +155,7 @@ def row_of(number: int, evidence: Any, seconds: dict[str, float]) -> dict[str, A
         if check is not None and check.comparison is not None:
             row |= {f"{name} before": check.before.value, f"{name} now": check.after.value}
             row |= {f"{name} excess": check.comparison.excess.value, f"{name} p": check.comparison.p}
-    kept = {cost.name: cost.kept for cost in evidence.costs}
+    kept = {cost.name: cost.retained_share for cost in evidence.costs}
     return {**row, **{f"{name} keep": value for name, value in kept.items()}, **seconds}
 
 

@@ -22,12 +22,11 @@ import pandas as pd
 from deletion_requests import PROMPT, PlainTraining
 from page_tables import markdown
 
-from medunlearn.cases.pseudonyms import OwnerSecret
 from medunlearn.cases.signing_keys import make_key
 from medunlearn.config import ForgetSettings, check
-from medunlearn.forgetting.candidates import ForgetCandidate, rate_of_size
-from medunlearn.forgetting.forget_run import ForgetRequest
+from medunlearn.forgetting.forget_request import ForgetRequest
 from medunlearn.forgetting.standings import IDENTIFIERS
+from medunlearn.forgetting.trial_search import ForgetCandidate, rate_of_size
 from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.results.runs import Run
 from medunlearn.seeds import generator
@@ -79,17 +78,17 @@ def main() -> None:
 
 def request_of(folder: Path, model: Path, patient: str, battery: Sequence[str]) -> ForgetRequest:
     """A request for one patient, without anything carried out."""
-    key, work = folder / "owner" / "signing.key", folder / f"work-{patient}"
+    key = folder / "owner" / "signing.key"
     if not key.exists():
         make_key(key)
-    work.mkdir(exist_ok=True)
     values = {
         "patient": patient, "key": key, "holdout": folder / "unseen.csv", "prompt": [PROMPT], "template": "plain",
         "method": "counterfactual", "battery": battery, "facts": 8, "others": 16, "build": {"clozes": 0},
     }  # fmt: skip
-    secret = OwnerSecret.beside(key)
     settings, out = check(ForgetSettings, values), folder / f"case-{patient}"
-    return ForgetRequest(str(model), folder / "notes.csv", settings, out, work, secret, "cpu", True, print)
+    request = ForgetRequest(str(model), folder / "notes.csv", settings, out, "cpu", True, print)
+    request.work.mkdir(exist_ok=True)
+    return request
 
 
 def rows_of(request: ForgetRequest, steps: int) -> Iterator[dict[str, Any]]:
@@ -124,8 +123,9 @@ def numbers(request: ForgetRequest, run: Run) -> dict[str, str]:
         if name in checks and (gap := checks[name].comparison) is not None:
             low, high = gap.excess.low, gap.excess.high
             row[name] = f"{checks[name].after.value:.2f} ({gap.excess.value:+.2f}, {low:+.2f} to {high:+.2f})"
-    kept = battery.lost(battery.before[0], evaluated, None)
-    return {**row, "others keep": ", ".join(f"{one.kept:.3f}" for one in kept if one.kept is not None)}
+    costs = battery.lost(battery.before[0], evaluated, None)
+    shares = [cost.retained_share for cost in costs if cost.retained_share is not None]
+    return {**row, "others keep": ", ".join(f"{share:.3f}" for share in shares)}
 
 
 if __name__ == "__main__":

@@ -441,7 +441,7 @@ def verify(
 
 def _rerun(work: Path, case: Path, *, device: str, quiet: bool, say: Say) -> BatteryRunner:
     """The battery of a case by its work folder."""
-    from medunlearn.forgetting.battery_rerun import BatteryRerun
+    from medunlearn.forgetting.forget_request import BatteryRerun
 
     return BatteryRerun.of(case, work, device=device, quiet=quiet, say=say)
 

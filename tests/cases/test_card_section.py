@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -52,11 +53,9 @@ def export(source: Path, out: Path, code: int = 0) -> str:
 def forgotten(tmp_path: Path) -> Path:
     """A run that went through two requests."""
     runs = [run(name, tmp_path) for name in ("a", "bb", "ccc")]
-    names = [model_identity(str(one)) for one in runs]
-    for place, verdict in enumerate(("inconclusive", "deleted")):
-        models = {"model_in": names[place], "model_out": names[place + 1]}
-        row = entry(verdict, CASES[place], **models)
-        append_request(runs[place], runs[place + 1], row)
+    for (before, after), verdict, case in zip(pairwise(runs), ("inconclusive", "deleted"), CASES, strict=True):
+        models = {"model_in": model_identity(str(before)), "model_out": model_identity(str(after))}
+        append_request(before, after, entry(verdict, case, **models))
     return runs[-1]
 
 
@@ -108,9 +107,9 @@ def test_an_export_takes_the_ledger_along(forgotten: Path, tmp_path: Path) -> No
     assert read_ledger(out) == ledger
     (out / "README.md").write_text("# Ours\n\n## Deletion requests\n\nNone.\n\n## Licence\n\nNone.\n")
     export(forgotten, out)
-    written = (out / "README.md").read_text()
-    assert written.count("## Deletion requests") == 1
-    assert written.startswith("# Ours\n\n## Licence\n\nNone.\n\n## Deletion requests")
+    card = (out / "README.md").read_text()
+    assert card.count("## Deletion requests") == 1
+    assert card.startswith("# Ours\n\n## Licence\n\nNone.\n\n## Deletion requests")
     # An exported folder can be exported, too.
     export(out, tmp_path / "further")
     assert read_ledger(tmp_path / "further").requests == before.requests

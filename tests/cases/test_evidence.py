@@ -10,7 +10,8 @@ import pytest
 from case_evidence import PATIENT, case_evidence, checked, measured
 from pydantic import ValidationError
 
-from medunlearn.cases.evidence import SCHEMA, WITHHELD, Battery, CaseEvidence, json_schema, public_settings
+from medunlearn.cases.digests import WITHHELD, public_settings
+from medunlearn.cases.evidence import SCHEMA, Battery, CaseEvidence, json_schema
 from medunlearn.errors import InputError
 
 
@@ -86,8 +87,8 @@ def test_settings_lose_paths_and_patients_and_keep_numbers() -> None:
 
 def test_what_others_kept_is_read_in_the_direction_of_the_measure() -> None:
     loss, accuracy = case_evidence().costs
-    assert loss.kept == pytest.approx(1.312 / 1.339)
-    assert accuracy.kept == pytest.approx(0.604 / 0.612)
+    assert loss.retained_share == pytest.approx(1.312 / 1.339)
+    assert accuracy.retained_share == pytest.approx(0.604 / 0.612)
     assert loss.within is True
     worse = loss.model_copy(update={"after": measured(2.0)})
     assert worse.within is False

@@ -10,14 +10,14 @@ import os
 import shutil
 import sqlite3
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from medunlearn.cases.holders.holders import Holders, find_holders
+from medunlearn.cases.holders.holders import Holder, Holders, NotLookedAt, find_holders
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Identifier, Record
@@ -30,24 +30,22 @@ from medunlearn.pipeline.export import export
 from medunlearn.pipeline.presets import train_settings, unlearn_settings
 from medunlearn.pipeline.train import train
 from medunlearn.pipeline.unlearn import unlearn
+from medunlearn.results.runs import Run
 
+NAME = "Ana Silva"
 QUICK: dict[str, Any] = {"limit": 2, "replicates": 20, "max_new_tokens": 4, "allow_broken": True}
 
 
 def stored(key: str, text: str) -> StoredResponse:
-    names = ("model", "served_model", "system_fingerprint", "prompt_version")
-    plain = dict.fromkeys(names, "m")
-    rest = {
-        "log_probs": None,
-        "temperature": None,
-        "seed": None,
-        "sample": 0,
-        "max_tokens": 9,
-        "finish_reason": "stop",
-    }
+    names = ("model", "served_model", "system_fingerprint", "prompt_version", "created")
     return StoredResponse(
-        key=key, status="answered", reason="", text=text, usage=Usage(), **plain, **rest, created=""
-    )  # type: ignore[arg-type]
+        key=key, status="answered", reason="", text=text, usage=Usage(), log_probs=None, temperature=None,
+        seed=None, sample=0, max_tokens=9, finish_reason="stop", **dict.fromkeys(names, "m"),
+    )  # fmt: skip
+
+
+def paths_below(root: Path, holders: Iterable[Holder | NotLookedAt]) -> set[str]:
+    return {str(file.path.relative_to(root)) for file in holders}
 
 
 @pytest.fixture(scope="module")
@@ -66,25 +64,25 @@ def tree(bench: Benchmark, patient: str, small: dict[str, Any]) -> Path:
     assert bench.folder is not None
     root = bench.folder.parent
     values = {**small, "epochs": 1}
-    other = bench.split("random_10").forget[1]
-    asked = f"patient={patient}"
-    target = train(bench, train_settings({**values, "tiny_tokenizer": "common"}), root / "target", quiet=True)
-    without = train(
-        bench, train_settings({**values, "without": asked, "tiny_tokenizer": "own"}), root / "without", quiet=True
-    )
-    train(bench, train_settings({**values, "without": f"patient={other}"}), root / "another", quiet=True)
-    method = {"method": "graddiff", "split": asked, "epochs": 1, "precision": "fp32", "trainable": "layers:1"}
+    request, other = f"patient={patient}", f"patient={bench.split('random_10').forget[1]}"
+
+    def trained(name: str, **more: str) -> Run:
+        return train(bench, train_settings({**values, **more}), root / name, quiet=True)
+
+    target = trained("target", tiny_tokenizer="common")
+    without = trained("without", without=request, tiny_tokenizer="own")
+    trained("another", without=other)
+    method = {"method": "graddiff", "split": request, "epochs": 1, "precision": "fp32", "trainable": "layers:1"}
     forgot = unlearn(target, bench, unlearn_settings(method, tiny=True), root / "forgot", quiet=True)
-    evaluate(forgot, bench, EvaluateSettings(split=asked, **QUICK), against=[target, without], quiet=True)
-    export(target.folder, root / "hf-target")
-    export(without.folder, root / "hf-without")
-    export(forgot.folder, root / "hf-forgot")
+    evaluate(forgot, bench, EvaluateSettings(split=request, **QUICK), against=[target, without], quiet=True)
+    for run in (target, without, forgot):
+        export(run.folder, root / f"hf-{run.folder.name}")
     beside(root, bench, patient)
     return root
 
 
 def beside(root: Path, bench: Benchmark, patient: str) -> None:
-    """What people leave beside runs."""
+    """Write files as people leave them beside runs."""
     theirs = [record for record in bench.records if record.groups["patient"] == patient]
     other = next(record for record in bench.records if record.groups["patient"] != patient)
     note, name = theirs[0].text, theirs[0].identifiers[0].value
@@ -157,18 +155,15 @@ def search_all(root: Path, bench: Benchmark, patient: str) -> set[str]:
         needle for needle in needles if needle.casefold() in rest
     }
     needles = {needle for needle in needles if needle not in rest}
-    held = set()
+    files = set()
     for path in root.rglob("*"):
         if path.is_file() and not path.is_symlink():
             name = str(path.relative_to(root))
-            texts = [
-                name,
-                name.replace("_", "-"),
-                *every_text(path),
-            ]  # a folder of an evaluation has its split's name
-            if any(needle in text.casefold() for text in texts for needle in needles):
-                held.add(str(path.relative_to(root)))
-    return held
+            # A folder of an evaluation has its split's name.
+            texts = [text.casefold() for text in (name, name.replace("_", "-"), *every_text(path))]
+            if any(needle in text for text in texts for needle in needles):
+                files.add(name)
+    return files
 
 
 @pytest.fixture(scope="module")
@@ -180,19 +175,14 @@ def test_every_file_that_a_search_of_all_bytes_finds(
     log: Holders, tree: Path, bench: Benchmark, patient: str
 ) -> None:
     expected = search_all(tree, bench, patient)
-    told_apart = {"trained on", "token of the vocabulary", "answer about"}
-    held = {str(one.path.relative_to(tree)): set(one.evidence) - told_apart for one in log.holders}
-    by_text = {name for name, evidence in held.items() if evidence}
+    not_text = {"trained on", "token of the vocabulary", "answer about"}
+    evidence = {str(file.path.relative_to(tree)): set(file.evidence) - not_text for file in log.holders}
+    by_text = {name for name, ways in evidence.items() if ways}
     assert expected - by_text == set()
     # Beyond whole sentences the search knows eight words in a row, and parts of names.
-    more = {name for name in by_text - expected if not held[name] <= {"text", "part of an identifier"}}
-    assert more == set()
-    assert {
-        "bench/records.parquet",
-        "bench/questions.parquet",
-        "bench/splits.parquet",
-        "forgot/run.json",
-    } <= by_text
+    assert all(evidence[name] <= {"text", "part of an identifier"} for name in by_text - expected)
+    tables = {f"bench/{name}.parquet" for name in ("records", "questions", "splits")}
+    assert {*tables, "forgot/run.json"} <= by_text
     names = ["mail.txt", "old.html", "page.html", "escaped.json", "notes.csv.gz", "book.xlsx", "nested.parquet"]
     assert {f"notes/{name}" for name in [*names, "latin.txt", "memory.dump", f"scan of {patient}.bin2"]} <= by_text
     assert not {"notes/others.txt", "notes/innocent.csv"} & by_text
@@ -200,8 +190,7 @@ def test_every_file_that_a_search_of_all_bytes_finds(
 
 
 def test_weights_are_told_by_their_lineage(log: Holders, tree: Path) -> None:
-    trained = {str(one.path.relative_to(tree)) for one in log.holders if "trained on" in one.evidence}
-    assert trained == {
+    assert paths_below(tree, (file for file in log.holders if "trained on" in file.evidence)) == {
         "target/model/model.safetensors",
         "another/model/model.safetensors",
         "forgot/model/delta.safetensors",
@@ -209,7 +198,7 @@ def test_weights_are_told_by_their_lineage(log: Holders, tree: Path) -> None:
         "hf-forgot/model.safetensors",  # a delta put together with its base: other bytes, the same tensors
     }
     # The export of a model that never saw the patient is known, too.
-    assert not [one for one in log.not_looked_at if one.path.suffix == ".safetensors"]
+    assert not [file for file in log.not_looked_at if file.path.suffix == ".safetensors"]
 
 
 def test_weights_of_unknown_training(tree: Path, bench: Benchmark, patient: str, tmp_path: Path) -> None:
@@ -218,22 +207,18 @@ def test_weights_of_unknown_training(tree: Path, bench: Benchmark, patient: str,
         shutil.copytree(tree / name, tmp_path / name)
     shutil.copytree(tree / "without", tmp_path / "tuned")
     record = json.loads((tmp_path / "tuned" / "run.json").read_text())
-    base = {"model": "runs/gone"}
-    record |= {
-        "config": record["config"] | base,
-        "inputs": record["inputs"] | {"model": "f" * 64},
-        "lineage": ["runs/gone"],
-    }
-    (tmp_path / "tuned" / "run.json").write_text(json.dumps(record))
-    log = find_holders([tmp_path], bench, f"patient={patient}", quiet=True)
-    unknown = {str(one.path.relative_to(tmp_path)) for one in log.not_looked_at if "not recorded" in one.reason}
-    assert unknown == {f"{name}/model.safetensors" for name in ("hf-target", "hf-without", "tuned/model")}
+    record["inputs"]["model"] = "f" * 64
+
+    def tuned_from(base: str) -> Holders:
+        record["config"]["model"], record["lineage"] = base, [base]
+        (tmp_path / "tuned" / "run.json").write_text(json.dumps(record))
+        return find_holders([tmp_path], bench, f"patient={patient}", quiet=True)
+
+    unknown = [file for file in tuned_from("runs/gone").not_looked_at if "not recorded" in file.reason]
+    names = ("hf-target", "hf-without", "tuned/model")
+    assert paths_below(tmp_path, unknown) == {f"{name}/model.safetensors" for name in names}
     # One that was tuned from a model which saw the patient has the patient's weights, too.
-    base = {"model": str(tree / "target")}
-    record |= {"config": record["config"] | base, "lineage": [str(tree / "target")]}
-    (tmp_path / "tuned" / "run.json").write_text(json.dumps(record))
-    log = find_holders([tmp_path / "tuned"], bench, f"patient={patient}", quiet=True)
-    (weights,) = (one for one in log.holders if one.kind == "weights")
+    (weights,) = (file for file in tuned_from(str(tree / "target")).holders if file.kind == "weights")
     assert weights.evidence == {"trained on": 1}
 
 
@@ -247,16 +232,13 @@ def test_checkpoints_of_a_run_that_was_cut_off(tree: Path, bench: Benchmark, pat
     folder.mkdir(parents=True)
     shutil.copy(tree / "target" / "model" / "model.safetensors", folder / "optimizer.safetensors")
     log = find_holders([tmp_path], bench, f"patient={patient}", quiet=True)
-    assert [(one.path.name, one.evidence) for one in log.holders] == [("optimizer.safetensors", {"trained on": 1})]
+    evidence = [(file.path.name, file.evidence) for file in log.holders]
+    assert evidence == [("optimizer.safetensors", {"trained on": 1})]
 
 
 def test_vocabularies_that_hold_names(log: Holders, tree: Path, bench: Benchmark, patient: str) -> None:
-    held = {
-        str(one.path.relative_to(tree)): one.evidence["token of the vocabulary"]
-        for one in log.holders
-        if "token of the vocabulary" in one.evidence
-    }
-    assert set(held) == {"another/model/tokenizer.json"}
+    (vocabulary,) = (file for file in log.holders if "token of the vocabulary" in file.evidence)
+    assert vocabulary.path == tree / "another" / "model" / "tokenizer.json"
     tokenizer = load_model(tree / "another" / "model").tokenizer
     texts = {True: list[str](), False: list[str]()}
     for record in bench.records:
@@ -268,21 +250,21 @@ def test_vocabularies_that_hold_names(log: Holders, tree: Path, bench: Benchmark
         text
         for text in strings
         if sum(map(str.isalnum, text)) >= 4
-        and any(text in one for one in texts[True])
-        and not any(text in one for one in texts[False])
+        and any(text in own for own in texts[True])
+        and not any(text in other for other in texts[False])
     }
-    assert held["another/model/tokenizer.json"] == len(alone) > 5
+    assert vocabulary.evidence["token of the vocabulary"] == len(alone) > 5
 
 
 def test_stored_answers_are_linked_by_their_key(log: Holders, tree: Path) -> None:
-    (store,) = (one for one in log.holders if one.path.name == "responses.sqlite")
+    (store,) = (file for file in log.holders if file.path.name == "responses.sqlite")
     assert store.kind == "store"
     assert store.evidence["answer about"] == 1
     assert store.evidence["identifier"] >= 1
 
 
 def test_what_was_not_looked_at_is_listed(log: Holders, tree: Path) -> None:
-    missed = {str(one.path.relative_to(tree)): one.reason for one in log.not_looked_at}
+    missed = {str(file.path.relative_to(tree)): file.reason for file in log.not_looked_at}
     assert missed["notes/outside"] == missed["notes/inside"] == "a symbolic link, not followed"
     assert missed["notes/pipe"].startswith("no plain file")
     assert "binary" in missed["notes/unknown.dat"]
@@ -299,9 +281,9 @@ def test_the_log_is_private_and_holds_no_text(
     for suffix in ("parquet", "csv", "json"):
         path = log.write(tmp_path / f"log.{suffix}")
         assert path.stat().st_mode & 0o077 == 0
-        said = "\n".join(every_text(path))
-        assert "records.parquet" in said
-        assert not [name for name in {*names, *others} if name in said]
+        content = "\n".join(every_text(path))
+        assert "records.parquet" in content
+        assert not [name for name in {*names, *others} if name in content]
     table = pd.read_parquet(tmp_path / "log.parquet")
     assert list(table.columns) == ["path", "kind", "bytes", "sha256", "how", "evidence", "reason"]
     row = table[(table["path"] == str(tree / "bench" / "records.parquet")) & (table["how"] == "record")].iloc[0]
@@ -314,10 +296,10 @@ def test_identifiers_alone_find_the_records(tree: Path, bench: Benchmark, patien
     name = next(r.identifiers[0].value for r in bench.records if r.groups["patient"] == patient)
     assert bench.folder is not None
     by_name = find_holders([tree / "notes", bench.folder], None, identifiers=[name], quiet=True)
-    held = {one.path.name: one.evidence for one in by_name.holders}
-    assert held["mail.txt"] == {"identifier": 1}
-    assert held["records.parquet"]["record"] == 1
-    assert "others.txt" not in held
+    evidence = {file.path.name: file.evidence for file in by_name.holders}
+    assert evidence["mail.txt"] == {"identifier": 1}
+    assert evidence["records.parquet"]["record"] == 1
+    assert "others.txt" not in evidence
 
 
 def test_nobody_and_nowhere(bench: Benchmark, tmp_path: Path) -> None:
@@ -347,33 +329,30 @@ def test_short_ids_are_told_in_columns_of_ids_alone(tmp_path: Path) -> None:
     (tmp_path / "with.jsonl").write_text('{"record_id": 5}\n')
     (tmp_path / "with.csv").write_text("patient,n\n5,1\n")
     (tmp_path / "without.json").write_text('{"n": 5, "record_id": "55"}')
-    held = find_holders([tmp_path], bench, "patient=5", quiet=True)
-    assert {one.path.name for one in held.holders} == {"with.parquet", "with.jsonl", "with.csv"}
-    assert all(one.evidence == {"id": 1} for one in held.holders)
+    holders = find_holders([tmp_path], bench, "patient=5", quiet=True).holders
+    assert {file.path.name: file.evidence for file in holders} == {
+        name: {"id": 1} for name in ("with.parquet", "with.jsonl", "with.csv")
+    }
     assert find_holders([tmp_path], bench, "patient=6", quiet=True).identifiers_left_out == 1  # "61" is too short
 
 
 def test_a_phrase_is_found_over_the_border_of_two_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("medunlearn.cases.holders.contents.CHUNK", 16)
-    for shift in range(40):
+    for shift in range(20):
         (tmp_path / "a.txt").write_text("x " * shift + "Ana Maria Silva Reis" + " y" * 30)
-        (held,) = find_holders([tmp_path], None, identifiers=["Ana Maria Silva Reis"], quiet=True).holders
-        assert held.evidence == {"identifier": 1}
+        (file,) = find_holders([tmp_path], None, identifiers=["Ana Maria Silva Reis"], quiet=True).holders
+        assert file.evidence == {"identifier": 1}
 
 
 def test_broken_files_are_said_and_lose_nothing(tmp_path: Path) -> None:
-    (tmp_path / "a.parquet").write_bytes(b"PAR1 broken")
-    (tmp_path / "b.gz").write_bytes(b"\x1f\x8b broken")
-    (tmp_path / "c.zip").write_bytes(b"PK\3\4 broken")
-    (tmp_path / "d.sqlite").write_bytes(b"SQLite format 3\0 broken")
-    (tmp_path / "run.json").write_text("{")
-    (tmp_path / "benchmark.yaml").write_text("a: [")
-    (tmp_path / "tokenizer.json").write_text("{}")
-    (tmp_path / "z.txt").write_text("Ana Silva")
-    log = find_holders([tmp_path], None, identifiers=["Ana Silva"], quiet=True)
-    assert [one.path.name for one in log.holders] == ["z.txt"]
-    missed = {one.path.name for one in log.not_looked_at}
-    assert missed == {"a.parquet", "b.gz", "c.zip", "d.sqlite", "tokenizer.json"}
+    heads = {"a.parquet": b"PAR1", "b.gz": b"\x1f\x8b", "c.zip": b"PK\3\4", "d.sqlite": b"SQLite format 3\0"}
+    for name, head in heads.items():
+        (tmp_path / name).write_bytes(head + b" broken")
+    for name, text in (("run.json", "{"), ("benchmark.yaml", "a: ["), ("tokenizer.json", "{}"), ("z.txt", NAME)):
+        (tmp_path / name).write_text(text)
+    log = find_holders([tmp_path], None, identifiers=[NAME], quiet=True)
+    assert paths_below(tmp_path, log.holders) == {"z.txt"}
+    assert paths_below(tmp_path, log.not_looked_at) == {*heads, "tokenizer.json"}
 
 
 def test_odd_names_links_and_files_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,8 +360,8 @@ def test_odd_names_links_and_files_that_are_refused(tmp_path: Path, monkeypatch:
     (root / "model").mkdir(parents=True)
     (root / "run.json").write_text('{"verb": "train", "schema": 2, "config": [], "inputs": 3, "lineage": {}}')
     (root / "model" / "model.safetensors").write_bytes(b"12")
-    (root / os.fsdecode(b"caf\xe9.txt")).write_text("Ana Silva")
-    (root / "secret.txt").write_text("Ana Silva")
+    (root / os.fsdecode(b"caf\xe9.txt")).write_text(NAME)
+    (root / "secret.txt").write_text(NAME)
     (tmp_path / "link").symlink_to(root)
     opened = Path.open
 
@@ -392,9 +371,9 @@ def test_odd_names_links_and_files_that_are_refused(tmp_path: Path, monkeypatch:
         return opened(path, *how, **more)
 
     monkeypatch.setattr(Path, "open", refuse)
-    log = find_holders([tmp_path / "link", root], None, identifiers=["Ana Silva"], quiet=True)
-    assert [one.evidence for one in log.holders] == [{"identifier": 1}]
-    missed = {one.path.name: one.reason for one in log.not_looked_at}
+    log = find_holders([tmp_path / "link", root], None, identifiers=[NAME], quiet=True)
+    assert [file.evidence for file in log.holders] == [{"identifier": 1}]
+    missed = {file.path.name: file.reason for file in log.not_looked_at}
     assert missed["secret.txt"] == "cannot be read: Permission denied"
     assert "not recorded" in missed["model.safetensors"]
     monkeypatch.undo()
@@ -415,5 +394,5 @@ def test_a_copy_of_an_image_is_known_by_its_bytes(tmp_path: Path) -> None:
     bench = Benchmark.load(bench.save(folder))
     shutil.copy(folder / "images" / "one.png", tmp_path / "copy.png")
     log = find_holders([tmp_path], bench, "patient=one", quiet=True)
-    images = {one.path.name for one in log.holders if "image" in one.evidence}
-    assert images == {"one.png", "copy.png"}
+    images = (file for file in log.holders if "image" in file.evidence)
+    assert paths_below(tmp_path, images) == {"bench/images/one.png", "copy.png"}

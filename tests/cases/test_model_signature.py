@@ -9,9 +9,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from medunlearn.cases import model_signature
-from medunlearn.cases.model_signature import check_model_key, sign_model
-from medunlearn.cases.signing_keys import private_pem
+from medunlearn.cases import signing_keys
+from medunlearn.cases.signing_keys import check_model_key, private_pem, sign_model
 from medunlearn.errors import InputError
 
 
@@ -28,13 +27,13 @@ def key(tmp_path: Path) -> Path:
 def test_a_key_of_another_kind_and_a_missing_package_are_told(
     key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_signature, "find_spec", lambda name: object())
+    monkeypatch.setattr(signing_keys, "find_spec", lambda name: object())
     check_model_key(key)
     (tmp_path / "ed25519.key").write_bytes(private_pem(Ed25519PrivateKey.generate()))
     for wrong in (tmp_path / "ed25519.key", tmp_path / "model.pub", tmp_path / "absent.key"):
         with pytest.raises(InputError, match=r"P-256 .* `openssl genpkey"):
             check_model_key(wrong)
-    monkeypatch.setattr(model_signature, "find_spec", lambda name: None)
+    monkeypatch.setattr(signing_keys, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'medunlearn\[signing\]'"):
         check_model_key(key)
 

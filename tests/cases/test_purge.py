@@ -40,14 +40,14 @@ def purged(*folders: Path, benchmark: Benchmark = BENCHMARK, **more: object) -> 
 
 
 def outcomes(result: Purge) -> dict[str, str]:
-    return {one.holder.path.name: one.outcome for one in result.files}
+    return {file.holder.path.name: file.outcome for file in result.files}
 
 
 def test_without_confirmation_it_lists(place: Path) -> None:
     result = purged(place)
     assert outcomes(result) == {"copy.txt": "listed", "part.jsonl": "listed"}
     assert len(list(place.rglob("*.*"))) == 4
-    assert [one.path.name for one in result.log.not_looked_at] == ["link.txt"]
+    assert [file.path.name for file in result.log.not_looked_at] == ["link.txt"]
     assert TEXT[:40] not in result.table().to_string()
 
 
@@ -55,7 +55,7 @@ def test_confirmed_it_deletes_these_files_alone(place: Path) -> None:
     result = purged(place, confirmed=True)
     assert outcomes(result) == {"copy.txt": "deleted", "part.jsonl": "deleted"}
     assert sorted(path.name for path in place.rglob("*.*")) == ["link.txt", "other.txt"]
-    assert result.left == []
+    assert result.remaining == []
     assert purged(place, confirmed=True).files == ()
 
 
@@ -72,8 +72,8 @@ def test_kinds_choose(place: Path) -> None:
 def test_a_file_that_changes_meanwhile_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = purge.find_holders
 
-    def find(*given: object, **more: object) -> object:
-        log = real(*given, **more)  # type: ignore[arg-type]
+    def find(*values: object, **more: object) -> object:
+        log = real(*values, **more)  # type: ignore[arg-type]
         (place / "copy.txt").write_text("another text by now")
         (place / "responses").rename(place.parent / "moved")
         (place / "responses").symlink_to(place.parent / "moved")
@@ -82,14 +82,14 @@ def test_a_file_that_changes_meanwhile_stays(place: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(purge, "find_holders", find)
     result = purged(place, confirmed=True)
     assert outcomes(result) == {"copy.txt": "changed", "part.jsonl": "refused"}
-    assert len(result.left) == 2
+    assert len(result.remaining) == 2
     assert (place.parent / "moved" / "part.jsonl").exists()
 
 
 def test_another_name_of_the_file_is_told(place: Path) -> None:
     os.link(place / "copy.txt", place.parent / "second-name.txt")
     result = purged(place, confirmed=True)
-    assert [one.note for one in result.left] == ["1 further names of the file (hard links) are left"]
+    assert [file.note for file in result.remaining] == ["1 further names of the file (hard links) are left"]
     assert (place.parent / "second-name.txt").read_text() == TEXT
 
 
@@ -97,9 +97,8 @@ def test_the_benchmark_itself_may_go(place: Path) -> None:
     bench = place / "bench"
     BENCHMARK.save(bench)
     result = purged(place, benchmark=Benchmark.load(bench), confirmed=True)
-    assert {"records.parquet", "questions.parquet"} <= {
-        one.holder.path.name for one in result.files if one.outcome == "deleted"
-    }
+    deleted = {name for name, outcome in outcomes(result).items() if outcome == "deleted"}
+    assert {"records.parquet", "questions.parquet"} <= deleted
     assert not (bench / "records.parquet").exists()
 
 

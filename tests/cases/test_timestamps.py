@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -40,8 +42,8 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (folder / "tsa.cnf").write_text(CONFIG)
     (folder / "serial").write_text("01\n")
     usage = ("-addext", "extendedKeyUsage=critical,timeStamping")
-    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=tsa", "-days", "2", *usage)
-    subprocess.run([*made, "-keyout", "tsa.key", "-out", "tsa.pem"], check=True, capture_output=True)
+    words = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=tsa", "-days", "2", *usage)
+    subprocess.run([*words, "-keyout", "tsa.key", "-out", "tsa.pem"], check=True, capture_output=True)
     return ["openssl", "ts", "-reply", "-queryfile", "/dev/stdin", "-config", "tsa.cnf"]
 
 
@@ -49,13 +51,12 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_openssl_reads_the_query(tmp_path: Path) -> None:
     for nonce in (0, 1, 127, 128, 2**63 - 1):
         (tmp_path / "q").write_bytes(timestamp_query(b"hello", nonce))
-        done = subprocess.run(
-            ["openssl", "ts", "-query", "-in", tmp_path / "q", "-text"], capture_output=True, text=True, check=True
-        )
-        assert "Hash Algorithm: sha256" in done.stdout
-        assert "2c f2 4d ba 5f b0 a3 0e" in done.stdout  # SHA-256 of hello
-        assert f"Nonce: 0x{nonce:02X}" in done.stdout.replace("0x0\n", "0x00\n")
-        assert "Certificate required: yes" in done.stdout
+        words = ["openssl", "ts", "-query", "-in", tmp_path / "q", "-text"]
+        text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        assert "Hash Algorithm: sha256" in text
+        assert "2c f2 4d ba 5f b0 a3 0e" in text  # SHA-256 of hello
+        assert f"Nonce: 0x{nonce:02X}" in text.replace("0x0\n", "0x00\n")
+        assert "Certificate required: yes" in text
 
 
 @OPENSSL
@@ -72,19 +73,19 @@ def test_a_time_stamp_of_a_command_and_of_an_address(
         check = ["openssl", "ts", "-verify", "-in", "statement.tsr", "-data", "statement.dsse.json", "-CAfile"]
         subprocess.run([*check, tmp_path / "tsa" / "tsa.pem"], cwd=folder, check=True, capture_output=True)
         assert verify_case(folder).wrong == []
-        assert "time stamp" in {one.what for one in verify_case(folder).checks}
+        assert "time stamp" in {check.what for check in verify_case(folder).checks}
     with pytest.raises(InputError, match="has a time stamp already"):
         timestamp_case(case.folder, command="false")
     # The other case's stamp has another nonce, and its query is not this one's.
     shutil.copy(other / "statement.tsr", case.folder)
-    assert [one.name for one in verify_case(case.folder).wrong] == ["statement.tsr"]
+    assert [check.name for check in verify_case(case.folder).wrong] == ["statement.tsr"]
 
 
 @OPENSSL
 def test_a_stamp_of_another_statement_is_told(case: CaseFolder, authority: list[str]) -> None:
     timestamp_case(case.folder, command=shlex.join(authority))
     (case.folder / "statement.dsse.json").write_bytes(b"{}")
-    problems = {one.name: one.note for one in verify_case(case.folder).wrong}
+    problems = {check.name: check.note for check in verify_case(case.folder).wrong}
     assert problems["statement.tsr"] == "it is of another statement"
 
 
@@ -123,29 +124,24 @@ def test_mistakes(case: CaseFolder, tmp_path: Path) -> None:
             timestamp_case(case.folder, **wrong)
 
 
-class _served:  # noqa: N801  (a context manager)
+@contextmanager
+def _served(words: list[str]) -> Iterator[str]:
     """An authority behind an address of this machine."""
 
-    def __init__(self, words: list[str]) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                assert self.headers["Content-Type"] == "application/timestamp-query"
-                query = self.rfile.read(int(self.headers["Content-Length"]))
-                reply = subprocess.run(words, input=query, capture_output=True, check=True).stdout
-                self.send_response(200)
-                self.send_header("Content-Type", "application/timestamp-reply")
-                self.end_headers()
-                self.wfile.write(reply)
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            assert self.headers["Content-Type"] == "application/timestamp-query"
+            query = self.rfile.read(int(self.headers["Content-Length"]))
+            reply = subprocess.run(words, input=query, capture_output=True, check=True).stdout
+            self.send_response(200)
+            self.send_header("Content-Type", "application/timestamp-reply")
+            self.end_headers()
+            self.wfile.write(reply)
 
-            def log_message(self, *_: object) -> None:
-                pass
+        def log_message(self, *_: object) -> None:
+            pass
 
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-
-    def __enter__(self) -> str:
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{self.server.server_port}/"
-
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()

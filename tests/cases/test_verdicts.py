@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from case_evidence import checked, measured
 
-from medunlearn.cases.evidence import Battery, BatteryCheck, CaseDecision, ExactDeletion
+from medunlearn.cases.evidence import Battery, BatteryCheck, CaseDecision, ExactDeletion, Verdict
+from medunlearn.cases.officer_page import TITLES
 from medunlearn.cases.verdicts import decide
 
 
@@ -62,10 +63,9 @@ def test_rules(checks: list[BatteryCheck], expected: str) -> None:
 
 
 def test_many_checks_are_corrected_for_their_number() -> None:
-    one = {"p": 0.02, "excess": measured(0.2, 0.05, 0.35)}
-    assert verdict(checked(**one)).verdict == "residual found"
-    others = [checked(f"c{n}") for n in range(9)]
-    assert verdict(checked(**one), *others).verdict == "inconclusive"
+    check = checked(p=0.02, excess=measured(0.2, 0.05, 0.35))
+    assert verdict(check).verdict == "residual found"
+    assert verdict(check, *(checked(f"c{n}") for n in range(9))).verdict == "inconclusive"
 
 
 def test_a_broken_model_tells_nothing() -> None:
@@ -98,18 +98,13 @@ def test_earlier_requests_that_nobody_tested_are_named() -> None:
 
 
 def test_no_verdict_says_erased() -> None:
-    from typing import get_args
-
-    from medunlearn.cases.evidence import Verdict
-    from medunlearn.cases.officer_page import TITLES
-
     words = " ".join([*get_args(Verdict), *TITLES.values()]).lower()
     assert not any(word in words for word in ("erased", "removed", "gone", "forgotten"))
     assert set(TITLES) == set(get_args(Verdict))
 
 
 @pytest.mark.parametrize(
-    ("excess", "said"),
+    ("excess", "is_trace"),
     [
         ((-0.4, -0.5, -0.3), True),
         ((-0.4, -0.7, -0.1), True),
@@ -118,10 +113,10 @@ def test_no_verdict_says_erased() -> None:
     ],
     ids=["certainly", "not by chance", "perhaps by chance", "within the margin"],
 )
-def test_less_than_a_stranger_is_a_trace_and_said(excess: tuple[float, float, float], said: bool) -> None:
+def test_less_than_a_stranger_is_a_trace_and_said(excess: tuple[float, float, float], is_trace: bool) -> None:
     decision = verdict(checked(p=0.999, excess=measured(*excess)))
     assert decision.verdict == "no residual found"
-    assert any("somebody was removed" in reason for reason in decision.reasons) is said
+    assert any("somebody was removed" in reason for reason in decision.reasons) is is_trace
 
 
 def test_earlier_patients_need_not_be_found_in_the_model_that_forgot_them() -> None:

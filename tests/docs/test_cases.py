@@ -37,10 +37,7 @@ def close_case() -> None:
     case = write_case(
         Path("case"), case_evidence(request=request, notes=notes, model_in=before, model_out=after), key
     )
-    entry = LedgerEntry(
-        (name,), str(day), str(day), case.evidence.decision.verdict, case.sha256,
-        before.fingerprint, after.fingerprint, secret.secret_id,
-    )  # fmt: skip
+    entry = LedgerEntry.of(case.evidence, case.sha256)
     append_request(Path("runs/target"), Path("runs/request"), entry)
 
 

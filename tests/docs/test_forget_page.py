@@ -14,8 +14,8 @@ from pages import Page, run_line
 from medunlearn.cases.case_folder import CaseFolder
 from medunlearn.cases.ledger import read_ledger
 from medunlearn.config import ForgetSettings
-from medunlearn.forgetting.candidates import AUTO, rate_of_size
 from medunlearn.forgetting.measuring_models import ALTERNATIVES
+from medunlearn.forgetting.trial_search import AUTO, rate_of_size
 from medunlearn.synthetic.note_table import write_note_table
 
 PAGE = Page.read("forget.md")

@@ -15,9 +15,9 @@ from forking import killed_after
 
 from medunlearn import api
 from medunlearn.cases.ledger import read_ledger
-from medunlearn.forgetting import forget_run, trial_search
-from medunlearn.forgetting.candidates import ForgetCandidate
+from medunlearn.forgetting import forget_request, trial_search
 from medunlearn.forgetting.forget_run import Forgotten
+from medunlearn.forgetting.trial_search import ForgetCandidate
 from medunlearn.pipeline.alternative_answers import NoAlternativesError
 from medunlearn.training import loop
 
@@ -42,22 +42,22 @@ KILLS: tuple[tuple[Any, str, int], ...] = (
 
 @pytest.fixture(autouse=True)
 def _short_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forget_run, "AUTO", TRIES)
+    monkeypatch.setattr(forget_request, "AUTO", TRIES)
 
 
-def histories(done: Forgotten) -> dict[str, int]:
+def histories(result: Forgotten) -> dict[str, int]:
     """Try -> when its training was written."""
-    return {path.parent.name: path.stat().st_mtime_ns for path in done.work.glob("trials/*/history.parquet")}
+    return {path.parent.name: path.stat().st_mtime_ns for path in result.work.glob("trials/*/history.parquet")}
 
 
-def assert_one_is_kept(done: Forgotten) -> str:
-    """Only the chosen try has a model; its folder's name."""
-    assert done.chosen is not None
-    names = [f"{place + 1:02d}-{one.method}" for place, one in enumerate(TRIES)]
-    assert [path.parent.name for path in done.work.glob("trials/*/model")] == [names[done.chosen]]
-    assert not [*done.work.glob("trials/.*.part")]
-    assert done.case.evidence.method == TRIES[done.chosen].method
-    return names[done.chosen]
+def best_trial(result: Forgotten) -> str:
+    """Folder's name of the best trial, which alone has a model."""
+    assert result.best is not None
+    names = [f"{place + 1:02d}-{candidate.method}" for place, candidate in enumerate(TRIES)]
+    assert [path.parent.name for path in result.work.glob("trials/*/model")] == [names[result.best]]
+    assert not [*result.work.glob("trials/.*.part")]
+    assert result.case.evidence.method == TRIES[result.best].method
+    return names[result.best]
 
 
 def test_a_search_keeps_one_model_and_trains_nothing_twice(
@@ -65,17 +65,16 @@ def test_a_search_keeps_one_model_and_trains_nothing_twice(
 ) -> None:
     out, patient = tmp_path / "case", hospital.patients[0]
     for module, name, calls in KILLS:
-        killed = killed_after(module, name, calls, lambda: hospital.forget(out, patient, **SEARCH))
-        assert killed == -signal.SIGKILL, name
+        exit_code = killed_after(module, name, calls, lambda: hospital.forget(out, patient, **SEARCH))
+        assert exit_code == -signal.SIGKILL, name
         assert not out.exists()
-    done = hospital.forget(out, patient, **SEARCH)
-    evidence, trained = done.case.evidence, histories(done)
-    assert (len(trained), len(done.trials)) == (2, 2)
-    kept = assert_one_is_kept(done)
+    first = hospital.forget(out, patient, **SEARCH)
+    evidence, trained, best = first.case.evidence, histories(first), best_trial(first)
+    assert (len(trained), len(first.trials)) == (2, 2)
     shutil.rmtree(out)
     again = hospital.forget(out, patient, **SEARCH)
     assert again.case.evidence == evidence.model_copy(update={"created": again.case.evidence.created})
-    assert (histories(again), again.trials) == (trained, done.trials)
+    assert (histories(again), again.trials) == (trained, first.trials)
     (row,) = read_ledger(again.model).requests
     assert row.entry.case_sha256 == again.case.sha256
     assert api.verify([again.model, out], work=again.work, quiet=True).wrong == []
@@ -83,32 +82,31 @@ def test_a_search_keeps_one_model_and_trains_nothing_twice(
     shutil.rmtree(out)
     shutil.rmtree(again.model)
     more = hospital.forget(out, patient, **{**SEARCH, "facts": 4})
-    retrained = {name for name, time in histories(more).items() if trained[name] != time}
-    assert retrained == {*trained} - {kept}
-    kept = assert_one_is_kept(more)
+    assert {name for name, time in histories(more).items() if trained[name] != time} == {*trained} - {best}
+    best = best_trial(more)
     # Another one is nearest now, whose weights are gone.
     shutil.rmtree(out)
     shutil.rmtree(more.model)
-    (other,) = {*trained} - {kept}
-    first = sorted(trained).index(other)
-    monkeypatch.setattr(trial_search.TrialSearch, "_best", lambda self, trials: min(first, len(trials) - 1))
-    assert assert_one_is_kept(hospital.forget(out, patient, **{**SEARCH, "facts": 4})) == other
+    (other,) = {*trained} - {best}
+    place = sorted(trained).index(other)
+    monkeypatch.setattr(trial_search.TrialSearch, "_best", lambda self, trials: min(place, len(trials) - 1))
+    assert best_trial(hospital.forget(out, patient, **{**SEARCH, "facts": 4})) == other
 
 
 def test_a_method_without_alternative_answers_is_passed_over(
     hospital: Hospital, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counterfactual = [ForgetCandidate("counterfactual", steps) for steps in (2, 4)]
-    monkeypatch.setattr(forget_run, "AUTO", (*counterfactual, ForgetCandidate("npo", 2)))
+    monkeypatch.setattr(forget_request, "AUTO", (*counterfactual, ForgetCandidate("npo", 2)))
     table = pd.read_csv(hospital.notes, dtype=str)
     table.loc[table["patient_id"] == hospital.patients[0], "note"] = NAMELESS
     table.to_csv(tmp_path / "notes.csv", index=False)
     nameless, patient = replace(hospital, notes=tmp_path / "notes.csv"), hospital.patients[0]
     quick = {**SEARCH, "budget": 1, "facts": 2, "build": {"prefixes": "8,16", "clozes": 0}}
-    done = nameless.forget(tmp_path / "case", patient, **quick)
-    evidence = done.case.evidence
-    assert (evidence.method, done.chosen, len(done.trials)) == ("npo", 0, 1)
-    assert [one.method for one in evidence.passed_over] == ["counterfactual"]
-    assert "The method counterfactual could not be used" in (done.case.folder / "case.html").read_text()
+    result = nameless.forget(tmp_path / "case", patient, **quick)
+    evidence = result.case.evidence
+    assert (evidence.method, result.best, len(result.trials)) == ("npo", 0, 1)
+    assert [other.method for other in evidence.passed_over] == ["counterfactual"]
+    assert "The method counterfactual could not be used" in (result.case.folder / "case.html").read_text()
     with pytest.raises(NoAlternativesError, match="no alternative answers"):
         nameless.forget(tmp_path / "named", patient, **{**quick, "method": "counterfactual"})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,9 +15,9 @@ from medunlearn.cases.verdicts import decide
 from medunlearn.config import AmnesiaSettings, ForgetSettings, check
 from medunlearn.errors import ConfigError
 from medunlearn.forgetting.battery_checks import BatteryMaterial
-from medunlearn.forgetting.candidates import AUTO, TrialReading, rate_of_size
 from medunlearn.forgetting.request_benchmarks import neighbours_of
 from medunlearn.forgetting.standings import AskingWay, Standings
+from medunlearn.forgetting.trial_search import AUTO, TrialReading, rate_of_size
 from medunlearn.papers.amnesia.build import build
 from medunlearn.statistics.others import Surprise
 
@@ -39,13 +41,13 @@ KNOWS, FORGOT, HALF = {"ranks": 0.99, "said": 0.95}, {"ranks": 0.5, "said": 0.52
 
 
 def material(after: Standings, retrained: Standings | None = None, *, margin: float = 0.25) -> BatteryMaterial:
-    return BatteryMaterial(stands(KNOWS), after, retrained, HER, UNSEEN, False, margin, held_out=True)
+    return BatteryMaterial(stands(KNOWS), after, retrained, HER, UNSEEN, False, margin)
 
 
-def verdict(given: BatteryMaterial) -> str:
-    together = given.together(0.05)
-    checks = (*given.checks(), *([together] if together else []))
-    battery = Battery(name="by hand", version="1", alpha=0.05, checks=checks, problems=given.after.problems)
+def verdict(material: BatteryMaterial) -> str:
+    together = material.together(0.05)
+    checks = (*material.checks(), *([together] if together else []))
+    battery = Battery(name="by hand", version="1", alpha=0.05, checks=checks, problems=material.after.problems)
     return decide(battery, models=("in", "out")).verdict
 
 
@@ -60,33 +62,29 @@ def test_verdicts(after: Mapping[str, float], expected: str, beside: bool) -> No
     assert verdict(material(stands(after, seed=1), never)) == expected
 
 
-def test_a_broken_model_is_not_forgetting() -> None:
-    broken = stands({"ranks": 0.5, "said": 0.0}, problems=("all answers are alike",))
-    assert verdict(material(broken)) == "inconclusive"
+@pytest.mark.parametrize(
+    ("compared", "expected"),
+    [
+        (material(stands({"ranks": 0.5, "said": 0.0}, problems=("all answers are alike",))), "inconclusive"),
+        (replace(material(stands(FORGOT, seed=1)), before=stands(FORGOT)), "inconclusive"),
+        (material(stands(FORGOT, seed=1), margin=0.02), "inconclusive"),
+        (replace(material(stands(FORGOT)), unseen=UNSEEN[:2]), "no baseline"),
+    ],
+    ids=["a broken model", "a model that never knew", "a margin that is too small", "too few others"],
+)
+def test_without_evidence_there_is_no_other_verdict(compared: BatteryMaterial, expected: str) -> None:
+    assert verdict(compared) == expected
 
 
-def test_a_model_that_never_knew_gives_no_verdict() -> None:
-    never = stands(FORGOT)
-    given = replace(material(stands(FORGOT, seed=1)), before=never)
-    assert verdict(given) == "inconclusive"
-
-
-def test_a_smaller_margin_asks_for_more() -> None:
-    assert verdict(material(stands(FORGOT, seed=1), margin=0.02)) == "inconclusive"
-
-
-def test_without_others_there_is_no_baseline() -> None:
-    given = replace(material(stands(FORGOT)), unseen=UNSEEN[:2])
-    assert verdict(given) == "no baseline"
-    assert [one.name for one in given.untested()] == ["ranks baseline", "said baseline"]
-
-
-def test_who_could_not_be_asked_in_some_way_is_counted() -> None:
+def test_what_was_not_tested_is_listed() -> None:
+    """Ways without a baseline; ways in which somebody could not be asked."""
     after = stands(FORGOT)
-    given = replace(material(after), patients=(*material(after).patients, "silent"))
-    said = {one.name: one.title for one in given.untested()}
-    assert {*said} == {"ranks of all", "said of all"}
-    assert said["ranks of all"].endswith(f": 1 of {len(given.patients)} patients")
+    alone = replace(material(after), unseen=UNSEEN[:2])
+    assert [untested.name for untested in alone.untested()] == ["ranks baseline", "said baseline"]
+    silent = replace(material(after), patients=(*HER, "silent"))
+    titles = {untested.name: untested.title for untested in silent.untested()}
+    assert {*titles} == {"ranks of all", "said of all"}
+    assert titles["ranks of all"].endswith(": 1 of 2 patients")
     assert [*material(after).untested()] == []
 
 
@@ -146,36 +144,34 @@ def drawn(rank: Mapping[str, float], seed: int, facts: int = 4) -> Standings:
 
 
 @pytest.mark.parametrize(
-    ("left", "verdict_of_most", "least"),
+    ("power", "expected", "least", "most"),
     [
-        # Who never saw her passes, though the bound of each way alone is above the margin.
-        (1.0, "no residual found", 0.6),
+        # Who never saw her passes, though the bound of each way alone is above the margin; seldom a residual.
+        (1.0, "no residual found", 0.6, 1.0),
+        (1.0, "residual found", 0.0, 0.05),
         # 1 - E[p ** 3] = 0.75: an excess at the margin is let pass no oftener than the test's level allows.
-        (3.0, "no residual found", -0.05),
-        (30.0, "residual found", 0.95),
+        (3.0, "no residual found", 0.0, 0.05),
+        (30.0, "residual found", 0.95, 1.0),
     ],
 )
-def test_how_often_a_verdict_is_right(left: float, verdict_of_most: str, least: float) -> None:
-    """Of 200 models each. A negative share is the most that is allowed, to three standard errors."""
-    before = drawn(dict.fromkeys(PLACES, 60.0), seed=1)
-    hits = 0
-    for seed in range(200):
-        after = drawn(dict.fromkeys(PLACES, left), seed=seed + 2)
-        hits += verdict(replace(material(after), before=before)) == verdict_of_most
-    share, error = hits / 200, 3 * (abs(least) * (1 - abs(least)) / 200) ** 0.5
-    assert share <= -least + error if least < 0 else share >= least, share
+def test_how_often_a_verdict_is_right(power: float, expected: str, least: float, most: float) -> None:
+    """Share of a verdict among 200 models, to three standard errors of the most that is allowed."""
+    share, error = verdict_shares(power)[expected], 3 * (most * (1 - most) / 200) ** 0.5
+    assert least <= share <= most + error
 
 
-def test_who_never_saw_her_is_seldom_called_a_residual() -> None:
-    before, found = drawn(dict.fromkeys(PLACES, 60.0), seed=1), 0
+@cache
+def verdict_shares(power: float) -> Mapping[str, float]:
+    before, verdicts = drawn(dict.fromkeys(PLACES, 60.0), seed=1), Counter[str]()
     for seed in range(200):
-        found += verdict(replace(material(drawn({}, seed=seed + 900)), before=before)) == "residual found"
-    assert found / 200 <= 0.05 + 3 * (0.05 * 0.95 / 200) ** 0.5
+        after = drawn(dict.fromkeys(PLACES, power), seed=seed + 2)
+        verdicts[verdict(replace(material(after), before=before))] += 1
+    return defaultdict(float, {name: number / 200 for name, number in verdicts.items()})
 
 
 def test_one_way_in_which_she_is_still_known_is_not_averaged_away() -> None:
     before = drawn(dict.fromkeys(PLACES, 60.0), seed=1)
-    for seed in range(50):
+    for seed in range(30):
         after = drawn({PLACES[0]: 60.0}, seed=seed + 2)
         assert verdict(replace(material(after), before=before)) != "no residual found"
 
@@ -192,8 +188,8 @@ def test_the_mean_of_all_ways_by_hand() -> None:
     assert replace(material(after), before=after).together(1e-9) is None
 
 
-def lost(kept: float) -> list[CostReading]:
-    before, after = (Measurement(value=value, n=9, unit="patients") for value in (0.8, 0.8 * kept))
+def lost(share: float) -> list[CostReading]:
+    before, after = (Measurement(value=value, n=9, unit="patients") for value in (0.8, 0.8 * share))
     return [
         CostReading(
             name="other patients", title="t", group="other patients", measure="m", higher_is_better=True,
@@ -204,8 +200,8 @@ def lost(kept: float) -> list[CostReading]:
 
 def test_when_the_search_ends() -> None:
     ended = {
-        name: TrialReading.of(material(stands(after, seed=1)), lost(kept)).good_enough(0.25, 0.95)
-        for name, after, kept in (
+        name: TrialReading.of(material(stands(after, seed=1)), lost(share)).good_enough(0.25, 0.95)
+        for name, after, share in (
             ("forgot", FORGOT, 0.97),
             ("costs too much", FORGOT, 0.9),
             ("half", HALF, 1.0),
@@ -219,8 +215,8 @@ def test_when_the_search_ends() -> None:
 
 def test_the_search_prefers_what_costs_others_less_then_what_leaves_less() -> None:
     readings = [
-        TrialReading.of(material(stands(after, seed=1)), lost(kept))
-        for after, kept in ((FORGOT, 0.96), (HALF, 0.96), (FORGOT, 0.80), (KNOWS, 1.0))
+        TrialReading.of(material(stands(after, seed=1)), lost(share))
+        for after, share in ((FORGOT, 0.96), (HALF, 0.96), (FORGOT, 0.80), (KNOWS, 1.0))
     ]
     order = sorted(range(len(readings)), key=lambda place: readings[place].distance(0.95))
     assert order == [0, 1, 3, 2]
@@ -236,7 +232,7 @@ def test_learning_rate_by_size() -> None:
 
 def test_neighbours_share_the_finest_group() -> None:
     benchmark = build(check(AmnesiaSettings, {"synthetic": 100}))
-    groups = {one.groups["patient"]: one.groups for one in benchmark.records}
+    groups = {record.groups["patient"]: record.groups for record in benchmark.records}
     her = next(iter(groups))
     finest = benchmark.levels[-2]
     alike = {who for who, own in groups.items() if own[finest] == groups[her][finest]} - {her}

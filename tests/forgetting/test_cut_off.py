@@ -14,13 +14,13 @@ from forking import killed_after
 from medunlearn import api
 from medunlearn.cases import case_folder
 from medunlearn.errors import StorageError
-from medunlearn.forgetting import forget_run, measuring_models, trial_search
+from medunlearn.forgetting import forget_request, forget_run, measuring_models, trial_search
 from medunlearn.forgetting.forget_run import Forgotten
 from medunlearn.training import loop
 
 STAGES: tuple[tuple[Any, str, int], ...] = (
-    (forget_run, "build_benchmarks", 1),
-    (forget_run, "adopt", 1),
+    (forget_request, "build_benchmarks", 1),
+    (forget_request, "adopt", 1),
     (measuring_models, "evaluate_one", 1),
     (loop, "_step", 3),
     (trial_search, "unlearn", 1),
@@ -28,7 +28,7 @@ STAGES: tuple[tuple[Any, str, int], ...] = (
     (forget_run, "export", 1),
     (case_folder, "_write", 3),
     (forget_run, "write_case", 1),
-    (forget_run, "record_request", 1),
+    (forget_request.ForgetRequest, "record", 1),
     (forget_run, "append_request", 1),
     (forget_run, "write_report", 1),
 )
@@ -54,7 +54,7 @@ def test_killed_in_every_stage_it_goes_on(
     for module, name, calls in STAGES[7:]:
         assert killed_after(module, name, calls, lambda: hospital.forget(out, patient)) == -signal.SIGKILL, name
         assert out.exists() == (name != "_write")
-    done = hospital.forget(out, patient)
-    time = {"created": done.case.evidence.created}
-    assert forgotten.case.evidence.model_copy(update=time) == done.case.evidence
-    assert api.verify([done.model, out], work=done.work, quiet=True).wrong == []
+    result = hospital.forget(out, patient)
+    time = {"created": result.case.evidence.created}
+    assert forgotten.case.evidence.model_copy(update=time) == result.case.evidence
+    assert api.verify([result.model, out], work=result.work, quiet=True).wrong == []

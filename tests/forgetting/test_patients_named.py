@@ -13,6 +13,7 @@ from medunlearn.cases.holders.traces import subject_traces
 from medunlearn.cases.ledger import RequestLedger
 from medunlearn.cases.pseudonyms import OwnerSecret
 from medunlearn.config import ForgetSettings, check
+from medunlearn.data.deletion_requests import forget_records
 from medunlearn.errors import InputError
 from medunlearn.forgetting.measuring_models import ModelMeter
 from medunlearn.forgetting.request_benchmarks import RequestBenchmarks, make_benchmarks
@@ -45,17 +46,17 @@ def test_ids_in_words_and_in_a_file(
     hospital: Hospital, renamed: Path, tmp_path: Path, named: tuple[str, ...]
 ) -> None:
     (tmp_path / "ids.txt").write_text("".join(f"  {name}\n\n" for name in named), encoding="utf-8")
-    of_file = benchmarks(hospital, renamed, str(tmp_path / "ids.txt"))
-    made = [of_file]
+    spellings = [str(tmp_path / "ids.txt")]
     if not any("," in name for name in named):
-        made.append(benchmarks(hospital, renamed, " , ".join(named)))
-    for one in made:
-        assert one.patients == named
-        split = one.benchmark.split("request")
-        assert {*split.forget} == {*named}
-        hers = {record.record_id for record in one.benchmark.records_of(split, "forget")}
-        assert hers == {r.record_id for r in one.benchmark.records if r.groups["patient"] in named}
-        assert subject_traces(one.benchmark, one.patients).exact
+        spellings.append(" , ".join(named))
+    for spelling in spellings:
+        its = benchmarks(hospital, renamed, spelling)
+        benchmark = its.benchmark
+        assert its.patients == named
+        assert {*benchmark.split("request").forget} == {*named}
+        hers = {record.record_id for record in benchmark.records if record.groups["patient"] in named}
+        assert forget_records(benchmark) == hers
+        assert subject_traces(benchmark, its.patients).exact
 
 
 def test_an_id_with_a_comma_needs_a_file(hospital: Hospital, renamed: Path) -> None:
@@ -63,37 +64,29 @@ def test_an_id_with_a_comma_needs_a_file(hospital: Hospital, renamed: Path) -> N
         benchmarks(hospital, renamed, "Doe, Ünal")
 
 
-@pytest.fixture
-def silent(hospital: Hospital, tmp_path: Path) -> Hospital:
+def test_attacks_without_a_prompt_are_untested(hospital: Hospital, tmp_path: Path) -> None:
     """The first patient's note is too short to be asked about but by the prompt that was trained on."""
     table = pd.read_csv(hospital.notes, dtype=str)
     table.loc[table["patient_id"] == hospital.patients[0], "note"] = SHORT
     table.to_csv(tmp_path / "short.csv", index=False)
-    return replace(hospital, notes=tmp_path / "short.csv")
-
-
-def test_attacks_without_a_prompt_are_untested(silent: Hospital, tmp_path: Path) -> None:
-    done = silent.forget(
-        tmp_path / "case", silent.patients[0], prompt=PROMPT, battery=("quantization",), facts=2, others=3,
+    result = replace(hospital, notes=tmp_path / "short.csv").forget(
+        tmp_path / "case", hospital.patients[0], prompt=PROMPT, battery=("quantization",), facts=2, others=3,
         anyway=True, method="npo", unlearn={"epochs": 1, "precision": "fp32"}, evaluate={"max_new_tokens": 2},
     )  # fmt: skip
-    evidence = done.case.evidence
-    untested = {one.name: one.reason for one in evidence.battery.untested}
-    assert untested["quantization"] == "no prompt for it could be made of the notes"
-    assert "Quantization" in (done.case.folder / "case.html").read_text()
+    evidence = result.case.evidence
+    reasons = {untested.name: untested.reason for untested in evidence.battery.untested}
+    assert reasons["quantization"] == "no prompt for it could be made of the notes"
+    assert "Quantization" in (result.case.folder / "case.html").read_text()
     assert not [check for check in evidence.battery.checks if check.name.startswith("weights")]
     assert evidence.decision.verdict in ("inconclusive", "no baseline")
 
 
 def test_attacks_take_gaps_where_there_is_nothing_else(hospital: Hospital) -> None:
     build = {"prefixes": "16", "clozes": 2}
-    made = benchmarks(hospital, hospital.notes, hospital.patients[0], build=build)
-    questions = tuple(one for one in made.benchmark.questions if one.kind == "cloze")
-    only_gaps = replace(made.benchmark, questions=questions, folder=None)
+    both = benchmarks(hospital, hospital.notes, hospital.patients[0], build=build).benchmark
+    gaps = tuple(question for question in both.questions if question.kind == "cloze")
     settings = check(ForgetSettings, {"patient": hospital.patients[0], "key": hospital.key})
-    attack = ModelMeter(only_gaps, settings, False, "cpu", True).attacking_settings
-    assert attack is not None
-    assert {own["kinds"] for own in attack.arguments.values()} == {()}
-    both = ModelMeter(made.benchmark, settings, False, "cpu", True).attacking_settings
-    assert both is not None
-    assert {own["kinds"] for own in both.arguments.values()} == {("completion",)}
+    for benchmark, kinds in ((both, ("completion",)), (replace(both, questions=gaps, folder=None), ())):
+        attack = ModelMeter(benchmark, settings, "cpu", True).attacking_settings
+        assert attack is not None
+        assert {own["kinds"] for own in attack.arguments.values()} == {kinds}

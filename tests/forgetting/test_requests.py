@@ -26,10 +26,8 @@ def patients_of(bench: Path) -> set[str]:
 
 def test_a_request_ends_in_a_case_a_model_and_a_ledger(hospital: Hospital, forgotten: Forgotten) -> None:
     evidence, patient = forgotten.case.evidence, hospital.patients[0]
-    found = [
-        check for check in evidence.battery.checks if check.comparison and (check.comparison.p_before or 1) < 0.01
-    ]
-    assert found, "the model knew the patient"
+    comparisons = [check.comparison for check in evidence.battery.checks if check.comparison]
+    assert any((its.p_before or 1) < 0.01 for its in comparisons), "the model knew the patient"
     assert evidence.method == QUICK["method"]
     checks = api.verify([forgotten.model, forgotten.case.folder], work=forgotten.work, quiet=True)
     assert checks.wrong == []
@@ -48,7 +46,7 @@ def test_a_case_of_other_settings_is_refused_before_anything_is_done(
     hospital: Hospital, forgotten: Forgotten
 ) -> None:
     lines: list[str] = []
-    with pytest.raises(InputError, match="facts was 8 and is 9, seed was 0 and is 1"):
+    with pytest.raises(InputError, match="facts was 4 and is 9, seed was 0 and is 1"):
         hospital.forget(forgotten.case.folder, hospital.patients[0], facts=9, seed=1, say=lines.append)
     assert lines == []
 
@@ -76,17 +74,17 @@ def test_the_next_request_leaves_the_earlier_patient_out_and_tests_whether_she_c
     first, second, third = hospital.patients[:3]
     (tmp_path / "ids.txt").write_text(f"{second}\n{third}\n")
     few = {"unlearn": {"epochs": 5, "precision": "fp32"}}
-    done = hospital.forget(tmp_path / "next", str(tmp_path / "ids.txt"), forgotten.model, **few)
-    evidence = done.case.evidence
-    assert first not in patients_of(done.work / "bench")
-    assert Benchmark.load(done.work / "bench-earlier").split("earlier").forget == (first,)
+    result = hospital.forget(tmp_path / "next", str(tmp_path / "ids.txt"), forgotten.model, **few)
+    evidence = result.case.evidence
+    assert first not in patients_of(result.work / "bench")
+    assert Benchmark.load(result.work / "bench-earlier").split("earlier").forget == (first,)
     earlier = [check for check in evidence.battery.checks if check.concerns == "earlier requests"]
     assert earlier
     assert all(check.comparison is not None for check in earlier)
     assert len(evidence.request.patients) == 2
     assert (evidence.ledger.rows, evidence.notes.earlier_records) == (1, 1)
-    assert [len(row.entry.patients) for row in read_ledger(done.model).requests] == [1, 2]
-    back = api.verify([hospital.model, done.case.folder], work=done.work, quiet=True)
+    assert [len(row.entry.patients) for row in read_ledger(result.model).requests] == [1, 2]
+    back = api.verify([hospital.model, result.case.folder], work=result.work, quiet=True)
     (battery,) = [check for check in back.checks if check.what == "battery"]
     assert battery.note.startswith("residual found now")
 
@@ -95,9 +93,9 @@ def test_who_was_forgotten_before_or_is_not_there_is_told_without_another_id(
     hospital: Hospital, forgotten: Forgotten, tmp_path: Path
 ) -> None:
     again, *others = hospital.patients
-    with pytest.raises(ForgottenBeforeError, match="row 1") as told:
+    with pytest.raises(ForgottenBeforeError, match="row 1") as refused:
         hospital.forget(tmp_path / "again", again, forgotten.model)
-    assert not any(name in str(told.value) for name in others)
+    assert not any(name in str(refused.value) for name in others)
     for patient in (again, "999999"):
         result = CliRunner().invoke(
             app, [str(word) for word in hospital.words(tmp_path / "c", patient, forgotten.model)]
@@ -119,12 +117,12 @@ def test_a_ledger_of_another_model_is_refused(hospital: Hospital, forgotten: For
 def test_a_model_that_never_saw_the_notes_has_nothing_to_forget(
     hospital: Hospital, stranger: Path, tmp_path: Path
 ) -> None:
-    done = hospital.forget(tmp_path / "case", hospital.patients[0], stranger)
-    evidence = done.case.evidence
-    assert (evidence.method, done.trials) == ("none", ())
+    result = hospital.forget(tmp_path / "case", hospital.patients[0], stranger)
+    evidence = result.case.evidence
+    assert (evidence.method, result.trials) == ("none", ())
     assert evidence.decision.verdict == "inconclusive"
     assert evidence.battery.checks
-    page = (done.case.folder / "case.html").read_text()
+    page = (result.case.folder / "case.html").read_text()
     assert "nothing was trained" in page
     assert "still knows the patient" not in page
 
@@ -133,21 +131,21 @@ def test_a_method_that_did_nothing_leaves_a_residual_beside_a_model_that_never_s
     hospital: Hospital, stranger: Path, tmp_path: Path
 ) -> None:
     nothing = {"method": "npo", "unlearn": {"epochs": 0}, "retrained": stranger}
-    done = hospital.forget(tmp_path / "case", hospital.patients[0], **nothing)
-    evidence = done.case.evidence
+    result = hospital.forget(tmp_path / "case", hospital.patients[0], **nothing)
+    evidence = result.case.evidence
     assert evidence.decision.verdict == "residual found"
     assert {check.comparison.baseline for check in evidence.battery.checks if check.comparison} == {
         "retrained model"
     }
     assert all(check.retrained is not None for check in evidence.battery.checks)
-    models = [one["label"] for one in read_json(done.report.with_suffix(".json"))["models"]]
+    models = [model["label"] for model in read_json(result.report.with_suffix(".json"))["models"]]
     assert models == ["target", "NPO", "retrained"]
 
 
 def test_a_wrecked_model_is_inconclusive(hospital: Hospital, tmp_path: Path) -> None:
-    done = hospital.forget(tmp_path / "case", hospital.patients[0], method="broken:Silence", unlearn={})
-    assert done.case.evidence.decision.verdict == "inconclusive"
-    assert "The model is broken" in done.case.evidence.decision.reasons[0]
+    result = hospital.forget(tmp_path / "case", hospital.patients[0], method="broken:Silence", unlearn={})
+    assert result.case.evidence.decision.verdict == "inconclusive"
+    assert "The model is broken" in result.case.evidence.decision.reasons[0]
 
 
 def test_a_broken_model_is_refused(hospital: Hospital, tmp_path: Path) -> None:

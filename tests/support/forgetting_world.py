@@ -17,15 +17,20 @@ from medunlearn.results.runs import Run
 from medunlearn.synthetic.note_table import write_note_table
 
 SMALL: dict[str, Any] = {
-    "model": "tiny", "tiny_width": 64, "tiny_layers": 2, "precision": "fp32", "pretrain_epochs": 0,
-    "epochs": 120, "batch_size": 4, "lr": 3e-3,
+    "model": "tiny", "tiny_width": 64, "tiny_layers": 1, "precision": "fp32", "pretrain_epochs": 0,
+    "epochs": 80, "batch_size": 4, "lr": 4e-3,
 }  # fmt: skip
 QUICK: dict[str, Any] = {
     "method": "counterfactual", "unlearn": {"epochs": 40, "lr": 5e-3, "precision": "fp32"}, "battery": (),
-    "facts": 8, "others": 8, "margin": 0.4, "build": {"prefixes": "16", "clozes": 0},
-    "evaluate": {"max_new_tokens": 16},
+    "facts": 4, "others": 6, "margin": 0.4, "build": {"prefixes": "16", "clozes": 0},
+    "evaluate": {"max_new_tokens": 8},
 }  # fmt: skip
 """Settings of a request that takes seconds."""
+EXACT_TRAINING: dict[str, Any] = {
+    "model": "tiny", "tiny_width": 32, "tiny_layers": 1, "tiny_tokenizer": "own", "precision": "fp32",
+    "epochs": 1, "train_on": "records",
+}  # fmt: skip
+"""Settings of a run whose training can be repeated exactly."""
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,30 @@
-"""Verification of a case: its signature, every file, the verdict, the model as it is now, and the model's
-ledger."""
+"""Verification of a case: signature, files, verdict, the model as it is now, and the model's ledger."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from medunlearn.cases.case_folder import EVIDENCE, PAGE, PUBLIC_KEY, SETTINGS, STATEMENT
+from medunlearn.cases.case_folder import EVIDENCE, PAGE, PUBLIC_KEY, SETTINGS
 from medunlearn.cases.digests import digest_model, weights_by_name
-from medunlearn.cases.envelope import SignatureError, is_as_written, unverified_payload, verified_payload
 from medunlearn.cases.evidence import Battery, CaseDecision, CaseEvidence, ModelDigest
 from medunlearn.cases.ledger import ledger_path, read_ledger
-from medunlearn.cases.signing_keys import key_id, public_key_of
-from medunlearn.cases.statement import LEDGER_HEAD, MODELS, NOTES, subject_digests, subjects_of
+from medunlearn.cases.signing_keys import STATEMENT, key_id, public_key_of
+from medunlearn.cases.statement import (
+    LEDGER_HEAD,
+    MODELS,
+    NOTES,
+    SignatureError,
+    is_as_written,
+    subject_digests,
+    subjects_of,
+    unverified_payload,
+    verified_payload,
+)
 from medunlearn.cases.timestamps import QUERY, REPLY, timestamp_problem
 from medunlearn.cases.verdicts import decide
 from medunlearn.data.leftovers import is_leftover
@@ -24,10 +32,11 @@ from medunlearn.data.storage import read_json, sha256_of
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.input_files import regular_file
 from medunlearn.models.folders import model_folder
-from medunlearn.pipeline.verify import Check, Verification
+from medunlearn.pipeline.verify import Check, State, Verification
 
 BatteryRunner = Callable[[CaseEvidence, Path], Battery]
 """Runs the battery of a case again, on the model in a folder as it is now."""
+COPY_AGAIN = "copy the whole case again"
 _NAMES = (*(f"{name}/" for name in MODELS), NOTES, LEDGER_HEAD)
 
 
@@ -56,9 +65,10 @@ def verify_case(
     """
     if not folder.is_dir() or not looks_like_case(folder):
         raise InputError(f"{folder} holds no case (no {STATEMENT}).")
-    checks = list(_Case(folder, public_key).checks())
-    evidence = _evidence(folder)
-    if evidence is None:
+    checks = list(_CaseFiles(folder, public_key).checks())
+    try:
+        evidence = CaseEvidence.of(regular_file(folder / EVIDENCE).read_bytes(), EVIDENCE)
+    except (OSError, InputError):
         return Verification(tuple(checks))
     if model is None:
         checks.append(Check(folder, "model", "model", "not checked", "name its folder too: verify MODEL CASE"))
@@ -69,40 +79,36 @@ def verify_case(
     return Verification(tuple(checks))
 
 
-def _evidence(folder: Path) -> CaseEvidence | None:
-    try:
-        return CaseEvidence.of(regular_file(folder / EVIDENCE).read_bytes(), folder / EVIDENCE)
-    except (OSError, InputError):
-        return None
-
-
 @dataclass(frozen=True)
-class _Case:
-    """Checks of a case's own files."""
-
+class _CaseFiles:
     folder: Path
     public_key: Ed25519PublicKey | None
 
     def checks(self) -> Iterator[Check]:
-        named: Mapping[str, str] = {}
-        if not (self.folder / STATEMENT).exists():
-            yield Check(self.folder, "signature", STATEMENT, "missing", "copy the whole case again")
-        else:
+        """Checks of the signature, of every signed file, of the evidence, of the time stamp; unsigned files."""
+        signed: Mapping[str, str] = {}
+        if (self.folder / STATEMENT).exists():
             content = regular_file(self.folder / STATEMENT).read_bytes()
             yield from self._signature(content)
-            try:
-                named = subjects_of(unverified_payload(content))
-            except SignatureError:
-                named = {}
-        files = {name: digest for name, digest in named.items() if not name.startswith(_NAMES)}
+            with suppress(SignatureError):
+                signed = subjects_of(unverified_payload(content))
+        else:
+            yield self._check("signature", STATEMENT, "missing", COPY_AGAIN)
+        files = {name: digest for name, digest in signed.items() if not name.startswith(_NAMES)}
         for name, digest in files.items():
             yield self._file(name, digest)
-        yield from self._content(named)
-        yield from self._timestamp()
+        yield from self._evidence(signed)
+        if (self.folder / REPLY).exists():
+            problem = timestamp_problem(self.folder)
+            note = problem or f"of this statement; `openssl ts -verify` checks the authority's signature ({REPLY})"
+            yield self._check("time stamp", REPLY, "differs" if problem else "ok", note)
         for path in sorted(path for path in self.folder.rglob("*") if path.is_file() or path.is_symlink()):
             name = path.relative_to(self.folder).as_posix()
             if name not in (*files, STATEMENT, QUERY, REPLY) and not is_leftover(path):
-                yield Check(self.folder, "file", name, "orphan", "it is not signed, and no part of the case")
+                yield self._check("file", name, "orphan", "it is not signed, and no part of the case")
+
+    def _check(self, what: str, name: str, state: State, note: str = "") -> Check:
+        return Check(self.folder, what, name, state, note)
 
     def _signature(self, content: bytes) -> Iterator[Check]:
         path = self.folder / PUBLIC_KEY
@@ -110,71 +116,63 @@ class _Case:
         key = self.public_key or own
         if key is None:
             why = "the case holds no public key: give the owner's with --public-key"
-            yield Check(self.folder, "signature", STATEMENT, "not checked", why)
+            yield self._check("signature", STATEMENT, "not checked", why)
             return
-        try:
-            verified_payload(content, key)
-        except SignatureError as error:
-            yield Check(self.folder, "signature", STATEMENT, "differs", self._why(content, own, str(error)))
+        if problem := _signature_problem(content, key):
+            # Another key's signature is told from a changed statement.
+            if self.public_key is not None and own is not None and not _signature_problem(content, own):
+                problem = f"another key signed it: {key_id(own)}, not {key_id(key)}"
+            yield self._check("signature", STATEMENT, "differs", problem)
             return
-        if not is_as_written(content, key):
-            why = "the signature holds, but something around it was changed"
-            yield Check(self.folder, "signature", STATEMENT, "differs", why)
+        if is_as_written(content, key):
+            yield self._check("signature", STATEMENT, "ok", f"key {key_id(key)}")
         else:
-            yield Check(self.folder, "signature", STATEMENT, "ok", f"key {key_id(key)}")
+            why = "the signature holds, but something around it was changed"
+            yield self._check("signature", STATEMENT, "differs", why)
         if self.public_key is None:
             why = "by the case's own public key: whose it is, --public-key FILE of the owner tells"
-            yield Check(self.folder, "signer", PUBLIC_KEY, "not checked", why)
-
-    def _why(self, content: bytes, own: Ed25519PublicKey | None, why: str) -> str:
-        """Another key's signature is told from a changed statement."""
-        if self.public_key is not None and own is not None:
-            try:
-                verified_payload(content, own)
-            except SignatureError:
-                return why
-            return f"another key signed it: {key_id(own)}, not {key_id(self.public_key)}"
-        return why
+            yield self._check("signer", PUBLIC_KEY, "not checked", why)
 
     def _file(self, name: str, digest: str) -> Check:
         path = self.folder / name
         if ".." in Path(name).parts or Path(name).is_absolute():
-            return Check(self.folder, "case file", name, "differs", "it would be outside of the case")
+            return self._check("case file", name, "differs", "it would be outside of the case")
         if not path.exists():
-            return Check(self.folder, "case file", name, "missing", "copy the whole case again")
+            return self._check("case file", name, "missing", COPY_AGAIN)
         if not path.is_file() or sha256_of(path) != digest:
-            return Check(self.folder, "case file", name, "differs", "it was changed after the case was signed")
-        return Check(self.folder, "case file", name, "ok")
+            return self._check("case file", name, "differs", "it was changed after the case was signed")
+        return self._check("case file", name, "ok")
 
-    def _content(self, named: Mapping[str, str]) -> Iterator[Check]:
-        """True if evidence, statement, settings and verdict agree."""
+    def _evidence(self, signed: Mapping[str, str]) -> Iterator[Check]:
+        """Agreement of evidence, statement, settings and verdict."""
         path = self.folder / EVIDENCE
         if not path.exists():
-            if EVIDENCE not in named:
-                yield Check(self.folder, "case file", EVIDENCE, "missing", "copy the whole case again")
+            if EVIDENCE not in signed:
+                yield self._check("case file", EVIDENCE, "missing", COPY_AGAIN)
             return
         try:
             evidence = CaseEvidence.of(regular_file(path).read_bytes(), EVIDENCE)
             settings = read_json(self.folder / SETTINGS) if (self.folder / SETTINGS).exists() else evidence.settings
         except InputError as error:
-            yield Check(self.folder, "evidence", EVIDENCE, "differs", str(error))
+            yield self._check("evidence", EVIDENCE, "differs", str(error))
             return
-        expected = subject_digests(evidence, {})
         problems = []
-        if {name: digest for name, digest in named.items() if name.startswith(_NAMES)} != expected:
+        materials = {name: digest for name, digest in signed.items() if name.startswith(_NAMES)}
+        if materials != subject_digests(evidence, {}):
             problems.append("the statement names other models, notes or another ledger")
         if settings != evidence.settings:
             problems.append(f"{SETTINGS} has other settings")
         if verdict_of(evidence, evidence.battery) != evidence.decision:
             problems.append("its numbers give another verdict by the rules of this version")
-        yield Check(self.folder, "evidence", EVIDENCE, "differs" if problems else "ok", "; ".join(problems))
+        yield self._check("evidence", EVIDENCE, "differs" if problems else "ok", "; ".join(problems))
 
-    def _timestamp(self) -> Iterator[Check]:
-        if not (self.folder / REPLY).exists():
-            return
-        problem = timestamp_problem(self.folder)
-        note = problem or f"of this statement; `openssl ts -verify` checks the authority's signature ({REPLY})"
-        yield Check(self.folder, "time stamp", REPLY, "differs" if problem else "ok", note)
+
+def _signature_problem(content: bytes, key: Ed25519PublicKey) -> str:
+    try:
+        verified_payload(content, key)
+    except SignatureError as error:
+        return str(error)
+    return ""
 
 
 def verdict_of(evidence: CaseEvidence, battery: Battery, model: str | None = None) -> CaseDecision:
@@ -200,10 +198,10 @@ def _model_checks(before: ModelDigest, after: ModelDigest, model: Path) -> Itera
     if digests == weights_by_name(before) != expected:
         yield Check(model, "model", "model", "differs", "it is the model that went in: nothing was forgotten in it")
         return
-    for name, wanted in expected.items():
+    for name, digest in expected.items():
         if name not in digests:
             yield Check(model, "model file", name, "missing", "the case names it")
-        elif digests[name] != wanted:
+        elif digests[name] != digest:
             yield Check(model, "model file", name, "differs", "another SHA-256 than the case says")
         else:
             yield Check(model, "model file", name, "ok")
@@ -212,24 +210,26 @@ def _model_checks(before: ModelDigest, after: ModelDigest, model: Path) -> Itera
 
 
 def _ledger_check(folder: Path, evidence: CaseEvidence, model: Path) -> Check:
-    """True if the model's ledger has the row of this case, after the row that the case follows."""
+    """Check that the model's ledger has the row of this case, after the row that the case follows."""
     path = ledger_path(model)
+
+    def check(state: State, note: str) -> Check:
+        return Check(path.parent, "ledger", path.name, state, note)
+
     if not path.exists():
-        return Check(path.parent, "ledger", path.name, "missing", "earlier patients cannot be told without it")
+        return check("missing", "earlier patients cannot be told without it")
     try:
         ledger = read_ledger(model)
     except (MedunlearnError, OSError) as error:
-        return Check(path.parent, "ledger", path.name, "differs", str(error))
-    sha256 = hashlib.sha256((folder / STATEMENT).read_bytes()).hexdigest() if (folder / STATEMENT).exists() else ""
-    row = ledger.row_of(sha256)
+        return check("differs", str(error))
+    statement = folder / STATEMENT
+    row = ledger.row_of(sha256_of(statement)) if statement.exists() else None
     if row is None:
-        return Check(path.parent, "ledger", path.name, "differs", "it has no row of this case")
+        return check("differs", "it has no row of this case")
     facts = evidence.ledger.rows, evidence.ledger.head or "", evidence.request.patients
     if (row.row, row.previous, row.entry.patients) != facts:
-        return Check(
-            path.parent, "ledger", path.name, "differs", "the row of this case has another place or content"
-        )
-    return Check(path.parent, "ledger", path.name, "ok", f"row {row.row + 1} of {len(ledger.rows)}")
+        return check("differs", "the row of this case has another place or content")
+    return check("ok", f"row {row.row + 1} of {len(ledger.rows)}")
 
 
 def _battery_check(folder: Path, evidence: CaseEvidence, model: Path | None, run: BatteryRunner | None) -> Check:

@@ -20,42 +20,28 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from medunlearn.cases.envelope import IN_TOTO, sign
 from medunlearn.cases.evidence import SCHEMA, CaseEvidence
-from medunlearn.cases.holders.contents import Piece, pieces
 from medunlearn.cases.holders.traces import SubjectTraces, words_of
-from medunlearn.cases.officer_page import officer_page
+from medunlearn.cases.officer_page import officer_report
 from medunlearn.cases.signing_keys import STATEMENT, key_id, public_pem
-from medunlearn.cases.statement import PREDICATE_TYPE, statement
+from medunlearn.cases.statement import IN_TOTO, sign, statement
 from medunlearn.data.leftovers import holds_nothing, part_of, remove_stray_parts
 from medunlearn.data.storage import as_storage_error, make_folder
 from medunlearn.errors import InputError
 from medunlearn.input_files import regular_file
+from medunlearn.reports.html import to_html
 from medunlearn.results.sbom import FILE as SBOM
 from medunlearn.results.sbom import sbom
 
-__all__ = [
-    "EVIDENCE",
-    "PAGE",
-    "PREDICATE_TYPE",
-    "PUBLIC_KEY",
-    "SBOM",
-    "SETTINGS",
-    "STATEMENT",
-    "CaseFolder",
-    "write_case",
-]
-
 EVIDENCE, PAGE, SETTINGS, PUBLIC_KEY = "evidence.json", "case.html", "settings.json", "public-key.pem"
-_OWN = frozenset({EVIDENCE, PAGE, SETTINGS, PUBLIC_KEY, STATEMENT, SBOM, SCHEMA.name})
 
 
 @dataclass(frozen=True)
@@ -92,19 +78,13 @@ def is_case(folder: Path) -> bool:
 
 
 def write_case(
-    folder: Path,
-    evidence: CaseEvidence,
-    key: Ed25519PrivateKey,
-    *,
-    traces: SubjectTraces | None = None,
-    attachments: Mapping[str, bytes] | None = None,
+    folder: Path, evidence: CaseEvidence, key: Ed25519PrivateKey, *, traces: SubjectTraces | None = None
 ) -> CaseFolder:
     """Write and sign a case; a folder that holds this case already is left as it is.
 
     Args:
         folder: new, or empty.
         traces: of the patient; a case in which one of them stands is refused.
-        attachments: further files, by name within the case: the full report, say.
 
     Raises:
         InputError: the folder holds something else, or a file would hold a trace of the patient.
@@ -114,7 +94,9 @@ def write_case(
         return _same_case(folder, evidence)
     if folder.exists() and (not folder.is_dir() or not holds_nothing(folder)):
         raise InputError(f"{folder} is not empty, and a case is written into a new folder. Choose another --out.")
-    files = case_files(evidence, key, attachments or {})
+    if traces is not None:
+        _refuse_traces(evidence, traces)
+    files = case_files(evidence, key)
     part = part_of(folder)
     try:
         make_folder(folder.parent)
@@ -122,8 +104,6 @@ def write_case(
         shutil.rmtree(part, ignore_errors=True)
         for name, content in files.items():
             _write(part / name, content)
-        if traces is not None:
-            _refuse_traces(evidence, part, attachments or (), traces)
         if folder.exists():
             remove_stray_parts(folder)
         _sync(part)
@@ -138,26 +118,18 @@ def write_case(
     return CaseFolder(folder, evidence, hashlib.sha256(files[STATEMENT]).hexdigest())
 
 
-def case_files(
-    evidence: CaseEvidence, key: Ed25519PrivateKey, attachments: Mapping[str, bytes]
-) -> dict[str, bytes]:
+def case_files(evidence: CaseEvidence, key: Ed25519PrivateKey) -> dict[str, bytes]:
     """Name -> content of every file of a case, the statement over all others last."""
-    for name in attachments:
-        parts = PurePosixPath(name).parts
-        if name in _OWN or not parts or ".." in parts or name.startswith("/") or "\\" in name:
-            raise InputError(f"{name!r} cannot be a further file of a case. Give it another name.")
-    public = key.public_key()
-    content = evidence.content()
+    public, content = key.public_key(), evidence.content()
     files = {
         EVIDENCE: content,
         SCHEMA.name: SCHEMA.read_bytes(),
         SETTINGS: _json(evidence.settings),
         SBOM: _installed(),
         PUBLIC_KEY: public_pem(public),
-        PAGE: officer_page(evidence, hashlib.sha256(content).hexdigest(), key_id(public)).encode(),
-        **attachments,
+        PAGE: to_html(officer_report(evidence, hashlib.sha256(content).hexdigest(), key_id(public))).encode(),
     }
-    digests = {name: hashlib.sha256(one).hexdigest() for name, one in files.items()}
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     return {**files, STATEMENT: sign(IN_TOTO, _json(statement(evidence, digests)), key)}
 
 
@@ -196,22 +168,19 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def _refuse_traces(evidence: CaseEvidence, folder: Path, attachments: Iterable[str], traces: SubjectTraces) -> None:
-    """Refuse evidence or further files with an id, an identifier or a run of words of the patient's.
+def _refuse_traces(evidence: CaseEvidence, traces: SubjectTraces) -> None:
+    """Refuse evidence with an id, an identifier or a run of words of the patient's.
 
     The page and the settings say nothing that the evidence does not. A part of a name is no trace here: Page, Rich
     and Case are surnames.
     """
-    found = [("evidence", Piece(words_of(text), 0, [text])) for text in _texts(evidence.model_dump(mode="json"))]
-    overlap = traces.phrases.longest - 1
-    found += [(name, piece) for name in attachments for piece in pieces(folder / name, overlap)]
-    for name, piece in found:
-        counts = traces.phrases.count(piece.words, piece.fresh)
+    for text in _texts(evidence.model_dump(mode="json")):
+        counts = traces.phrases.count(words_of(text))
         del counts["part of an identifier"]
-        if counts.total() or any(value in traces.exact for value in piece.values):
+        if counts.total() or text in traces.exact:
             raise InputError(
-                f"The {name} of the case would hold a trace of the patient ({next(iter(counts), 'id')}); nothing "
-                "was written. Leave it out of settings, titles and further files."
+                f"The evidence of the case would hold a trace of the patient ({next(iter(counts), 'id')}); nothing "
+                "was written. Leave it out of settings and titles."
             )
 
 

@@ -1,8 +1,12 @@
-"""Digests of what goes into a case and comes out: models, notes, software; none names a path."""
+"""Digests of models and notes, the software and the public settings of a case; none names a path or a patient."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
 
 import medunlearn
 from medunlearn.cases.evidence import FileDigest, ModelDigest, NotesDigest, Software
@@ -23,6 +27,13 @@ from medunlearn.models.folders import (
 )
 from medunlearn.results.machine import code, packages
 
+WITHHELD = "withheld"
+_NAMING = frozenset({
+    "model", "out", "benchmark", "split", "without", "against", "reference", "patient", "patients", "subject",
+    "nodes", "label", "notes", "corpus", "llm", "identifiers", "prompt", "template",
+})  # fmt: skip
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-")
+
 
 def digest_model(where: Path | str) -> ModelDigest:
     """Every file that decides over a model's answers, hashed anew; of a delta or an adapter its base's too.
@@ -35,25 +46,24 @@ def digest_model(where: Path | str) -> ModelDigest:
         raise ModelError(f"{folder} is no folder with a model. Name a run or a Hugging Face folder.")
     refuse_irregular(folder)
     if is_adapter(folder):
-        base = adapter_base(folder)
-        own, on_disk = [folder / ADAPTER, folder / ADAPTER_TENSORS], Path(base).is_dir()
-        under = digest_model(base) if on_disk else None
+        base_name = adapter_base(folder)
+        on_disk = Path(base_name).is_dir()
         return ModelDigest(
             fingerprint=fingerprint(folder),
             form="adapter",
-            files=_digests(own),
-            base=under,
-            hub_base=None if on_disk else base,
+            files=_digests([folder / ADAPTER, folder / ADAPTER_TENSORS]),
+            base=digest_model(base_name) if on_disk else None,
+            hub_base=None if on_disk else base_name,
         )
     files = telling_files(folder)
     if not any(path.suffix == ".safetensors" for path in files):
         raise ModelError(f"{folder} holds no weights (*.safetensors). Name a run or a Hugging Face folder.")
-    under = digest_model(folder / read_manifest(folder).base) if is_delta(folder) else None
+    base = digest_model(folder / read_manifest(folder).base) if is_delta(folder) else None
     return ModelDigest(
         fingerprint=fingerprint(folder),
-        form="full" if under is None else "delta",
+        form="full" if base is None else "delta",
         files=_digests(files),
-        base=under,
+        base=base,
     )
 
 
@@ -75,12 +85,12 @@ def digest_notes(benchmark: Benchmark, forget: frozenset[str], earlier: int = 0)
         earlier: number of records of earlier requests' patients.
     """
     level = benchmark.subject_level
-    rows = [[one.record_id, one.text, one.groups.get(level)] for one in benchmark.records]
+    rows = [[record.record_id, record.text, record.groups.get(level)] for record in benchmark.records]
     table = None if benchmark.folder is None else benchmark.folder / "records.parquet"
     return NotesDigest(
         sha256=sha256_of_json(rows) if table is None else sha256_of(table),
         records=len(benchmark.records),
-        patients=len({one.groups.get(level) for one in benchmark.records}),
+        patients=len({patient for _, _, patient in rows}),
         forget_records=len(forget),
         earlier_records=earlier,
     )
@@ -90,3 +100,22 @@ def software() -> Software:
     """This medunlearn, its commit, and the packages that numbers depend on."""
     now = code()
     return Software(version=medunlearn.__version__, commit=now["commit"], changed=now["dirty"], packages=packages())
+
+
+def public_settings(settings: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """Settings without what may name a path or a patient: numbers, switches and single words stay.
+
+    A hash of the whole would not do instead: a patient number is guessed from it in seconds.
+    """
+    return {key: WITHHELD if key in _NAMING else _public(value) for key, value in settings.items()}
+
+
+def _public(value: Any) -> JsonValue:
+    if isinstance(value, Mapping):
+        return dict(public_settings({str(key): inner for key, inner in value.items()}))
+    if isinstance(value, list | tuple):
+        return [_public(inner) for inner in value]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = str(value)
+    return text if 0 < len(text) <= 40 and _PLAIN.issuperset(text) else WITHHELD

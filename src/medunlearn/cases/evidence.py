@@ -7,7 +7,6 @@ It names no path, no patient and no text: models and tables stand there as SHA-2
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -174,8 +173,8 @@ class CostReading(EvidencePart):
     floor: Share | None = Field(default=None, description="least share of before that was allowed")
 
     @property
-    def kept(self) -> float | None:
-        """Share of the value before that is left, above 1 if it is better; None where it cannot be told."""
+    def retained_share(self) -> float | None:
+        """Value after / before, inverted where lower is better; above 1 = better; None unless both are positive."""
         before, after = self.before.value, self.after.value
         if before is None or after is None or before <= 0.0 or after <= 0.0:
             return None
@@ -184,7 +183,8 @@ class CostReading(EvidencePart):
     @property
     def within(self) -> bool | None:
         """True if the floor was kept; None without one."""
-        return None if self.floor is None or self.kept is None else self.kept >= self.floor
+        share = self.retained_share
+        return None if self.floor is None or share is None else share >= self.floor
 
 
 class Battery(EvidencePart):
@@ -203,7 +203,7 @@ class Battery(EvidencePart):
 
     @model_validator(mode="after")
     def _has_distinct_names(self) -> Battery:
-        names = [*(one.name for one in self.checks), *(one.name for one in self.untested)]
+        names = [*(check.name for check in self.checks), *(untested.name for untested in self.untested)]
         if len({*names}) < len(names):
             raise ValueError("two checks have one name")
         return self
@@ -290,9 +290,9 @@ class CaseEvidence(EvidencePart):
             values = json.loads(content)
         except (ValueError, RecursionError):
             raise InputError(f"{source} is no JSON. Ask for the case again.") from None
-        written = values.get("format") if isinstance(values, dict) else None
-        if written != FORMAT:
-            raise InputError(f"{source} has format {written!r}; this medunlearn reads {FORMAT!r}.")
+        format_name = values.get("format") if isinstance(values, dict) else None
+        if format_name != FORMAT:
+            raise InputError(f"{source} has format {format_name!r}; this medunlearn reads {FORMAT!r}.")
         try:
             return CaseEvidence.model_validate_json(content)
         except ValidationError as error:
@@ -309,30 +309,3 @@ def json_schema() -> dict[str, Any]:
         "$id": f"urn:{FORMAT.replace('/', ':')}",
         **schema,
     }
-
-
-WITHHELD = "withheld"
-_NAMING = frozenset({
-    "model", "out", "benchmark", "split", "without", "against", "reference", "patient", "patients", "subject",
-    "nodes", "label", "notes", "corpus", "llm", "identifiers", "prompt", "template",
-})  # fmt: skip
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-")
-
-
-def public_settings(settings: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Settings without what may name a path or a patient: numbers, switches and single words stay.
-
-    A hash of the whole would not do instead: a patient number is guessed from it in seconds.
-    """
-    return {key: WITHHELD if key in _NAMING else _public(value) for key, value in settings.items()}
-
-
-def _public(value: Any) -> JsonValue:
-    if isinstance(value, Mapping):
-        return dict(public_settings({str(key): inner for key, inner in value.items()}))
-    if isinstance(value, list | tuple):
-        return [_public(inner) for inner in value]
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    text = str(value)
-    return text if 0 < len(text) <= 40 and _PLAIN.issuperset(text) else WITHHELD

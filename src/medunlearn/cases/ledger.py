@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from medunlearn.cases.evidence import CaseEvidence
 from medunlearn.cases.pseudonyms import OwnerSecret
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.storage import read_table, sha256_of_json, table_bytes, write_together, writer
@@ -32,19 +33,13 @@ LEDGER = "requests.parquet"
 REQUESTS = "requests"
 """Key in the results of ``run.json``: number of rows and head."""
 CARRIED = "carried over"
+_TEXTS = ("received", "closed", "verdict", "case_sha256", "model_in", "model_out", "secret", "sha256")
 _SCHEMA = pa.schema(
     [
         ("row", pa.int64()),
         ("previous", pa.string()),
         ("patients", pa.list_(pa.string())),
-        ("received", pa.string()),
-        ("closed", pa.string()),
-        ("verdict", pa.string()),
-        ("case_sha256", pa.string()),
-        ("model_in", pa.string()),
-        ("model_out", pa.string()),
-        ("secret", pa.string()),
-        ("sha256", pa.string()),
+        *((name, pa.string()) for name in _TEXTS),
     ]
 )
 
@@ -71,6 +66,21 @@ class LedgerEntry:
     model_out: str
     secret: str
 
+    @staticmethod
+    def of(evidence: CaseEvidence, case_sha256: str) -> LedgerEntry:
+        """The entry of a case."""
+        request = evidence.request
+        return LedgerEntry(
+            request.patients,
+            request.received.isoformat(),
+            evidence.created.date().isoformat(),
+            evidence.decision.verdict,
+            case_sha256,
+            evidence.model_in.fingerprint,
+            evidence.model_out.fingerprint,
+            request.secret,
+        )
+
 
 @dataclass(frozen=True)
 class LedgerRow:
@@ -86,13 +96,12 @@ class LedgerRow:
         return LedgerRow(row, previous, entry, sha256_of_json([row, previous, asdict(entry)]))
 
     def values(self) -> dict[str, Any]:
-        own = {"row": self.row, "previous": self.previous, "sha256": self.sha256}
-        return {**asdict(self.entry), **own}
+        return {**asdict(self.entry), "row": self.row, "previous": self.previous, "sha256": self.sha256}
 
 
 @dataclass(frozen=True)
 class RequestLedger:
-    """The rows of a ledger whose chain is whole."""
+    """Rows of a ledger whose chain is whole."""
 
     rows: tuple[LedgerRow, ...] = ()
 
@@ -108,15 +117,12 @@ class RequestLedger:
 
     @property
     def requests(self) -> tuple[LedgerRow, ...]:
-        """The rows of requests."""
         return tuple(row for row in self.rows if row.entry.patients)
 
     def extended(self, entry: LedgerEntry) -> RequestLedger:
-        """With one more row."""
         return RequestLedger((*self.rows, LedgerRow.of(len(self.rows), self.head or "", entry)))
 
     def row_of(self, case_sha256: str) -> LedgerRow | None:
-        """The row of a case."""
         return next((row for row in self.rows if row.entry.case_sha256 == case_sha256), None)
 
 
@@ -137,8 +143,9 @@ def read_ledger(model: Path, *, fingerprint: str | None = None) -> RequestLedger
     """
     path = ledger_path(model)
     ledger = read_ledger_file(path)
-    recorded = _recorded(path.parent)
-    if recorded is not None and recorded.get("head") not in {None, *(row.sha256 for row in ledger.rows)}:
+    facts = RunRecord.read(path.parent).results.get(REQUESTS) if (path.parent / RECORD).exists() else None
+    head = facts.get("head") if isinstance(facts, Mapping) else None
+    if head not in {None, *(row.sha256 for row in ledger.rows)}:
         raise InputError(
             f"{path} lacks rows that {RECORD} beside it names: it was cut off or put back. Restore it from a copy; "
             "without it earlier patients would be trained on again."
@@ -163,7 +170,7 @@ def read_ledger_file(path: Path) -> RequestLedger:
         table = read_table(path, _SCHEMA)
     except BenchmarkError as error:
         raise InputError(f"{path} cannot be read as a ledger. Restore it from a copy. ({error})") from error
-    names = [one.name for one in fields(LedgerEntry)]
+    names = [field.name for field in fields(LedgerEntry)]
     rows: list[LedgerRow] = []
     for place, values in enumerate(table):
         try:
@@ -201,8 +208,8 @@ def append_request(source: Path, target: Path, entry: LedgerEntry) -> RequestLed
             return there
         ledger = read_ledger(source, fingerprint=entry.model_in)
         refuse_other_secret(ledger, entry.secret)
-        if there.rows and there != ledger and not _is_repeated(there, ledger, entry):
-            raise _other_requests(path)
+        if not _is_repeated(there, ledger, entry):
+            _refuse_other_requests(path, there, ledger)
         extended = ledger.extended(entry)
         _write(path, extended)
     return extended
@@ -210,6 +217,8 @@ def append_request(source: Path, target: Path, entry: LedgerEntry) -> RequestLed
 
 def _is_repeated(there: RequestLedger, before: RequestLedger, entry: LedgerEntry) -> bool:
     """True if a ledger ends with the same request on the same models, of a case that is gone."""
+    if not there.rows:
+        return False
     last = there.rows[-1].entry
     same = replace(last, closed=entry.closed, verdict=entry.verdict, case_sha256=entry.case_sha256)
     return there.rows[:-1] == before.rows and same == entry
@@ -233,29 +242,20 @@ def carry_ledger(source: Path, target: Path, *, secret: OwnerSecret | None = Non
     if not ledger.rows and (secret is None or models[0] == models[1]):
         return ledger
     if models[0] == models[1]:
-        return _take_over(ledger, ledger_path(target))
+        path = ledger_path(target)
+        with lock_folder(path.parent, "forget"):
+            _refuse_other_requests(path, read_ledger_file(path), ledger)
+            _write(path, ledger)
+        return ledger
     secret_id = ledger.rows[-1].entry.secret if secret is None else secret.secret_id
     # A name for the row, so that it is written once.
     name = sha256_of_json([CARRIED, *models])
     return append_request(source, target, LedgerEntry((), day, day, CARRIED, name, *models, secret_id))
 
 
-def _take_over(ledger: RequestLedger, path: Path) -> RequestLedger:
-    """Write the same rows to another place.
-
-    Raises:
-        InputError: other rows are there.
-    """
-    with lock_folder(path.parent, "forget"):
-        there = read_ledger_file(path)
-        if there.rows and there != ledger:
-            raise _other_requests(path)
-        _write(path, ledger)
-    return ledger
-
-
-def _other_requests(path: Path) -> InputError:
-    return InputError(f"{path} holds other requests than those of the model that went in. Choose another --out.")
+def _refuse_other_requests(path: Path, there: RequestLedger, ledger: RequestLedger) -> None:
+    if there.rows and there != ledger:
+        raise InputError(f"{path} holds other requests than those of the model that went in. Choose another --out.")
 
 
 def refuse_other_secret(ledger: RequestLedger, secret_id: str) -> None:
@@ -289,7 +289,7 @@ class EarlierRecords:
 def earlier_records(
     ledger: RequestLedger, secret: OwnerSecret, owners: Iterable[tuple[str, str]], level: str = "patient"
 ) -> EarlierRecords:
-    """The records of earlier patients among some notes.
+    """Find the records of earlier patients among some notes.
 
     Args:
         owners: record id and subject id of every record.
@@ -300,23 +300,12 @@ def earlier_records(
     """
     refuse_other_secret(ledger, secret.secret_id)
     rows = {name: row.row for row in ledger.requests for name in row.entry.patients}
-    pairs: Sequence[tuple[str, str]] = list(owners)
-    known = {subject: secret.pseudonym(subject, level) for subject in dict.fromkeys(owner for _, owner in pairs)}
-    subjects = {subject: rows[name] for subject, name in known.items() if name in rows}
-    present = set(known.values())
-    return EarlierRecords(
-        tuple(record for record, owner in pairs if owner in subjects),
-        subjects,
-        tuple(name for name in rows if name not in present),
-    )
-
-
-def _recorded(folder: Path) -> Mapping[str, Any] | None:
-    """The entry of ``run.json`` on the ledger beside it."""
-    if not (folder / RECORD).exists():
-        return None
-    facts = RunRecord.read(folder).results.get(REQUESTS)
-    return facts if isinstance(facts, Mapping) else None
+    pairs = list(owners)
+    pseudonyms = {owner: secret.pseudonym(owner, level) for owner in dict.fromkeys(owner for _, owner in pairs)}
+    subjects = {owner: rows[name] for owner, name in pseudonyms.items() if name in rows}
+    present = {*pseudonyms.values()}
+    absent = tuple(name for name in rows if name not in present)
+    return EarlierRecords(tuple(record for record, owner in pairs if owner in subjects), subjects, absent)
 
 
 def _write(path: Path, ledger: RequestLedger) -> None:

@@ -6,8 +6,7 @@ signed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 from medunlearn.cases.evidence import (
     NOTHING_TRAINED,
@@ -19,7 +18,6 @@ from medunlearn.cases.evidence import (
 )
 from medunlearn.reports.blocks import Block, Bullets, Cell, Facts, Headline, Report, Table, Text, blocks, section
 from medunlearn.reports.formatting import ABSENT, count, decimal, interval, p_text, signed
-from medunlearn.reports.html import to_html
 
 SHOWN = 12
 """Hex digits of a pseudonym or hash that the page shows."""
@@ -41,7 +39,7 @@ _MEANING: Mapping[Verdict, str] = {
     "no baseline": "What the model answers was measured before and after, but there is nothing to compare it with. "
     "This is no evidence that the request was carried out.",
 }
-_ASKED = {
+_TASK = {
     "forget": "remove what the model learned from {whose} records",
     "forget and delete files": "remove what the model learned from {whose} records, and delete the files that hold "
     "them",
@@ -58,18 +56,13 @@ _GROUPS = {
 }
 
 
-def officer_page(evidence: CaseEvidence, sha256: str, signer: str) -> str:
-    """The page as HTML.
+def officer_report(evidence: CaseEvidence, sha256: str, signer: str) -> Report:
+    """The page as blocks.
 
     Args:
         sha256: of ``evidence.json``.
         signer: id of the key that signs.
     """
-    return to_html(officer_report(evidence, sha256, signer))
-
-
-def officer_report(evidence: CaseEvidence, sha256: str, signer: str) -> Report:
-    """The page as blocks."""
     patients = ", ".join(name[:SHOWN] for name in evidence.request.patients)
     verdict = evidence.decision.verdict
     meaning = _MEANING[verdict].format(battery=evidence.battery.name)
@@ -77,7 +70,7 @@ def officer_report(evidence: CaseEvidence, sha256: str, signer: str) -> Report:
         meaning = _NOTHING_TRAINED
     parts = blocks(
         Headline("Verdict", TITLES[verdict], (meaning,)),
-        section("What was asked and what was done", *_done(evidence), name="done"),
+        section("What was asked and what was done", *_request(evidence), name="done"),
         section("What the model says of the patient", *_checks(evidence), name="patient"),
         section("What the verdict rests on", *_bounds(evidence), name="bounds"),
         section("What it cost others", *_costs(evidence), name="others"),
@@ -101,10 +94,9 @@ def officer_report(evidence: CaseEvidence, sha256: str, signer: str) -> Report:
     )
 
 
-def _done(evidence: CaseEvidence) -> tuple[Block, ...]:
+def _request(evidence: CaseEvidence) -> tuple[Block, ...]:
     many = len(evidence.request.patients)
-    whose = "one patient's" if many == 1 else f"{many} patients'"
-    asked = _ASKED[evidence.request.asked].format(whose=whose)
+    task = _TASK[evidence.request.asked].format(whose="one patient's" if many == 1 else f"{many} patients'")
     notes, earlier = evidence.notes, evidence.ledger.rows
     records = (
         f"{count(notes.forget_records, 'record')} among {count(notes.records, 'record')} of "
@@ -117,7 +109,7 @@ def _done(evidence: CaseEvidence) -> tuple[Block, ...]:
         else "It is the first request for this model."
     )
     return (
-        Text(f"The owner of the model was asked on {evidence.request.received.isoformat()} to {asked}."),
+        Text(f"The owner of the model was asked on {evidence.request.received.isoformat()} to {task}."),
         Text(f"{_how(evidence, records)} {before}"),
     )
 
@@ -134,135 +126,97 @@ def _how(evidence: CaseEvidence, records: str) -> str:
         how = "dropped the part of the model that was trained on them"
     else:
         how = "trained the model again without them"
-    others = "".join(f" The method {one.method} could not be used: {one.reason}." for one in evidence.passed_over)
-    return f"The owner {how}: {records}, with the method {evidence.method}.{others}"
+    others = (f" The method {other.method} could not be used: {other.reason}." for other in evidence.passed_over)
+    return f"The owner {how}: {records}, with the method {evidence.method}.{''.join(others)}"
 
 
 def _checks(evidence: CaseEvidence) -> tuple[Block, ...]:
     checks = evidence.battery.checks
     if not checks:
         return (Text("Nothing was measured.", "empty"),)
-    columns = _Columns.of(checks)
+    columns, words = _columns(checks)
+    heads = (Cell("The model was given"), *(head for head, _ in columns))
     parts: list[Block] = []
-    for concerns, words in (("this request", ""), ("earlier requests", _EARLIER)):
-        those = [check for check in checks if check.concerns == concerns]
-        if those and words:
-            parts.append(Text(words))
-        if those:
-            previous = ("", *(check.measure for check in those))
-            rows = [columns.row(check, above) for check, above in zip(those, previous, strict=False)]
-            parts.append(Table(columns.heads, tuple(rows), cards=True))
-    return (*parts, Text(columns.words, "aside"))
+    for concerns, title in (("this request", ""), ("earlier requests", _EARLIER)):
+        group = [check for check in checks if check.concerns == concerns]
+        measures_above = ("", *(check.measure for check in group))
+        rows = [
+            (_question(check, above), *(cell(check) for _, cell in columns))
+            for check, above in zip(group, measures_above, strict=False)
+        ]
+        if rows:
+            parts += [*([Text(title)] if title else []), Table(heads, tuple(rows), cards=True)]
+    return (*parts, Text(words, "aside"))
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """Columns of the tables of checks: those that some check has a number for."""
-
-    unseen: bool
-    retrained: bool
-    compared: bool
-    mixed: bool
-    intervals: bool
-
-    @staticmethod
-    def of(checks: Sequence[BatteryCheck]) -> _Columns:
-        shown = [one for check in checks for one in (check.before, check.after, check.unseen, check.retrained)]
-        return _Columns(
-            unseen=any(check.unseen is not None for check in checks),
-            retrained=any(check.retrained is not None for check in checks),
-            compared=any(check.comparison is not None for check in checks),
-            mixed=any(check.higher == "less is left" for check in checks),
-            intervals=any(one is not None and one.low is not None for one in shown),
+def _columns(checks: Sequence[BatteryCheck]) -> tuple[list[tuple[Cell, Callable[[BatteryCheck], Cell]]], str]:
+    """Head and cells of each column that some check has a number for; the words below the tables."""
+    columns: list[tuple[Cell, Callable[[BatteryCheck], Cell]]] = [
+        (Cell("Before"), lambda check: _value(check.before)),
+        (Cell("Now"), lambda check: _value(check.after)),
+    ]
+    words = ["Each row is one way to ask the model about the patient."]
+    mixed = any(check.higher == "less is left" for check in checks)
+    if not mixed:
+        words.append("A higher number means that more is left.")
+    if any(check.unseen is not None for check in checks):
+        columns.append((Cell("A stranger"), lambda check: _value(check.unseen)))
+        words.append("“A stranger” is what the model says now of patients whom it never saw.")
+    if any(check.retrained is not None for check in checks):
+        columns.append((Cell("Never saw the patient"), lambda check: _value(check.retrained)))
+        words.append("“Never saw the patient” is a model that was trained without these records.")
+    if any(check.comparison is not None for check in checks):
+        columns += [(Cell("Excess", "at least, at most"), _excess), (Cell("p"), _p)]
+        words.append(
+            "Excess: how much more the model says of the patient than of a stranger, or than the model that never "
+            "saw the records; 0 is none. It is at least and at most so much with 95% confidence each. p: how often "
+            "chance alone gives an excess this large."
         )
-
-    @property
-    def heads(self) -> tuple[Cell, ...]:
-        return (
-            Cell("The model was given"),
-            Cell("Before"),
-            Cell("Now"),
-            *([Cell("A stranger")] if self.unseen else []),
-            *([Cell("Never saw the patient")] if self.retrained else []),
-            *([Cell("Excess", "at least, at most"), Cell("p")] if self.compared else []),
-            *([Cell("More means")] if self.mixed else []),
-        )
-
-    def row(self, check: BatteryCheck, above: str) -> tuple[Cell, ...]:
-        """A check; what is measured is said where the row above measures something else."""
-        note = ""
-        if check.concerns == "this request":
-            measure = [] if check.measure == above else [check.measure]
-            note = "; ".join([check.probes.kind, *measure, count(check.probes.n, "probe")])
-        return (
-            Cell(check.title, note),
-            _value(check.before),
-            _value(check.after),
-            *([_value(check.unseen)] if self.unseen else []),
-            *([_value(check.retrained)] if self.retrained else []),
-            *(_excess(check) if self.compared else []),
-            *([Cell(check.higher)] if self.mixed else []),
-        )
-
-    @property
-    def words(self) -> str:
-        """The meaning of the tables."""
-        words = ["Each row is one way to ask the model about the patient."]
-        if not self.mixed:
-            words.append("A higher number means that more is left.")
-        if self.unseen:
-            words.append("“A stranger” is what the model says now of patients whom it never saw.")
-        if self.retrained:
-            words.append("“Never saw the patient” is a model that was trained without these records.")
-        if self.compared:
-            words.append(
-                "Excess: how much more the model says of the patient than of a stranger, or than the model that "
-                "never saw the records; 0 is none. It is at least and at most so much with 95% confidence each. p: "
-                "how often chance alone gives an excess this large."
-            )
-        if self.intervals:
-            words.append("95% intervals stand in brackets.")
-        return " ".join(words)
+    if mixed:
+        columns.append((Cell("More means"), lambda check: Cell(check.higher)))
+    values = [value for check in checks for value in (check.before, check.after, check.unseen, check.retrained)]
+    if any(value is not None and value.low is not None for value in values):
+        words.append("95% intervals stand in brackets.")
+    return columns, " ".join(words)
 
 
-def _value(value: Measurement | None) -> Cell:
-    """Without the number of probes, which stands at the row's beginning."""
+def _question(check: BatteryCheck, measure_above: str) -> Cell:
+    """Title of a check; below it the measure, unless the row above has the same one."""
+    if check.concerns == "earlier requests":
+        return Cell(check.title)
+    measure = [] if check.measure == measure_above else [check.measure]
+    return Cell(check.title, "; ".join([check.probes.kind, *measure, count(check.probes.n, "probe")]))
+
+
+def _value(value: Measurement | None, *, sized: bool = False) -> Cell:
+    """A number with its interval; ``sized``: and with the number of probes, patients or questions."""
     if value is None:
         return Cell(ABSENT)
     if value.value is None:
         return Cell("not measured", value.reason)
-    return Cell(decimal(value.value), interval(value.low, value.high))
+    size = count(value.n, value.unit.removesuffix("s")) if sized else ""
+    return Cell(decimal(value.value), ", ".join(filter(None, (interval(value.low, value.high), size))))
 
 
-def _excess(check: BatteryCheck) -> tuple[Cell, Cell]:
-    comparison = check.comparison
-    if comparison is None:
-        return Cell(ABSENT, "nothing to compare with"), Cell(ABSENT)
-    excess = comparison.excess
+def _excess(check: BatteryCheck) -> Cell:
+    if check.comparison is None:
+        return Cell(ABSENT, "nothing to compare with")
+    excess = check.comparison.excess
     value = "not measured" if excess.value is None else signed(excess.value)
-    ends = ", ".join(ABSENT if end is None else signed(end) for end in (excess.low, excess.high))
-    return Cell(value, ends), Cell(p_text(comparison.p))
+    return Cell(value, ", ".join(ABSENT if end is None else signed(end) for end in (excess.low, excess.high)))
 
 
-def _number(value: Measurement | None) -> Cell:
-    if value is None:
-        return Cell(ABSENT)
-    if value.value is None:
-        return Cell("not measured", value.reason)
-    bounds = interval(value.low, value.high)
-    return Cell(
-        decimal(value.value), ", ".join(filter(None, (bounds, count(value.n, value.unit.removesuffix("s")))))
-    )
+def _p(check: BatteryCheck) -> Cell:
+    return Cell(ABSENT if check.comparison is None else p_text(check.comparison.p))
 
 
 def _bounds(evidence: CaseEvidence) -> tuple[Block, ...]:
-    margins = sorted({check.comparison.margin for check in evidence.battery.checks if check.comparison is not None})
+    margins = {check.comparison.margin for check in evidence.battery.checks if check.comparison is not None}
     lines = [*evidence.decision.reasons]
     if evidence.decision.bounds:
-        margin = " or ".join(map(decimal, margins))
         lines.append(
-            f"An excess of at most {margin} counts as none (the margin). The numbers of each check stand in the "
-            "table above."
+            f"An excess of at most {' or '.join(map(decimal, sorted(margins)))} counts as none (the margin). The "
+            "numbers of each check stand in the table above."
         )
     return (Bullets(tuple(lines)),)
 
@@ -276,15 +230,15 @@ def _costs(evidence: CaseEvidence) -> tuple[Block, ...]:
 
 def _cost_row(cost: CostReading) -> tuple[Cell, ...]:
     better = "higher is better" if cost.higher_is_better else "lower is better"
-    kept = ABSENT if cost.kept is None else f"{cost.kept:.0%}"
-    floor = ABSENT if cost.floor is None else f"{cost.floor:.0%}"
-    said = {True: "kept", False: "not kept", None: ""}[cost.within]
+    share, floor = (ABSENT if value is None else f"{value:.0%}" for value in (cost.retained_share, cost.floor))
+    within = {True: "kept", False: "not kept", None: ""}[cost.within]
     head = Cell(cost.title, f"{_GROUPS[cost.group]}; {cost.measure}, {better}")
-    return head, _number(cost.before), _number(cost.after), Cell(kept), Cell(floor, said)
+    values = _value(cost.before, sized=True), _value(cost.after, sized=True)
+    return head, *values, Cell(share), Cell(floor, within)
 
 
 def _untested(evidence: CaseEvidence) -> tuple[Block, ...]:
-    lines = [f"{one.title}: {one.reason}." for one in evidence.battery.untested]
+    lines = [f"{untested.title}: {untested.reason}." for untested in evidence.battery.untested]
     always = "Whatever no check of this battery asks; copies of the notes, of older models and of backups."
     return (Bullets((*lines, always)),)
 
@@ -297,11 +251,8 @@ def _again(evidence: CaseEvidence) -> tuple[Block, ...]:
 
 def _destroy(evidence: CaseEvidence) -> tuple[Block, ...]:
     if evidence.method == NOTHING_TRAINED:
-        return (
-            Bullets(
-                ("The work folder beside this case holds notes. Delete it when the model is not tested again.",)
-            ),
-        )
+        line = "The work folder beside this case holds notes. Delete it when the model is not tested again."
+        return (Bullets((line,)),)
     whose = "the patient" if len(evidence.request.patients) == 1 else "these patients"
     lines = (
         f"The model before still knows {whose}, and so does each copy, adapter or quantized form of it. Set beside "
@@ -315,6 +266,7 @@ def _destroy(evidence: CaseEvidence) -> tuple[Block, ...]:
 
 
 def _proof(evidence: CaseEvidence, sha256: str, signer: str) -> tuple[Block, ...]:
+    software = evidence.software
     return (
         Text(
             "The command “medunlearn verify MODEL case/ --public-key FILE” checks the signature, every file of "
@@ -327,10 +279,7 @@ def _proof(evidence: CaseEvidence, sha256: str, signer: str) -> tuple[Block, ...
                 ("SHA-256 of evidence.json", sha256),
                 ("Model before", evidence.model_in.fingerprint),
                 ("Model now", evidence.model_out.fingerprint),
-                (
-                    "Software",
-                    f"medunlearn {evidence.software.version}, commit {evidence.software.commit or 'unknown'}",
-                ),
+                ("Software", f"medunlearn {software.version}, commit {software.commit or 'unknown'}"),
             )
         ),
     )

@@ -48,24 +48,20 @@ class Purge:
     confirmed: bool = False
 
     @property
-    def left(self) -> list[PurgedFile]:
+    def remaining(self) -> list[PurgedFile]:
         """Files that still hold the patient though their deletion was confirmed, those kept on purpose aside."""
-        wrong = ("changed", "refused")
-        return [one for one in self.files if one.outcome in wrong or (one.outcome == "deleted" and one.names)]
+        return [
+            file
+            for file in self.files
+            if file.outcome in ("changed", "refused") or (file.outcome == "deleted" and file.names)
+        ]
 
     def table(self) -> pd.DataFrame:
         """One row a file: path, kind, how, bytes, outcome, note."""
-        rows = [
-            (
-                str(it.holder.path),
-                it.holder.kind,
-                ", ".join(it.holder.evidence),
-                it.holder.bytes,
-                it.outcome,
-                it.note,
-            )
-            for it in self.files
-        ]
+        rows = []
+        for file in self.files:
+            own = file.holder
+            rows.append((str(own.path), own.kind, ", ".join(own.evidence), own.bytes, file.outcome, file.note))
         return pd.DataFrame(rows, columns=["path", "kind", "how", "bytes", "outcome", "note"])
 
 
@@ -97,13 +93,13 @@ def purge_patient(
             "The root of the file system is no folder to purge. Name the folders that may hold the patient."
         )
     log = find_holders(folders, benchmark, patient, identifiers=identifiers, quiet=quiet)
-    wanted, known = {*kinds}, {holder.kind for holder in log.holders}
-    if unknown := wanted - known:
+    kinds = {*kinds}
+    if unknown := kinds - {holder.kind for holder in log.holders}:
         raise ConfigError([f"--kinds {kind}: no file of this kind holds the patient" for kind in sorted(unknown)])
     # The benchmark was read; what it tells is no longer needed on the disk.
     files = [
         PurgedFile(holder, "kept" if confirmed else "listed")
-        if not confirmed or (wanted and holder.kind not in wanted)
+        if not confirmed or (kinds and holder.kind not in kinds)
         else _deleted(holder, roots)
         for holder in log.holders
     ]

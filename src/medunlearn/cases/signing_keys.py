@@ -1,4 +1,4 @@
-"""Ed25519 keys of a case's signer, as PEM files, and the secret beside them that names patients.
+"""Signing keys as PEM files: Ed25519 for cases, P-256 for models, and the secret beside them that names patients.
 
 | file | content |
 |---|---|
@@ -6,7 +6,10 @@
 | ``KEYFILE.pub`` | public key (SubjectPublicKeyInfo, PEM): for everybody who checks a case |
 | ``pseudonyms.key`` | the owner's secret (:mod:`medunlearn.cases.pseudonyms`); one a folder, never replaced |
 
-Source: RFC 8032 (Ed25519), RFC 8410 (its PEM form).
+A model is signed in the form of OpenSSF model signing: a manifest of its files' digests in a Sigstore bundle.
+Anybody checks it without medunlearn: ``model_signing verify key MODEL --signature FILE --public_key FILE``.
+
+Source: RFC 8032 (Ed25519), RFC 8410 (its PEM form); sigstore/model-transparency, model-signing 1.1.
 """
 
 from __future__ import annotations
@@ -14,16 +17,21 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from medunlearn.cases.pseudonyms import SECRET, new_secret
 from medunlearn.data.benchmark import MANIFEST
 from medunlearn.data.folder_lock import lock_folder
-from medunlearn.data.storage import write_together, writer
+from medunlearn.data.leftovers import part_of
+from medunlearn.data.storage import as_storage_error, write_together, writer
 from medunlearn.errors import InputError
 from medunlearn.input_files import regular_file
 from medunlearn.results.record import FILE
@@ -31,6 +39,7 @@ from medunlearn.results.record import FILE
 STATEMENT = "statement.dsse.json"
 """Signed statement of a case: a folder that has one is a case."""
 PUBLIC = ".pub"
+MODEL_SIGNING = "model_signing"
 _MAKE = "`medunlearn case key --out KEYFILE` makes one."
 _PROTECTED = {
     FILE: "a run",
@@ -74,9 +83,9 @@ def make_key(path: Path) -> KeyFiles:
                 raise InputError(f"{file} exists, and a key is never overwritten. Choose another --out.")
         key = Ed25519PrivateKey.generate()
         files = {private: writer(private_pem(key)), public: writer(public_pem(key.public_key()))}
-        made = not os.path.lexists(secret)
-        write_together(({secret: writer(new_secret())} if made else {}) | files)
-    return KeyFiles(private, public, secret, key_id(key.public_key()), made)
+        has_secret = os.path.lexists(secret)
+        write_together(({} if has_secret else {secret: writer(new_secret())}) | files)
+    return KeyFiles(private, public, secret, key_id(key.public_key()), not has_secret)
 
 
 def refuse_shared_folder(path: Path) -> None:
@@ -102,9 +111,7 @@ def private_pem(key: Ed25519PrivateKey) -> bytes:
 
 
 def public_pem(key: Ed25519PublicKey) -> bytes:
-    return key.public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )  # fmt: skip
+    return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def key_id(key: Ed25519PublicKey) -> str:
@@ -119,11 +126,7 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
     Raises:
         InputError: no such file, or none of an Ed25519 private key without a password.
     """
-    content = _read(path)
-    try:
-        key = serialization.load_pem_private_key(content, None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
+    key = _private_key_of(_read(path))
     if not isinstance(key, Ed25519PrivateKey):
         raise InputError(f"{path} holds no Ed25519 private key (PEM, without a password). {_MAKE}")
     return key
@@ -143,6 +146,14 @@ def read_public_key(path: Path) -> Ed25519PublicKey:
     return key
 
 
+def _private_key_of(content: bytes) -> Any:
+    """The private key in PEM text; None where there is none, or one with a password."""
+    try:
+        return serialization.load_pem_private_key(content, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return None
+
+
 def public_key_of(content: bytes) -> Ed25519PublicKey | None:
     """The public key in PEM text; None where there is none."""
     try:
@@ -159,3 +170,46 @@ def _read(path: Path) -> bytes:
     if file.stat().st_size > 1 << 16:
         raise InputError(f"{path} is no key: it has more than 64 KiB.")
     return file.read_bytes()
+
+
+def check_model_key(path: Path) -> None:
+    """Refuse a signature of a model that cannot be made, before anything is computed.
+
+    Raises:
+        InputError: model-signing is not installed, or the file holds no private key on the curve P-256.
+    """
+    if None in map(find_spec, (MODEL_SIGNING, "OpenSSL")):
+        raise InputError(
+            "--model-key signs the model with model-signing, of which a part is not installed: pip install "
+            "'medunlearn[signing]'."
+        )
+    try:
+        key = _private_key_of(regular_file(path).read_bytes())
+    except OSError:
+        key = None
+    if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
+        raise InputError(
+            f"{path} holds no private key on the curve P-256 (PEM, without a password). `openssl genpkey "
+            f"-algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out {path}` makes one."
+        )
+
+
+def sign_model(model: Path, key: Path, out: Path) -> Path:
+    """Sign all files of a model's folder; nothing leaves this machine.
+
+    Args:
+        key: of :func:`check_model_key`.
+        out: the bundle, outside of the folder; an older one is replaced.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    signing = import_module(f"{MODEL_SIGNING}.signing")
+    part = part_of(out)
+    try:
+        signing.Config().use_elliptic_key_signer(private_key=key).sign(model, part)
+        part.replace(out)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise as_storage_error(error, out) or error from error
+    return out

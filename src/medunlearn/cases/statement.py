@@ -1,21 +1,35 @@
-"""The in-toto statement of a case: SHA-256 of its files, of both models, of the notes and of the ledger.
+"""Signed statement of a case: an in-toto statement over its files, models, notes and ledger, in a DSSE envelope.
 
-Source: in-toto attestation framework, Statement v1 (in-toto/attestation, ``spec/v1/statement.md``).
+Source: in-toto attestation framework, Statement v1 (in-toto/attestation, ``spec/v1/statement.md``); Dead Simple
+Signing Envelope, protocol 1.0.0 and JSON envelope (secure-systems-lab/dsse).
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 from collections.abc import Mapping
 from typing import Any
 
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
 from medunlearn.cases.digests import weights_by_name
-from medunlearn.cases.envelope import SignatureError
 from medunlearn.cases.evidence import CaseEvidence
+from medunlearn.cases.signing_keys import key_id
+from medunlearn.errors import MedunlearnError
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:medunlearn:deletion-case:1"
 NOTES, LEDGER_HEAD, MODELS = "notes", "ledger-head", ("model-in", "model-out")
+IN_TOTO = "application/vnd.in-toto+json"
+"""Payload type of an in-toto statement."""
+_URL_SAFE = str.maketrans("-_", "+/")
+
+
+class SignatureError(MedunlearnError):
+    """An envelope that cannot be read, or that the given key did not sign."""
 
 
 def statement(evidence: CaseEvidence, files: Mapping[str, str]) -> dict[str, Any]:
@@ -58,7 +72,7 @@ def subjects_of(payload: bytes) -> dict[str, str]:
     """
     try:
         content = json.loads(payload)
-        subjects = {str(one["name"]): str(one["digest"]["sha256"]) for one in content["subject"]}
+        subjects = {str(entry["name"]): str(entry["digest"]["sha256"]) for entry in content["subject"]}
         whole = len(subjects) == len(content["subject"])
         kinds = (content["_type"], content["predicateType"])
     except (ValueError, RecursionError, KeyError, TypeError):
@@ -66,3 +80,89 @@ def subjects_of(payload: bytes) -> dict[str, str]:
     if not whole or kinds != (STATEMENT_TYPE, PREDICATE_TYPE):
         raise SignatureError("it holds another statement than one of a case")
     return subjects
+
+
+def pae(payload_type: str, payload: bytes) -> bytes:
+    """Pre-authentication encoding: what is signed. Lengths are those of the bytes, in decimal digits."""
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+def sign(payload_type: str, payload: bytes, key: Ed25519PrivateKey) -> bytes:
+    """An envelope with one signature, as the content of a file; the same input gives the same bytes."""
+    signature = key.sign(pae(payload_type, payload))
+    return _envelope(payload_type, payload, signature, key_id(key.public_key()))
+
+
+def _envelope(payload_type: str, payload: bytes, signature: bytes, signer: str) -> bytes:
+    content = {
+        "payload": base64.b64encode(payload).decode(),
+        "payloadType": payload_type,
+        "signatures": [{"keyid": signer, "sig": base64.b64encode(signature).decode()}],
+    }
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def verified_payload(content: bytes, key: Ed25519PublicKey, types: tuple[str, ...] = (IN_TOTO,)) -> bytes:
+    """The payload of an envelope that a key signed; signatures of other keys are passed over.
+
+    Both alphabets of Base64 are read, as the protocol asks. The key id is a hint that nothing rests on.
+
+    Raises:
+        SignatureError: no envelope, a payload type that is not wanted, or no signature of this key.
+    """
+    envelope = _parsed(content)
+    kind, payload = envelope["payloadType"], _decoded(envelope["payload"])
+    if kind not in types:
+        raise SignatureError(f"its payload has another type than {' or '.join(types)}")
+    for signature in envelope["signatures"]:
+        try:
+            key.verify(_decoded(signature["sig"]), pae(kind, payload))
+        except InvalidSignature:
+            continue
+        return payload
+    raise SignatureError("this key did not sign it, or it was changed since")
+
+
+def unverified_payload(content: bytes) -> bytes:
+    """The payload of an envelope whose signature is checked elsewhere.
+
+    Raises:
+        SignatureError: no envelope.
+    """
+    return _decoded(_parsed(content)["payload"])
+
+
+def is_as_written(content: bytes, key: Ed25519PublicKey) -> bool:
+    """True if an envelope that the key signed is, to the byte, what :func:`sign` writes.
+
+    White space, the key id and the last bits of Base64 are under no signature.
+    """
+    envelope = _parsed(content)
+    (signature, *others) = envelope["signatures"]
+    again = _envelope(
+        envelope["payloadType"], _decoded(envelope["payload"]), _decoded(signature["sig"]), key_id(key)
+    )
+    return not others and again == content
+
+
+def _parsed(content: bytes) -> dict[str, Any]:
+    try:
+        envelope = json.loads(content)
+    except (ValueError, RecursionError):
+        raise SignatureError("it is no JSON") from None
+    if isinstance(envelope, dict):
+        signatures = envelope.get("signatures")
+        texts = [envelope.get("payload", ""), envelope.get("payloadType", "")]
+        if isinstance(signatures, list) and signatures and all(isinstance(entry, dict) for entry in signatures):
+            texts += [entry.get("sig") for entry in signatures]
+            if all(isinstance(text, str) for text in texts):
+                return {"payload": "", "payloadType": "", **envelope}
+    raise SignatureError("it is no DSSE envelope with a signature")
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text.translate(_URL_SAFE), validate=True)
+    except (binascii.Error, ValueError):
+        raise SignatureError("it holds what is no Base64") from None

@@ -133,14 +133,14 @@ def _from_command(command: str, query: bytes) -> bytes:
     if not words:
         raise InputError("--command is empty: give a program and its arguments.")
     try:
-        done = subprocess.run(words, input=query, capture_output=True, timeout=_PATIENCE, check=True)
+        process = subprocess.run(words, input=query, capture_output=True, timeout=_PATIENCE, check=True)
     except FileNotFoundError:
         raise InputError(f"There is no command {words[0]!r}.") from None
     except subprocess.TimeoutExpired:
         raise TimestampError(f"{words[0]} gave no time stamp in {_PATIENCE:.0f} s. Ask again.") from None
     except (subprocess.CalledProcessError, OSError) as error:
         raise TimestampError(f"{words[0]} gave no time stamp: {first_line(error)}. Ask again.") from error
-    return done.stdout[:_LONGEST]
+    return process.stdout[:_LONGEST]
 
 
 def _from_address(address: str, query: bytes) -> bytes:

@@ -56,14 +56,14 @@ def decide(
         for (check, its), p in zip(compared, corrected, strict=True)
         if p < battery.alpha and (its.excess.value is None or its.excess.value > its.margin)
     ]
-    decision = _decided(battery, compared, residual, exact, models)
+    decision = _apply_rules(battery, compared, residual, exact, models)
     if earlier and not any(check.concerns == "earlier requests" for check in battery.checks):
         more = f"{count(earlier, 'earlier request')}: nobody looked whether their patients came back."
         return decision.model_copy(update={"reasons": (*decision.reasons, more)})
     return decision
 
 
-def _decided(
+def _apply_rules(
     battery: Battery,
     compared: Sequence[tuple[BatteryCheck, Comparison]],
     residual: Sequence[BatteryCheck],
@@ -83,7 +83,7 @@ def _decided(
             ],
         )
     if residual:
-        return _decision("residual found", [_found(check) for check in residual], residual)
+        return _decision("residual found", [_finding(check) for check in residual], residual)
     return _without_residual(battery, compared, exact)
 
 
@@ -107,31 +107,28 @@ def _deleted(exact: ExactDeletion, residual: Sequence[BatteryCheck]) -> CaseDeci
 def _without_residual(
     battery: Battery, compared: Sequence[tuple[BatteryCheck, Comparison]], exact: ExactDeletion | None
 ) -> CaseDecision:
-    earlier = [(check, its) for check, its in compared if check.concerns == "earlier requests"]
+    earlier = [its for check, its in compared if check.concerns == "earlier requests"]
     compared = [(check, its) for check, its in compared if check.concerns == "this request"]
     unable = {check.name: why for check, its in compared if (why := _cannot_tell(check, its, battery.alpha))}
-    able = [(check, its) for check, its in compared if check.name not in unable]
-    left_out = [
+    able = [check for check, _ in compared if check.name not in unable]
+    remarks = [
         f"No evidence, as {why}: {', '.join(_titled(c) for c, _ in compared if unable.get(c.name) == why)}."
         for why in dict.fromkeys(unable.values())
     ]
     if exact is not None:
-        left_out.insert(
-            0, "Training without the patient, run again, gave another model: this is no exact deletion."
-        )
-    left_out += [
+        remarks.insert(0, "Training without the patient, run again, gave another model: this is no exact deletion.")
+    remarks += [
         f"{check.title}: less than of a stranger by more than the margin. Whoever has the model can tell that "
         "somebody was removed."
         for check, its in compared
         if _far_below(its)
     ]
     if earlier:
-        left_out.append(_not_come_back([its for _, its in earlier]))
+        remarks.append(_not_come_back(earlier))
     if not able:
-        return _decision("inconclusive", ["No check can tell whether anything is left of the patient.", *left_out])
-    checks = [check for check, _ in able]
-    together = any(check.name == TOGETHER for check in checks)
-    bounding = [TOGETHER] if together else [check.name for check in checks]
+        return _decision("inconclusive", ["No check can tell whether anything is left of the patient.", *remarks])
+    together = any(check.name == TOGETHER for check in able)
+    bounding = [TOGETHER] if together else [check.name for check in able]
     wide = [
         check
         for check, its in compared
@@ -139,13 +136,12 @@ def _without_residual(
     ]
     if wide:
         reasons = [f"{_titled(check)}: what is left may be above the margin." for check in wide]
-        return _decision("inconclusive", [*reasons, *left_out], wide)
-    number = len(checks) - together
-    verb = "finds" if number == 1 else "find"
+        return _decision("inconclusive", [*reasons, *remarks], wide)
+    number = len(able) - together
     able_checks = f"{count(number, 'check')} that found the patient in the model before"
-    least = f"{able_checks} {verb} no more than the margin now"
-    least += ", taken together, and no check does by itself." if together else "."
-    return _decision("no residual found", [least, *left_out], checks)
+    reason = f"{able_checks} {'finds' if number == 1 else 'find'} no more than the margin now"
+    reason += ", taken together, and no check does by itself." if together else "."
+    return _decision("no residual found", [reason, *remarks], able)
 
 
 def _above(excess: float | None, comparison: Comparison) -> bool:
@@ -184,7 +180,7 @@ def _titled(check: BatteryCheck) -> str:
     return check.title if check.concerns == "this request" else f"{check.title} (earlier requests)"
 
 
-def _found(check: BatteryCheck) -> str:
+def _finding(check: BatteryCheck) -> str:
     whose = "the patient" if check.concerns == "this request" else "a patient of an earlier request, who came back"
     return f"{check.title}: the model answers as one that knows {whose}."
 

@@ -33,7 +33,7 @@ def forget(result: Any, output: Output) -> None:
     columns = ("what the model was asked", "before", "now", "excess", "at most", "p")
     output.table("What the model knows of the patient, 0 to 1", columns, rows)
     for cost in evidence.costs:
-        kept = ABSENT if cost.kept is None else f"{cost.kept:.1%} of what it was"
+        kept = ABSENT if cost.retained_share is None else f"{cost.retained_share:.1%} of what it was"
         output.line(f"{cost.title}: {cost.measure} {kept}")
     output.line(f"{TITLES[decision.verdict]}: {' '.join(decision.reasons)}")
     output.line(f"{near(result.case.folder / 'case.html')}: the page for the privacy officer")
@@ -119,5 +119,5 @@ def case_purge(result: Any, output: Output) -> None:
         counts = ", ".join(f"{number:,} {outcome}" for outcome, number in gone.items()) or "none holds the patient"
         more = "" if result.confirmed or not result.files else " Nothing was deleted: --yes deletes them."
         output.line(f"{result.log.files:,} files read: {counts}; {len(unseen):,} were not looked at.{more}")
-    if result.left:
-        raise MedunlearnError(f"{len(result.left)} files still hold the patient: {result.left[0].note}.")
+    if result.remaining:
+        raise MedunlearnError(f"{len(result.remaining)} files still hold the patient: {result.remaining[0].note}.")

@@ -50,6 +50,12 @@ def with_request(benchmark: Benchmark, subjects: Iterable[str], *, name: str = R
     return replace(benchmark, splits={**benchmark.splits, name: split})
 
 
+def forget_records(benchmark: Benchmark, split: str = REQUEST) -> frozenset[str]:
+    """Ids of the records of a split's forget set."""
+    its = benchmark.split(split)
+    return benchmark.hierarchy.closure(its.level, its.forget)
+
+
 def save_splits(benchmark: Benchmark) -> None:
     """Write the splits of a benchmark to the folder that it was read from; its other tables are not touched.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -27,6 +27,7 @@ from medunlearn.reports.formatting import count
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.statistics.others import LEAST_OTHERS, OthersGap, chance_of_surprise, compare_with_others
 
+CostGroup = Literal["neighbours", "other patients", "general"]
 LEAST_SPREAD = 0.25
 """Of the margin: least spread among patients whom no model saw, so that no hair's breadth is a finding."""
 
@@ -36,12 +37,11 @@ class BatteryMaterial:
     """Models and patients that checks compare.
 
     Attributes:
-        before, after, retrained: where the models stand; ``retrained`` never saw the patients.
+        before, after, retrained: standings of the models; ``retrained`` never saw the patients.
         patients: whom the checks are about.
         unseen: patients whom no model saw.
         invented: whether these are invented.
         margin: an excess up to this counts as none.
-        held_out: whether the choice of settings did not see the probes.
     """
 
     before: Standings
@@ -51,14 +51,12 @@ class BatteryMaterial:
     unseen: Sequence[str]
     invented: bool
     margin: float
-    held_out: bool
     concerns: Literal["this request", "earlier requests"] = "this request"
 
     def checks(self) -> Iterator[BatteryCheck]:
         """A check for each way of asking in which both models were measured."""
         for name, way in self.after.ways.items():
-            after = self.after.of(name, self.patients)
-            if after and name in self.before.ways:
+            if self.after.of(name, self.patients) and name in self.before.ways:
                 yield self._check(name, way)
 
     def together(self, alpha: float) -> BatteryCheck | None:
@@ -70,132 +68,113 @@ class BatteryMaterial:
         Args:
             alpha: largest p of a way that found them.
         """
-        found = [check for check in self.checks() if _found_before(check, alpha)]
-        if len(found) < 2:
+        parts = [check for check in self.checks() if is_found_before(check.comparison, alpha)]
+        if len(parts) < 2:
             return None
-        ways = [check.name for check in found]
-        n = sum(check.probes.n for check in found)
-        after, before = self._excess_over(self.after, ways), self._excess_over(self.before, ways)
+        ways = [check.name for check in parts]
+        n = sum(check.probes.n for check in parts)
+        after, before = self._mean_excess(self.after, ways), self._mean_excess(self.before, ways)
         return BatteryCheck(
             name=TOGETHER,
             title="Together, as far as they found the patient before",
             measure="mean over their probes",
             higher="more is left",
-            probes=ProbeSet(name=TOGETHER, kind=f"{len(ways)} of them", n=n, held_out=self.held_out),
-            before=self._mean_measured(self.before, ways, n),
-            after=self._mean_measured(self.after, ways, n),
-            retrained=None if self.retrained is None else self._mean_measured(self.retrained, ways, n),
-            unseen=measurement(self._means(self.after, ways, self.unseen), len(self.unseen), "patients"),
-            comparison=self._compared(after, before),
+            probes=ProbeSet(name=TOGETHER, kind=f"{len(ways)} of them", n=n, held_out=True),
+            unseen=measurement(self._means(self.after.values, ways, self.unseen), len(self.unseen), "patients"),
+            comparison=self._comparison(after, before),
+            **self._by_model(
+                lambda model: measurement(self._means(model.values, ways, self.patients), n, "probes")
+            ),
         )
-
-    def _mean_measured(self, standings: Standings, ways: Sequence[str], n: int) -> Measurement:
-        return measurement(self._means(standings, ways, self.patients), n, "probes")
-
-    def _means(self, standings: Standings, ways: Sequence[str], patients: Sequence[str]) -> list[float]:
-        """Of each patient the mean over her probes in some ways of asking."""
-        values = {way: standings.values[way] for way in ways}
-        return [mean for who in patients if (mean := self._mean_of(who, values)) is not None]
-
-    def _mean_of(self, who: str, values: Mapping[str, Mapping[str, float]]) -> float | None:
-        """Mean of a patient's values by way of asking, each as often as she has probes there."""
-        weights = {way: self.after.probes[way].get(who, 0) for way in values if who in values[way]}
-        total = sum(weights.values())
-        return fsum(values[way][who] * weight for way, weight in weights.items()) / total if total else None
-
-    def _excess_over(self, standings: Standings, ways: Sequence[str]) -> OthersGap | None:
-        """Excess of the patients' means over some ways, each way above its mean of those whom no model saw."""
-        above: dict[str, dict[str, float]] = {}
-        for way in ways:
-            values = self._differences(standings, way)
-            strangers = [values[who] for who in self.unseen if who in values]
-            centre = fsum(strangers) / len(strangers)
-            above[way] = {who: value - centre for who, value in values.items()}
-        mine, theirs = (
-            [mean for who in patients if (mean := self._mean_of(who, above)) is not None]
-            for patients in (self.patients, self.unseen)
-        )
-        return compare_with_others(mine, theirs, least_spread=LEAST_SPREAD * self.margin)
 
     def _check(self, name: str, way: AskingWay) -> BatteryCheck:
-        prefix, earlier = "", self.concerns == "earlier requests"
-        if earlier:
-            prefix = "earlier "
-        n = sum(self.after.probes[name].get(patient, 0) for patient in self.patients)
+        def measured(model: Standings) -> Measurement:
+            probes = model.probes.get(name, {})
+            n = sum(probes.get(patient, 0) for patient in self.patients)
+            return measurement(model.of(name, self.patients), n, "probes")
+
+        check_name = f"earlier {name}" if self.concerns == "earlier requests" else name
+        by_model, unseen = self._by_model(measured), self.after.of(name, self.unseen)
         return BatteryCheck(
-            name=prefix + name,
+            name=check_name,
             title=way.title,
             measure=way.measure,
             higher="more is left",
             concerns=self.concerns,
-            probes=ProbeSet(name=prefix + name, kind=way.given, n=n, held_out=self.held_out or earlier),
-            before=self._measured(self.before, name),
-            after=self._measured(self.after, name),
-            retrained=None if self.retrained is None else self._measured(self.retrained, name),
-            unseen=self._unseen(name),
-            comparison=self._comparison(name),
+            probes=ProbeSet(name=check_name, kind=way.prompt, n=by_model["after"].n, held_out=True),
+            unseen=measurement(unseen, len(unseen), "patients") if unseen else None,
+            comparison=self._comparison(self._excess(self.after, name), self._excess(self.before, name)),
+            **by_model,
         )
 
-    def _measured(self, standings: Standings, name: str) -> Measurement:
-        values = standings.of(name, self.patients)
-        n = sum(standings.probes.get(name, {}).get(patient, 0) for patient in self.patients)
-        return measurement(values, n, "probes")
+    def _by_model(self, measured: Callable[[Standings], Measurement]) -> dict[str, Any]:
+        retrained = None if self.retrained is None else measured(self.retrained)
+        return {"before": measured(self.before), "after": measured(self.after), "retrained": retrained}
 
-    def _unseen(self, name: str) -> Measurement | None:
-        values = self.after.of(name, self.unseen)
-        return measurement(values, len(values), "patients") if values else None
+    def _means(
+        self, values: Mapping[str, Mapping[str, float]], ways: Sequence[str], patients: Sequence[str]
+    ) -> list[float]:
+        """Of each patient the mean over her probes in some ways of asking, where she has one."""
+        means = []
+        for patient in patients:
+            probes = {way: self.after.probes[way].get(patient, 0) for way in ways if patient in values[way]}
+            if total := sum(probes.values()):
+                means.append(fsum(values[way][patient] * n for way, n in probes.items()) / total)
+        return means
 
-    def _comparison(self, name: str) -> Comparison | None:
-        return self._compared(self._excess(self.after, name), self._excess(self.before, name))
+    def _mean_excess(self, model: Standings, ways: Sequence[str]) -> OthersGap | None:
+        """Excess of the patients' means over some ways, each way above its mean of those whom no model saw."""
+        above: dict[str, dict[str, float]] = {}
+        for way in ways:
+            values = self._differences(model, way)
+            strangers = [values[who] for who in self.unseen if who in values]
+            centre = fsum(strangers) / len(strangers)
+            above[way] = {who: value - centre for who, value in values.items()}
+        few, others = (self._means(above, ways, patients) for patients in (self.patients, self.unseen))
+        return compare_with_others(few, others, least_spread=LEAST_SPREAD * self.margin)
 
-    def _compared(self, after: OthersGap | None, before: OthersGap | None) -> Comparison | None:
+    def _excess(self, model: Standings, name: str) -> OthersGap | None:
+        """Excess of the patients over those whom no model saw; beside a retrained model, over it.
+
+        p of ranks is that of their exact tests; there are none beside a retrained model.
+        """
+        values = self._differences(model, name)
+        few, others = ([values[who] for who in group if who in values] for group in (self.patients, self.unseen))
+        gap = compare_with_others(few, others, least_spread=LEAST_SPREAD * self.margin)
+        tests = model.surprises.get(name)
+        if gap is None or tests is None or self.retrained is not None:
+            return gap
+        theirs = [tests[who] for who in self.patients if who in tests]
+        p = chance_of_surprise(theirs, [tests[who] for who in self.unseen if who in tests])
+        return gap if p is None else replace(gap, p=p)
+
+    def _differences(self, model: Standings, name: str) -> Mapping[str, float]:
+        values = model.values.get(name, {})
+        if self.retrained is None:
+            return values
+        beside = self.retrained.values.get(name, {})
+        return {who: value - beside[who] for who, value in values.items() if who in beside}
+
+    def _comparison(self, after: OthersGap | None, before: OthersGap | None) -> Comparison | None:
         if after is None:
             return None
         baseline: Baseline = "invented patients" if self.invented else "unseen patients"
         return Comparison(
-            baseline="retrained model" if self.retrained is not None else baseline,
+            baseline=baseline if self.retrained is None else "retrained model",
             excess=Measurement(value=after.value, low=after.low, high=after.high, n=after.others, unit="patients"),
             margin=self.margin,
             p=after.p,
             p_before=None if before is None else before.p,
         )
 
-    def _excess(self, standings: Standings, name: str) -> OthersGap | None:
-        """Excess of the patients over those whom no model saw; beside a retrained model, over it."""
-        mine, theirs = (
-            [values[who] for who in patients if who in values]
-            for values, patients in (
-                (self._differences(standings, name), self.patients),
-                (self._differences(standings, name), self.unseen),
-            )
-        )
-        gap = compare_with_others(mine, theirs, least_spread=LEAST_SPREAD * self.margin)
-        chance = self._chance(standings, name)
-        return gap if gap is None or chance is None else replace(gap, p=chance)
-
-    def _chance(self, standings: Standings, name: str) -> float | None:
-        """p of ranks by their exact tests; None beside a retrained model, or of what is no rank."""
-        known = standings.surprises.get(name)
-        if known is None or self.retrained is not None:
-            return None
-        few, others = ([known[who] for who in who_all if who in known] for who_all in (self.patients, self.unseen))
-        return chance_of_surprise(few, others)
-
-    def _differences(self, standings: Standings, name: str) -> Mapping[str, float]:
-        values = standings.values.get(name, {})
-        if self.retrained is None:
-            return values
-        beside = self.retrained.values.get(name, {})
-        return {who: value - beside[who] for who, value in values.items() if who in beside}
-
     def untested(self) -> Iterator[Untested]:
         """Ways of asking without a baseline, and those in which not every patient could be asked."""
         for check in self.checks():
-            number = len(self.after.of(check.name, self.patients))
-            if number < len(self.patients):
+            missing = len(self.patients) - len(self.after.of(check.name, self.patients))
+            if missing:
                 yield Untested(
                     name=f"{check.name} of all",
-                    title=f"{check.title}: {len(self.patients) - number} of {count(len(self.patients), 'patient')}",
+                    title=f"{check.title}: {missing} of {count(len(self.patients), 'patient')}",
                     reason="no probe of this kind could be made of their notes",
                 )
             if check.comparison is None:
@@ -206,9 +185,9 @@ class BatteryMaterial:
                 )
 
 
-def _found_before(check: BatteryCheck, alpha: float) -> bool:
-    p = None if check.comparison is None else check.comparison.p_before
-    return p is not None and p < alpha
+def is_found_before(comparison: Comparison | None, alpha: float) -> bool:
+    """True if a check told the patient in the model before from patients whom no model saw."""
+    return comparison is not None and comparison.p_before is not None and comparison.p_before < alpha
 
 
 def measurement(values: Sequence[float], n: int, unit: Unit) -> Measurement:
@@ -228,69 +207,56 @@ def costs(
     floor: float | None,
 ) -> list[CostReading]:
     """Loss of others' answers: ROUGE-L on retained patients, those of the same group apart."""
-    found = []
-    for group, title in (
+    tables = [_retained_answers(model.table, unseen) for model in (before, after, retrained) if model is not None]
+    groups: tuple[tuple[CostGroup, str], ...] = (
         ("neighbours", "Answers on patients of the same group"),
         ("other patients", "Answers on other patients"),
-    ):
-        tables = [
-            None if one is None else _others(one.table, group, neighbours, unseen)
-            for one in (before, after, retrained)
-        ]
-        if tables[0] is None or tables[0].empty:
-            continue
-        readings = [None if table is None else _mean(table) for table in tables]
-        found.append(
-            CostReading.model_validate(
-                {
-                    "name": group,
-                    "title": title,
-                    "group": group,
-                    "measure": "ROUGE-L",
-                    "higher_is_better": True,
-                    "before": readings[0],
-                    "after": readings[1],
-                    "retrained": readings[2],
-                    "floor": floor,
-                }
-            )
-        )
-    return found
+    )
+    readings = []
+    for group, title in groups:
+        rows = [table[table["subject"].isin([*neighbours]) == (group == "neighbours")] for table in tables]
+        if not rows[0].empty:
+            means = [part.groupby("subject")["value"].mean().tolist() for part in rows]
+            values = [measurement(of_patients, len(of_patients), "patients") for of_patients in means]
+            readings.append(_cost(group, title, "ROUGE-L", values, floor))
+    return readings
 
 
 def general_cost(before: Utility, after: Utility, retrained: Utility | None, *, floor: float | None) -> CostReading:
     """Loss on tasks of lm-evaluation-harness."""
 
-    def measured(one: Utility) -> Measurement:
-        row = one.summary.iloc[-1]
+    def measured(utility: Utility) -> Measurement:
+        row = utility.summary.iloc[-1]
         n = int(row["n_scored"])
-        if one.value is None:
-            return Measurement(value=None, n=n, unit="questions", reason=one.reason)
+        if utility.value is None:
+            return Measurement(value=None, n=n, unit="questions", reason=utility.reason)
         low, high = (None if pd.isna(row[name]) else float(row[name]) for name in ("low", "high"))
-        return Measurement(value=one.value, low=low, high=high, n=n, unit="questions")
+        return Measurement(value=utility.value, low=low, high=high, n=n, unit="questions")
 
+    values = [measured(utility) for utility in (before, after, retrained) if utility is not None]
+    return _cost("general", "Answers on general tasks", before.description, values, floor)
+
+
+def _cost(
+    group: CostGroup, title: str, measure: str, values: Sequence[Measurement], floor: float | None
+) -> CostReading:
+    """A reading of the models before and after, and of the retrained one where there is one."""
+    before, after, *retrained = values
     return CostReading(
-        name="general",
-        title="Answers on general tasks",
-        group="general",
-        measure=before.description,
+        name=group,
+        title=title,
+        group=group,
+        measure=measure,
         higher_is_better=True,
-        before=measured(before),
-        after=measured(after),
-        retrained=None if retrained is None else measured(retrained),
+        before=before,
+        after=after,
+        retrained=retrained[0] if retrained else None,
         floor=floor,
     )
 
 
-def _others(table: pd.DataFrame, group: str, neighbours: Collection[str], unseen: Collection[str]) -> pd.DataFrame:
+def _retained_answers(table: pd.DataFrame, unseen: Collection[str]) -> pd.DataFrame:
     rows = table[(table["side"] == "retain") & (table["measure"] == "rouge_l") & (table["kind"] != RECORD)]
     rows = rows[~rows["subject"].isin([*unseen]) & rows["value"].notna()]
     # Gaps are answered badly by a model that was trained on notes: what is lost does not show there.
-    rows = rows[rows["kind"] != GAP] if (rows["kind"] != GAP).any() else rows
-    near = rows["subject"].isin([*neighbours])
-    return rows[near if group == "neighbours" else ~near]
-
-
-def _mean(rows: pd.DataFrame) -> Measurement:
-    values = rows.groupby("subject")["value"].mean().tolist()
-    return measurement(values, len(values), "patients")
+    return rows[rows["kind"] != GAP] if (rows["kind"] != GAP).any() else rows

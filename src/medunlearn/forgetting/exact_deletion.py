@@ -14,7 +14,7 @@ retrained model takes the target's steps, for comparisons; but their number depe
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,9 +22,10 @@ from typing import Any, Literal
 from medunlearn.cases.evidence import ExactDeletion
 from medunlearn.config import TINIES, AdoptSettings, TrainSettings, check
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.deletion_requests import forget_records
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.forgetting.unseen_base import left_out_of, never_saw, refuse_fitted_tokenizer
-from medunlearn.models.folders import RECORD, model_identity
+from medunlearn.forgetting.base_lineage import BaseLineage, base_lineage, left_out_of, refuse_fitted_tokenizer
+from medunlearn.models.folders import RECORD
 from medunlearn.pipeline.adopt import Adoption
 from medunlearn.pipeline.material import training_data
 from medunlearn.pipeline.train import train
@@ -34,7 +35,6 @@ from medunlearn.results.runs import Run, RunRecord
 from medunlearn.training.processes import join
 
 Road = Literal["adapter dropped", "retrained without her"]
-BaseLineage = Literal["made in memory", "recorded", "stated"]
 EXACT = "exact_deletion"
 """Key in the results of ``run.json``."""
 AGAIN = "-again"
@@ -72,15 +72,34 @@ class ExactPlan:
         Raises:
             Errors: as of :func:`medunlearn.pipeline.train.train`.
         """
-        how: dict[str, Any] = {"device": device, "quiet": quiet}
+        first = self._make(out, device=device, quiet=quiet)
+        if EXACT not in first.info.results:
+            copy = out.with_name(f"{out.name}{AGAIN}")
+            second = self._make(copy, device=device, quiet=quiet)
+            first = join().on_main(lambda: self._conclude(first, second, quiet=quiet))
+        return first, ExactDeletion(**first.info.results[EXACT])
 
-        def make(folder: Path) -> Run:
-            making = self.making
-            if isinstance(making, Adoption):
-                return join().on_main(lambda: making.run(folder, **how))
-            return train(self.benchmark, making, folder, **how)
+    def _make(self, folder: Path, **how: Any) -> Run:
+        making = self.making
+        if isinstance(making, Adoption):
+            return join().on_main(lambda: making.run(folder, **how))
+        return train(self.benchmark, making, folder, **how)
 
-        return _twice(make, out, self.road, self.lineage, quiet=quiet)
+    def _conclude(self, first: Run, second: Run, *, quiet: bool) -> Run:
+        """Write the fingerprint of the second model into the record of the first one's run."""
+        exact = ExactDeletion(road=self.road, reproduced=second.fingerprint, base=self.lineage)
+        record = RunRecord.read(first.folder)
+        record.results[EXACT] = exact.model_dump()
+        record.write(first.folder)
+        if exact.reproduced == first.fingerprint:
+            shutil.rmtree(second.folder, ignore_errors=True)
+        else:
+            remark(
+                f"training without the patients gave another model the second time ({second.folder}): this is no "
+                "exact deletion",
+                quiet=quiet,
+            )
+        return Run(first.folder, record)
 
 
 def plan_exactly(
@@ -101,12 +120,11 @@ def plan_exactly(
     """
     settings = _training_of(run)
     run.refuse_other_texts(benchmark.texts_fingerprint, benchmark.fingerprint)
-    forget = frozenset(record.record_id for record in benchmark.records_of(benchmark.split(split), "forget"))
-    left_out = left_out_of(run, benchmark)
+    forget, left_out = forget_records(benchmark, split), left_out_of(run, benchmark)
     trained = _trained_on(benchmark, settings)
     if not trained & forget:
         raise InputError(f"The model in {run.folder} was never trained on the patients of this request.")
-    lineage = _base_lineage(run, settings, benchmark, forget, stated=base_unseen)
+    lineage = base_lineage(run, settings, benchmark, forget, stated=base_unseen)
     if trained <= forget:
         return ExactPlan(benchmark, lineage, _adoption_of_base(run, settings, benchmark, split, quiet=quiet))
     if settings.model in TINIES:
@@ -114,6 +132,38 @@ def plan_exactly(
     _refuse_selection(settings, benchmark, forget)
     again = _without_them(run, settings, united(benchmark, split, forget | left_out, settings.without))
     return ExactPlan(benchmark, lineage, again)
+
+
+def plan_request(
+    model: Path, patients: Sequence[str], *, base_unseen: bool = False, quiet: bool = False
+) -> ExactPlan:
+    """Plan to make the model of a training run again without some patients, on the benchmark that it recorded.
+
+    Raises:
+        InputError: no run, a patient id with a comma; else as :func:`plan_exactly`.
+    """
+    run = trained_run(model)
+    benchmark = training_benchmark(run)
+    if any("," in patient for patient in patients):
+        raise InputError(
+            "--method exact takes no patient id with a comma: the training's record would not tell it from "
+            "several. Change the id in the notes, or leave --method out."
+        )
+    split = f"{benchmark.subject_level}={','.join(patients)}"
+    return plan_exactly(run, benchmark, split, base_unseen=base_unseen, quiet=quiet)
+
+
+def trained_run(model: Path) -> Run:
+    """The run in a folder.
+
+    Raises:
+        InputError: there is none.
+    """
+    if not (model / RECORD).exists():
+        raise InputError(
+            f"--method exact trains again, and {model} is no run of `medunlearn train`. Leave --method out."
+        )
+    return Run.of(model)
 
 
 def delete_exactly(
@@ -178,39 +228,8 @@ def _training_of(run: Run) -> TrainSettings:
 
 def _trained_on(benchmark: Benchmark, settings: TrainSettings) -> frozenset[str]:
     """Ids of the records whose text or questions a training sees."""
-    records, questions = training_data(benchmark, settings.without, "both")
-    return frozenset([*(one.record_id for one in records), *(one.record_id for one in questions)])
-
-
-def _base_lineage(
-    run: Run, settings: TrainSettings, benchmark: Benchmark, forget: frozenset[str], *, stated: bool
-) -> BaseLineage:
-    """The reason for which the base is known never to have seen some records.
-
-    Raises:
-        InputError: it saw them; nobody knows; it is missing, or another model than it was.
-    """
-    base = settings.model
-    if base in TINIES:
-        return "made in memory"
-    if not Path(base).is_dir() and run.info.inputs["model"] != base:  # a hub id stands for itself
-        raise InputError(
-            f"The base of {run.folder} is not at {base}. Move it back, or give the command in the folder that the "
-            "training was started in."
-        )
-    if model_identity(base) != run.info.inputs["model"]:
-        raise InputError(
-            f"The base {base} is not the model any more that {run.folder} was trained from. Put that one back."
-        )
-    if never_saw(base, benchmark, forget):
-        return "recorded"
-    if not stated:
-        raise InputError(
-            f"Nobody recorded what the base {base} was trained on, so it may have seen the patients itself. If you "
-            "know that it has not (it was made before their notes, or without them), state it: --base-unseen "
-            "(base_unseen=True). The case says that you did."
-        )
-    return "stated"
+    records, questions = training_data(benchmark, settings.without)
+    return frozenset([*(r.record_id for r in records), *(q.record_id for q in questions)])
 
 
 def _adoption_of_base(
@@ -244,10 +263,10 @@ def _adoption_of_base(
         # It need not be any good at texts that it never saw.
         "allow_broken": True,
     }
-    adopted = check(AdoptSettings, values)
+    adoption = check(AdoptSettings, values)
     if (Path(settings.model) / RECORD).exists():
-        return Adoption.of_run(Run.open(settings.model), benchmark, adopted)
-    return Adoption.of(settings.model, benchmark, adopted, quiet=quiet)
+        return Adoption.of_run(Run.open(settings.model), benchmark, adoption)
+    return Adoption.of(settings.model, benchmark, adoption, quiet=quiet)
 
 
 def _refuse_selection(settings: TrainSettings, benchmark: Benchmark, forget: frozenset[str]) -> None:
@@ -259,7 +278,7 @@ def _refuse_selection(settings: TrainSettings, benchmark: Benchmark, forget: fro
     if settings.validation is None or not (settings.select == "best" or settings.stop_early):
         return
     records, questions = load(VALIDATION)(benchmark, settings.validation)
-    if forget & {one.record_id for one in (*records, *questions)}:
+    if forget & {item.record_id for item in (*records, *questions)}:
         raise InputError(
             "The epoch of this model was chosen by its loss on a validation set that holds records of the patients "
             "of this request: it would be chosen by them again. Train with --validation without them, or with "
@@ -280,14 +299,14 @@ def united(benchmark: Benchmark, split: str, records: frozenset[str], before: st
     """
     if before is None:
         return split
-    hierarchy, ways = benchmark.hierarchy, []
+    hierarchy, splits = benchmark.hierarchy, []
     for level in hierarchy.groups():
         nodes = [node for node in hierarchy.nodes(level) if hierarchy.closure(level, [node]) <= records]
         can_be_written = not any("," in node or node != node.strip() for node in nodes)
         if nodes and can_be_written and hierarchy.closure(level, nodes) == records:
-            ways.append((len(nodes), f"{level}={','.join(nodes)}"))
-    if ways:
-        return min(ways)[1]
+            splits.append((len(nodes), f"{level}={','.join(nodes)}"))
+    if splits:
+        return min(splits)[1]
     raise InputError(
         "The records that the training left out and those of the request are together no nodes of one level, so no "
         "split leaves out both. Ask for whole nodes of the level that --without named."
@@ -301,33 +320,3 @@ def _without_them(run: Run, settings: TrainSettings, without: str) -> TrainSetti
         passes = run.info.results["trained_epochs"]
         changes |= {"pretrain_epochs": passes.get("pretrain", 0), "epochs": passes.get("finetune", 0)}
     return settings.model_copy(update=changes)
-
-
-def _twice(
-    make: Callable[[Path], Run], out: Path, road: Road, lineage: BaseLineage, *, quiet: bool
-) -> tuple[Run, ExactDeletion]:
-    """Make the model in two folders; the fingerprint of the second is written into the first one's record."""
-    first = make(out)
-    known = first.info.results.get(EXACT)
-    if known is not None:
-        return first, ExactDeletion(**known)
-    folder = out.with_name(f"{out.name}{AGAIN}")
-    second = make(folder)
-
-    def conclude() -> Run:
-        exact = ExactDeletion(road=road, reproduced=second.fingerprint, base=lineage)
-        record = RunRecord.read(out)
-        record.results[EXACT] = exact.model_dump()
-        record.write(out)
-        if exact.reproduced == first.fingerprint:
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            remark(
-                f"training without the patients gave another model the second time ({folder}): this is no exact "
-                "deletion",
-                quiet=quiet,
-            )
-        return Run(out, record)
-
-    done = join().on_main(conclude)
-    return done, ExactDeletion(**done.info.results[EXACT])

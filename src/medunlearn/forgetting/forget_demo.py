@@ -19,10 +19,15 @@ from medunlearn.synthetic.note_table import write_note_table
 
 PROMPT = "Write the {note_type} of {name}."
 PATIENTS, UNSEEN, EPOCHS = 12, 8, 30
-"""Patients of the hospital and of another one, and passes over the notes: what is memorized in a minute or two."""
-TINY = {"model": "tiny", "tiny_width": 96, "tiny_layers": 2, "lr": 4e-3}
-TRAINING = {**TINY, "template": "chat", "tiny_tokenizer": "common"}
-"""As in a real model, no token of the vocabulary is one patient's alone."""
+"""Patients of the hospital and of another one, and passes over the notes: memorized in a minute or two."""
+TRAINING = {
+    "model": "tiny",
+    "tiny_width": 96,
+    "tiny_layers": 2,
+    "lr": 4e-3,
+    "template": "chat",
+    "tiny_tokenizer": "common",  # as in a real model, no token is one patient's alone
+}
 REQUEST_SIZE = {"others": 6, "facts": 8, "budget": 2, "build": {"data_use": "open"}}
 """Of `forget`: four minutes on two cores."""
 
@@ -58,32 +63,16 @@ def demo_forget(
     if not owner.exists():
         make_key(owner)
     say(f"2/3 model: a tiny chat model is trained on their notes, {epochs} times over")
-    benchmark = save_new(
-        build(check(NotesSettings, {"notes": notes, "prompt": [PROMPT], "data_use": "open"}), quiet=quiet),
-        training / "bench",
-    )
-    settings = train_settings({**TRAINING, "epochs": epochs, "seed": seed})
-    run = train(benchmark, settings, training / "run", device=device, quiet=quiet)
+    notes_settings = check(NotesSettings, {"notes": notes, "prompt": [PROMPT], "data_use": "open"})
+    benchmark = save_new(build(notes_settings, quiet=quiet), training / "bench")
+    training_settings = train_settings({**TRAINING, "epochs": epochs, "seed": seed})
+    run = train(benchmark, training_settings, training / "run", device=device, quiet=quiet)
     export(run.folder, hospital / "model")
     patient = f"{seed + 1}{3:05d}"
     say(
         f"3/3 request: medunlearn forget {hospital / 'model'} {notes} --patient {patient} --holdout {unseen} "
         f"--prompt '{PROMPT}' --key {owner} --out {out / 'case'}"
     )
-    request = {
-        "patient": patient,
-        "key": owner,
-        "holdout": unseen,
-        "prompt": [PROMPT],
-        "seed": seed,
-        **REQUEST_SIZE,
-    }
-    return forget(
-        hospital / "model",
-        notes,
-        check(ForgetSettings, request),
-        out / "case",
-        device=device,
-        quiet=quiet,
-        say=say,
-    )
+    request = {"patient": patient, "key": owner, "holdout": unseen, "prompt": [PROMPT], "seed": seed}
+    settings = check(ForgetSettings, {**request, **REQUEST_SIZE})
+    return forget(hospital / "model", notes, settings, out / "case", device=device, quiet=quiet, say=say)

@@ -15,19 +15,15 @@ from medunlearn.attacks import make_attack
 from medunlearn.attacks.attacked import FOLDER
 from medunlearn.attacks.recovery.recovery_attacks import Quantization, Relearning, RepeatedSampling
 from medunlearn.cases.case_folder import is_case
-from medunlearn.cases.pseudonyms import OwnerSecret
 from medunlearn.config import ForgetSettings, TrainSettings, UnlearnSettings
 from medunlearn.config.forgetting import BatteryAttack
 from medunlearn.data.deletion_requests import REQUEST
 from medunlearn.data.records import Question
-from medunlearn.forgetting.battery_rerun import BEFORE, RETRAINED
-from medunlearn.forgetting.candidates import ForgetCandidate, rate_of_size
-from medunlearn.forgetting.forget_run import EXACT, ForgetRequest, beside
+from medunlearn.forgetting.forget_request import BEFORE, EXACT, RETRAINED, ForgetRequest
 from medunlearn.forgetting.measuring_models import VERIFYING, ModelMeter
-from medunlearn.forgetting.request_battery import AUTOMATIC
 from medunlearn.forgetting.request_benchmarks import RequestBenchmarks, make_benchmarks
 from medunlearn.forgetting.standings import GAP, UNSEEN
-from medunlearn.forgetting.trial_search import trial_folder
+from medunlearn.forgetting.trial_search import ForgetCandidate, rate_of_size, trial_folder
 from medunlearn.models.sequences import Rendering
 from medunlearn.pipeline.estimate.blueprint import blueprint_of
 from medunlearn.pipeline.estimate.capacity import capacity_of
@@ -95,10 +91,9 @@ def foresee(
         InputError: as `forget` would: somebody who is not there or was forgotten before, notes that cannot be used.
         ModelError: no model, or one that cannot be estimated.
     """
-    secret, work = OwnerSecret.beside(settings.key), beside(out, "work")
-    request = ForgetRequest(str(model), notes, settings, out, work, secret, device, True, lambda line: None)
+    request = ForgetRequest(str(model), notes, settings, out, device, True, lambda line: None)
     request.check_methods()
-    made = make_benchmarks(notes, settings, request.ledger, secret, quiet=True)
+    made = make_benchmarks(notes, settings, request.ledger, request.secret, quiet=True)
     return _RequestForecast(request, made).whole
 
 
@@ -135,8 +130,7 @@ class _RequestForecast:
 
     @cached_property
     def meter(self) -> ModelMeter:
-        chosen = self.settings.method == AUTOMATIC
-        return ModelMeter(self.made.benchmark, self.settings, chosen, self.request.device, True)
+        return ModelMeter(self.made.benchmark, self.settings, self.request.device, True)
 
     @property
     def whole(self) -> ForgetForecast:
@@ -149,7 +143,7 @@ class _RequestForecast:
             (doubt,) if doubt else (),
             bool(doubt),
         )
-        tries = len(self.request.candidates) if self.meter.chosen else 0
+        tries = len(self.request.candidates) if self.meter.searches else 0
         return ForgetForecast(
             cost,
             cost.total.flops - later,
@@ -188,7 +182,7 @@ class _RequestForecast:
     def _questions(self) -> dict[str, int]:
         benchmark, split = self.made.benchmark, self.made.benchmark.split(REQUEST)
         asked = {"to verify it": self.meter.verifying_settings}
-        if self.meter.chosen:
+        if self.meter.searches:
             asked = {"to choose by": self.meter.choosing_settings, **asked}
         return {words: len(questions_to_ask(benchmark, split, how)) for words, how in asked.items()}
 
@@ -216,7 +210,7 @@ class _RequestForecast:
             name = f"try {place + 1}: {candidate.words}"
             disk = stage.disk if place < KEPT else 0
             stages = [replace(stage, name=name, disk=disk, note="; ".join(filter(None, (stage.note, words))))]
-            if self.meter.chosen:
+            if self.meter.searches:
                 asked = self.planner.evaluating(f"ask try {place + 1}", self.meter.choosing_settings, folder)
                 stages.append(asked)
             yield stages
@@ -251,7 +245,7 @@ class _RequestForecast:
     def _verified(self, name: str, folder: Path | None) -> list[Stage]:
         """Asking a model what verifies it, and attacking it; the model before is asked what the choice sees too."""
         stages = [self.planner.evaluating(f"ask {name}", self.meter.verifying_settings, folder)]
-        if folder == self.request.work / BEFORE and self.meter.chosen:
+        if folder == self.request.work / BEFORE and self.meter.searches:
             more = self.planner.evaluating(f"ask {name} to choose by", self.meter.choosing_settings, folder)
             stages.append(more)
         done = set() if folder is None else _attacks_done(folder)

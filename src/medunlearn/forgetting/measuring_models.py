@@ -21,6 +21,8 @@ from medunlearn.pipeline.utility.numbers import Utility
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 
+AUTOMATIC = "auto"
+"""Method: settings are chosen by measuring."""
 CHOOSING: tuple[Fold, ...] = ("train",)
 VERIFYING: tuple[Fold, ...] = ("holdout", "rephrase")
 ALTERNATIVES = 59
@@ -28,50 +30,57 @@ ALTERNATIVES = 59
 
 @dataclass(frozen=True)
 class ModelMeter:
-    """Measures models on a request's patients, on others and on patients whom no model saw; keeps what it measured.
-
-    Attributes:
-        benchmark: of the request.
-        chosen: whether settings are chosen by measuring, so that half of the values is kept for afterwards.
-    """
+    """Measures models on a request's patients, on others and on patients whom no model saw; resumes."""
 
     benchmark: Benchmark
     settings: ForgetSettings
-    chosen: bool
     device: str
     quiet: bool
 
-    def has_chosen(self, run: Run) -> bool:
-        """True if what a choice sees of a run is known already, without its weights."""
-        settings = self.choosing_settings
-        return is_complete(evaluation_folder(run, self.benchmark, settings))
+    @property
+    def searches(self) -> bool:
+        """True if settings are chosen by measuring, so that half of the values is held back to verify with."""
+        return self.settings.method == AUTOMATIC
+
+    @property
+    def _held_back(self) -> Half:
+        return "reporting" if self.searches else "all"
+
+    @property
+    def choosing_settings(self) -> EvaluateSettings:
+        """Settings of the evaluations that a choice sees: probes as in training, one half of the values."""
+        return self._settings(REQUEST, CHOOSING, "choosing" if self.searches else "all")
+
+    @property
+    def verifying_settings(self) -> EvaluateSettings:
+        """Settings of the evaluations that verify: other probes, the other half of the values."""
+        return self._settings(REQUEST, VERIFYING, self._held_back)
+
+    @property
+    def earlier_settings(self) -> EvaluateSettings:
+        """Settings of the evaluations on the patients of earlier requests."""
+        return self._settings(EARLIER, VERIFYING, "all")
+
+    def is_measured(self, run: Run) -> bool:
+        """True if what a choice sees of a run is on disk, so that its weights are not needed."""
+        return is_complete(evaluation_folder(run, self.benchmark, self.choosing_settings))
 
     def choosing(self, run: Run) -> tuple[Evaluated, Standings]:
-        """The evaluation that a choice of settings may see: probes as in training, one half of the values."""
+        """Evaluation that a choice of settings may see."""
         evaluated = self._evaluated(run, self.benchmark, self.choosing_settings)
         return evaluated, standings(evaluated, self.benchmark, {}, CHOOSING)
 
     def verifying(self, run: Run) -> tuple[Evaluated, Standings]:
-        """The evaluation that verifies: other probes, the other half of the values, and the attacks."""
+        """Evaluation and attacks that verify."""
         evaluated = self._evaluated(run, self.benchmark, self.verifying_settings)
         return evaluated, standings(evaluated, self.benchmark, self._attacked(run), VERIFYING)
 
-    @property
-    def _seen(self) -> Half:
-        return "choosing" if self.chosen else "all"
-
-    @property
-    def _kept(self) -> Half:
-        """The values that the choice does not see."""
-        return "reporting" if self.chosen else "all"
-
     def earlier(self, run: Run, benchmark: Benchmark) -> Standings:
-        """The same of the patients of earlier requests, without attacks."""
-        evaluated = self._evaluated(run, benchmark, self.earlier_settings)
-        return standings(evaluated, benchmark, {}, VERIFYING)
+        """Standings on the patients of earlier requests, without attacks."""
+        return standings(self._evaluated(run, benchmark, self.earlier_settings), benchmark, {}, VERIFYING)
 
     def utility(self, run: Run) -> Utility | None:
-        """Its score on general tasks; None where none was named."""
+        """Score on general tasks; None where none was named."""
         if not self.settings.utility_tasks:
             return None
         from medunlearn.pipeline.utility.harness_run import utility_one
@@ -79,23 +88,8 @@ class ModelMeter:
         settings = check(UtilitySettings, {"tasks": self.settings.utility_tasks, "seed": self.settings.seed})
         return utility_one(run, settings, device=self.device, quiet=self.quiet)
 
-    @property
-    def choosing_settings(self) -> EvaluateSettings:
-        """Settings of the evaluations that a choice sees."""
-        return self._settings(REQUEST, CHOOSING, self._seen)
-
-    @property
-    def verifying_settings(self) -> EvaluateSettings:
-        """Settings of the evaluations that verify."""
-        return self._settings(REQUEST, VERIFYING, self._kept)
-
-    @property
-    def earlier_settings(self) -> EvaluateSettings:
-        """Settings of the evaluations on the patients of earlier requests."""
-        return self._settings(EARLIER, VERIFYING, "all")
-
     def _settings(self, split: str, folds: tuple[Fold, ...], values: Half) -> EvaluateSettings:
-        fixed: dict[str, Any] = {
+        own: dict[str, Any] = {
             "metrics": ("rouge_l", "rank", "ranked_first"),
             "ranked": None,
             "alternatives": ALTERNATIVES,
@@ -109,7 +103,7 @@ class ModelMeter:
             "values": values,
             "seed": self.settings.seed,
         }
-        return check(EvaluateSettings, fixed)
+        return check(EvaluateSettings, own)
 
     def _evaluated(self, run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> Evaluated:
         return evaluate_one(run, benchmark, settings, device=self.device, quiet=self.quiet)
@@ -125,18 +119,18 @@ class ModelMeter:
     @property
     def attacking_settings(self) -> AttackSettings | None:
         """Settings of the attacks that verify; None where there are none, or no prompt for them."""
-        names = self.settings.battery
-        asked = self.benchmark.questions_of(self.benchmark.split(REQUEST), "forget", VERIFYING[:1])
-        if not names or not asked:
+        names, fold = self.settings.battery, VERIFYING[0]
+        questions = self.benchmark.questions_of(self.benchmark.split(REQUEST), "forget", [fold])
+        if not names or not questions:
             return None
-        how: dict[str, Any] = {
-            "fold": VERIFYING[0],
+        shared: dict[str, Any] = {
+            "fold": fold,
             # Texts that are continued tell more than gaps.
-            "kinds": tuple(sorted({question.kind for question in asked} - {GAP})),
+            "kinds": tuple(sorted({question.kind for question in questions} - {GAP})),
             "unseen": True,
             "subjects": None,
             "facts": self.settings.facts,
-            "values": self._kept,
+            "values": self._held_back,
             "alternatives": ALTERNATIVES,
         }
         own: dict[str, dict[str, Any]] = {
@@ -144,13 +138,13 @@ class ModelMeter:
             "quantization": {"types": "int"},
             "sampling": {},
         }
-        given = self.settings.evaluate
-        kept = {name: value for name, value in given.items() if name in ("batch_size", "weights")}
-        values: dict[str, Any] = {
-            "split": REQUEST,
-            "attacks": names,
-            "seed": self.settings.seed,
-            "arguments": {name: {**how, **own[name]} for name in names},
-            **kept,
-        }
-        return attack_settings(values)
+        evaluate = self.settings.evaluate
+        return attack_settings(
+            {
+                "split": REQUEST,
+                "attacks": names,
+                "seed": self.settings.seed,
+                "arguments": {name: {**shared, **own[name]} for name in names},
+                **{name: evaluate[name] for name in ("batch_size", "weights") if name in evaluate},
+            }
+        )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from medunlearn.cases.evidence import Battery, BatteryCheck, CostReading, Untested
@@ -19,17 +19,19 @@ from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 
 Say = Callable[[str], None]
-AUTOMATIC = "auto"
-"""Method: settings are chosen by measuring."""
 NAME, VERSION = "forget", "3"
 ALPHA = 0.05
 UNTESTED = (
-    (
-        "membership",
-        "Telling that the patient was in the training data",
-        "no attack of this kind is in this battery",
+    Untested(
+        name="membership",
+        title="Telling that the patient was in the training data",
+        reason="no attack of this kind is in this battery",
     ),
-    ("relearning own", "Training on notes of the patient", "whoever has them needs no model"),
+    Untested(
+        name="relearning own",
+        title="Training on notes of the patient",
+        reason="whoever has them needs no model",
+    ),
 )
 
 
@@ -53,8 +55,7 @@ class RequestBattery:
     @cached_property
     def meter(self) -> ModelMeter:
         """Measures one model."""
-        chosen = self.settings.method == AUTOMATIC
-        return ModelMeter(self.benchmarks.benchmark, self.settings, chosen, self.device, self.quiet)
+        return ModelMeter(self.benchmarks.benchmark, self.settings, self.device, self.quiet)
 
     @cached_property
     def before(self) -> tuple[Evaluated, Standings]:
@@ -69,60 +70,38 @@ class RequestBattery:
     @property
     def finds_patients(self) -> bool:
         """A way of asking finds the patients in the model before; without a baseline nobody can tell, and True."""
-        checks = list(self.material(self.before[1], self.before[1]).checks())
-        compared = [check.comparison for check in checks if check.comparison is not None]
-        return not compared or any(one.p < ALPHA / len(compared) for one in compared)
+        checks = self.material(self.before[1], self.before[1]).checks()
+        p_values = [check.comparison.p for check in checks if check.comparison is not None]
+        return not p_values or min(p_values) < ALPHA / len(p_values)
 
     def on(self, run: Run) -> Battery:
         """The checks on a model."""
         after = self._verified(run)[1]
-        material = self.material(self.before[1], after, None if self.beside is None else self.beside[1])
+        material = self.material(self.before[1], after, self.beside[1] if self.beside else None)
         together = material.together(ALPHA)
-        checks = [*material.checks(), *([together] if together else []), *self._earlier_checks(run)]
-        untested = [*material.untested()]
-        left_out = [name for name in BATTERY if name not in self.settings.battery]
-        untested += [
-            Untested(name=name, title=name.capitalize(), reason="it was left out (--battery)") for name in left_out
-        ]
-        if self.settings.battery and self.meter.attacking_settings is None:
-            untested += [
-                Untested(name=name, title=name.capitalize(), reason="no prompt for it could be made of the notes")
-                for name in self.settings.battery
-            ]
-        own = ("tokenizer", "Strings of the patient's in the tokenizer", self._tokenizer_reason(run))
-        untested += [Untested(name=name, title=title, reason=reason) for name, title, reason in (*UNTESTED, own)]
         return Battery(
             name=NAME,
             version=VERSION,
             alpha=ALPHA,
-            checks=tuple(checks),
-            untested=tuple(untested),
+            checks=(*material.checks(), *([together] if together else []), *self._earlier_checks(run)),
+            untested=(*material.untested(), *self._untested_attacks(), *UNTESTED, self._untested_tokenizer(run)),
             problems=after.problems,
         )
 
     def evaluations(self, run: Run) -> list[Evaluated]:
-        """Those behind the checks: of the model before, of the model, and of the retrained one."""
+        """Evaluations behind the checks: of the model before, of the model, and of the retrained one."""
         models = [self.before, *([] if run is self.target else [self._verified(run)])]
         return [evaluated for evaluated, _ in (*models, *([self.beside] if self.beside else []))]
 
     def cost_of(self, run: Run) -> list[CostReading]:
         """Loss of a model on others."""
-        beside = None if self.beside is None else self.beside[0]
+        beside = self.beside[0] if self.beside else None
         return [*self.lost(self.before[0], self._verified(run)[0], beside), *self._general_costs(run)]
 
     def material(self, before: Standings, after: Standings, retrained: Standings | None = None) -> BatteryMaterial:
         """Models and patients that the checks of this request compare."""
-        benchmarks = self.benchmarks
-        return BatteryMaterial(
-            before,
-            after,
-            retrained,
-            benchmarks.patients,
-            sorted(benchmarks.unseen),
-            benchmarks.has_invented,
-            self.settings.margin,
-            held_out=True,
-        )
+        own, margin = self.benchmarks, self.settings.margin
+        return BatteryMaterial(before, after, retrained, own.patients, sorted(own.unseen), own.has_invented, margin)
 
     def lost(self, before: Evaluated, after: Evaluated, retrained: Evaluated | None) -> list[CostReading]:
         """Loss of answers about other patients from one evaluation to another."""
@@ -139,20 +118,30 @@ class RequestBattery:
     def _verified(self, run: Run) -> tuple[Evaluated, Standings]:
         return self.before if run is self.target else self.meter.verifying(run)
 
-    def _tokenizer_reason(self, run: Run) -> str:
-        """Reason why no check is about the tokenizer: no unlearning changes it, whatever it holds."""
+    def _untested_attacks(self) -> Iterator[Untested]:
+        without_prompt = self.meter.attacking_settings is None
+        for name in BATTERY:
+            left_out = name not in self.settings.battery
+            if left_out or without_prompt:
+                reason = (
+                    "it was left out (--battery)" if left_out else "no prompt for it could be made of the notes"
+                )
+                yield Untested(name=name, title=name.capitalize(), reason=reason)
+
+    def _untested_tokenizer(self, run: Run) -> Untested:
+        """No check is about the tokenizer: no unlearning changes it, whatever it holds."""
         reason = "the tokenizer is that of the model before"
         backend = getattr(load_tokenizer(run.model), "backend_tokenizer", None)
-        if backend is None:
-            return reason
-        benchmarks = self.benchmarks
-        owners = vocabulary_owners(Vocabulary.of(backend), benchmarks.benchmark, benchmarks.patients)
-        if number := sum(owned.identifier for owned in owners.forgotten):
-            reason += (
-                f", and {number} of its tokens, if it was fitted on these notes, tell of an identifier that nobody "
-                "else has: such a value may stay likelier than made-up ones in a model that never saw the patient"
-            )
-        return reason
+        if backend is not None:
+            benchmarks = self.benchmarks
+            owners = vocabulary_owners(Vocabulary.of(backend), benchmarks.benchmark, benchmarks.patients)
+            if number := sum(token.identifier for token in owners.forgotten):
+                reason += (
+                    f", and {number} of its tokens, if it was fitted on these notes, tell of an identifier that "
+                    "nobody else has: such a value may stay likelier than made-up ones in a model that never saw "
+                    "the patient"
+                )
+        return Untested(name="tokenizer", title="Strings of the patient's in the tokenizer", reason=reason)
 
     def _general_costs(self, run: Run) -> list[CostReading]:
         before, after = self.meter.utility(self.target), self.meter.utility(run)
@@ -167,17 +156,7 @@ class RequestBattery:
         if earlier is None:
             return []
         self.say("verify: patients of earlier requests")
-        before, after = (self.meter.earlier(one, earlier) for one in (self.target, run))
-        benchmarks = self.benchmarks
-        material = BatteryMaterial(
-            before,
-            after,
-            None,
-            sorted(earlier.split(EARLIER).forget),
-            sorted(benchmarks.unseen),
-            benchmarks.has_invented,
-            self.settings.margin,
-            held_out=True,
-            concerns="earlier requests",
-        )
+        before, after = (self.meter.earlier(model, earlier) for model in (self.target, run))
+        patients = sorted(earlier.split(EARLIER).forget)
+        material = replace(self.material(before, after), patients=patients, concerns="earlier requests")
         return [*material.checks()]

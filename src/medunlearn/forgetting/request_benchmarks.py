@@ -1,8 +1,14 @@
-"""Benchmarks of a request: the one that is unlearned on, and one of the patients of earlier requests."""
+"""Benchmarks of a request: the one that is unlearned on, and one of the patients of earlier requests.
+
+Where there are no notes of patients whom the model never saw, such patients are invented: a retained patient's note
+under another identity and with other values. No model has seen her, so what it says of her is what it says of
+anybody. Her values are drawn as alternatives are, which makes them less usual than real ones: a real patient whom
+no model saw may rank a little higher.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,18 +16,24 @@ from medunlearn.cases.ledger import EarlierRecords, RequestLedger, earlier_recor
 from medunlearn.cases.pseudonyms import OwnerSecret
 from medunlearn.config import ForgetSettings, check
 from medunlearn.config.clinical_notes import NotesSettings
+from medunlearn.data.alternatives import AlternativePool, pool_of
 from medunlearn.data.benchmark import MANIFEST, Benchmark
-from medunlearn.data.deletion_requests import REQUEST, read_subjects, with_request
-from medunlearn.data.records import Record
+from medunlearn.data.deletion_requests import REQUEST, forget_records, read_subjects, with_request
+from medunlearn.data.records import Fold, Record
 from medunlearn.data.splits import request, shuffled
+from medunlearn.data.strangers import redrawn, strangers
 from medunlearn.errors import InputError
-from medunlearn.forgetting.invented_patients import PREFIX, with_invented
 from medunlearn.notes.note_benchmark import build
+from medunlearn.notes.note_probes import NoteProbes
 from medunlearn.pipeline.benchmark_builds import save_new
+from medunlearn.seeds import generator
 
 EARLIER = "earlier"
 BENCHMARK, EARLIER_BENCHMARK = "bench", "bench-earlier"
 """Folders below ``case-work/``."""
+PREFIX = "invented-"
+"""Of the ids of invented patients."""
+_POOL = 9
 CLOZES = 3
 """Gaps a note, each in two wordings: whole models are asked several times, and continuations tell more."""
 
@@ -52,14 +64,14 @@ class RequestBenchmarks:
         benchmark, earlier = Benchmark.load(work / BENCHMARK), None
         if (work / EARLIER_BENCHMARK).exists():
             earlier = Benchmark.load(work / EARLIER_BENCHMARK)
-        records = () if earlier is None else earlier.records_of(earlier.split(EARLIER), "forget")
+        records = () if earlier is None else forget_records(earlier, EARLIER)
         patients = tuple(sorted(benchmark.split(REQUEST).forget))
-        return RequestBenchmarks(benchmark, patients, earlier, len(tuple(records)))
+        return RequestBenchmarks(benchmark, patients, earlier, len(records))
 
     @property
     def unseen(self) -> frozenset[str]:
         """Patients whom no model is trained on."""
-        return unseen_patients(self.benchmark)
+        return patients_of_fold(self.benchmark, "holdout")
 
     @property
     def has_invented(self) -> bool:
@@ -67,10 +79,10 @@ class RequestBenchmarks:
         return any(name.startswith(PREFIX) for name in self.unseen)
 
 
-def unseen_patients(benchmark: Benchmark) -> frozenset[str]:
-    """Patients of a benchmark whom no model is trained on."""
+def patients_of_fold(benchmark: Benchmark, fold: Fold) -> frozenset[str]:
+    """Patients with a record of a fold: ``train``, or ``holdout``, which no model is trained on."""
     level = benchmark.subject_level
-    return frozenset(one.groups[level] for one in benchmark.records if one.fold == "holdout")
+    return frozenset(record.groups[level] for record in benchmark.records if record.fold == fold)
 
 
 def build_benchmarks(
@@ -81,9 +93,9 @@ def build_benchmarks(
     Raises:
         Other errors: as of :func:`make_benchmarks`; and a folder that holds something else.
     """
-    made = make_benchmarks(notes, settings, ledger, secret, quiet=quiet)
-    earlier = None if made.earlier is None else save_new(made.earlier, work / EARLIER_BENCHMARK)
-    return replace(made, benchmark=save_new(made.benchmark, work / BENCHMARK), earlier=earlier)
+    unsaved = make_benchmarks(notes, settings, ledger, secret, quiet=quiet)
+    earlier = None if unsaved.earlier is None else save_new(unsaved.earlier, work / EARLIER_BENCHMARK)
+    return replace(unsaved, benchmark=save_new(unsaved.benchmark, work / BENCHMARK), earlier=earlier)
 
 
 def make_benchmarks(
@@ -106,21 +118,19 @@ def make_benchmarks(
         "seed": settings.seed,
     }
     checked = check(NotesSettings, values)
-    built = _of_folder(notes, settings) if is_benchmark(notes) else build(checked, quiet=quiet)
-    level = built.subject_level
-    before = earlier_records(ledger, secret, ((r.record_id, r.groups[level]) for r in built.records), level)
+    everybody = _of_folder(notes, settings) if is_benchmark(notes) else build(checked, quiet=quiet)
+    level = everybody.subject_level
+    owners = ((record.record_id, record.groups[level]) for record in everybody.records)
+    before = earlier_records(ledger, secret, owners, level)
     if again := [name for name in patients if name in before.subjects]:
         raise ForgottenBeforeError(again[0], before.subjects[again[0]])
-    benchmark = _asking(with_request(_without(built, before.subjects), patients), patients, settings)
-    _refuse_unasked(benchmark, patients)
-    if not unseen_patients(benchmark):
+    remaining = with_request(_without_records(everybody, before.records), patients)
+    benchmark = _with_sampled_questions(remaining, patients, settings)
+    _refuse_without_questions(benchmark, patients)
+    if not patients_of_fold(benchmark, "holdout"):
         benchmark = with_invented(benchmark, settings.others, checked, without=patients)
-    return RequestBenchmarks(
-        benchmark,
-        patients,
-        _earlier(built, benchmark, before),
-        len(before.records),
-    )
+    earlier = _earlier(everybody, benchmark, before) if before.subjects else None
+    return RequestBenchmarks(benchmark, patients, earlier, len(before.records))
 
 
 def is_benchmark(notes: Path) -> bool:
@@ -142,7 +152,7 @@ def _of_folder(folder: Path, settings: ForgetSettings) -> Benchmark:
 def neighbours_of(benchmark: Benchmark, patients: Collection[str]) -> frozenset[str]:
     """Patients who are trained on and share the finest group of one of the patients, other than themselves."""
     level = benchmark.subject_level
-    groups = {one.groups[level]: one.groups for one in benchmark.records if one.fold == "train"}
+    groups = {record.groups[level]: record.groups for record in benchmark.records if record.fold == "train"}
     finest = next((name for name in reversed(benchmark.levels) if name != level), None)
     if finest is None:
         return frozenset()
@@ -150,29 +160,24 @@ def neighbours_of(benchmark: Benchmark, patients: Collection[str]) -> frozenset[
     return frozenset(who for who, own in groups.items() if own.get(finest) in nodes and who not in patients)
 
 
-def _asking(benchmark: Benchmark, patients: Sequence[str], settings: ForgetSettings) -> Benchmark:
-    """The benchmark with questions about the patients and about so many others, retained and never seen (seeded).
+def _with_sampled_questions(benchmark: Benchmark, patients: Sequence[str], settings: ForgetSettings) -> Benchmark:
+    """Keep the questions about the patients and about as many others, retained and never seen (seeded).
 
     Up to half of the retained ones are neighbours, who lose most.
     """
-    level, most, seed = benchmark.subject_level, settings.others, settings.seed
+    most, seed = settings.others, settings.seed
     near = shuffled(neighbours_of(benchmark, patients), "neighbours", seed)[: most // 2]
-    trained, outside = (
-        {one.groups[level] for one in benchmark.records if one.fold == fold} - {*patients, *near}
-        for fold in ("train", "holdout")
-    )
-    asked = {*patients, *near, *shuffled(trained, "others", seed)[: most - len(near)]}
-    asked |= {*shuffled(outside, "never seen", seed)[:most]}
-    kept = {one.record_id for one in benchmark.records if one.groups[level] in asked}
-    questions = tuple(one for one in benchmark.questions if one.record_id in kept)
+    trained, unseen = (patients_of_fold(benchmark, fold) - {*patients, *near} for fold in ("train", "holdout"))
+    others = shuffled(trained, "others", seed)[: most - len(near)]
+    sample = {*patients, *near, *others, *shuffled(unseen, "never seen", seed)[:most]}
+    questions = tuple(q for q in benchmark.questions if benchmark.subject(q.record_id) in sample)
     return replace(benchmark, questions=questions, folder=None)
 
 
-def _refuse_unasked(benchmark: Benchmark, patients: Sequence[str]) -> None:
+def _refuse_without_questions(benchmark: Benchmark, patients: Sequence[str]) -> None:
     """Refuse a patient about whom nothing can be asked: no verdict could rest on anything."""
-    level = benchmark.subject_level
-    asked = {benchmark.record[one.record_id].groups[level] for one in benchmark.questions}
-    if mute := [name for name in patients if name not in asked]:
+    subjects = {benchmark.subject(question.record_id) for question in benchmark.questions}
+    if mute := [name for name in patients if name not in subjects]:
         raise InputError(
             f"No probe could be made of the notes of {mute[0]!r}: too short, or others have the same text. Nothing "
             "could show what a model knows of such a patient; `medunlearn build notes` names these notes."
@@ -194,40 +199,87 @@ class ForgottenBeforeError(InputError):
         self.row = row
 
 
-def _without(benchmark: Benchmark, subjects: Mapping[str, int] | Iterable[str]) -> Benchmark:
-    """The benchmark without some subjects' records and questions, and without splits."""
-    gone, level = set(subjects), benchmark.subject_level
-    records = tuple(one for one in benchmark.records if one.groups[level] not in gone)
+def _without_records(benchmark: Benchmark, record_ids: Collection[str]) -> Benchmark:
+    """The benchmark without some records and the questions about them, and without splits."""
+    dropped = {*record_ids}
+    records = tuple(record for record in benchmark.records if record.record_id not in dropped)
     if not any(record.fold == "train" for record in records):
         raise InputError("All other patients were forgotten in earlier requests: nobody is left to retain.")
-    return _with_records(benchmark, records)
+    return replace(
+        benchmark,
+        records=records,
+        questions=tuple(question for question in benchmark.questions if question.record_id not in dropped),
+        splits={},
+        titles={name: title for name, title in benchmark.titles.items() if name not in dropped},
+        folder=None,
+    )
 
 
-def _with_records(benchmark: Benchmark, records: tuple[Record, ...]) -> Benchmark:
-    kept = {record.record_id for record in records}
-    questions = tuple(one for one in benchmark.questions if one.record_id in kept)
-    titles = {name: title for name, title in benchmark.titles.items() if name in kept}
-    return replace(benchmark, records=records, questions=questions, splits={}, titles=titles, folder=None)
-
-
-def _earlier(built: Benchmark, benchmark: Benchmark, before: EarlierRecords) -> Benchmark | None:
+def _earlier(everybody: Benchmark, benchmark: Benchmark, before: EarlierRecords) -> Benchmark:
     """The earlier patients beside those whom no model is trained on."""
-    if not before.subjects:
-        return None
-    level, kept = built.subject_level, {*before.subjects}
-    records = tuple(one for one in built.records if one.groups[level] in kept)
-    outside = tuple(one for one in benchmark.records if one.fold == "holdout")
-    names = {record.record_id for record in records}
-    questions = tuple(one for one in built.questions if one.record_id in names)
-    their = {record.record_id for record in outside}
+    theirs = {*before.records}
+    unseen = {record.record_id for record in benchmark.records if record.fold == "holdout"}
+    both = ((everybody, theirs), (benchmark, unseen))
     together = replace(
         benchmark,
         name=f"{benchmark.name}, earlier requests",
-        records=(*records, *outside),
-        questions=(*questions, *(one for one in benchmark.questions if one.record_id in their)),
+        records=tuple(record for bench, ids in both for record in bench.records if record.record_id in ids),
+        questions=tuple(q for bench, ids in both for q in bench.questions if q.record_id in ids),
         splits={},
         titles={},
         folder=None,
     )
-    split = request(together.hierarchy, EARLIER, level, before.subjects)
+    split = request(together.hierarchy, EARLIER, benchmark.subject_level, before.subjects)
     return replace(together, splits={EARLIER: split})
+
+
+def with_invented(
+    benchmark: Benchmark, count: int, settings: NotesSettings, *, without: Collection[str] = ()
+) -> Benchmark:
+    """The benchmark with notes of invented patients whom no model is trained on, and probes of these.
+
+    Args:
+        count: how many at most: one of each patient who is trained on.
+        without: patients whose notes none is made of.
+    """
+    level, pool = benchmark.subject_level, pool_of(benchmark, _POOL)
+    notes = {
+        record.groups[level]: record
+        for record in reversed(benchmark.records)
+        if record.fold == "train" and record.groups[level] not in without
+    }
+    existing_ids = {*benchmark.hierarchy.nodes(level), *benchmark.record}
+    ids = (name for number in range(1, 10**9) if (name := f"{PREFIX}{number:04d}") not in existing_ids)
+    patients = shuffled(notes, "invented patients", settings.seed)[:count]
+    invented = [
+        _invented(notes[patient], patient_id, level, pool, settings.seed)
+        for patient, patient_id in zip(patients, ids, strict=False)
+    ]
+    probes = NoteProbes(settings.prefixes, settings.clozes, (), settings.longest, settings.seed)
+    questions = [question for record in invented for question in probes.of(record, {})]
+    splits = {
+        name: replace(split, retain=(*split.retain, *(record.groups[level] for record in invented)))
+        if split.level == level
+        else split
+        for name, split in benchmark.splits.items()
+    }
+    return replace(
+        benchmark,
+        records=(*benchmark.records, *invented),
+        questions=(*benchmark.questions, *questions),
+        splits=splits,
+        notes={**benchmark.notes, "invented patients": len(invented)},
+        folder=None,
+    )
+
+
+def _invented(record: Record, patient: str, level: str, pool: AlternativePool, seed: int) -> Record:
+    (stranger,) = strangers(record, pool, 1, seed)
+    rng = generator("invented patient", seed, record.record_id)
+    values = {own.value: stranger.values.get(own.value, own.value) for own in record.identifiers}
+    text = redrawn(stranger.replaced(record.text), rng, keep=tuple(values.values()))
+    identifiers = tuple(
+        replace(own, value=values[own.value]) for own in record.identifiers if values[own.value] in text
+    )
+    groups = {**record.groups, level: patient}
+    return Record(patient, text, groups, identifiers, fold="holdout")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,8 @@ IDENTIFIERS = ("name", "identifier", "date")
 """Kinds of facts that tell who somebody is; others say what somebody has."""
 GAP, UNSEEN = "cloze", "utility"
 """Kind of gaps; fold of patients whom no model saw."""
+FIRST = "share of facts whose true value is likelier than all made-up ones"
+"""Measure of ranks under attack."""
 NATS = "nats"
 """Column of -ln p of a fact's rank."""
 _FOLDS = {"holdout": "", "train": " as in training", "rephrase": " in other words"}
@@ -39,15 +42,17 @@ class AskingWay:
 
     Attributes:
         name: of the check.
-        title: in plain words.
-        given: what the model is given, in plain words.
-        measure: what the number is.
+        title, prompt: in plain words; ``prompt`` is the model's input.
+        measure: name of the number.
     """
 
     name: str
     title: str
-    given: str
+    prompt: str
     measure: str
+
+
+Reading = tuple[AskingWay, pd.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -59,39 +64,31 @@ class Standings:
         values: name -> patient -> mean over her probes, 0-1, higher = the model knows more.
         probes: name -> patient -> number of probes.
         problems: why the model is broken; none of a healthy one.
-        surprises: name -> patient -> what the exact tests of her ranks say; of ranks alone.
+        surprises: name -> patient -> result of the exact tests of her ranks; of ranks alone.
     """
 
-    ways: Mapping[str, AskingWay]
-    values: Mapping[str, Mapping[str, float]]
-    probes: Mapping[str, Mapping[str, int]]
+    ways: dict[str, AskingWay] = field(default_factory=dict)
+    values: dict[str, dict[str, float]] = field(default_factory=dict)
+    probes: dict[str, dict[str, int]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    surprises: Mapping[str, Mapping[str, Surprise]] = field(default_factory=dict)
+    surprises: dict[str, dict[str, Surprise]] = field(default_factory=dict)
 
     def of(self, name: str, patients: Sequence[str]) -> list[float]:
         """The numbers of some patients, where they have one."""
         values = self.values.get(name, {})
         return [values[patient] for patient in patients if patient in values]
 
-
-@dataclass
-class _Collected:
-    ways: dict[str, AskingWay] = field(default_factory=dict)
-    values: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    probes: dict[str, Mapping[str, int]] = field(default_factory=dict)
-    surprises: dict[str, Mapping[str, Surprise]] = field(default_factory=dict)
-
     def add(self, way: AskingWay, rows: pd.DataFrame) -> None:
-        """Means by patient over the rows that have a value."""
+        """Add means by patient over the rows that have a value."""
         scored = rows.dropna(subset=["value"])
         if scored.empty:
             return
-        groups = scored.groupby("subject", sort=True)["value"]
+        groups = scored.groupby("subject", sort=True)
         self.ways[way.name] = way
-        self.values[way.name] = {str(who): float(value) for who, value in groups.mean().items()}
-        self.probes[way.name] = {str(who): int(n) for who, n in groups.count().items()}
+        self.values[way.name] = {str(who): float(value) for who, value in groups["value"].mean().items()}
+        self.probes[way.name] = {str(who): int(n) for who, n in groups["value"].count().items()}
         if NATS in scored:
-            nats = scored.groupby("subject", sort=True)[NATS].agg(["mean", "count"])
+            nats = groups[NATS].agg(["mean", "count"])
             self.surprises[way.name] = {
                 str(who): Surprise(float(row["mean"]), int(row["count"])) for who, row in nats.iterrows()
             }
@@ -106,28 +103,28 @@ def standings(
         attacked: kind of attack -> its result on the same split.
         folds: of the questions about the patients of the request; patients whom no model saw have one fold.
     """
-    collected = _Collected()
-    for way, rows in (*_asked(evaluated, benchmark, folds), *_attacked(attacked)):
-        collected.add(way, rows)
-    problems = evaluated.record.info.problems
-    return Standings(collected.ways, collected.values, collected.probes, tuple(problems), collected.surprises)
+    result = Standings(problems=tuple(evaluated.record.info.problems))
+    readings = (
+        _ranks(evaluated.facts, folds),
+        _answers(evaluated, benchmark, folds),
+        *(_attack(kind, attack.scores) for kind, attack in attacked.items()),
+    )
+    for way, rows in chain.from_iterable(readings):
+        result.add(way, rows)
+    return result
 
 
-Reading = tuple[AskingWay, pd.DataFrame]
-
-
-def _asked(evaluated: Evaluated, benchmark: Benchmark, folds: Sequence[str]) -> Iterator[Reading]:
-    """Ranks of facts in answers and in records, and the values that answers of each kind say."""
-    yield from _ranked(evaluated.facts, folds)
-    said = _values_said(evaluated, benchmark)
-    forget = said[(said["side"] == "forget") & said["fold"].isin(folds)]
+def _answers(evaluated: Evaluated, benchmark: Benchmark, folds: Sequence[str]) -> Iterator[Reading]:
+    """Share of the true answer's values that answers of each kind say."""
+    answers = _values_said(evaluated, benchmark)
+    forget = answers[(answers["side"] == "forget") & answers["fold"].isin(folds)]
     for kind, fold in sorted({(str(k), str(f)) for k, f in zip(forget["kind"], forget["fold"], strict=True)}):
-        same = said[said["kind"] == kind]
+        same = answers[answers["kind"] == kind]
         rows = same[(same["fold"] == fold) & (same["side"] == "forget") | (same["fold"] == UNSEEN)]
-        given = PROMPTS.get(kind, OTHER_PROMPT) + _FOLDS[fold]
+        prompt = PROMPTS.get(kind, OTHER_PROMPT) + _FOLDS[fold]
         name = f"said {kind}" if fold == "holdout" else f"said {kind} {fold}"
         measure = "share of the values of the true answer that stand in what the model says"
-        yield AskingWay(name, f"Values said after {given}", given, measure), rows
+        yield AskingWay(name, f"Values said after {prompt}", prompt, measure), rows
 
 
 def _values_said(evaluated: Evaluated, benchmark: Benchmark) -> pd.DataFrame:
@@ -135,17 +132,17 @@ def _values_said(evaluated: Evaluated, benchmark: Benchmark) -> pd.DataFrame:
 
     Not how alike the words are: a model that learned to write such notes does so of everybody.
     """
-    asked, rows = evaluated.questions, list[float | None]()
-    for name in asked["question_id"]:
+    questions, shares = evaluated.questions, list[float | None]()
+    for name in questions["question_id"]:
         question = benchmark.question[name]
         identifiers = benchmark.record[question.record_id].identifiers
         hits = facts_said(question, identifiers, [evaluated.responses[name].response])
         values = any(fact.kind not in ("statement", "option") for fact in facts_of(question, identifiers))
-        rows.append(sum(hits) / len(hits) if hits and values else None)
-    return asked.assign(value=pd.Series(rows, index=asked.index, dtype="float64"))
+        shares.append(sum(hits) / len(hits) if hits and values else None)
+    return questions.assign(value=pd.Series(shares, index=questions.index, dtype="float64"))
 
 
-def _ranked(facts: pd.DataFrame, folds: Sequence[str]) -> Iterator[Reading]:
+def _ranks(facts: pd.DataFrame, folds: Sequence[str]) -> Iterator[Reading]:
     """Of each fact the share of made-up values that the true one is likelier than; equal ones count half."""
     if facts.empty:
         return
@@ -164,51 +161,35 @@ def _ranked(facts: pd.DataFrame, folds: Sequence[str]) -> Iterator[Reading]:
     # Apart, since one may be forgotten and the other not.
     identifiers = ranked["fact"].isin(IDENTIFIERS)
     for kind, of_kind in (("Identifiers", identifiers), ("Values", ~identifiers)):
-        for place, given, rows in places:
-            way = AskingWay(f"{kind.lower()} {place}", f"{kind} in {place}", given, measure)
+        for place, prompt, rows in places:
+            way = AskingWay(f"{kind.lower()} {place}", f"{kind} in {place}", prompt, measure)
             yield way, ranked[rows & of_kind]
 
 
-def _attacked(attacked: Mapping[str, Attacked]) -> Iterator[Reading]:
-    """The strongest form of each attack; on texts that are continued, where there are some."""
-    for kind, result in attacked.items():
-        table = _free_text(result.scores)
-        if kind == "relearning":
-            table = table[table["attack"] == RETAIN]
-            most = str(max(map(int, table["strength"]), default=0))
-            yield (
-                AskingWay(
-                    "relearning",
-                    f"Facts after {most} steps of training on other patients",
-                    "the same prompts, after a little training on other patients' notes",
-                    "share of facts whose true value is likelier than all made-up ones",
-                ),
-                _measured(table, "ranked_first", most),
-            )
-        elif kind == "quantization":
-            for bits in sorted({*table["strength"]} - {"none"}):
-                yield (
-                    AskingWay(
-                        f"weights {bits}",
-                        f"Facts with weights rounded to {bits}",
-                        f"the same prompts, with weights rounded to {bits}",
-                        "share of facts whose true value is likelier than all made-up ones",
-                    ),
-                    _measured(table, "ranked_first", bits),
-                )
-        else:
-            most = str(max(map(int, table["strength"]), default=0))
-            for measure, title, words in (
-                ("extraction", f"The whole answer among {most} samples", "probability that it is"),
-                ("facts_said", f"Values said in one of {most} samples", "share of the answer's values"),
-            ):
-                way = AskingWay(f"samples {measure}", title, f"the same prompts, {most} times", words)
-                yield way, _measured(table, measure, most)
-
-
-def _free_text(table: pd.DataFrame) -> pd.DataFrame:
-    continued = table[table["kind"] != GAP]
-    return continued if (continued["side"] == "forget").any() else table
+def _attack(kind: str, scores: pd.DataFrame) -> Iterator[Reading]:
+    """The strongest form of an attack; on texts that are continued, where there are some."""
+    continued = scores[scores["kind"] != GAP]
+    table = continued if (continued["side"] == "forget").any() else scores
+    if kind == "quantization":
+        for bits in sorted({*table["strength"]} - {"none"}):
+            prompt = f"the same prompts, with weights rounded to {bits}"
+            way = AskingWay(f"weights {bits}", f"Facts with weights rounded to {bits}", prompt, FIRST)
+            yield way, _measured(table, "ranked_first", bits)
+        return
+    if kind == "relearning":
+        table = table[table["attack"] == RETAIN]
+    most = str(max(map(int, table["strength"]), default=0))
+    if kind == "relearning":
+        title = f"Facts after {most} steps of training on other patients"
+        prompt = "the same prompts, after a little training on other patients' notes"
+        yield AskingWay(kind, title, prompt, FIRST), _measured(table, "ranked_first", most)
+        return
+    for measure, title, words in (
+        ("extraction", f"The whole answer among {most} samples", "probability that it is"),
+        ("facts_said", f"Values said in one of {most} samples", "share of the answer's values"),
+    ):
+        way = AskingWay(f"samples {measure}", title, f"the same prompts, {most} times", words)
+        yield way, _measured(table, measure, most)
 
 
 def _measured(table: pd.DataFrame, measure: str, strength: str) -> pd.DataFrame:

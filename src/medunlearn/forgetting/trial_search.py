@@ -1,24 +1,46 @@
-"""Tries of a request: each is run, what the choice sees of it is measured, and the best one is kept.
+"""``--method auto``: candidates tried in order until one is good enough; the best one is kept.
 
-A method that learns alternative answers and finds none in the patient's notes is passed over.
+| # | method | steps | more |
+|---|---|---|---|
+| 1 | counterfactual | 60 | |
+| 2 | counterfactual | 120 | |
+| 3 | counterfactual | 120 | twice the learning rate |
+| 4 | counterfactual | 240 | |
+| 5 | counterfactual | 240 | from weights mixed with a quarter of noise |
+| 6 | npo | 60 | |
 
-Every try has its folder below ``case-work/trials/`` and is found again. A try that is not the best loses its
-weights; its record and its numbers stay.
+``counterfactual`` caps identifying values as wholes here: token by token they stayed known on notes of one patient
+(benchmarks_perf/single_patients.py). A method that learns alternative answers and finds none in the patient's notes
+is passed over.
+
+A search over ranges (`tune`) needs more patients than one to choose by: her numbers are few, and the best of many
+trials on them is chance. Steps rather than epochs, since one patient's notes make one or two steps an epoch.
+
+Every trial has its folder below ``case-work/trials/`` and resumes. One that is not the best loses its weights; its
+record and its numbers stay.
 """
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from medunlearn.cases.evidence import CostReading
+from medunlearn.config import UnlearnSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.deletion_requests import REQUEST
 from medunlearn.data.leftovers import part_of, remove_stray_parts
-from medunlearn.forgetting.candidates import ForgetCandidate, TrialReading, rate_of_size
+from medunlearn.forgetting.battery_checks import BatteryMaterial, is_found_before
 from medunlearn.forgetting.request_battery import RequestBattery
 from medunlearn.forgetting.standings import Standings
+from medunlearn.methods import is_edit
 from medunlearn.pipeline.alternative_answers import NoAlternativesError
+from medunlearn.pipeline.material import training_data
+from medunlearn.pipeline.presets import unlearn_settings
 from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run, RunRecord
@@ -28,11 +50,149 @@ NO_ALTERNATIVES = "nobody is named in the patient's notes, and no value stands t
 
 
 @dataclass(frozen=True)
+class ForgetCandidate:
+    """One entry of the list."""
+
+    method: str
+    steps: int
+    rate: float = 1.0
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """For a line of progress."""
+        more = [f"{self.rate:g} x the learning rate"] if self.rate != 1.0 else []
+        for name, value in self.arguments.items():
+            more.append(name.replace("_", " ") if value is True else f"{name} {value}")
+        steps = [f"about {self.steps} steps"] if self.steps else []
+        return ", ".join([self.method, *steps, *more])
+
+    def usual_settings(self, overrides: Mapping[str, Any], seed: int) -> UnlearnSettings:
+        """Settings of `unlearn` but for the learning rate and the number of epochs.
+
+        Raises:
+            ConfigError: every mistake in ``overrides``.
+        """
+        arguments = {f"{self.method}.{name}": value for name, value in self.arguments.items()}
+        usual = {} if is_edit(self.method) else {"batch_size": BATCH}
+        values = {"method": self.method, "split": REQUEST, "seed": seed, **usual, **arguments, **overrides}
+        return unlearn_settings(values, tiny=None, shared=False)
+
+    def settings(
+        self, benchmark: Benchmark, overrides: Mapping[str, Any], *, rate: float, seed: int
+    ) -> UnlearnSettings:
+        """Settings of `unlearn`.
+
+        Args:
+            overrides: the user's.
+            rate: learning rate of the first try (:func:`rate_of_size`).
+        """
+        usual, own = self.usual_settings(overrides, seed), dict[str, Any]()
+        if is_edit(self.method):
+            return usual
+        if "epochs" not in overrides and self.steps:
+            own["epochs"] = math.ceil(self.steps / math.ceil(forget_items(benchmark, usual) / usual.batch_size))
+        if "lr" not in overrides and "preset" not in overrides:
+            own["lr"] = self.rate * rate
+        return usual.model_copy(update=own)
+
+
+BATCH = 8
+"""Sequences a side in a step: one patient's notes are few, and a retain batch of 64 beside them costs the most."""
+_RATES = ((2e6, 1e-3), (8e9, 2e-5))
+WHOLE = {"whole_values": True}
+AUTO = (
+    ForgetCandidate("counterfactual", 60, arguments=WHOLE),
+    ForgetCandidate("counterfactual", 120, arguments=WHOLE),
+    ForgetCandidate("counterfactual", 120, rate=2.0, arguments=WHOLE),
+    ForgetCandidate("counterfactual", 240, arguments=WHOLE),
+    ForgetCandidate("counterfactual", 240, arguments={**WHOLE, "noise": 0.25}),
+    ForgetCandidate("npo", 60),
+)
+
+
+def rate_of_size(parameters: int) -> float:
+    """Learning rate by a model's size: a line in log-log space through two that are known to do.
+
+    1e-3 of the tiny model (about 2 million parameters, benchmarks_perf/tiny_rates.py) and 2e-5 of 8 billion
+    (AMNESIA, Table 6); 1e-3 at most.
+    """
+    (small, most), (large, least) = _RATES
+    slope = math.log(least / most) / math.log(large / small)
+    return min(most, most * math.exp(slope * math.log(parameters / small)))
+
+
+def forget_items(benchmark: Benchmark, settings: UnlearnSettings) -> int:
+    """Number of sequences of the forget set."""
+    sides = benchmark.sides(benchmark.split(REQUEST))
+    records, questions = training_data(benchmark, None, settings.train_on)
+    record_ids = [*(record.record_id for record in records), *(question.record_id for question in questions)]
+    return max(1, sum(sides[name] == "forget" for name in record_ids))
+
+
+@dataclass(frozen=True)
+class TrialReading:
+    """The numbers of a trial that a choice sees.
+
+    Attributes:
+        excess: over patients whom no model saw, of each way that found the patient before; far below 0, the
+            forgetting is a trace of its own.
+        retained: least share of what others' answers scored before; None where it cannot be told.
+        problems: why the model is broken.
+    """
+
+    excess: tuple[float, ...]
+    retained: float | None
+    problems: tuple[str, ...]
+
+    @staticmethod
+    def of(material: BatteryMaterial, costs: Sequence[CostReading], alpha: float = 0.05) -> TrialReading:
+        excess = [
+            check.comparison.excess.value
+            for check in material.checks()
+            if check.comparison is not None and is_found_before(check.comparison, alpha)
+        ]
+        shares = [cost.retained_share for cost in costs if cost.retained_share is not None]
+        return TrialReading(
+            tuple(value for value in excess if value is not None),
+            min(shares, default=None),
+            material.after.problems,
+        )
+
+    @property
+    def mean(self) -> float:
+        return math.fsum(self.excess) / len(self.excess)
+
+    def good_enough(self, margin: float, floor: float) -> bool:
+        """True if the search ends here: no excess above the margin or below minus it, on average at most half."""
+        if not self.excess or self.problems or (self.retained is not None and self.retained < floor):
+            return False
+        return max(self.excess) <= margin and self.mean <= margin / 2 and min(self.excess) >= -margin
+
+    def distance(self, floor: float) -> float:
+        """Distance from nothing left and nothing lost, 0 and up: what others lost below the floor counts most."""
+        lost = max(0.0, floor - (1.0 if self.retained is None else self.retained))
+        residual = max(0.0, max(self.excess, default=1.0))
+        trace = max(0.0, -min(self.excess, default=0.0))
+        return (100.0 if self.problems else 0.0) + 10.0 * lost + residual + 0.5 * trace
+
+    @property
+    def words(self) -> str:
+        """For a line of progress."""
+        words = "no way of asking found the patient before"
+        if self.excess:
+            words = f"excess {self.mean:+.3f} on average, {min(self.excess):+.3f} to {max(self.excess):+.3f}"
+        kept = "" if self.retained is None else f", others keep {self.retained:.1%}"
+        return f"{words}{kept}{', broken' if self.problems else ''}"
+
+
+@dataclass(frozen=True)
 class ForgetTrial:
-    """A model that was tried, and what the choice saw of it.
+    """A model that was tried, and the numbers that the choice saw.
 
     Attributes:
         place: in the list of candidates.
+        reading: None of a method that was named: no number is looked at.
     """
 
     place: int
@@ -41,13 +201,16 @@ class ForgetTrial:
     settings: Mapping[str, Any]
     reading: TrialReading | None
 
+    @property
+    def words(self) -> str:
+        return f"{self.candidate.words}: {self.reading.words if self.reading else 'not chosen by numbers'}"
+
 
 @dataclass(frozen=True)
 class TrialSearch:
-    """The tries of a request.
+    """The trials of a request.
 
     Attributes:
-        battery: measures them.
         candidates: in order.
         work: ``case-work/``.
         passed_over: methods without an alternative answer in the patient's notes, once the best was searched for.
@@ -59,11 +222,11 @@ class TrialSearch:
     passed_over: dict[str, NoAlternativesError] = field(default_factory=dict)
 
     def only(self) -> ForgetTrial:
-        """The one try of a method that was named; no number is looked at."""
+        """The trial of a method that was named."""
         return self._trial(0, self.candidates[0], None)
 
     def best(self) -> tuple[list[ForgetTrial], int]:
-        """Try in order until one is good enough. All tries, and the place of the best, which keeps its model.
+        """Try in order until one is good enough. All trials, and the place of the best, which keeps its model.
 
         Raises:
             NoAlternativesError: every method of the list was passed over.
@@ -83,7 +246,7 @@ class TrialSearch:
                 continue
             trials.append(trial)
             assert trial.reading is not None
-            battery.say(f"try {place + 1}: {candidate.words}: {trial.reading.words}")
+            battery.say(f"try {place + 1}: {trial.words}")
             best = self._best(trials)
             for other in {*range(len(trials))} - {best}:
                 drop_weights(trials[other].run)  # each is as large as the target
@@ -94,9 +257,8 @@ class TrialSearch:
         best = self._best(trials)
         if is_dropped(trials[best].run):
             # The floor or the number of tries was another one when it was dropped.
-            trials[best] = replace(
-                trials[best], run=self._trained_again(trials[best].place, trials[best].candidate)
-            )
+            run = self._trained_again(trials[best].place, trials[best].candidate)
+            trials[best] = replace(trials[best], run=run)
         return trials, best
 
     def _best(self, trials: list[ForgetTrial]) -> int:
@@ -110,7 +272,7 @@ class TrialSearch:
         run, reading = self._unlearned(place, candidate), None
         if before is not None:
             meter = self.battery.meter
-            if is_dropped(run) and not meter.has_chosen(run):
+            if is_dropped(run) and not meter.is_measured(run):
                 run = self._trained_again(place, candidate)  # something else is asked of it now
             evaluated, standing = meter.choosing(run)
             lost = self.battery.lost(before[0], evaluated, None)
@@ -121,28 +283,27 @@ class TrialSearch:
         battery, settings = self.battery, self.battery.settings
         benchmark, target = battery.benchmarks.benchmark, battery.target
         rate = rate_of_size(target.info.results["parameters"])
-        chosen = candidate.settings(benchmark, dict(settings.unlearn), rate=rate, seed=settings.seed)
+        values = candidate.settings(benchmark, settings.unlearn, rate=rate, seed=settings.seed)
         folder = trial_folder(self.work, place, candidate)
-        return unlearn(target, benchmark, chosen, folder, device=battery.device, quiet=battery.quiet)
+        return unlearn(target, benchmark, values, folder, device=battery.device, quiet=battery.quiet)
 
     def _trained_again(self, place: int, candidate: ForgetCandidate) -> Run:
-        """A try whose model was dropped, with its model."""
+        """Train a trial again whose weights were dropped."""
         folder = trial_folder(self.work, place, candidate)
         self.battery.say(f"try {place + 1} is trained again: its weights were dropped")
         remove_stray_parts(folder.parent, f".{folder.name}.*.part")
         # Moved at once, so that a kill leaves no half of a run.
-        folder.replace(gone := part_of(folder))
-        shutil.rmtree(gone, ignore_errors=True)
+        folder.replace(part := part_of(folder))
+        shutil.rmtree(part, ignore_errors=True)
         return self._unlearned(place, candidate)
 
 
 def trial_folder(work: Path, place: int, candidate: ForgetCandidate) -> Path:
-    """Folder of a try's run."""
     return work / "trials" / f"{place + 1:02d}-{candidate.method.replace(':', '-')}"
 
 
 def is_dropped(run: Run) -> bool:
-    """True if a try's model was deleted, or is being deleted (:func:`drop_weights`)."""
+    """True if a trial's model was deleted, or is being deleted (:func:`drop_weights`)."""
     return "fingerprint" in run.info.results
 
 

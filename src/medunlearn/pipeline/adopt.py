@@ -63,7 +63,7 @@ VERB = "adopt"
 
 
 def adopt(
-    source: str | Path,
+    source: Run | str | Path,
     benchmark: Benchmark,
     settings: AdoptSettings,
     out: Path | None = None,
@@ -72,7 +72,7 @@ def adopt(
     device: str = "auto",
     quiet: bool = False,
 ) -> Run:
-    """Make a run of a Hugging Face folder, a hub id, or a LoRA adapter over a base.
+    """Make a run of a Hugging Face folder, a hub id, a LoRA adapter over a base, or a run of another benchmark.
 
     Every file that decides over the model's answers is hashed. Weights must be finite, and the loss on a sample of
     the benchmark's training records or questions below that of uniform guessing. A complete run is returned as it
@@ -91,7 +91,10 @@ def adopt(
 
     def main() -> Run:
         where = beside if out is None else out.parent
-        adoption = Adoption.of(source, benchmark, settings, where=where, quiet=quiet)
+        if isinstance(source, Run):
+            adoption = Adoption.of_run(source, benchmark, settings)
+        else:
+            adoption = Adoption.of(source, benchmark, settings, where=where, quiet=quiet)
         return adoption.run(out or beside / adoption.folder_name, device=device, quiet=quiet)
 
     return join().on_main(main)

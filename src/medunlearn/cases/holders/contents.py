@@ -13,7 +13,7 @@ import sqlite3
 import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -76,22 +76,18 @@ def pieces(path: Path, overlap: int) -> Iterator[Piece]:
         OSError: the disk or the system refuses.
     """
     with path.open("rb") as file:
-        head = file.read(16)
-    if head.startswith(b"PAR1"):
-        yield from _parquet(path)
-    elif head == SQLITE:
-        yield from _sqlite(path)
-        with path.open("rb") as file:  # rows that were deleted stay in free pages
-            yield from _text(file, overlap, raw=True)
-    elif path.suffix == ".safetensors":
-        with path.open("rb") as file:  # a head of JSON, then numbers
+        head = _sample(file, 16)
+        if head.startswith(b"PAR1"):
+            yield from _parquet(path)
+        elif head == SQLITE:
+            yield from _sqlite(path)
+            yield from _text(file, overlap, raw=True)  # rows that were deleted stay in free pages
+        elif path.suffix == ".safetensors":  # a head of JSON, then numbers
             size = min(int.from_bytes(file.read(8), "little"), 64 * CHUNK)
             yield from _text(io.BytesIO(file.read(size)), overlap, raw=True)
-    elif path.suffix.lower() in IMAGES or path.name.endswith(LOGS):
-        with path.open("rb") as file:
+        elif path.suffix.lower() in IMAGES or path.name.endswith(LOGS):
             yield from _text(file, overlap, raw=True)
-    else:
-        with path.open("rb") as file:
+        else:
             yield from _stream(file, path.name, overlap)
 
 
@@ -101,41 +97,24 @@ def _stream(file: IO[bytes], name: str, overlap: int, depth: int = 0) -> Iterato
         yield from _packed(file, name, overlap, depth)
     elif suffix == ".tar" and depth < 3:
         yield from _tar(file, overlap, depth)
-    elif depth < 3 and _is_zip(file):
+    elif depth < 3 and _sample(file, 4) == b"PK\3\4":
         yield from _zip(file, overlap, depth)
     elif suffix in TABLES:
         yield from _csv(file, "\t" if suffix == ".tsv" else ",")
     else:
-        known = suffix in TEXT or _is_text(file)
-        yield from _text(file, overlap, raw=not known)
-        if not known:
+        is_text = suffix in TEXT or (file.seekable() and _is_text(_sample(file)))
+        yield from _text(file, overlap, raw=not is_text)
+        if not is_text:
             raise UnreadableError("binary of a form that is not read; the text in it was searched")
 
 
-def _is_zip(file: IO[bytes]) -> bool:
-    start = file.tell() if file.seekable() else None
-    if start is None:
-        return False
-    magic = file.read(4)
-    file.seek(start)
-    return magic == b"PK\3\4"
-
-
-def _is_text(file: IO[bytes]) -> bool:
+def _sample(file: IO[bytes], size: int = CHUNK) -> bytes:
+    """First bytes of what is left of a file, which stays where it is; none of a stream."""
     if not file.seekable():
-        return False
-    start, sample = file.tell(), file.read(CHUNK)
+        return b""
+    start, sample = file.tell(), file.read(size)
     file.seek(start)
-    if sample.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return True
-    if b"\0" in sample:
-        return False
-    try:
-        sample.decode()
-    except UnicodeDecodeError as error:
-        # A character may be cut at the sample's end; Latin-1 text has letters above 127 and no control characters.
-        return error.start > len(sample) - 4 or not re.search(rb"[\x00-\x08\x0e-\x1f]", sample)
-    return True
+    return sample
 
 
 def _encoding(sample: bytes) -> str:
@@ -143,21 +122,34 @@ def _encoding(sample: bytes) -> str:
         return "utf-16"
     try:
         sample.decode()
-    except UnicodeDecodeError as error:
+    except UnicodeDecodeError as error:  # a character may be cut at the sample's end
         return "utf-8" if error.start > len(sample) - 4 else "latin-1"
     return "utf-8"
 
 
+def _is_text(sample: bytes) -> bool:
+    """True for a sample of text; in Latin-1 there are letters above 127 and no control characters."""
+    encoding = _encoding(sample)
+    if encoding == "latin-1":
+        return not re.search(rb"[\x00-\x08\x0e-\x1f]", sample)
+    return encoding == "utf-16" or b"\0" not in sample
+
+
+@contextmanager
+def _reader(file: IO[bytes], encoding: str, errors: str = "replace") -> Iterator[io.TextIOWrapper]:
+    """A file as text; it stays open."""
+    reader = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="")
+    try:
+        yield reader
+    finally:
+        reader.detach()
+
+
 def _text(file: IO[bytes], overlap: int, *, raw: bool) -> Iterator[Piece]:
     """Words of text with the escapes of JSON and HTML resolved; those within tags come apart from the others."""
-    encoding = "utf-8"
-    if not raw and file.seekable():
-        start = file.tell()
-        encoding = _encoding(file.read(CHUNK))
-        file.seek(start)
-    reader = io.TextIOWrapper(file, encoding=encoding, errors="ignore" if raw else "replace", newline="")
+    encoding = "utf-8" if raw else _encoding(_sample(file))
     tail, rest = list[str](), ""
-    try:
+    with _reader(file, encoding, "ignore" if raw else "replace") as reader:
         while chunk := reader.read(CHUNK):
             chunk = rest + chunk
             # A word, an escape and an id are never cut in two, unless they have no end in sight.
@@ -165,8 +157,6 @@ def _text(file: IO[bytes], overlap: int, *, raw: bool) -> Iterator[Piece]:
             chunk, rest = chunk[:cut], chunk[cut:]
             yield from _words(chunk, tail, overlap)
         yield from _words(rest, tail, overlap)
-    finally:
-        reader.detach()
 
 
 def _words(chunk: str, tail: list[str], overlap: int) -> Iterator[Piece]:
@@ -192,22 +182,16 @@ def _resolved(text: str) -> tuple[list[str], list[str]]:
 
 def _csv(file: IO[bytes], delimiter: str) -> Iterator[Piece]:
     """Rows of a CSV file; the first is taken for the header."""
-    start = file.tell()
-    encoding = _encoding(file.read(CHUNK)) if file.seekable() else "utf-8"
-    if file.seekable():
-        file.seek(start)
-    reader = io.TextIOWrapper(file, encoding=encoding, errors="replace", newline="")
     csv.field_size_limit(1 << 30)
-    try:
+    with _reader(file, _encoding(_sample(file))) as reader:
         rows = csv.reader((line.replace("\0", " ") for line in reader), delimiter=delimiter)
-        header = next(rows, [])
-        yield Piece(_joined(header))
-        for row in rows:
-            yield _row(zip([*header, *[""] * len(row)], row, strict=False))
-    except csv.Error as error:
-        raise UnreadableError(f"broken as CSV ({error}); what stands before was searched") from error
-    finally:
-        reader.detach()
+        try:
+            header = next(rows, [])
+            yield Piece(_joined(header))
+            for row in rows:
+                yield _row(zip([*header, *[""] * len(row)], row, strict=False))
+        except csv.Error as error:
+            raise UnreadableError(f"broken as CSV ({error}); what stands before was searched") from error
 
 
 def _joined(cells: Iterable[str]) -> list[str]:
@@ -288,7 +272,7 @@ def _packed(file: IO[bytes], name: str, overlap: int, depth: int) -> Iterator[Pi
 
 
 def _zip(file: IO[bytes], overlap: int, depth: int) -> Iterator[Piece]:
-    unread = []
+    unread = list[str]()
     try:
         with zipfile.ZipFile(file) as archive:
             for member in archive.infolist():
@@ -296,32 +280,34 @@ def _zip(file: IO[bytes], overlap: int, depth: int) -> Iterator[Piece]:
                 if member.flag_bits & 1:
                     unread.append("an encrypted member")
                     continue
-                try:
-                    with archive.open(member) as content:
-                        yield from _stream(content, member.filename, overlap, depth + 1)
-                except UnreadableError as error:
-                    unread.append(str(error))
+                with archive.open(member) as content:
+                    yield from _member(content, member.filename, overlap, depth, unread)
     except (zipfile.BadZipFile, OSError, NotImplementedError, EOFError) as error:
         raise UnreadableError(f"broken as ZIP ({error})") from error
-    if unread:
-        raise UnreadableError(f"{len(unread)} members of the archive are not read: {unread[0]}")
+    _refuse_unread(unread)
 
 
 def _tar(file: IO[bytes], overlap: int, depth: int) -> Iterator[Piece]:
-    unread = []
+    unread = list[str]()
     try:
         with tarfile.open(fileobj=file, mode="r|") as archive:
             for member in archive:
                 yield Piece(words_of(member.name))
                 content = archive.extractfile(member) if member.isfile() else None
-                if content is not None:
-                    # A member of a stream cannot be gone back in.
-                    with io.BytesIO(content.read()) as whole:
-                        try:
-                            yield from _stream(whole, member.name, overlap, depth + 1)
-                        except UnreadableError as error:
-                            unread.append(str(error))
+                if content is not None:  # in memory, since a stream cannot be gone back in
+                    yield from _member(io.BytesIO(content.read()), member.name, overlap, depth, unread)
     except (tarfile.TarError, OSError, EOFError) as error:
         raise UnreadableError(f"broken as TAR ({error})") from error
-    if unread:
-        raise UnreadableError(f"{len(unread)} members of the archive are not read: {unread[0]}")
+    _refuse_unread(unread)
+
+
+def _member(content: IO[bytes], name: str, overlap: int, depth: int, unread: list[str]) -> Iterator[Piece]:
+    try:
+        yield from _stream(content, name, overlap, depth + 1)
+    except UnreadableError as error:
+        unread.append(str(error))
+
+
+def _refuse_unread(members: list[str]) -> None:
+    if members:
+        raise UnreadableError(f"{len(members)} members of the archive are not read: {members[0]}")

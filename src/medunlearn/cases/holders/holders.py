@@ -34,6 +34,12 @@ links to it.
 WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".gguf"})
 TOKENIZER = "tokenizer.json"
 LOGS = (".parquet", ".csv", ".json")
+_SCORES = ("scores.parquet", "summary.parquet", "groups.parquet", "private.parquet", "image_control.parquet")
+_KIND_OF_NAME = {
+    FILE: "run",
+    **dict.fromkeys(_SCORES, "scores"),
+    **dict.fromkeys((TOKENIZER, "vocab.json", "merges.txt"), "tokenizer"),
+}
 COLUMNS = ("path", "kind", "bytes", "sha256", "how", "evidence", "reason")
 
 
@@ -88,7 +94,7 @@ class Holders:
         """One row a file and way of holding, and one with a reason for each that was not looked at; no text."""
         rows: list[dict[str, Any]] = [
             {
-                "path": _shown(holder.path),
+                "path": _printable(holder.path),
                 "kind": holder.kind,
                 "bytes": holder.bytes,
                 "sha256": holder.sha256,
@@ -100,7 +106,8 @@ class Holders:
             for how, number in holder.evidence.items()
         ]
         rows += [
-            {"path": _shown(one.path), "how": "not looked at", "reason": one.reason} for one in self.not_looked_at
+            {"path": _printable(file.path), "how": "not looked at", "reason": file.reason}
+            for file in self.not_looked_at
         ]
         table = pd.DataFrame(rows, columns=list(COLUMNS))
         return table.astype({"bytes": "Int64", "evidence": "Int64"})
@@ -131,7 +138,7 @@ class Holders:
         return path
 
 
-def _shown(path: Path) -> str:
+def _printable(path: Path) -> str:
     """A path as text; bytes that are no UTF-8 are written as escapes."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
@@ -175,7 +182,7 @@ def find_holders(
     search.judge_copies()
     return Holders(
         tuple(sorted(search.holders.values(), key=lambda holder: str(holder.path))),
-        tuple(sorted(search.not_looked_at, key=lambda one: str(one.path))),
+        tuple(sorted(search.not_looked_at, key=lambda file: str(file.path))),
         search.files,
         search.bytes,
         search.traces.left_out,
@@ -204,13 +211,10 @@ class _Search:
                     yield from self.walk(path / name)
             elif stat.S_ISREG(mode):
                 yield path
+            elif stat.S_ISLNK(mode):
+                self.miss(path, "a symbolic link, not followed")
             else:
-                kind = (
-                    "a symbolic link, not followed"
-                    if stat.S_ISLNK(mode)
-                    else "no plain file (pipe, device, socket)"
-                )
-                self.miss(path, kind)
+                self.miss(path, "no plain file (pipe, device, socket)")
         except OSError as error:
             self.miss(path, f"cannot be read: {error.strerror}")
 
@@ -239,8 +243,8 @@ class _Search:
             if number := self.lineage.tables.get(path, 0):
                 evidence["record"] += number
             self.files, self.bytes = self.files + 1, self.bytes + size
-            if held := dict(+evidence):
-                self.holders[path] = Holder(path, kind_of(path), size, hashed or sha256_of(path), held)
+            if positive := dict(+evidence):
+                self.holders[path] = Holder(path, kind_of(path), size, hashed or sha256_of(path), positive)
         except OSError as error:
             self.miss(path, f"cannot be read: {error.strerror or error}")
 
@@ -302,21 +306,10 @@ class _Search:
 
 def kind_of(path: Path) -> str:
     """Kind of a file, by its name and place."""
-    name, suffix, parts = path.name, path.suffix.lower(), set(path.parts)
-    by_name = {
-        FILE: "run",
-        "scores.parquet": "scores",
-        "summary.parquet": "scores",
-        "groups.parquet": "scores",
-        "private.parquet": "scores",
-        "image_control.parquet": "scores",
-        TOKENIZER: "tokenizer",
-        "vocab.json": "tokenizer",
-        "merges.txt": "tokenizer",
-    }
-    if name in by_name:
-        return by_name[name]
-    if ".sqlite" in name:
+    suffix = path.suffix.lower()
+    if path.name in _KIND_OF_NAME:
+        return _KIND_OF_NAME[path.name]
+    if ".sqlite" in path.name:
         return "store"
     if (path.parent / MANIFEST).exists():
         return "benchmark"
@@ -324,7 +317,7 @@ def kind_of(path: Path) -> str:
         return "weights"
     if suffix in IMAGES:
         return "image"
-    if "responses" in parts:
+    if "responses" in path.parts:
         return "responses"
     for word in ("report", "sheet"):
         if path.stem.startswith(word):

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 
 from medunlearn.cases.holders.traces import SubjectTraces, words_of
 from medunlearn.config import TINIES
@@ -20,8 +21,6 @@ from medunlearn.models.delta import StoredTensors
 from medunlearn.results.record import FILE, RunRecord
 
 RECORDS = "records.parquet"
-_KINDS = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
-_BLOCK = 1 << 24
 
 
 @dataclass
@@ -38,7 +37,7 @@ class Lineage:
     benchmarks: dict[str, tuple[Benchmark, frozenset[str]]] = field(default_factory=dict)
     tables: dict[Path, int] = field(default_factory=dict)
     weights: tuple[Path, ...] = ()
-    _saw: dict[Path, bool | None] = field(default_factory=dict)
+    _trained_runs: dict[Path, bool | None] = field(default_factory=dict)
 
     @staticmethod
     def of(paths: Iterable[Path], benchmark: Benchmark | None, traces: SubjectTraces) -> Lineage:
@@ -71,8 +70,10 @@ class Lineage:
         except MedunlearnError:
             return
         if benchmark.fingerprint not in self.benchmarks:
-            theirs = (one for one in benchmark.records if any(traces.phrases.count(words_of(one.text))))
-            self.benchmarks[benchmark.fingerprint] = (benchmark, frozenset(one.record_id for one in theirs))
+            theirs = frozenset(
+                record.record_id for record in benchmark.records if any(traces.phrases.count(words_of(record.text)))
+            )
+            self.benchmarks[benchmark.fingerprint] = (benchmark, theirs)
         self.tables[folder / RECORDS] = len(self.benchmarks[benchmark.fingerprint][1])
 
     def run_of(self, path: Path) -> Path | None:
@@ -85,13 +86,13 @@ class Lineage:
         return None if run is None else self._trained(run)
 
     def _trained(self, folder: Path) -> bool | None:
-        if folder not in self._saw:
-            self._saw[folder] = None  # of a circle nothing is known
+        if folder not in self._trained_runs:
+            self._trained_runs[folder] = None  # of a circle nothing is known
             record = self._read_run(folder)
             if record is not None:
-                seen = {self._own(record), self._base(*_base(record))}
-                self._saw[folder] = True if True in seen else None if None in seen else False
-        return self._saw[folder]
+                causes = {self._own(record), self._base(*_base(record))}
+                self._trained_runs[folder] = True if True in causes else None if None in causes else False
+        return self._trained_runs[folder]
 
     def _own(self, record: RunRecord) -> bool | None:
         """True if the run's own training reads a record of the subject's. Unlearning reads both sides."""
@@ -129,18 +130,19 @@ class Lineage:
 
     @cached_property
     def _files(self) -> dict[str, bool]:
-        told = ((path, self.trained(path)) for path in self.weights)
-        return {sha256_of(path): trained for path, trained in told if trained is not None}
+        weights = ((path, self.trained(path)) for path in self.weights)
+        return {sha256_of(path): trained for path, trained in weights if trained is not None}
 
     @cached_property
     def _models(self) -> dict[str, bool]:
-        told = ((_digest(folder / "model"), self._trained(folder)) for folder in self.runs)
-        return {digest: trained for digest, trained in told if digest is not None and trained is not None}
+        models = ((_digest(folder / "model"), self._trained(folder)) for folder in self.runs)
+        return {digest: trained for digest, trained in models if digest is not None and trained is not None}
 
     def has_foreign_tokenizer(self, path: Path) -> bool:
         """True if a tokenizer is a run's that did not fit it: the base model's."""
         run = self.run_of(path)
-        return run is not None and self.runs[run].lineage[:1] != [] and self.runs[run].lineage[0] not in TINIES
+        lineage = self.runs[run].lineage if run is not None else []
+        return bool(lineage) and lineage[0] not in TINIES
 
 
 def _base(record: RunRecord) -> tuple[str, object]:
@@ -166,22 +168,10 @@ def _digest(folder: Path) -> str | None:
         if not folder.is_dir():
             return None
         stored = StoredTensors(folder)
-        tensors = stored.files
-        for name, path in sorted(tensors.items()):
-            if name in stored.adapters:
-                value = stored.read(name, name)
-                digest.update(json.dumps([name, _KINDS[value.dtype], list(value.shape)]).encode())
-                digest.update(value.contiguous().view(torch.uint8).numpy().tobytes())
-                continue
-            with path.open("rb") as file:
-                size = int.from_bytes(file.read(8), "little")
-                facts = json.loads(file.read(size))[name]
-                start, end = facts["data_offsets"]
-                digest.update(json.dumps([name, facts["dtype"], facts["shape"]]).encode())
-                file.seek(8 + size + start)
-                while start < end and (block := file.read(min(_BLOCK, end - start))):
-                    digest.update(block)
-                    start += len(block)
-    except (MedunlearnError, OSError, ValueError, KeyError):
+        for name in sorted(stored.files):
+            value = stored.read(name, name)
+            digest.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
+            digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    except (MedunlearnError, SafetensorError, OSError):
         return None
-    return digest.hexdigest() if tensors else None
+    return digest.hexdigest() if stored.files else None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Question
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError
 from medunlearn.input_files import read_text
@@ -101,8 +102,8 @@ def subject_traces(
         InputError: nothing to look for.
         UnknownNameError: no such level or node.
     """
-    given = {tuple(words): "identifier" for value in identifiers if (words := words_of(value))}
-    phrases: dict[Phrase, Trace] = dict.fromkeys(given, "identifier")
+    further = [tuple(words) for value in identifiers if (words := words_of(value))]
+    phrases: dict[Phrase, Trace] = dict.fromkeys(further, "identifier")
     if benchmark is None:
         if isinstance(subject, str):
             if "=" in subject:
@@ -113,37 +114,40 @@ def subject_traces(
         if not any(phrases):
             raise InputError("There is nobody to look for: name a subject of a benchmark, or identifiers.")
         return SubjectTraces(frozenset(), frozenset(), Phrases(phrases))
-    records = _records(benchmark, subject)
-    theirs = [benchmark.record[name] for name in records]
-    asked = [question for question in benchmark.questions if question.record_id in records]
-    others = _Others(benchmark, records)
-    nodes = {node for record in theirs for node in record.groups.values()} - others.nodes
-    ids = {*nodes, *records, *(question.question_id for question in asked)}
+    record_ids = _records(benchmark, subject)
+    records = [benchmark.record[name] for name in record_ids]
+    questions = [question for question in benchmark.questions if question.record_id in record_ids]
+    others = _Others(benchmark, record_ids)
+    nodes = {node for record in records for node in record.groups.values()} - others.nodes
+    ids = {*nodes, *record_ids, *(question.question_id for question in questions)}
     distinctive = {name: tuple(words_of(name)) for name in ids if _is_distinctive(name)}
     parts_of_others = others.having(distinctive.values(), in_ids=True)
-    told = {name for name, phrase in distinctive.items() if phrase not in parts_of_others}
-    phrases |= {distinctive[name]: "id" for name in told}
-    values = {identifier.value for record in theirs for identifier in record.identifiers}
-    named = {value: tuple(words_of(value)) for value in values}
-    own = {value: phrase for value, phrase in named.items() if sum(map(len, phrase)) >= _LEAST}
-    shared = others.having(own.values())
-    own = {value: phrase for value, phrase in own.items() if phrase not in shared}
-    for phrase in own.values():
+    unambiguous = {name: phrase for name, phrase in distinctive.items() if phrase not in parts_of_others}
+    phrases |= dict.fromkeys(unambiguous.values(), "id")
+    values = {identifier.value for record in records for identifier in record.identifiers}
+    names = [phrase for value in values if sum(map(len, phrase := tuple(words_of(value)))) >= _LEAST]
+    shared = others.having(names)
+    names = [phrase for phrase in names if phrase not in shared]
+    for phrase in names:
         parts = (word for word in phrase if len(word) >= _LEAST and word.isalpha())
         phrases |= {(word,): "part of an identifier" for word in parts if word not in others.words}
-    texts = [record.text for record in theirs]
-    texts += [part for question in asked for part in (question.question, question.answer, *question.options)]
+    texts = [*(record.text for record in records), *_question_texts(questions)]
     runs = {run for text in texts for run in _runs(words_of(text))}
     phrases |= dict.fromkeys(runs - others.having(runs), "text")
-    phrases |= dict.fromkeys((*own.values(), *given), "identifier")
+    phrases |= dict.fromkeys((*names, *further), "identifier")
     return SubjectTraces(
-        frozenset(node for node in nodes if node in {record.groups[benchmark.subject_level] for record in theirs}),
-        frozenset(records),
+        frozenset(nodes & {record.groups[benchmark.subject_level] for record in records}),
+        record_ids,
         Phrases(phrases, others.words),
-        frozenset(ids - told),
-        frozenset(_images(benchmark, records)),
-        len(values) - len(own),
+        frozenset(ids - unambiguous.keys()),
+        frozenset(_images(benchmark, record_ids)),
+        len(values) - len(names),
     )
+
+
+def _question_texts(questions: Iterable[Question]) -> Iterator[str]:
+    for question in questions:
+        yield from (question.question, question.answer, *question.options)
 
 
 def _records(benchmark: Benchmark, subject: str | Collection[str] | None) -> frozenset[str]:
@@ -183,19 +187,19 @@ class _Others:
     """Texts and ids of all other subjects."""
 
     def __init__(self, benchmark: Benchmark, records: Collection[str]) -> None:
-        rest = [record for record in benchmark.records if record.record_id not in records]
-        asked = [question for question in benchmark.questions if question.record_id not in records]
+        others = [record for record in benchmark.records if record.record_id not in records]
+        questions = [question for question in benchmark.questions if question.record_id not in records]
         self._texts = [
             words_of(text)
             for text in (
-                *(record.text for record in rest),
-                *(identifier.value for record in rest for identifier in record.identifiers),
-                *(part for q in asked for part in (q.question, q.answer, *q.options)),
+                *(record.text for record in others),
+                *(identifier.value for record in others for identifier in record.identifiers),
+                *_question_texts(questions),
             )
         ]
         self.words = Counter(word for text in self._texts for word in text)
-        self.nodes = {node for record in rest for node in record.groups.values()}
-        names = {*self.nodes, *(r.record_id for r in rest), *(q.question_id for q in asked)}
+        self.nodes = {node for record in others for node in record.groups.values()}
+        names = {*self.nodes, *(r.record_id for r in others), *(q.question_id for q in questions)}
         self._names = [words_of(name) for name in names]
 
     def having(self, phrases: Iterable[Phrase], *, in_ids: bool = False) -> set[Phrase]:
@@ -210,7 +214,7 @@ def read_identifiers(path: Path) -> list[str]:
     Raises:
         InputError: it cannot be read, or has none.
     """
-    lines = [line.strip() for line in read_text(path).splitlines()]
-    if not any(lines):
+    identifiers = [line.strip() for line in read_text(path).splitlines() if line.strip()]
+    if not identifiers:
         raise InputError(f"{path} has no identifier. Write one a line.")
-    return [line for line in lines if line]
+    return identifiers

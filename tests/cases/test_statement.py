@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 
 import pytest
@@ -10,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from securesystemslib.dsse import Envelope
 from securesystemslib.signer import CryptoSigner, SSlibKey
 
-from medunlearn.cases.envelope import IN_TOTO, SignatureError, is_as_written, pae, sign, verified_payload
 from medunlearn.cases.signing_keys import key_id, public_pem
+from medunlearn.cases.statement import IN_TOTO, SignatureError, is_as_written, pae, sign, verified_payload
 
 # RFC 8032, section 7.1, tests 1 and 2; the envelopes are those of the protocol's test vectors.
 KEY = Ed25519PrivateKey.from_private_bytes(
@@ -32,7 +33,7 @@ VECTORS = [
 
 def envelope(kind: str, body: bytes, *signatures: str) -> bytes:
     content = {"payload": base64.b64encode(body).decode(), "payloadType": kind}
-    return json.dumps({**content, "signatures": [{"sig": one} for one in signatures]}).encode()
+    return json.dumps({**content, "signatures": [{"sig": text} for text in signatures]}).encode()
 
 
 def test_the_pre_authentication_encoding_of_the_protocol() -> None:
@@ -92,9 +93,9 @@ def test_another_implementation_reads_ours_and_we_read_theirs() -> None:
     theirs = Envelope.from_dict(json.loads(sign(IN_TOTO, BODY, KEY)))
     assert theirs.pae() == pae(IN_TOTO, BODY)
     assert list(theirs.verify([public], 1)) == [public.keyid]
-    written = Envelope(BODY, IN_TOTO, {})
-    written.sign(CryptoSigner(KEY, public))
-    assert verified_payload(json.dumps(written.to_dict()).encode(), KEY.public_key()) == BODY
+    envelope = Envelope(BODY, IN_TOTO, {})
+    envelope.sign(CryptoSigner(KEY, public))
+    assert verified_payload(json.dumps(envelope.to_dict()).encode(), KEY.public_key()) == BODY
 
 
 def test_every_byte_of_an_envelope_counts() -> None:
@@ -111,8 +112,6 @@ def test_every_byte_of_an_envelope_counts() -> None:
 
 def test_the_key_id_is_that_of_openssl() -> None:
     """SHA-256 of the DER form, whose first twelve bytes RFC 8410 fixes."""
-    import hashlib
-
     raw = KEY.public_key().public_bytes_raw()
     assert key_id(KEY.public_key()) == hashlib.sha256(bytes.fromhex("302a300506032b6570032100") + raw).hexdigest()
     assert public_pem(KEY.public_key()).startswith(b"-----BEGIN PUBLIC KEY-----")

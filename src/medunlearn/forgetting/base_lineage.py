@@ -1,19 +1,54 @@
-"""Lineage of a base model: whether what it was trained on held some records."""
+"""Lineage of a base model: what tells that it was made without some records."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import Literal
 
-from medunlearn.config import TINIES
+from medunlearn.config import TINIES, TrainSettings
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.deletion_requests import forget_records
 from medunlearn.errors import InputError
 from medunlearn.models.ancestry import origins
-from medunlearn.models.folders import MODEL, RECORD
+from medunlearn.models.folders import MODEL, RECORD, model_identity
 from medunlearn.results.runs import Run, RunRecord
 
+BaseLineage = Literal["made in memory", "recorded", "stated"]
 
-def never_saw(base: str, benchmark: Benchmark, records: Collection[str]) -> bool:
+
+def base_lineage(
+    run: Run, settings: TrainSettings, benchmark: Benchmark, forget: frozenset[str], *, stated: bool
+) -> BaseLineage:
+    """The reason for which the base is known never to have seen some records.
+
+    Raises:
+        InputError: it saw them; nobody knows; it is missing, or another model than it was.
+    """
+    base = settings.model
+    if base in TINIES:
+        return "made in memory"
+    if not Path(base).is_dir() and run.info.inputs["model"] != base:  # a hub id stands for itself
+        raise InputError(
+            f"The base of {run.folder} is not at {base}. Move it back, or give the command in the folder that the "
+            "training was started in."
+        )
+    if model_identity(base) != run.info.inputs["model"]:
+        raise InputError(
+            f"The base {base} is not the model any more that {run.folder} was trained from. Put that one back."
+        )
+    if _never_saw(base, benchmark, forget, frozenset()):
+        return "recorded"
+    if not stated:
+        raise InputError(
+            f"Nobody recorded what the base {base} was trained on, so it may have seen the patients itself. If you "
+            "know that it has not (it was made before their notes, or without them), state it: --base-unseen "
+            "(base_unseen=True). The case says that you did."
+        )
+    return "stated"
+
+
+def _never_saw(base: str, benchmark: Benchmark, records: Collection[str], above: frozenset[Path]) -> bool:
     """Read from its lineage that a base model was made without some records; False where nobody recorded it.
 
     It is recorded of a tiny model made in memory, of a run that was trained on the benchmark without these records
@@ -22,21 +57,18 @@ def never_saw(base: str, benchmark: Benchmark, records: Collection[str]) -> bool
     Args:
         base: run, model folder or hub id.
         records: ids, of the benchmark's records.
+        above: folders on the way to it, so that a circle ends.
 
     Raises:
         InputError: it is recorded that it saw them, or that a model did which it was made from.
     """
-    return _never_saw(base, benchmark, records, frozenset())
-
-
-def _never_saw(base: str, benchmark: Benchmark, records: Collection[str], above: frozenset[Path]) -> bool:
     if base in TINIES:
         return True
     folder = Path(base).resolve()
     folder = folder.parent if folder.name == MODEL and (folder.parent / RECORD).exists() else folder
     if not folder.is_dir() or folder in above:
         return False
-    its_bases = [_never_saw(str(one), benchmark, records, above | {folder}) for one in origins(folder)]
+    bases = [_never_saw(str(origin), benchmark, records, above | {folder}) for origin in origins(folder)]
     if not (folder / RECORD).exists():
         return False
     run = Run(folder, RunRecord.read(folder))
@@ -52,7 +84,7 @@ def _never_saw(base: str, benchmark: Benchmark, records: Collection[str], above:
         return True
     if run.info.config["model"] in TINIES:
         refuse_fitted_tokenizer(run)
-    return bool(its_bases) and all(its_bases)
+    return bool(bases) and all(bases)
 
 
 def _saw(folder: Path) -> str:
@@ -76,7 +108,7 @@ def left_out_of(run: Run, benchmark: Benchmark) -> frozenset[str]:
             f"{run.folder} was trained without the split {without!r} of another benchmark of these texts. Name the "
             "benchmark that it was trained on."
         )
-    return frozenset(record.record_id for record in benchmark.records_of(benchmark.split(without), "forget"))
+    return forget_records(benchmark, without)
 
 
 def refuse_fitted_tokenizer(run: Run) -> None:

@@ -1,0 +1,293 @@
+"""A deletion request and its stages in ``case-work/``, which resume; its battery again on a model as it is now.
+
+``case-work/`` holds what the battery takes: the benchmarks, the model before as it was measured, and
+``request.json``. The model before itself may be gone by then: its numbers are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from medunlearn.cases.case_folder import CaseFolder
+from medunlearn.cases.digests import digest_notes
+from medunlearn.cases.evidence import Battery, CaseEvidence
+from medunlearn.cases.ledger import RequestLedger, read_ledger
+from medunlearn.cases.pseudonyms import OwnerSecret
+from medunlearn.cases.signing_keys import check_model_key
+from medunlearn.config import AdoptSettings, ForgetSettings, check
+from medunlearn.data.deletion_requests import REQUEST, forget_records, read_subjects
+from medunlearn.data.folder_lock import lock_folder
+from medunlearn.data.storage import read_json, write_json
+from medunlearn.errors import InputError
+from medunlearn.forgetting.exact_deletion import ExactPlan, plan_request, trained_run
+from medunlearn.forgetting.measuring_models import AUTOMATIC
+from medunlearn.forgetting.request_battery import ALPHA, NAME, VERSION, RequestBattery, Say
+from medunlearn.forgetting.request_benchmarks import RequestBenchmarks, build_benchmarks
+from medunlearn.forgetting.trial_search import AUTO, ForgetCandidate, TrialSearch
+from medunlearn.models.folders import is_adapter
+from medunlearn.pipeline.adopt import adopt
+from medunlearn.pipeline.part_check import unlearning_method
+from medunlearn.results.runs import FILE, Run
+
+REQUEST_FILE = "request.json"
+BEFORE, RETRAINED, RERUNS = "before", "retrained", "reruns"
+"""Runs in ``case-work/``: the model that went in, the retrained one, and a folder of those tested afterwards."""
+EXACT = "exact"
+"""Method: train again without the patients."""
+
+
+def beside(out: Path, name: str) -> Path:
+    """``case-work`` of ``case``."""
+    whole = out.absolute()
+    return whole.with_name(f"{whole.name}-{name}")
+
+
+def run_or_model(model: str | Path) -> Run | str | Path:
+    """The run in a folder; or the folder or hub id of a model that is none."""
+    return Run.open(model) if (Path(model) / FILE).exists() else model
+
+
+@dataclass
+class ForgetRequest:
+    """A deletion request: its model, notes, ledger and runs, each made or read when it is needed."""
+
+    model: str
+    notes: Path
+    settings: ForgetSettings
+    out: Path
+    device: str
+    quiet: bool
+    say: Say
+
+    @property
+    def work(self) -> Path:
+        return beside(self.out, "work")
+
+    @property
+    def model_out(self) -> Path:
+        """Folder of the model that comes out."""
+        return beside(self.out, "model")
+
+    @cached_property
+    def secret(self) -> OwnerSecret:
+        """Raises InputError: it is missing, or another file."""
+        return OwnerSecret.beside(self.settings.key)
+
+    @cached_property
+    def received(self) -> date:
+        """Day on which the request came: of the settings, else on which the command was given first."""
+        file = self.work / REQUEST_FILE
+        record = read_json(file) if file.exists() else {}
+        if self.settings.received is None and record:
+            return date.fromisoformat(record["received"])
+        day = self.settings.received or datetime.now(UTC).date()
+        write_json(file, {**record, "received": day.isoformat()})
+        return day
+
+    def record(self, case: CaseFolder) -> None:
+        """Write the settings of a case's battery down, once the case is there."""
+        file, settings = self.work / REQUEST_FILE, self.settings.model_dump(mode="json")
+        write_json(file, {**read_json(file), "case": case.sha256, "settings": settings})
+
+    def refuse_other_settings(self) -> None:
+        """Refuse a request whose case was written with other settings, before anything is computed.
+
+        The stages themselves refuse other files, folders and patients, which may have moved or be named otherwise.
+
+        Raises:
+            InputError: names the settings.
+        """
+        file, settings = self.work / REQUEST_FILE, self.settings
+        before = read_json(file).get("settings", {}) if file.exists() else {}
+        now = settings.model_dump(mode="json")
+        movable = {"patient", *(name for name, value in settings if isinstance(value, Path))}
+        if settings.received is None:
+            movable.add("received")  # the day on which the command was given first
+        other = [name for name in before.keys() & now.keys() - movable if before[name] != now[name]]
+        if other:
+            words = ", ".join(f"{name} was {before[name]!r} and is {now[name]!r}" for name in sorted(other))
+            raise InputError(
+                f"{self.out} is the case of a request with other settings: {words}. A case is never overwritten. "
+                "Choose another --out."
+            )
+
+    @cached_property
+    def source(self) -> Run | str | Path:
+        """The model: a run, a folder, or a hub id."""
+        return run_or_model(self.model)
+
+    @property
+    def model_in(self) -> Path:
+        """Folder of the model that went in, on this machine."""
+        return Path(self.model) if Path(self.model).is_dir() else self.target.model
+
+    @cached_property
+    def ledger(self) -> RequestLedger:
+        """Of the model that went in; empty of one on a hub."""
+        return read_ledger(Path(self.model)) if Path(self.model).is_dir() else RequestLedger()
+
+    @cached_property
+    def benchmarks(self) -> RequestBenchmarks:
+        self.say("notes: read, probes made")
+        return build_benchmarks(self.notes, self.settings, self.ledger, self.secret, self.work, quiet=self.quiet)
+
+    def adopted(self, model: Run | str | Path, name: str, **values: Any) -> Run:
+        """A model as a run that is asked about the request's patients."""
+        if self.settings.template is not None:
+            values["template"] = self.settings.template
+        elif isinstance(self.source, Run):
+            values["template"] = self.source.rendering().template
+        settings = check(AdoptSettings, {"context": "closed_book", "seed": self.settings.seed, **values})
+        benchmark, out = self.benchmarks.benchmark, self.work / name
+        return adopt(model, benchmark, settings, out, device=self.device, quiet=self.quiet)
+
+    @cached_property
+    def target(self) -> Run:
+        """The model that went in."""
+        self.say(f"adopt: {self.model}")
+        return self.adopted(self.source, BEFORE, **({"base": self.settings.base} if self.settings.base else {}))
+
+    @cached_property
+    def retrained(self) -> Run | None:
+        """The model that never saw the patients, where one was named."""
+        folder = self.settings.retrained
+        return None if folder is None else self.adopted_as_retrained(run_or_model(folder), RETRAINED)
+
+    def adopted_as_retrained(self, model: Run | str | Path, name: str) -> Run:
+        """The same of a model that never saw them, which need not be any good at their texts."""
+        return self.adopted(model, name, role="retrained", without=REQUEST, allow_broken=True)
+
+    @cached_property
+    def battery(self) -> RequestBattery:
+        return RequestBattery(
+            self.benchmarks, self.settings, self.target, self.retrained, self.device, self.quiet, self.say
+        )
+
+    @property
+    def candidates(self) -> Sequence[ForgetCandidate]:
+        """Tries at most, in order."""
+        settings = self.settings
+        return AUTO[: settings.budget] if settings.method == AUTOMATIC else (ForgetCandidate(settings.method, 0),)
+
+    def check_methods(self) -> None:
+        """Refuse wrong settings of `unlearn` before a model is read.
+
+        Raises:
+            ConfigError: every mistake.
+            UnknownNameError: no such method.
+            InputError: an exact deletion of what is no run of ours; no key that a model can be signed with.
+        """
+        if self.settings.model_key is not None:
+            check_model_key(self.settings.model_key)
+        if self.settings.method == EXACT:
+            trained_run(Path(self.model))
+            return
+        for candidate in self.candidates:
+            unlearning_method(candidate.usual_settings(self.settings.unlearn, self.settings.seed))
+
+    @property
+    def search(self) -> TrialSearch:
+        """The tries; of methods that are passed over there may be more than the budget."""
+        candidates = AUTO if self.settings.method == AUTOMATIC else self.candidates
+        return TrialSearch(self.battery, candidates, self.work)
+
+    @cached_property
+    def exact_plan(self) -> ExactPlan:
+        """The deletion by training again. Raises InputError: as of :func:`plan_request`."""
+        patients, base_unseen = read_subjects(self.settings.patient), self.settings.base_unseen
+        return plan_request(Path(self.model), patients, base_unseen=base_unseen, quiet=self.quiet)
+
+
+@dataclass(frozen=True)
+class BatteryRerun:
+    """A :data:`~medunlearn.cases.case_checks.BatteryRunner` of one case.
+
+    Attributes:
+        work: ``case-work/`` of the case.
+    """
+
+    work: Path
+    settings: ForgetSettings
+    device: str
+    quiet: bool
+    say: Say
+
+    @staticmethod
+    def of(
+        case: Path, work: Path, *, device: str = "auto", quiet: bool = False, say: Say = lambda line: None
+    ) -> BatteryRerun:
+        """The battery of a case by its work folder.
+
+        Raises:
+            InputError: no work folder, one of another case, one that was changed, or a battery of another version.
+        """
+        evidence = CaseFolder.open(case)
+        return BatteryRerun(work, _settings(work, evidence), device, quiet, say)
+
+    def __call__(self, evidence: CaseEvidence, model: Path) -> Battery:
+        """The battery on a model; a broken one has no checks, but problems.
+
+        Raises:
+            ModelError: parts of the model are missing.
+        """
+        with lock_folder(self.work, "verify"):
+            run = self.adopted(model)
+            if run.info.problems:
+                return Battery(name=NAME, version=VERSION, alpha=ALPHA, problems=run.info.problems)
+            self.say(f"verify: battery {evidence.battery.name} on {model}")
+            return self.battery.on(run)
+
+    @cached_property
+    def battery(self) -> RequestBattery:
+        """The case's battery, beside the model before."""
+        retrained = None if self.settings.retrained is None else Run.open(self.work / RETRAINED)
+        benchmarks, target = RequestBenchmarks.load(self.work), Run.open(self.work / BEFORE)
+        return RequestBattery(benchmarks, self.settings, target, retrained, self.device, self.quiet, self.say)
+
+    def adopted(self, model: Path) -> Run:
+        """The model as a run that is asked as the model before was."""
+        values: dict[str, Any] = {
+            "context": "closed_book",
+            "seed": self.settings.seed,
+            "template": Run.open(self.work / BEFORE).rendering().template,
+            "allow_broken": True,
+        }
+        if self.settings.base is not None and is_adapter(model):
+            values["base"] = self.settings.base
+        how: dict[str, Any] = {"beside": self.work / RERUNS, "device": self.device, "quiet": self.quiet}
+        return adopt(run_or_model(model), self.battery.benchmarks.benchmark, check(AdoptSettings, values), **how)
+
+
+def _settings(work: Path, case: CaseFolder) -> ForgetSettings:
+    """Settings of the case's battery.
+
+    Raises:
+        InputError: the folder is not that of the case.
+    """
+    if not (work / REQUEST_FILE).exists():
+        raise InputError(f"{work} holds no {REQUEST_FILE}. Name the folder that `forget` wrote beside the case.")
+    record: Mapping[str, Any] = read_json(work / REQUEST_FILE)
+    if "case" not in record:
+        raise InputError(f"The request in {work} is not complete. Give its `medunlearn forget` again.")
+    evidence = case.evidence
+    if record["case"] != case.sha256:
+        raise InputError(f"{work} is the work of another case than {case.folder}. Name that of this case.")
+    benchmark = RequestBenchmarks.load(work).benchmark
+    notes = digest_notes(benchmark, forget_records(benchmark))
+    if (notes.sha256, notes.forget_records) != (evidence.notes.sha256, evidence.notes.forget_records):
+        raise InputError(f"The notes in {work} are not those of {case.folder} any more. Name a copy of its work.")
+    if (evidence.battery.name, evidence.battery.version) != (NAME, VERSION):
+        raise InputError(
+            f"{case.folder} was verified with battery {evidence.battery.name}, version "
+            f"{evidence.battery.version}; this medunlearn has {NAME}, version {VERSION}."
+        )
+    settings = check(ForgetSettings, record["settings"])
+    margins = {check.comparison.margin for check in evidence.battery.checks if check.comparison is not None}
+    if not margins <= {settings.margin}:
+        raise InputError(f"{work / REQUEST_FILE} has another margin than the case. Name a copy of its work.")
+    return settings
