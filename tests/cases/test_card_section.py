@@ -91,7 +91,10 @@ def test_what_is_no_date_verdict_or_hash_is_not_shown() -> None:
 
 
 def test_an_export_takes_the_ledger_along(forgotten: Path, tmp_path: Path) -> None:
-    out = tmp_path / "hf"
+    out, plain = tmp_path / "hf", tmp_path / "plain"
+    export(tmp_path / "a", plain)  # the model before, which went through no request
+    assert not (plain / LEDGER).exists()
+    assert "Deletion requests" not in (plain / "README.md").read_text()
     export(forgotten, out)
     ledger, before = read_ledger(out), read_ledger(forgotten)
     assert ledger.model == model_identity(str(out))
@@ -138,12 +141,6 @@ def test_the_same_files_take_the_rows_over_as_they_are(forgotten: Path, tmp_path
     ledger = carry_ledger(forgotten, changed, on=date(2026, 6, 1))
     assert [row.entry.verdict for row in ledger.rows] == ["inconclusive", "deleted", CARRIED]
     assert read_ledger(changed) == ledger
-
-
-def test_an_export_without_requests_has_no_section(tmp_path: Path) -> None:
-    export(run("a", tmp_path), tmp_path / "hf")
-    assert not (tmp_path / "hf" / LEDGER).exists()
-    assert "Deletion requests" not in (tmp_path / "hf" / "README.md").read_text()
 
 
 def test_a_ledger_of_another_model_stops_the_export(forgotten: Path, tmp_path: Path) -> None:

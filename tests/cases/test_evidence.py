@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from case_evidence import PATIENT, case_evidence, checked, measured
+from case_evidence import case_evidence, checked, measured
 from pydantic import ValidationError
 
 from medunlearn.cases.digests import WITHHELD, public_settings
@@ -93,8 +93,3 @@ def test_what_others_kept_is_read_in_the_direction_of_the_measure() -> None:
     worse = loss.model_copy(update={"after": measured(2.0)})
     assert worse.within is False
     assert loss.model_copy(update={"after": measured(None)}).within is None
-
-
-def test_the_invented_case_names_its_patient_by_pseudonym_alone() -> None:
-    assert PATIENT in case_evidence().content().decode()
-    assert "0007" not in case_evidence().content().decode().replace(PATIENT, "")

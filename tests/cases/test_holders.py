@@ -209,16 +209,18 @@ def test_weights_of_unknown_training(tree: Path, bench: Benchmark, patient: str,
     record = json.loads((tmp_path / "tuned" / "run.json").read_text())
     record["inputs"]["model"] = "f" * 64
 
-    def tuned_from(base: str) -> Holders:
+    def tuned_from(base: str, folder: Path) -> Holders:
         record["config"]["model"], record["lineage"] = base, [base]
         (tmp_path / "tuned" / "run.json").write_text(json.dumps(record))
-        return find_holders([tmp_path], bench, f"patient={patient}", quiet=True)
+        return find_holders([folder], bench, f"patient={patient}", quiet=True)
 
-    unknown = [file for file in tuned_from("runs/gone").not_looked_at if "not recorded" in file.reason]
+    log = tuned_from("runs/gone", tmp_path)
+    unknown = [file for file in log.not_looked_at if "not recorded" in file.reason]
     names = ("hf-target", "hf-without", "tuned/model")
     assert paths_below(tmp_path, unknown) == {f"{name}/model.safetensors" for name in names}
     # One that was tuned from a model which saw the patient has the patient's weights, too.
-    (weights,) = (file for file in tuned_from(str(tree / "target")).holders if file.kind == "weights")
+    log = tuned_from(str(tree / "target"), tmp_path / "tuned")
+    (weights,) = (file for file in log.holders if file.kind == "weights")
     assert weights.evidence == {"trained on": 1}
 
 

@@ -8,9 +8,11 @@ import stat
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from medunlearn.cases.pseudonyms import SECRET, OwnerSecret
-from medunlearn.cases.signing_keys import key_id, make_key, read_private_key, read_public_key
+from medunlearn.cases.signing_keys import STATEMENT, key_id, make_key, read_private_key, read_public_key
 from medunlearn.errors import InputError
 
 
@@ -30,29 +32,22 @@ def test_a_key_pair_and_one_secret_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["signing.key", "signing.key.pub"])
-def test_nothing_is_overwritten(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("mine")
-    with pytest.raises(InputError, match="never overwritten"):
-        make_key(tmp_path / "signing.key")
-    assert [file.name for file in tmp_path.iterdir()] == [name]
-    assert (tmp_path / name).read_text() == "mine"
-
-
-def test_a_link_is_not_written_through(tmp_path: Path) -> None:
-    (tmp_path / "signing.key").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="never overwritten"):
-        make_key(tmp_path / "signing.key")
+def test_nothing_is_overwritten_or_written_through_a_link(tmp_path: Path, name: str) -> None:
+    for folder in (tmp_path / "file", tmp_path / "link"):
+        folder.mkdir()
+    (tmp_path / "file" / name).write_text("mine")
+    (tmp_path / "link" / name).symlink_to(tmp_path / "elsewhere")
+    for folder in (tmp_path / "file", tmp_path / "link"):
+        with pytest.raises(InputError, match="never overwritten"):
+            make_key(folder / "signing.key")
+        assert [file.name for file in folder.iterdir()] == [name]
+    assert (tmp_path / "file" / name).read_text() == "mine"
     assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [
-        ("run.json", "a run"),
-        ("benchmark.yaml", "a benchmark"),
-        ("statement.dsse.json", "a case"),
-        ("config.json", "a model"),
-    ],
+    [("run.json", "a run"), ("benchmark.yaml", "a benchmark"), (STATEMENT, "a case"), ("config.json", "a model")],
 )
 def test_a_key_never_stands_in_what_is_given_to_others(tmp_path: Path, name: str, what: str) -> None:
     (tmp_path / name).touch()
@@ -81,9 +76,6 @@ def test_other_files_are_no_keys(tmp_path: Path, content: bytes) -> None:
 
 
 def test_another_kind_of_key_is_refused(tmp_path: Path) -> None:
-    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-
     key = generate_private_key(SECP256R1())
     (tmp_path / "ec").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

@@ -23,7 +23,8 @@ def settings(folder: Path, bench: Benchmark) -> dict[str, Any]:
     key = folder / "owner" / "signing.key"
     mu.case_key(out=key)
     patient = bench.records[0].groups["patient"]
-    return {"patient": patient, "key": key, "method": "exact", "others": 3, "facts": 2}
+    quick = {"others": 3, "facts": 2, "evaluate": {"max_new_tokens": 4}}
+    return {"patient": patient, "key": key, "method": "exact", **quick}
 
 
 def test_the_case_says_deleted_as_planned(folder: Path, full: Run, settings: dict[str, Any]) -> None:
@@ -48,14 +49,13 @@ def test_the_case_says_deleted_as_planned(folder: Path, full: Run, settings: dic
 
 
 def test_what_was_not_trained_by_us_is_refused_before_anything_is_measured(
-    folder: Path, full: Run, settings: dict[str, Any]
+    folder: Path, full: Run, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    exported = mu.export(full.folder, folder / "exported")
-    over = mu.train(
-        folder / "bench", model=str(exported), trainable="lora", epochs=1, out=folder / "over", quiet=True
-    )
-    for model, problem in ((exported, "no run of `medunlearn train`"), (over, "--base-unseen")):
+    exported = mu.export(full.folder, tmp_path / "exported")
+    lora = {"model": str(exported), "trainable": "lora", "epochs": 1}
+    adapter = mu.train(folder / "bench", out=tmp_path / "adapter", quiet=True, **lora)
+    for model, problem in ((exported, "no run of `medunlearn train`"), (adapter, "--base-unseen")):
         with pytest.raises(InputError, match=problem):
-            mu.forget(model, folder / "bench", out=folder / "refused", quiet=True, **settings)
-        assert not (folder / "refused-work" / "before").exists()
-        assert not (folder / "refused").exists()
+            mu.forget(model, folder / "bench", out=tmp_path / "case", quiet=True, **settings)
+        assert not (tmp_path / "case-work" / "before").exists()
+        assert not (tmp_path / "case").exists()

@@ -59,15 +59,6 @@ def test_a_key_that_cannot_sign_a_model_is_refused_before_anything_is_done(
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_tampered_case_is_told(forgotten: Forgotten, tmp_path: Path) -> None:
-    case = tmp_path / "case"
-    shutil.copytree(forgotten.case.folder, case)
-    content = (case / "evidence.json").read_bytes()
-    (case / "evidence.json").write_bytes(content.replace(b'"alpha": 0.05', b'"alpha": 0.01', 1))
-    wrong = api.verify([forgotten.model, case], quiet=True).wrong
-    assert "evidence.json" in {check.name for check in wrong}
-
-
 def test_the_next_request_leaves_the_earlier_patient_out_and_tests_whether_she_came_back(
     hospital: Hospital, forgotten: Forgotten, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ SMALL: dict[str, Any] = {
     "epochs": 80, "batch_size": 4, "lr": 4e-3,
 }  # fmt: skip
 QUICK: dict[str, Any] = {
-    "method": "counterfactual", "unlearn": {"epochs": 40, "lr": 5e-3, "precision": "fp32"}, "battery": (),
+    "method": "counterfactual", "unlearn": {"epochs": 20, "lr": 8e-3, "precision": "fp32"}, "battery": (),
     "facts": 4, "others": 6, "margin": 0.4, "build": {"prefixes": "16", "clozes": 0},
     "evaluate": {"max_new_tokens": 8},
 }  # fmt: skip
