@@ -25,7 +25,7 @@ COUNT = 10
 
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGKILL])
 def test_a_build_cut_off_goes_on_where_it_stopped(
-    asked: Any,
+    server_flags: Any,
     medunlearn: Medunlearn,
     own_notes: Any,
     canned: Any,
@@ -37,7 +37,7 @@ def test_a_build_cut_off_goes_on_where_it_stopped(
 
     def words(server: FakeServer, out: str) -> list[str]:
         settings = (FAST, "--llm.retries=12", "--llm.concurrency=2")
-        return ["build", "amnesia", str(file), *asked(server), "--out", str(tmp_path / out), *settings]
+        return ["build", "amnesia", str(file), *server_flags(server), "--out", str(tmp_path / out), *settings]
 
     with FakeServer(faults, answer=canned, delay=0.03) as server:
         running = Forked(command(*words(server, "cut")))

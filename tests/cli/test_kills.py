@@ -61,16 +61,16 @@ def test_a_second_writer_is_refused_and_told_the_first(
     record = json.loads((evaluation / "run.json").read_text())
     (evaluation / "run.json").write_text(json.dumps({**record, "status": "running"}))
     new = tmp_path / "new"
-    for folder, given in ((new, ("build", "amnesia", "--synthetic=20", "--out", new)), (evaluation, words)):
+    for folder, command in ((new, ("build", "amnesia", "--synthetic=20", "--out", new)), (evaluation, words)):
         holder = Forked(lambda folder=folder: hold(folder))
         while not (folder / "held").exists():
             assert holder.poll() is None, holder.communicate()
             time.sleep(0.01)
         (folder / "held").unlink()
-        assert f"process {holder.pid} on" in medunlearn(*given, code=2).text
+        assert f"process {holder.pid} on" in medunlearn(*command, code=2).text
         holder.kill()
         holder.wait()
-        medunlearn(*given)
+        medunlearn(*command)
         assert not (folder / ".lock").exists()
 
 

@@ -29,12 +29,12 @@ LONG = (
 def end(both: list[Forked]) -> tuple[list[int | None], list[str]]:
     """Exit codes, and what each said on either stream as one line."""
     try:
-        said = [" ".join("".join(process.communicate()).split()) for process in both]
+        result = [" ".join("".join(process.communicate()).split()) for process in both]
     finally:
         for process in both:
             process.kill()
             process.wait()
-    return [process.returncode for process in both], said
+    return [process.returncode for process in both], result
 
 
 def stop_one(bench: Path, out: Path, how: signal.Signals) -> tuple[list[int | None], list[str]]:
@@ -51,36 +51,36 @@ def stop_one(bench: Path, out: Path, how: signal.Signals) -> tuple[list[int | No
 
 def test_what_is_wrong_is_said_once(bench: Path, tmp_path: Path) -> None:
     wrong = command("train", bench, "--model", "tiny", "--out", tmp_path / "r", "--epoch=1")
-    codes, said = end(together(wrong))
+    codes, result = end(together(wrong))
     assert codes == [2, 2]
-    assert "Did you mean --epochs?" in said[0]
+    assert "Did you mean --epochs?" in result[0]
     # Of ours; torch's own log may miss the process that ended first.
-    assert "Did you mean" not in said[1]
+    assert "Did you mean" not in result[1]
 
 
 def test_an_interrupt_of_one_stops_both_and_the_run_goes_on_in_one(
     medunlearn: Callable[..., object], bench: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "run"
-    codes, said = stop_one(bench, out, signal.SIGINT)
+    codes, result = stop_one(bench, out, signal.SIGINT)
     assert codes == [130, 130]
-    assert "interrupted. What was done is kept" in said[0]
+    assert "interrupted. What was done is kept" in result[0]
     # Of ours; torch's own log may miss the process that ended first.
-    assert "interrupted" not in said[1]
+    assert "interrupted" not in result[1]
     assert json.loads((out / "run.json").read_text())["status"] == "interrupted"
-    done = json.loads(next(out.glob("checkpoints/finetune/*/state.json")).read_text())["history"]
+    steps = json.loads(next(out.glob("checkpoints/finetune/*/state.json")).read_text())["history"]
     medunlearn("train", bench, "--out", out, *LONG[:-1])
     run = Run.open(out)
     assert run.info["hardware"]["processes"] == 1
-    assert run.history()["seconds"].tolist()[: len(done)] == [row["seconds"] for row in done]
+    assert run.history()["seconds"].tolist()[: len(steps)] == [row["seconds"] for row in steps]
 
 
 def test_a_process_that_is_killed_ends_the_run_with_a_message(bench: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    codes, said = stop_one(bench, out, signal.SIGKILL)
+    codes, result = stop_one(bench, out, signal.SIGKILL)
     assert codes == [1, -signal.SIGKILL]
-    assert "error: Another process of this run was lost" in said[0]
-    assert "Traceback" not in said[0]
+    assert "error: Another process of this run was lost" in result[0]
+    assert "Traceback" not in result[0]
     assert json.loads((out / "run.json").read_text())["status"] == "failed"
 
 
@@ -96,9 +96,9 @@ def alone_in_error() -> None:
 
 
 def test_the_main_process_says_what_another_one_met_by_itself() -> None:
-    codes, said = end(together(alone_in_error))
+    codes, result = end(together(alone_in_error))
     assert codes == [0, 0]
-    assert said == ["Process 1: there is no folder here", ""]
+    assert result == ["Process 1: there is no folder here", ""]
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])
@@ -107,5 +107,5 @@ def test_a_verb_for_one_process_refuses_several(
 ) -> None:
     for name, value in {"WORLD_SIZE": "2", "RANK": rank, "MASTER_ADDR": "x", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
-    said = medunlearn("inspect", bench, code=2)
-    assert ("`inspect` runs in one process" in said.text) == (rank == "0")  # type: ignore[attr-defined]
+    result = medunlearn("inspect", bench, code=2)
+    assert ("`inspect` runs in one process" in result.text) == (rank == "0")  # type: ignore[attr-defined]

@@ -89,8 +89,8 @@ def test_another_run_in_the_same_folder_is_refused(
 
 
 def test_quiet(train: Train) -> None:
-    said = train("--epochs=1", "--quiet")
-    assert (said.stdout, said.stderr) == ("", "")
+    result = train("--epochs=1", "--quiet")
+    assert (result.stdout, result.stderr) == ("", "")
 
 
 def test_no_epochs_at_all(train: Train) -> None:
