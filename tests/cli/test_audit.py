@@ -97,8 +97,8 @@ def test_a_server_and_named_corpora(medunlearn: Run, tmp_path: Path) -> None:
         (tmp_path / f"{name}.txt").write_text(words)
 
     def knows_one(body: dict[str, Any]) -> str:
-        measured = body["prompt"]
-        return TEXT[len(measured) :] if TEXT.startswith(measured) else " no idea"
+        prompt = body["prompt"]
+        return TEXT[len(prompt) :] if TEXT.startswith(prompt) else " no idea"
 
     words = ("audit", "m@", f"seen={tmp_path / 'a.txt'}", f"other={tmp_path / 'b.txt'}", "--out", tmp_path / "out")
     with FakeServer(answer=knows_one) as server:
@@ -120,17 +120,8 @@ def test_a_server_and_named_corpora(medunlearn: Run, tmp_path: Path) -> None:
 
 def test_credentialed_text_does_not_leave(medunlearn: Run, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(TEXT)
-    words = (
-        "audit",
-        "http://models.example/v1",
-        tmp_path / "a.txt",
-        "--model-name",
-        "m",
-        "--out",
-        tmp_path / "out",
-    )
-    result = medunlearn(*words, *SMALL, code=2)
-    assert "--allow-remote-llm" in result.text
+    words = (tmp_path / "a.txt", "--model-name=m", "--out", tmp_path / "out", *SMALL)
+    assert "--allow-remote-llm" in medunlearn("audit", "http://models.example/v1", *words, code=2).text
     assert not (tmp_path / "out").exists()
 
 
@@ -162,11 +153,11 @@ def test_the_demo_on_invented_texts(medunlearn: Run, tmp_path: Path, monkeypatch
     monkeypatch.setattr("medunlearn.papers.memorization.demo.OTHER_TEXTS", 1)
     result = medunlearn("demo", "audit", "--out", tmp_path / "demo", "--texts", 2, "--epochs", 2, "--json")
     payload = json.loads(result.stdout)
-    payload = {row["statement"]: row for row in payload["findings"]}
+    findings = {row["statement"]: row for row in payload["findings"]}
     # Two texts of four kinds for each number of copies; with two epochs nearly nothing is memorized.
-    assert [row["n"] for row in payload.values()][:5] == [16, 16, 16, 24, 24]
-    assert next(row["n"] for name, row in payload.items() if name.startswith("memorized tokens fall")) > 20
-    measured = [row for row in payload.values() if row["low"] is not None]
+    assert [row["n"] for row in findings.values()][:5] == [16, 16, 16, 24, 24]
+    assert next(row["n"] for name, row in findings.items() if name.startswith("memorized tokens fall")) > 20
+    measured = [row for row in findings.values() if row["low"] is not None]
     assert len(measured) >= 5
     assert all(row["low"] <= row["difference"] <= row["high"] for row in measured)
     assert {row["verdict"] for row in measured} <= {"holds", "does not hold", "open"}

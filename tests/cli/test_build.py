@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from row_files import write_lines
 
 from medunlearn.data.benchmark import Benchmark
 
@@ -28,13 +29,10 @@ def test_amnesia(bench: Path) -> None:
 
 
 def test_build_says_what_it_made(medunlearn: Medunlearn, tmp_path: Path) -> None:
-    result = medunlearn("build", "amnesia", "--synthetic", 20, "--out", tmp_path / "b")
+    out = tmp_path / "b"
+    result = medunlearn("build", "amnesia", "--synthetic", 20, "--out", out)
     assert "20 records, 20 subjects, 160 questions" in result.text
     assert result.stdout == ""
-
-
-def test_build_json(medunlearn: Medunlearn, tmp_path: Path) -> None:
-    out = tmp_path / "b"
     facts = json.loads(medunlearn("build", "amnesia", "--synthetic", 20, "--out", out, "--json").stdout)
     assert facts["folder"] == str(out)
     assert facts["counts"]["records"] == 20
@@ -69,17 +67,8 @@ def test_out_that_is_a_file(medunlearn: Medunlearn, tmp_path: Path) -> None:
 
 
 def test_several_wrong_settings_are_told_at_once(medunlearn: Medunlearn, tmp_path: Path) -> None:
-    result = medunlearn(
-        "build",
-        "amnesia",
-        "--synthetic",
-        20,
-        "--out",
-        tmp_path / "b",
-        "note_lenght=short",
-        "--institutions=x",
-        code=2,
-    )
+    words = ("--out", tmp_path / "b", "note_lenght=short", "--institutions=x")
+    result = medunlearn("build", "amnesia", "--synthetic", 20, *words, code=2)
     assert "2 settings are wrong" in result.text
     assert "Did you mean --note-length?" in result.text
     assert "institutions='x': must be a whole number" in result.text
@@ -95,11 +84,6 @@ def test_lume(medunlearn: Medunlearn, lume: Path) -> None:
     benchmark = Benchmark.load(lume)
     assert len(benchmark.records) == 6
     assert benchmark.splits["released"].forget == ("forget0", "forget1", "forget2")
-
-
-def test_lume_subset(medunlearn: Medunlearn, lume_files: Path, tmp_path: Path) -> None:
-    medunlearn("build", "lume", "--released", lume_files, "--out", tmp_path / "b", "--documents-per-task=2")
-    assert len(Benchmark.load(tmp_path / "b").records) == 2
 
 
 @pytest.fixture
@@ -128,13 +112,23 @@ def test_skipped_rows_are_counted(medunlearn: Medunlearn, cut_off: Path, tmp_pat
     assert len(benchmark.notes["skipped rows"]) == 1
 
 
-@pytest.mark.parametrize("name", ["forget.jsonl", "retain.jsonl"])
-def test_lume_with_a_file_missing(medunlearn: Medunlearn, lume_files: Path, tmp_path: Path, name: str) -> None:
-    folder = tmp_path / "part"
-    shutil.copytree(lume_files, folder)
-    (folder / name).unlink()
-    result = medunlearn("build", "lume", "--released", folder, "--out", tmp_path / "b", code=2)
-    assert f"There is no {folder / name}" in result.text
+def test_options(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    file = tmp_path / "q.jsonl"
+    rows = [{"question": f"Is it {n}?", "options": ["yes", "no"], "answer": "no"} for n in range(8)]
+    write_lines(file, rows)
+    result = medunlearn(
+        "build", "options", file, "--out", tmp_path / "b", "--json", "--nonmembers=3", "--seed", "1"
+    )
+    assert json.loads(result.stdout)["counts"]["questions_train"] == 5
+    assert Benchmark.load(tmp_path / "b").seed == 1
+    file.write_text(file.read_text() + "{\n" + '{"question": "Q", "options": ["a"]}\n')
+    result = medunlearn("build", "options", file, "--out", tmp_path / "c", code=2)
+    assert "q.jsonl:9: no JSON" in result.text
+    assert "skip_bad_rows=true" in result.text
+    result = medunlearn("build", "options", file, "--out", tmp_path / "c", "--skip-bad-rows")
+    assert "2 rows were left out" in result.text
+    result = medunlearn("build", "options", tmp_path / "none.csv", "--out", tmp_path / "d", code=2)
+    assert "There is no file" in result.text
 
 
 def test_inspect_benchmark(medunlearn: Medunlearn, bench: Path) -> None:

@@ -296,3 +296,25 @@ def test_the_real_open_i_gives_64_composed_patients(medunlearn: Medunlearn, tmp_
     bench = Benchmark.load(tmp_path / "b")
     assert not any("XXXX" in record.text for record in bench.records)
     assert all("___" not in question.answer for question in bench.questions if question.kind == "cloze")
+
+
+VISION = Page.read("medforget.md", "Vision-language models")
+SMALL_VISION = {
+    "build": ["--synthetic=4", "--studies", "1", "--rephrase=none", "--image-size=32"],
+    "train": ["--tiny-width=16", "--tiny-layers=1", "--epochs=1", "--precision=fp32"],
+    "unlearn": ["--epochs=1", "--precision=fp32"],
+    "evaluate": ["--allow-broken", "--max-new-tokens=2", "--replicates=5", "--limit=1"],
+    "export": [],
+}
+
+
+def test_the_page_on_vision_models_runs(
+    medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = VISION.commands
+    assert len(lines) == 7
+    for line in lines:
+        words = [word for word in shlex.split(line)[1:] if word != "--image-size=64"]
+        medunlearn(*words, *SMALL_VISION[words[0]], *([] if words[0] == "export" else ["--quiet"]))
+    assert (tmp_path / "hf" / "preprocessor_config.json").exists()

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,11 +44,7 @@ def stop_when(ready: Callable[[], bool], how: signal.Signals, *words: object) ->
     """Start the command, signal it as soon as something is there, and give its exit code and what it said."""
     process = Forked(command(*words))
     try:
-        until = time.monotonic() + PATIENCE
-        while not ready():
-            assert process.poll() is None, f"it ended before it was stopped: {process.communicate()}"
-            assert time.monotonic() < until, "nothing came"
-            time.sleep(0.005)
+        process.wait_until(ready)
         process.send_signal(how)
         output = "".join(process.communicate())
     finally:

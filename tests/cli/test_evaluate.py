@@ -127,11 +127,6 @@ def test_wrong_input(
     assert all(part in result.text for part in parts), result.text
 
 
-def test_a_model_without_its_weights(medunlearn: Medunlearn, runs: Path, bench: Path) -> None:
-    (runs / "graddiff" / "model" / "model.safetensors").unlink()
-    assert "safetensors" in evaluate(medunlearn, runs, bench, *QUICK, code=2).text
-
-
 def test_the_same_run_twice(medunlearn: Medunlearn, graddiff: Path, bench: Path) -> None:
     result = evaluate(medunlearn, graddiff.parent, bench, *QUICK, "--against", graddiff, code=2)
     assert "One run is named twice" in result.text

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from forking import PATIENCE, Forked, command, together
+from forking import Forked, command, together
 
 from medunlearn.errors import InputError, ProcessError
 from medunlearn.results.runs import Run
 from medunlearn.training.processes import join, leave
 
-LONG = (
-    "--model",
-    "tiny",
-    "--tiny-width=32",
-    "--tiny-layers=2",
-    "--epochs=4",
-    "--precision=fp32",
-    "--checkpoint-seconds=0",
-)
+TINY = ("--model=tiny", "--tiny-width=32", "--tiny-layers=2", "--epochs=4", "--precision=fp32")
 
 
 def end(both: list[Forked]) -> tuple[list[int | None], list[str]]:
@@ -39,12 +30,8 @@ def end(both: list[Forked]) -> tuple[list[int | None], list[str]]:
 
 def stop_one(bench: Path, out: Path, how: signal.Signals) -> tuple[list[int | None], list[str]]:
     """Signal the second of two processes that train, once they have trained a little."""
-    both = together(command("train", bench, "--out", out, *LONG))
-    until = time.monotonic() + PATIENCE
-    while not any(out.glob("checkpoints/finetune/step-*/state.json")):
-        assert both[0].poll() is None, end(both)
-        assert time.monotonic() < until, "nothing came"
-        time.sleep(0.01)
+    both = together(command("train", bench, "--out", out, *TINY, "--checkpoint-seconds=0"))
+    both[0].wait_until(lambda: any(out.glob("checkpoints/finetune/step-*/state.json")))
     both[1].send_signal(how)
     return end(both)
 
@@ -69,7 +56,7 @@ def test_an_interrupt_of_one_stops_both_and_the_run_goes_on_in_one(
     assert "interrupted" not in result[1]
     assert json.loads((out / "run.json").read_text())["status"] == "interrupted"
     steps = json.loads(next(out.glob("checkpoints/finetune/*/state.json")).read_text())["history"]
-    medunlearn("train", bench, "--out", out, *LONG[:-1])
+    medunlearn("train", bench, "--out", out, *TINY)
     run = Run.open(out)
     assert run.info["hardware"]["processes"] == 1
     assert run.history()["seconds"].tolist()[: len(steps)] == [row["seconds"] for row in steps]

@@ -229,23 +229,3 @@ def test_wrong_settings(
     assert all(part in result.text for part in parts), result.text
     # Whatever is wrong is found before anything is trained.
     assert not list((tmp_path / "out").glob("*/run.json"))
-
-
-@pytest.mark.parametrize(
-    ("content", "part"),
-    [
-        (None, "There is no file"),
-        ("name: [", "cannot be read as YAML"),
-        ("- a\n- b\n", "must hold keys and values"),
-        ("", "must hold keys and values"),
-        ("name: x\n", "out is missing"),
-        (b"\xff\xfe\x00bad", "is not UTF-8 text"),
-    ],
-)
-def test_broken_experiment_files(
-    medunlearn: Medunlearn, tmp_path: Path, content: str | bytes | None, part: str
-) -> None:
-    path = tmp_path / "experiment.yaml"
-    if content is not None:
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert part in medunlearn("run", path, code=2).text
