@@ -72,12 +72,12 @@ def test_run_with_overrides(experiment_run: ExperimentRun) -> None:
     assert configs["npo"]["arguments"] == {"beta": 0.3}
     assert configs["graddiff"]["lr"] == 1e-4
     assert configs["retrained"]["without"] == "random_10"
-    lines = experiment_run.said.stdout.splitlines()
-    assert "Another title" in experiment_run.said.stdout
+    lines = experiment_run.result.stdout.splitlines()
+    assert "Another title" in experiment_run.result.stdout
     assert {"target", "retrained", "GradDiff", "NPO"} <= {line.split()[0] for line in lines if line.strip()}
     assert max(map(len, lines)) <= 80
-    assert "> memory: about" in experiment_run.said.text
-    assert "retrained model: never sees the forget set" in experiment_run.said.text
+    assert "> memory: about" in experiment_run.result.text
+    assert "retrained model: never sees the forget set" in experiment_run.result.text
     assert (experiment_run.out / "report" / "report.html").exists()
 
 
