@@ -66,7 +66,7 @@ MUTATIONS = [
         "is not None\n    ]",
         "tests/reports/test_headline.py",
     ),
-    Mutation("statistics/bootstrap.py", "int(self.n_clusters[used].min())", "n", f"{STATISTICS}bootstrap.py"),
+    Mutation("statistics/bootstrap.py", "int(self.n_clusters[places].min())", "n", f"{STATISTICS}bootstrap.py"),
     Mutation("statistics/paired.py", "np.where(lonely, np.nan, first)", "first", f"{STATISTICS}paired.py"),
     Mutation("statistics/roc.py", "below + theirs / 2", "below + theirs", f"{STATISTICS}roc.py"),
     Mutation("statistics/trend.py", "places - places.mean()", "places", f"{STATISTICS}trend.py"),
@@ -80,7 +80,7 @@ MUTATIONS = [
     Mutation(
         "results/composites.py", "1.0 - means if self.inverted", "means if self.inverted", f"{RESULTS}composites.py"
     ),
-    Mutation("results/contrasts.py", "term.weight * drawn", "drawn", f"{RESULTS}contrasts.py"),
+    Mutation("results/contrasts.py", "term.weight * replicates", "replicates", f"{RESULTS}contrasts.py"),
     Mutation("metrics/text.py", "length / len(tokens) if tokens", "length / (len(tokens) + 1) if tokens", ROUGE),
     Mutation("metrics/text.py", "return 2 * shared / (", "return shared / (", JUDGED),
     Mutation("metrics/text.py", "2.0 * shared / (", "1.0 * shared / (", PLAIN),

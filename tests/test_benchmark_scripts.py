@@ -17,23 +17,23 @@ def names_in(module: str) -> frozenset[str]:
     """Names at the top level of a module or package of ours, its own modules among them."""
     path = ROOT / "src" / Path(*module.split("."))
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    found = {below.stem for below in path.iterdir()} if path.is_dir() else set()
+    names_there = {below.stem for below in path.iterdir()} if path.is_dir() else set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                found.add(name)
+                names_there.add(name)
             case ast.Name(id=name, ctx=ast.Store()):
-                found.add(name)
+                names_there.add(name)
             case ast.Import(names=names) | ast.ImportFrom(names=names):
-                found |= {one.asname or one.name for one in names}
+                names_there |= {alias.asname or alias.name for alias in names}
             case ast.Constant(value=str(name)) if file.name == "__init__.py":
-                found.add(name)  # lazy imports and __all__
-    return frozenset(found)
+                names_there.add(name)  # lazy imports and __all__
+    return frozenset(names_there)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_what_a_script_imports_is_there(script: Path) -> None:
     for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "medunlearn":
-            gone = [one.name for one in node.names if one.name not in names_in(node.module)]
-            assert not gone, f"{script.name} imports {gone} from {node.module}"
+            missing = [alias.name for alias in node.names if alias.name not in names_in(node.module)]
+            assert not missing, f"{script.name} imports {missing} from {node.module}"

@@ -50,13 +50,15 @@ def test_defaults_are_those_of_the_paper() -> None:
 
 
 def test_all_mistakes_come_at_once() -> None:
-    found = problems(TrainSettings, {"epochs": -1, "lr": "fast", "schedule": "stairs", "batchsize": 4})
-    assert len(found) == 5
-    assert "model is missing: folder, hub id (org/name), tiny, or tiny-vision for images and text" in found
-    assert "epochs=-1: input should be greater than or equal to 0" in found
-    assert any(problem.startswith("lr='fast': ") for problem in found)
-    assert any(problem.startswith("schedule='stairs': input should be 'cosine', 'linear' or") for problem in found)
-    assert any("'batchsize'. Did you mean 'batch_size'?" in problem for problem in found)
+    messages = problems(TrainSettings, {"epochs": -1, "lr": "fast", "schedule": "stairs", "batchsize": 4})
+    assert len(messages) == 5
+    assert "model is missing: folder, hub id (org/name), tiny, or tiny-vision for images and text" in messages
+    assert "epochs=-1: input should be greater than or equal to 0" in messages
+    assert any(problem.startswith("lr='fast': ") for problem in messages)
+    assert any(
+        problem.startswith("schedule='stairs': input should be 'cosine', 'linear' or") for problem in messages
+    )
+    assert any("'batchsize'. Did you mean 'batch_size'?" in problem for problem in messages)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +88,8 @@ def test_all_mistakes_come_at_once() -> None:
     ],
 )
 def test_values_out_of_their_range(model: type[Settings], values: dict[str, Any], problem: str) -> None:
-    (found,) = problems(model, values)
-    assert found.startswith(problem)
+    (messages,) = problems(model, values)
+    assert messages.startswith(problem)
 
 
 def test_checked_settings_never_change() -> None:

@@ -19,35 +19,35 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], list[Any]]:
     for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
 
-    def listen(known: bool) -> list[Any]:
-        asked = []
+    def listen(has_address: bool) -> list[Any]:
+        lookups = []
 
         def answer(host: Any, *_: Any) -> list[Any]:
-            asked.append(host)
-            if not known:
+            lookups.append(host)
+            if not has_address:
                 raise socket.gaierror
             return []
 
         monkeypatch.setattr(socket, "getaddrinfo", answer)
-        return asked
+        return lookups
 
     return listen
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_offline_where_the_hub_has_no_address(looked_up: Callable[[bool], list[Any]], known: bool) -> None:
-    asked = looked_up(known)
+@pytest.mark.parametrize("has_address", [True, False])
+def test_offline_where_the_hub_has_no_address(looked_up: Callable[[bool], list[Any]], has_address: bool) -> None:
+    lookups = looked_up(has_address)
     for _ in range(2):
         go_offline_if_unreachable()
-    assert constants.is_offline_mode() is not known
-    assert asked == ["huggingface.co"] * (2 if known else 1)
+    assert constants.is_offline_mode() is not has_address
+    assert lookups == ["huggingface.co"] * (2 if has_address else 1)
 
 
 def test_behind_a_proxy_nothing_is_looked_up(
     looked_up: Callable[[bool], list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = looked_up(False)
+    lookups = looked_up(False)
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.invalid:8080")
     go_offline_if_unreachable()
-    assert not asked
+    assert not lookups
     assert not constants.is_offline_mode()

@@ -180,8 +180,8 @@ def test_importing_the_light_parts_does_not_import_torch() -> None:
         "import medunlearn.methods, medunlearn.attacks, medunlearn.attacks.membership.likelihood_attacks\n"
         f"print(sorted({HEAVY!r} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
 
 
 OPTIONAL = ("dicom", "fhir", "gpu", "identifiers", "mlflow", "tensorboard", "tune", "utility", "vllm", "wandb")
@@ -193,7 +193,7 @@ def test_every_package_that_is_imported_is_a_dependency() -> None:
     extras = project["optional-dependencies"]
     lines = [*project["dependencies"], *(line for name in OPTIONAL for line in extras[name])]
     declared = {re.split(r"[<>=\[ ]", line)[0].lower().replace("-", "_") for line in lines}
-    used = {(file, name.split(".")[0]) for package in PACKAGES for file, name in imports(package, top=False)}
+    packages = {(file, name.split(".")[0]) for package in PACKAGES for file, name in imports(package, top=False)}
     ours = {"medunlearn", *sys.stdlib_module_names}
     comes_with = {
         "yaml": "pyyaml",
@@ -205,7 +205,7 @@ def test_every_package_that_is_imported_is_a_dependency() -> None:
         "mlflow": "mlflow_skinny",
     }
     missing = {
-        (file, name) for file, name in used if name not in ours and comes_with.get(name, name) not in declared
+        (file, name) for file, name in packages if name not in ours and comes_with.get(name, name) not in declared
     }
     assert not missing
 

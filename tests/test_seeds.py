@@ -29,14 +29,14 @@ def test_another_process_gets_the_same() -> None:
     """Python's own hash of a string would differ."""
     code = "from medunlearn.seeds import *; print(stable_seed('a', 1), generator('a', 1).integers(10**9))"
     for hash_seed in ("1", "2"):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,
             text=True,
             check=True,
             env={"PYTHONHASHSEED": hash_seed},
         )
-        assert done.stdout.split() == [str(stable_seed("a", 1)), str(generator("a", 1).integers(10**9))]
+        assert process.stdout.split() == [str(stable_seed("a", 1)), str(generator("a", 1).integers(10**9))]
 
 
 @given(purposes)
@@ -45,8 +45,8 @@ def test_a_seed_fits_any_generator(purpose: tuple[str | int, ...]) -> None:
 
 
 @given(purposes, purposes)
-def test_other_purposes_have_other_seeds(one: tuple[str | int, ...], other: tuple[str | int, ...]) -> None:
-    assert (stable_seed(*one) == stable_seed(*other)) == (one == other)
+def test_other_purposes_have_other_seeds(first: tuple[str | int, ...], other: tuple[str | int, ...]) -> None:
+    assert (stable_seed(*first) == stable_seed(*other)) == (first == other)
 
 
 def test_parts_are_kept_apart() -> None:

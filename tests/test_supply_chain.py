@@ -38,11 +38,11 @@ lock = script("lock")
 
 def locked(*parts: str) -> dict[str, set[str]]:
     """Versions by name."""
-    found: dict[str, set[str]] = {}
+    packages: dict[str, set[str]] = {}
     for part in parts:
         for name, version, _ in lock.parsed((LOCK / f"{part}.txt").read_text()):
-            found.setdefault(name, set()).add(version)
-    return found
+            packages.setdefault(name, set()).add(version)
+    return packages
 
 
 @pytest.mark.parametrize("part", lock.PARTS)
@@ -65,8 +65,10 @@ def test_the_lock_has_what_the_project_asks_for(extra: str | None) -> None:
     """A dependency that was added without `scripts/lock` is missing here."""
     versions = locked("base") if extra is None else locked("base", "test")
     for line in PROJECT["dependencies"] if extra is None else PROJECT["optional-dependencies"][extra]:
-        wanted = Requirement(line)
-        assert any(wanted.specifier.contains(it) for it in versions.get(canonicalize_name(wanted.name), ())), line
+        requirement = Requirement(line)
+        assert any(
+            requirement.specifier.contains(it) for it in versions.get(canonicalize_name(requirement.name), ())
+        ), line
 
 
 def test_the_licences_of_all_locked_packages_are_listed() -> None:
@@ -119,52 +121,52 @@ def set_up(folder: Path, real: str, *words: str, fails: str = "requirements/cpu.
     python.parent.mkdir(parents=True, exist_ok=True)
     python.write_text(PYTHON.replace("REAL", real).replace("LOG", str(log)).replace("FAIL", fails))
     python.chmod(0o755)
-    done = subprocess.run(
+    process = subprocess.run(
         [ROOT / "scripts/environment", *words],
         env={**os.environ, "VENV": str(folder / "venv"), "PYTHON": sys.executable, **environment},
         capture_output=True,
         text=True,
     )
-    return log.read_text(), done
+    return log.read_text(), process
 
 
 BARE = f"{sys.executable} -I -S"  # sees no installed package
 
 
 def test_the_set_up_installs_by_hash_wheels_first(tmp_path: Path) -> None:
-    asked, done = set_up(tmp_path, BARE, "test")
-    assert done.returncode == 0, done.stderr
-    calls = [line for line in asked.splitlines() if line.startswith("pip -m pip install")]
+    log, process = set_up(tmp_path, BARE, "test")
+    assert process.returncode == 0, process.stderr
+    calls = [line for line in log.splitlines() if line.startswith("pip -m pip install")]
     cpu, base, test, own = calls
     assert "requirements/cpu.txt" in cpu
     assert "--only-binary :all:" in base
     assert all("--require-hashes" in call and "--no-deps" in call for call in (cpu, base, test))
     assert "--no-build-isolation -e ." in own
     assert "--no-deps" in own
-    assert "torch==2." in asked  # no CPU build was offered
-    assert "nvidia" not in asked
+    assert "torch==2." in log  # no CPU build was offered
+    assert "nvidia" not in log
 
 
 def test_a_pytorch_that_is_there_stays(tmp_path: Path) -> None:
-    asked, done = set_up(tmp_path, sys.executable)
-    assert done.returncode == 0, done.stderr
-    assert "cpu.txt" not in asked
-    assert "torch==" not in asked
+    log, process = set_up(tmp_path, sys.executable)
+    assert process.returncode == 0, process.stderr
+    assert "cpu.txt" not in log
+    assert "torch==" not in log
 
 
 def test_a_file_without_its_hash_ends_the_set_up(tmp_path: Path) -> None:
-    asked, done = set_up(tmp_path, BARE, fails="requirements/cpu.txt*|*--only-binary")
-    assert done.returncode == 1
-    assert "-e ." not in asked
-    assert "HASHES=no" in done.stderr
+    log, process = set_up(tmp_path, BARE, fails="requirements/cpu.txt*|*--only-binary")
+    assert process.returncode == 1
+    assert "-e ." not in log
+    assert "HASHES=no" in process.stderr
 
 
 def test_installing_without_hashes_is_asked_for_and_said(tmp_path: Path) -> None:
-    asked, done = set_up(tmp_path, BARE, "test", HASHES="no")
-    assert done.returncode == 0
-    assert "files are not checked" in done.stderr
-    assert "--require-hashes" not in asked
-    assert "-e .[test] -c" in asked
+    log, process = set_up(tmp_path, BARE, "test", HASHES="no")
+    assert process.returncode == 0
+    assert "files are not checked" in process.stderr
+    assert "--require-hashes" not in log
+    assert "-e .[test] -c" in log
 
 
 # The database of vulnerabilities.
@@ -198,10 +200,10 @@ print(hub.HF_HUB_DISABLE_TELEMETRY, _telemetry._TELEMETRY_QUEUE.qsize(), _teleme
 print(build_hf_headers()["user-agent"])
 """
     unwilling = {"HF_HUB_DISABLE_TELEMETRY": "0", "DO_NOT_TRACK": "0", "HF_HUB_OFFLINE": "0"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **unwilling}, capture_output=True, text=True, check=True
     )
-    state, agent = done.stdout.splitlines()
+    state, agent = process.stdout.splitlines()
     assert state == "True 0 None"
     assert not re.search("torch|agent/", agent)
 

@@ -224,12 +224,12 @@ def attack(
     file = _csv_file(out)
     checked = attack_settings({"split": split, "attacks": attacks, **flat(settings, *settings)})
     bench = _benchmark(benchmark)
-    model, *others = (_run_of(one, bench, split, out, device, quiet, settings) for one in (run, *against))
+    model, *others = (_run_of(source, bench, split, out, device, quiet, settings) for source in (run, *against))
     attacked = attack(model, bench, checked, against=others, device=device, quiet=quiet)
 
     def table() -> pd.DataFrame:
         attacks = (attacked, attacked.reconstructions, *attacked.recoveries.values())
-        tables = [table for table in (one.table() for one in attacks) if len(table)]
+        tables = [table for table in (kind.table() for kind in attacks) if len(table)]
         return pd.concat(tables, ignore_index=True)
 
     _write_csv(file, table)

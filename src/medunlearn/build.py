@@ -149,8 +149,8 @@ def diagnosis(
         synthetic: patients to invent, instead of a file
         out: folder of the benchmark
     """
-    given = {"synthetic": synthetic, "admissions": admissions, **settings}
-    return _built("diagnosis", out, **{key: value for key, value in given.items() if value is not None})
+    values = {"synthetic": synthetic, "admissions": admissions, **settings}
+    return _built("diagnosis", out, **{key: value for key, value in values.items() if value is not None})
 
 
 def _built(builder: str, out: Path | str | None, /, **values: Any) -> Benchmark:

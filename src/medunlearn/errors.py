@@ -54,11 +54,13 @@ class UnknownNameError(InputError):
     """A name that is not in a dictionary; says the nearest right one.
 
     Args:
-        known: the right names; None where they are people's, since another patient's id is not a hint.
+        valid_names: the right names; None where they are people's, since another patient's id is not a hint.
     """
 
-    def __init__(self, what: str, name: str, known: Iterable[str] | None) -> None:
-        super().__init__(f"There is no {what} {name!r}." if known is None else unknown_name(what, name, known))
+    def __init__(self, what: str, name: str, valid_names: Iterable[str] | None) -> None:
+        super().__init__(
+            f"There is no {what} {name!r}." if valid_names is None else unknown_name(what, name, valid_names)
+        )
 
 
 class BenchmarkError(InputError):
@@ -124,14 +126,14 @@ def first_few(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, valid_names: Iterable[str]) -> str | None:
     """The known name that a misspelt one most likely means."""
-    return next(iter(get_close_matches(name.lower(), list(known), n=1, cutoff=0.5)), None)
+    return next(iter(get_close_matches(name.lower(), list(valid_names), n=1, cutoff=0.5)), None)
 
 
-def unknown_name(what: str, name: str, known: Iterable[str], *, most: int = 12) -> str:
+def unknown_name(what: str, name: str, valid_names: Iterable[str], *, most: int = 12) -> str:
     """One sentence that refuses a name: the nearest right one first, then the known names (``most`` at most)."""
-    names = sorted(known)
+    names = sorted(valid_names)
     near = nearest(name, names)
     hint = f" Did you mean {near!r}?" if near else ""
     total = f" ({len(names)} in all)" if len(names) > most else ""

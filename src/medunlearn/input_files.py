@@ -111,35 +111,35 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(str(error)) from error
 
 
-def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+def _measure(node: yaml.Node, sizes: dict[int, tuple[int, int]]) -> tuple[int, int]:
     """Values and levels of a node with every alias written out; ``known`` holds those of nodes seen before.
 
     Raises:
         ValueError: too many values or levels, a node that holds itself, a key that is there twice.
     """
     inside = list(_inside(node))
-    known[id(node)] = (LARGEST, DEEPEST)  # until it is known: what holds itself is too large
+    sizes[id(node)] = (LARGEST, DEEPEST)  # until it is known: what holds itself is too large
     size, levels = 1, 0
     for inner in inside:
-        more, below = known.get(id(inner)) or _measure(inner, known)
+        more, below = sizes.get(id(inner)) or _measure(inner, sizes)
         size, levels = size + more, max(levels, below)
         if levels >= DEEPEST:
             raise ValueError(f"it is nested deeper than {DEEPEST} levels")
         if size > LARGEST:
             raise ValueError(f"it holds more than {LARGEST:,} values")
-    known[id(node)] = (size, levels + 1)
-    return known[id(node)]
+    sizes[id(node)] = (size, levels + 1)
+    return sizes[id(node)]
 
 
 def _inside(node: yaml.Node) -> Iterator[yaml.Node]:
     """Nodes right below: the items of a list, the keys and values of a mapping."""
     if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, value in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else None
-            if name and name in seen:
+            if name and name in keys:
                 raise ValueError(f"the key {name!r} is there twice (line {key.start_mark.line + 1})")
-            seen.add(name or "")
+            keys.add(name or "")
             yield key
             yield value
     elif isinstance(node, yaml.SequenceNode):

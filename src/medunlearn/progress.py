@@ -38,7 +38,7 @@ def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Advance]
     """
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        yield lambda done=1, note="": None
+        yield lambda steps=1, note="": None
         return
     if _open:  # two displays would write over each other
         with _bar(_open[-1], what, total) as advance:
@@ -72,8 +72,8 @@ def remark(line: str, *, quiet: bool = False) -> None:
 def _bar(bars: Progress, what: str, total: int, *, stays: bool = False) -> Iterator[Advance]:
     task = bars.add_task(printable_line(what), total=total, note="")
 
-    def advance(done: int = 1, note: str = "") -> None:
-        bars.update(task, advance=done)
+    def advance(steps: int = 1, note: str = "") -> None:
+        bars.update(task, advance=steps)
         if note:
             bars.update(task, note=printable_line(note))
 

@@ -48,13 +48,13 @@ def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
         UnknownNameError: the name is not known; the message says the nearest right one.
         InputError: a dotted path that cannot be imported.
     """
-    known = dict(table) if name in table else names(group, table)
-    target = known.get(name, name if all(name.partition(":")[::2]) else None)
+    targets = dict(table) if name in table else names(group, table)
+    target = targets.get(name, name if all(name.partition(":")[::2]) else None)
     if target is None:
-        raise UnknownNameError(group.removesuffix("s"), name, known)
+        raise UnknownNameError(group.removesuffix("s"), name, targets)
     here = os.getcwd()
     # A plug-in's module may lie in the working folder, as with ``python -m``; what is installed comes first.
-    if name not in known and here not in sys.path and "" not in sys.path:
+    if name not in targets and here not in sys.path and "" not in sys.path:
         sys.path.append(here)
     try:
         return load(target)
@@ -102,8 +102,8 @@ def made(what: str, name: str, cls: type, arguments: Mapping[str, Any]) -> Any:
         # True is an int to Python, but not to a user.
         of_kind = isinstance(value, kinds) and not (isinstance(value, bool) and bool not in kinds)
         if not of_kind and value not in choices:
-            wanted = " or ".join([*map(str, choices), *(kind.__name__ for kind in kinds if kind is not type(None))])
-            problems.append(f"{name}.{key} must be {wanted}, not {value!r}")
+            names = [*map(str, choices), *(kind.__name__ for kind in kinds if kind is not type(None))]
+            problems.append(f"{name}.{key} must be {' or '.join(names)}, not {value!r}")
         elif isinstance(value, int | float) and not isinstance(value, bool):
             problems += _outside(f"{name}.{key}", value, bounds_of(hint))
         checked[key] = value

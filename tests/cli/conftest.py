@@ -15,7 +15,7 @@ SHORT = ("--epochs=1", "--precision=fp32")
 QUICK = ("--replicates=20", "--limit=2", "--max-new-tokens=4", "--allow-broken")
 
 
-class Said:
+class CommandResult:
     """What a command said, and how it ended."""
 
     def __init__(self, result: Any) -> None:
@@ -28,23 +28,23 @@ class Said:
 
 
 @pytest.fixture(scope="session")
-def medunlearn() -> Callable[..., Said]:
+def medunlearn() -> Callable[..., CommandResult]:
     """``medunlearn("train", bench, ..., code=0)``: fails unless the command ends with this exit code."""
     from medunlearn.cli.main import app
 
-    def command(*words: object, code: int = 0) -> Said:
+    def command(*words: object, code: int = 0) -> CommandResult:
         result = CliRunner().invoke(app, [str(word) for word in words])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == code, f"exit code {result.exit_code}: {result.stdout}{result.stderr}"
         assert "Traceback" not in result.stdout + result.stderr
-        return Said(result)
+        return CommandResult(result)
 
     return command
 
 
 @pytest.fixture(scope="session")
-def bench(medunlearn: Callable[..., Said], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bench(medunlearn: Callable[..., CommandResult], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twenty invented patients; ``random_10`` forgets two of them."""
     out = tmp_path_factory.mktemp("hospital") / "bench"
     medunlearn("build", "amnesia", "--synthetic", 20, "--out", out)
@@ -52,14 +52,14 @@ def bench(medunlearn: Callable[..., Said], tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="session")
-def target(medunlearn: Callable[..., Said], bench: Path) -> Path:
+def target(medunlearn: Callable[..., CommandResult], bench: Path) -> Path:
     out = bench.parent / "target"
     medunlearn("train", bench, "--out", out, *TINY)
     return out
 
 
 @pytest.fixture(scope="session")
-def graddiff(medunlearn: Callable[..., Said], bench: Path, target: Path) -> Path:
+def graddiff(medunlearn: Callable[..., CommandResult], bench: Path, target: Path) -> Path:
     """Unlearned ``random_10``."""
     out = bench.parent / "graddiff"
     medunlearn("unlearn", target, bench, "--split", "random_10", "--method", "graddiff", "--out", out, *SHORT)
@@ -85,7 +85,7 @@ def lume_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def lume(medunlearn: Callable[..., Said], lume_files: Path) -> Path:
+def lume(medunlearn: Callable[..., CommandResult], lume_files: Path) -> Path:
     out = lume_files.parent / "bench"
     medunlearn("build", "lume", "--released", lume_files, "--out", out)
     return out
@@ -98,6 +98,6 @@ def notes(tmp_path: Path, own_notes: Any) -> Path:
 
 
 @pytest.fixture(scope="session")
-def asked() -> Callable[[Any], tuple[str, ...]]:
+def server_flags() -> Callable[[Any], tuple[str, ...]]:
     """``asked(server)``: the words that name a pretended server."""
     return lambda server: ("--llm", server.base_url, "--llm.model", "m")

@@ -29,13 +29,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_it_says(medunlearn: Medunlearn, bench: Path, chat: Path, here: Path) -> None:
-    said = medunlearn("adopt", chat, bench, "--out", "run")
-    lines = [line.split() for line in said.stdout.splitlines()]
+    result = medunlearn("adopt", chat, bench, "--out", "run")
+    lines = [line.split() for line in result.stdout.splitlines()]
     measured = {tuple(words[:2]): float(words[-1]) for words in lines if words[:1] in (["records"], ["questions"])}
     assert set(measured) == {("records", "text"), ("questions", "plain"), ("questions", "chat")}
     uniform = float(lines[0][-1])
     assert min(measured.values()) < uniform
-    assert "its weights stay where they are; asked in its chat template, closed book" in said.text
+    assert "its weights stay where they are; asked in its chat template, closed book" in result.text
     facts = json.loads(medunlearn("adopt", chat, bench, "--out", "run", "--json").stdout)
     assert (facts["verb"], facts["status"]) == ("adopt", "complete")
     assert json.loads(medunlearn("inspect", "run", "--json").stdout)["verb"] == "adopt"
@@ -45,15 +45,15 @@ def test_folders_where_runs_are_wanted(
     medunlearn: Medunlearn, bench: Path, chat: Path, target: Path, here: Path
 ) -> None:
     adapter = save_adapter(chat, here / "adapter")
-    said = medunlearn("unlearn", chat, bench, *FORGET, "--out", "runs/forgot")
-    assert "adopted as runs/adopted-chat-" in said.text
+    result = medunlearn("unlearn", chat, bench, *FORGET, "--out", "runs/forgot")
+    assert "adopted as runs/adopted-chat-" in result.text
     adopted = next(here.glob("runs/adopted-chat-*"))
     assert json.loads((here / "runs/forgot/run.json").read_text())["lineage"][-1] == str(adopted.relative_to(here))
     words = ("--split", "random_10", "--against", chat, "--against", adapter, *QUICK)
-    said = medunlearn("evaluate", "runs/forgot", bench, *words, "--out", "runs/table.csv")
+    result = medunlearn("evaluate", "runs/forgot", bench, *words, "--out", "runs/table.csv")
     assert {path.name.split("-")[1] for path in here.glob("runs/adopted-*")} == {"chat", "adapter"}
     assert len(list(here.glob("runs/adopted-chat-*"))) == 1
-    assert "adopted as runs/adopted-adapter-" in said.text
+    assert "adopted as runs/adopted-adapter-" in result.text
     medunlearn(
         "audit", chat, bench, "--limit=2", "--prefixes=8", "--max-new-tokens=4", "--replicates=20", "--out=a"
     )
@@ -97,19 +97,19 @@ def subject(bench: Path) -> str:
 def test_attacks_ask_adopted_models(medunlearn: Medunlearn, chat: Path, target: Path, here: Path) -> None:
     medunlearn("build", "amnesia", "--synthetic", 20, "--nonmember-patients", 6, "--out", "bench")
     words = ("--split", "random_10", "--attacks", "loss", "--replicates=20", "--allow-broken")
-    said = medunlearn("attack", chat, "bench", *words, "--out", "a/table.csv")
-    assert "adopted as a/adopted-chat-" in said.text
+    result = medunlearn("attack", chat, "bench", *words, "--out", "a/table.csv")
+    assert "adopted as a/adopted-chat-" in result.text
 
 
 def test_a_folder_that_changed(medunlearn: Medunlearn, bench: Path, chat: Path, here: Path) -> None:
     own = shutil.copytree(chat, here / "own")
     medunlearn("adopt", own, bench, "--out", "run", "--quiet")
     scramble(own)
-    said = medunlearn("evaluate", "run", bench, "--split", "random_10", *QUICK, code=2)
-    assert "has changed since run adopted it: model.safetensors has another SHA-256" in said.text
+    result = medunlearn("evaluate", "run", bench, "--split", "random_10", *QUICK, code=2)
+    assert "has changed since run adopted it: model.safetensors has another SHA-256" in result.text
     assert "differs" in medunlearn("verify", "run", code=1).stdout
-    said = medunlearn("adopt", own, bench, "--out", "other", code=2)
-    assert "no better than uniform guessing" in said.text
+    result = medunlearn("adopt", own, bench, "--out", "other", code=2)
+    assert "no better than uniform guessing" in result.text
     assert "WARNING" in medunlearn("adopt", own, bench, "--out", "other", "--allow-broken").stdout
 
 

@@ -36,8 +36,8 @@ def attack(medunlearn: Medunlearn, bench: Path, run: str, *more: object, code: i
 def test_a_run_and_those_that_it_is_compared_with(medunlearn: Medunlearn, outside: Path, tmp_path: Path) -> None:
     runs = ("--against", outside.parent / "target", "--against", outside.parent / "retrained")
     words = ("--attacks", "membership", *runs, "--replicates=50", f"--reference={outside.parent / 'retrained'}")
-    found = json.loads(attack(medunlearn, outside, "ga", *words, "--json").stdout)
-    table = pd.DataFrame(found["table"])
+    payload = json.loads(attack(medunlearn, outside, "ga", *words, "--json").stdout)
+    table = pd.DataFrame(payload["table"])
     areas = table[table["measure"] == "auc"]
     assert set(areas["model"]) == {"GA", "target", "retrained"}
     assert set(areas["attack"]) == {"loss", "zlib", "min_k", "min_k_pp", "reference", "gradient_norm"}
@@ -48,16 +48,16 @@ def test_a_run_and_those_that_it_is_compared_with(medunlearn: Medunlearn, outsid
     own = areas[(areas["model"] == "retrained") & (areas["attack"] == "reference")]
     assert own["value"].tolist() == [0.5]
     # Without evaluations nobody knows whether the retrained model is a reference; with them, this one is none.
-    assert found["caveats"]
-    assert "against the retrained model" in found["caveats"][0]
-    pairs = {(row["model"], row["against"]) for row in found["comparisons"]}
+    assert payload["caveats"]
+    assert "against the retrained model" in payload["caveats"][0]
+    pairs = {(row["model"], row["against"]) for row in payload["comparisons"]}
     assert pairs == {("GA", "target"), ("GA", "retrained"), ("target", "retrained")}
     rates = table[table["measure"] == "tpr_at_1pct_fpr"]
     assert rates["value"].isna().all()
     assert rates["reason"].str.contains("takes 100 non-members, not 6").all()
-    said = attack(medunlearn, outside, "ga", *words, "--out", tmp_path / "table.csv").stdout
-    assert "Area under the ROC curve, all documents: 2 members, 6 non-members" in said
-    assert "not measurable" in said
+    result = attack(medunlearn, outside, "ga", *words, "--out", tmp_path / "table.csv").stdout
+    assert "Area under the ROC curve, all documents: 2 members, 6 non-members" in result
+    assert "not measurable" in result
     assert len(pd.read_csv(tmp_path / "table.csv")) == len(table)
 
 
@@ -123,24 +123,24 @@ def test_without_a_reference_it_is_unscored_and_says_why(medunlearn: Medunlearn,
     ],
 )
 def test_wrong_words(medunlearn: Medunlearn, outside: Path, words: tuple[str, ...], parts: list[str]) -> None:
-    said = attack(medunlearn, outside, "target", *words, code=2).text
-    assert all(part in said for part in parts), said
+    result = attack(medunlearn, outside, "target", *words, code=2).text
+    assert all(part in result for part in parts), result
 
 
 def test_a_benchmark_without_nonmembers(medunlearn: Medunlearn, bench: Path, target: Path) -> None:
-    said = medunlearn("attack", target, bench, "--split", "random_10", code=2).text
-    assert "--nonmember-patients 100" in said
-    assert "--nonmember-documents 100" in said
+    result = medunlearn("attack", target, bench, "--split", "random_10", code=2).text
+    assert "--nonmember-patients 100" in result
+    assert "--nonmember-documents 100" in result
 
 
 def test_a_model_of_another_benchmark(medunlearn: Medunlearn, outside: Path, target: Path) -> None:
-    said = medunlearn("attack", target, outside, *SPLIT, code=2).text
-    assert "its non-members may be members" in said
+    result = medunlearn("attack", target, outside, *SPLIT, code=2).text
+    assert "its non-members may be members" in result
 
 
 def test_a_model_of_another_split(medunlearn: Medunlearn, outside: Path) -> None:
-    said = medunlearn("attack", outside.parent / "ga", outside, "--split", "random_10", code=2).text
-    assert "made to forget split 'random_25', not 'random_10'" in said
+    result = medunlearn("attack", outside.parent / "ga", outside, "--split", "random_10", code=2).text
+    assert "made to forget split 'random_25', not 'random_10'" in result
 
 
 def test_a_model_that_saw_questions_alone(medunlearn: Medunlearn, outside: Path) -> None:
@@ -168,10 +168,10 @@ def test_the_python_call_is_the_command(medunlearn: Medunlearn, outside: Path) -
     import medunlearn as mu
 
     run, bench = mu.Run.open(outside.parent / "target"), mu.load(outside)
-    found = mu.attack(run, bench, split="random_25", attacks="loss", quiet=True, replicates=20)
-    table = found.table()
+    payload = mu.attack(run, bench, split="random_25", attacks="loss", quiet=True, replicates=20)
+    table = payload.table()
     assert table["measure"].tolist() == ["auc", "tpr_at_1pct_fpr", "tpr_at_0.1pct_fpr"]
-    assert found.models[0].scores["member"].sum() == 2
+    assert payload.models[0].scores["member"].sum() == 2
 
 
 def test_a_folder_that_holds_tokens_of_others(medunlearn: Medunlearn, outside: Path, tmp_path: Path) -> None:

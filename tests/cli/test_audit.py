@@ -50,46 +50,46 @@ def test_stored_responses_with_no_torch(stored: Path, tmp_path: Path) -> None:
         "except SystemExit as end: assert not end.code, end.code\n"
         "print('torch' in sys.modules, 'transformers' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split()[-2:] == ["False", "False"]
-    assert "said: 2 of 4 records can be extracted." in done.stdout
-    assert "repeats 30 words in a row" in " ".join(done.stdout.split())
-    assert SECRET not in done.stdout + done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.split()[-2:] == ["False", "False"]
+    assert "said: 2 of 4 records can be extracted." in process.stdout
+    assert "repeats 30 words in a row" in " ".join(process.stdout.split())
+    assert SECRET not in process.stdout + process.stderr
 
 
 def test_json_is_for_machines(medunlearn: Run, stored: Path, tmp_path: Path) -> None:
-    said = medunlearn(
+    result = medunlearn(
         "audit", "--responses", stored, "--out", tmp_path / "a", "--json", "--paper-bootstrap", *SMALL
     )
-    found = json.loads(said.stdout)
-    (run,) = (row for row in found["table"] if row["measure"] == "run_30")
+    payload = json.loads(result.stdout)
+    (run,) = (row for row in payload["table"] if row["measure"] == "run_30")
     assert (run["value"], run["n_scored"], run["unit"], run["prefix_tokens"]) == (0.5, 4, "words", 8)
-    assert found["results"]["unit"]["name"] == "words and punctuation marks"
-    assert {row["measure"] for row in found["paper_bootstrap"]} >= {"run_30", "bleu"}
-    assert SECRET not in said.stdout
+    assert payload["results"]["unit"]["name"] == "words and punctuation marks"
+    assert {row["measure"] for row in payload["paper_bootstrap"]} >= {"run_30", "bleu"}
+    assert SECRET not in result.stdout
 
 
 def test_text_is_shown_when_asked_for(medunlearn: Run, stored: Path, tmp_path: Path) -> None:
     out = ("audit", "--responses", stored, "--out", tmp_path / "a", *SMALL)
-    plain, shown = medunlearn(*out), medunlearn(*out, "--show-text")
+    plain, with_text = medunlearn(*out), medunlearn(*out, "--show-text")
     assert "ninth" not in plain.stdout
-    assert "ninth" in shown.stdout
+    assert "ninth" in with_text.stdout
     assert medunlearn(*out, "--quiet").stdout == ""
 
 
 def test_inspect_shows_an_audit(medunlearn: Run, stored: Path, tmp_path: Path) -> None:
     medunlearn("audit", "--responses", stored, "--baseline", stored, "--out", tmp_path / "a", *SMALL)
     assert "longest_run" not in medunlearn("inspect", tmp_path / "a").stdout
-    said = medunlearn("inspect", tmp_path / "a", "--all").stdout
-    assert "words and punctuation marks" in " ".join(said.split())
-    assert "longest_run" in said
-    assert "difference" in said
-    assert "ninth" not in said
+    result = medunlearn("inspect", tmp_path / "a", "--all").stdout
+    assert "words and punctuation marks" in " ".join(result.split())
+    assert "longest_run" in result
+    assert "difference" in result
+    assert "ninth" not in result
 
 
 def test_measures_are_listed(medunlearn: Run) -> None:
-    said = medunlearn("list", "measures", "--json")
-    assert {"run_30", "bleu", "extraction_strength"} <= {row["name"] for row in json.loads(said.stdout)}
+    result = medunlearn("list", "measures", "--json")
+    assert {"run_30", "bleu", "extraction_strength"} <= {row["name"] for row in json.loads(result.stdout)}
 
 
 def test_a_server_and_named_corpora(medunlearn: Run, tmp_path: Path) -> None:
@@ -97,17 +97,17 @@ def test_a_server_and_named_corpora(medunlearn: Run, tmp_path: Path) -> None:
         (tmp_path / f"{name}.txt").write_text(words)
 
     def knows_one(body: dict[str, Any]) -> str:
-        known = body["prompt"]
-        return TEXT[len(known) :] if TEXT.startswith(known) else " no idea"
+        prompt = body["prompt"]
+        return TEXT[len(prompt) :] if TEXT.startswith(prompt) else " no idea"
 
     words = ("audit", "m@", f"seen={tmp_path / 'a.txt'}", f"other={tmp_path / 'b.txt'}", "--out", tmp_path / "out")
     with FakeServer(answer=knows_one) as server:
-        said = medunlearn(
+        result = medunlearn(
             *(server.base_url if word == "m@" else word for word in words), "--model-name", "m", "--all", *SMALL
         )
         assert [body["prompt"] for body, _ in server.seen] == [TEXT[:47], TEXT[:47].replace("fever", "cough")]
-    assert "seen, greedy" in said.stdout
-    assert "other, greedy" in said.stdout
+    assert "seen, greedy" in result.stdout
+    assert "other, greedy" in result.stdout
     table = json.loads(
         medunlearn("audit", server.base_url, *words[2:], "--model-name", "m", *SMALL, "--json").stdout
     )
@@ -120,17 +120,8 @@ def test_a_server_and_named_corpora(medunlearn: Run, tmp_path: Path) -> None:
 
 def test_credentialed_text_does_not_leave(medunlearn: Run, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(TEXT)
-    words = (
-        "audit",
-        "http://models.example/v1",
-        tmp_path / "a.txt",
-        "--model-name",
-        "m",
-        "--out",
-        tmp_path / "out",
-    )
-    said = medunlearn(*words, *SMALL, code=2)
-    assert "--allow-remote-llm" in said.text
+    words = (tmp_path / "a.txt", "--model-name=m", "--out", tmp_path / "out", *SMALL)
+    assert "--allow-remote-llm" in medunlearn("audit", "http://models.example/v1", *words, code=2).text
     assert not (tmp_path / "out").exists()
 
 
@@ -152,24 +143,24 @@ def test_wrong_words(medunlearn: Run, tmp_path: Path, words: tuple[str, ...], re
 
 def test_a_table_of_something_else(medunlearn: Run, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("question,answer\nWhy?,So.\n")
-    said = medunlearn("audit", "--responses", tmp_path / "x.csv", "--out", tmp_path / "out", code=2)
-    assert "suffix" in said.text
-    assert "answer" in said.text
+    result = medunlearn("audit", "--responses", tmp_path / "x.csv", "--out", tmp_path / "out", code=2)
+    assert "suffix" in result.text
+    assert "answer" in result.text
 
 
 def test_the_demo_on_invented_texts(medunlearn: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("medunlearn.papers.memorization.demo.COPIES", (0, 1, 2, 3))
     monkeypatch.setattr("medunlearn.papers.memorization.demo.OTHER_TEXTS", 1)
-    said = medunlearn("demo", "audit", "--out", tmp_path / "demo", "--texts", 2, "--epochs", 2, "--json")
-    told = json.loads(said.stdout)
-    found = {row["statement"]: row for row in told["findings"]}
+    result = medunlearn("demo", "audit", "--out", tmp_path / "demo", "--texts", 2, "--epochs", 2, "--json")
+    payload = json.loads(result.stdout)
+    findings = {row["statement"]: row for row in payload["findings"]}
     # Two texts of four kinds for each number of copies; with two epochs nearly nothing is memorized.
-    assert [row["n"] for row in found.values()][:5] == [16, 16, 16, 24, 24]
-    assert next(row["n"] for name, row in found.items() if name.startswith("memorized tokens fall")) > 20
-    known = [row for row in found.values() if row["low"] is not None]
-    assert len(known) >= 5
-    assert all(row["low"] <= row["difference"] <= row["high"] for row in known)
-    assert {row["verdict"] for row in known} <= {"holds", "does not hold", "open"}
-    assert {row["measure"] for row in told["persistence"]} == {"only_before", "common", "only_after", "retained"}
-    assert Path(told["report"]).exists()
+    assert [row["n"] for row in findings.values()][:5] == [16, 16, 16, 24, 24]
+    assert next(row["n"] for name, row in findings.items() if name.startswith("memorized tokens fall")) > 20
+    measured = [row for row in findings.values() if row["low"] is not None]
+    assert len(measured) >= 5
+    assert all(row["low"] <= row["difference"] <= row["high"] for row in measured)
+    assert {row["verdict"] for row in measured} <= {"holds", "does not hold", "open"}
+    assert {row["measure"] for row in payload["persistence"]} == {"only_before", "common", "only_after", "retained"}
+    assert Path(payload["report"]).exists()
     assert "Did you mean 'audit'" in medunlearn("demo", "audits", code=2).text

@@ -36,22 +36,22 @@ def evaluated(medunlearn: Medunlearn, bench: Path, poisoned: Path) -> Path:
 
 
 def test_evaluate_does_not_say_that_nan_forgot(medunlearn: Medunlearn, bench: Path, poisoned: Path) -> None:
-    said = medunlearn("evaluate", poisoned, bench, *ASKED, code=2)
-    assert NAN in said.text
-    assert "--allow-broken" in said.text
-    assert "forget" not in said.stdout
+    result = medunlearn("evaluate", poisoned, bench, *ASKED, code=2)
+    assert NAN in result.text
+    assert "--allow-broken" in result.text
+    assert "forget" not in result.stdout
 
 
 def test_audit_does_not_say_that_nan_leaks_nothing(
     medunlearn: Medunlearn, bench: Path, poisoned: Path, tmp_path: Path
 ) -> None:
-    said = medunlearn("audit", poisoned, bench, "--out", tmp_path / "a", *AUDIT, code=2)
-    assert NAN in said.text
-    assert "0.000" not in said.stdout
-    said = medunlearn("audit", poisoned, bench, "--out", tmp_path / "a", *AUDIT, "--allow-broken")
-    assert said.stdout.startswith("WARNING: target is a broken model: 1 of its")
-    assert "at most" not in said.stdout
-    assert " is no bound " in said.stdout
+    result = medunlearn("audit", poisoned, bench, "--out", tmp_path / "a", *AUDIT, code=2)
+    assert NAN in result.text
+    assert "0.000" not in result.stdout
+    result = medunlearn("audit", poisoned, bench, "--out", tmp_path / "a", *AUDIT, "--allow-broken")
+    assert result.stdout.startswith("WARNING: target is a broken model: 1 of its")
+    assert "at most" not in result.stdout
+    assert " is no bound " in result.stdout
     # Asked for again, the stored result is not shown without the flag either.
     assert NAN in medunlearn("audit", poisoned, bench, "--out", tmp_path / "a", *AUDIT, code=2).text
 
@@ -77,18 +77,18 @@ def test_training_from_nan_is_refused(medunlearn: Medunlearn, bench: Path, poiso
 def test_the_warning_stands_first_and_no_verdict_is_read(
     medunlearn: Medunlearn, bench: Path, evaluated: Path, tmp_path: Path
 ) -> None:
-    said = medunlearn("evaluate", evaluated, bench, *ASKED, "--allow-broken")
-    assert said.stdout.startswith("WARNING: target is a broken model")
-    told = json.loads(medunlearn("evaluate", evaluated, bench, *ASKED, "--allow-broken", "--json").stdout)
-    assert NAN in told["health"]["target"][0]
+    result = medunlearn("evaluate", evaluated, bench, *ASKED, "--allow-broken")
+    assert result.stdout.startswith("WARNING: target is a broken model")
+    payload = json.loads(medunlearn("evaluate", evaluated, bench, *ASKED, "--allow-broken", "--json").stdout)
+    assert NAN in payload["health"]["target"][0]
     (file,) = evaluated.glob("evaluations/*/run.json")
     record = json.loads(file.read_text())
     assert [problem[:22] for problem in record["results"]["health"]["problems"]] == [
         "1 of its 20 weight ten",
         "all of its 32 answers ",
     ]
-    said = medunlearn("report", evaluated, "--out", tmp_path / "r")
-    assert said.stdout.startswith("WARNING: target is a broken model")
+    result = medunlearn("report", evaluated, "--out", tmp_path / "r")
+    assert result.stdout.startswith("WARNING: target is a broken model")
     for name in ("report.html", "report.md", "report.json"):
         assert "target is a broken model" in (tmp_path / "r" / name).read_text()
 
@@ -119,8 +119,8 @@ def test_verify_says_what_differs(medunlearn: Medunlearn, target: Path, tmp_path
     assert "history.parquet" in medunlearn("verify", folder).stdout
     assert json.loads(medunlearn("verify", folder, "--json").stdout)["ok"] is True
     poison(folder / "model")
-    said = medunlearn("verify", folder, code=1)
-    assert "model.safetensors differs" in said.text
+    result = medunlearn("verify", folder, code=1)
+    assert "model.safetensors differs" in result.text
     checks = json.loads(medunlearn("verify", folder, "--json", code=1).stdout)["checks"]
     assert [row["name"] for row in checks if row["state"] == "differs"] == ["model/model.safetensors"]
     assert "are not those that its run made" in medunlearn("export", folder, "--out", tmp_path / "hf", code=2).text

@@ -37,10 +37,12 @@ def built(medunlearn: Medunlearn, tmp_path_factory: pytest.TempPathFactory) -> P
     with notes.open("a") as file:
         file.write("a-patient-0001,,,,\n")
     words = ("--prompt", SAY, "--prompt", "{name}, in short:", "--forget-patients", "a-patient-0003")
-    said = medunlearn("build", "notes", notes, "--holdout", unseen, *words, "--clozes", 2, "--out", root / "bench")
-    assert "24 records, 24 subjects" in said.text
-    assert "left out: 1 notes without text" in said.text
-    assert "patient-0" not in said.text
+    result = medunlearn(
+        "build", "notes", notes, "--holdout", unseen, *words, "--clozes", 2, "--out", root / "bench"
+    )
+    assert "24 records, 24 subjects" in result.text
+    assert "left out: 1 notes without text" in result.text
+    assert "patient-0" not in result.text
     return root
 
 
@@ -56,10 +58,10 @@ def test_the_folder(built: Path) -> None:
 
 
 def test_a_flag_that_is_given_again_keeps_its_commas() -> None:
-    given, problems = Generated(VERBS[("build", "notes")]).read(
+    values, problems = Generated(VERBS[("build", "notes")]).read(
         ["n.csv", "--out=x", "--prompt", SAY, "--prompt={a}", "--forget-patients", "0047"]
     )
-    assert (problems, given["prompt"], given["forget_patients"]) == ([], [SAY, "{a}"], "0047")
+    assert (problems, values["prompt"], values["forget_patients"]) == ([], [SAY, "{a}"], "0047")
 
 
 def test_again_it_is_the_same_and_other_settings_are_refused(medunlearn: Medunlearn, built: Path) -> None:
@@ -83,8 +85,8 @@ def test_it_is_trained_on_unlearned_evaluated_attacked_and_reported(
     folds = ("--folds=train,holdout,rephrase,utility", "--metrics=default,ranked_first", "--alternatives=9")
     medunlearn("evaluate", forgot, bench, "--split=request", "--against", target, *folds, *ask)
     attack = ("--attacks=loss", "--replicates=20", "--quiet")
-    said = medunlearn("attack", target, bench, "--split=random_25", *attack[:-1])
-    assert "4 members, 8 non-members" in " ".join(said.stdout.split())
+    result = medunlearn("attack", target, bench, "--split=random_25", *attack[:-1])
+    assert "4 members, 8 non-members" in " ".join(result.stdout.split())
     medunlearn("report", target, forgot, "--benchmark", bench, "--out", tmp_path / "report")
     page = (tmp_path / "report" / "report.html").read_text()
     assert "a-patient" not in page
@@ -93,11 +95,11 @@ def test_it_is_trained_on_unlearned_evaluated_attacked_and_reported(
 
 def test_wrong_words(medunlearn: Medunlearn, built: Path, tmp_path: Path) -> None:
     words = ("build", "notes", built / "notes.csv", "--out", tmp_path / "x")
-    said = medunlearn(*words, "--prompt", "Of {nam}", "--text-column", "txt", "--prefixes", "0", code=2).text
-    assert "prefixes" in said
-    said = medunlearn(*words, "--prompt", "Of {nam}", "--text-column", "txt", code=2).text
+    result = medunlearn(*words, "--prompt", "Of {nam}", "--text-column", "txt", "--prefixes", "0", code=2).text
+    assert "prefixes" in result
+    result = medunlearn(*words, "--prompt", "Of {nam}", "--text-column", "txt", code=2).text
     assert all(
-        part in said for part in ("2 settings are wrong", "--text-column: There is no column 'txt'", "'name'")
+        part in result for part in ("2 settings are wrong", "--text-column: There is no column 'txt'", "'name'")
     )
     assert (
         "There is no patient 'a-patient-0099' in the notes."
@@ -113,7 +115,7 @@ def clinical(path: Path, own_notes: Any) -> Path:
 
 
 def test_questions_of_a_language_model_come_on_top(
-    medunlearn: Medunlearn, own_notes: Any, canned: Any, asked: Any, tmp_path: Path
+    medunlearn: Medunlearn, own_notes: Any, canned: Any, server_flags: Any, tmp_path: Path
 ) -> None:
     """A note whose questions are rejected keeps its own probes; given again, nothing is sent."""
     file, out = clinical(tmp_path / "n.csv", own_notes), tmp_path / "b"
@@ -123,23 +125,25 @@ def test_questions_of_a_language_model_come_on_top(
         return "no idea" if "PAIN" in str(body["messages"][1]) else str(canned(body))
 
     with FakeServer(answer=answer) as server:
-        words = ("build", "notes", file, *asked(server), "--llm.corrections=0", "--out", out)
+        words = ("build", "notes", file, *server_flags(server), "--llm.corrections=0", "--out", out)
         dry = medunlearn(*words, "--dry-run")
         assert server.count == 0
         assert "amnesia_questions" in dry.text
         assert not out.exists()
-        said = medunlearn(*words)
+        result = medunlearn(*words)
         assert server.count == 6
-        assert "1 were left out" in said.text
+        assert "1 were left out" in result.text
         bench = Benchmark.load(out)
         kinds = {record.record_id: {q.kind for q in bench.questions if q.record_id == record.record_id}
                  for record in bench.records}  # fmt: skip
         assert [("factual" in kinds[f"note-{n}"]) for n in range(1, 7)] == [True, True, False, True, True, True]
         assert all("completion" in kinds[name] for name in kinds)
-        written = [q for q in bench.questions if q.kind in ("factual", "reasoning")]
-        assert len(written) == 40
-        assert all(q.question.startswith('About the patient whose note begins with "This report') for q in written)
-        assert sum(q.fold == "holdout" for q in written) == 10
+        by_server = [q for q in bench.questions if q.kind in ("factual", "reasoning")]
+        assert len(by_server) == 40
+        assert all(
+            q.question.startswith('About the patient whose note begins with "This report') for q in by_server
+        )
+        assert sum(q.fold == "holdout" for q in by_server) == 10
         assert "0 requests sent now" in medunlearn(*words).text
         assert server.count == 6
     assert (out / "evidence.parquet").exists()

@@ -47,9 +47,9 @@ def test_every_record_has_an_image_that_is_there(invented: Path) -> None:
     bench = Benchmark.load(invented)
     images = {record.image for record in bench.records}
     assert len(images) == 2 * 2 * 2 * 2
-    shown = [read_image(invented / str(image)) for image in images]
-    assert {image.shape for image in shown} == {(48, 48)}
-    assert len({image.tobytes() for image in shown}) == len(images)
+    views = [read_image(invented / str(image)) for image in images]
+    assert {image.shape for image in views} == {(48, 48)}
+    assert len({image.tobytes() for image in views}) == len(images)
     turned = {record.image for record in bench.records if record.fold == "rephrase"}
     assert all(str(image).endswith("-turned.png") for image in turned)
     table = pd.read_parquet(invented / "images.parquet")
@@ -76,8 +76,8 @@ def test_all_folds_have_one_resolution_and_no_image_more_pixels(
 def test_the_same_again_is_left_as_it_is_and_another_is_refused(medunlearn: Medunlearn, invented: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in invented.rglob("*") if path.is_file()}
     medunlearn("build", "medforget", "--synthetic", 4, *TINY, "--out", invented)
-    said = medunlearn("build", "medforget", "--synthetic", 4, *TINY, "--seed", 1, "--out", invented, code=2)
-    assert "holds another benchmark" in said.text
+    result = medunlearn("build", "medforget", "--synthetic", 4, *TINY, "--seed", 1, "--out", invented, code=2)
+    assert "holds another benchmark" in result.text
     assert before == {path: path.stat().st_mtime_ns for path in invented.rglob("*") if path.is_file()}
 
 
@@ -88,15 +88,15 @@ def test_the_same_seed_gives_the_same_bytes(medunlearn: Medunlearn, invented: Pa
 
 
 def test_inspect_shows_levels_counts_and_partitions(medunlearn: Medunlearn, invented: Path) -> None:
-    found = json.loads(medunlearn("inspect", invented, "--json").stdout)
-    assert found["images"] == 16
-    rows = {row["split"]: row for row in found["partitions"]}
+    payload = json.loads(medunlearn("inspect", invented, "--json").stdout)
+    assert payload["images"] == 16
+    rows = {row["split"]: row for row in payload["partitions"]}
     assert set(rows) == {"institution_25", "patient_25", "study_25", "section_25", "flat_25"}
     assert rows["institution_25"]["forget"] == 2 * 2 * (4 * 3 + 3)
     assert rows["patient_25"]["forget"] == 2 * (4 * 3 + 2)
-    said = medunlearn("inspect", invented).stdout
-    assert "16 images are there" in said
-    assert "institution" in said
+    result = medunlearn("inspect", invented).stdout
+    assert "16 images are there" in result
+    assert "institution" in result
 
 
 def test_inspect_finds_an_image_that_was_changed_or_lost(medunlearn: Medunlearn, tmp_path: Path) -> None:
@@ -123,12 +123,14 @@ def test_mimic_cxr_made_of_invented_files_builds_what_was_invented(
     ]
     assert read.splits == own.splits
     assert (read.data_use, own.data_use) == ("credentialed", "open")
-    for one, other in zip(own.records, read.records, strict=True):
-        if one.fold == "train":
+    for own_record, other in zip(own.records, read.records, strict=True):
+        if own_record.fold == "train":
             # Credentialed images stay where they are.
             assert (out / str(other.image)).resolve().is_relative_to(mimic.resolve())
-            drawn, photo = (read_image(f / str(r.image)).astype(int) for f, r in ((invented, one), (out, other)))
-            assert np.abs(drawn - photo).mean() < 4
+            phantom, photo = (
+                read_image(f / str(r.image)).astype(int) for f, r in ((invented, own_record), (out, other))
+            )
+            assert np.abs(phantom - photo).mean() < 4
     assert len(list((out / "images").iterdir())) == 8
     studies = pd.read_parquet(out / "studies.parquet")
     assert set(studies["source_patient"]) == {path.name for path in (mimic / "files" / "p10").iterdir()}
@@ -157,8 +159,8 @@ def test_a_truncated_image_is_left_out_and_counted(medunlearn: Medunlearn, tmp_p
     assert list(pd.read_parquet(tmp_path / "b" / "excluded.parquet")["reason"]) == reasons
     studies = pd.read_parquet(tmp_path / "b" / "studies.parquet")
     assert len(set(studies["source_patient"]) - {image.parts[-3]}) == 2
-    said = medunlearn("build", "medforget", *words, 3, "--out", tmp_path / "c", code=2)
-    assert "1 x study: its image cannot be read to its end" in said.text
+    result = medunlearn("build", "medforget", *words, 3, "--out", tmp_path / "c", code=2)
+    assert "1 x study: its image cannot be read to its end" in result.text
     assert not (tmp_path / "c" / "benchmark.yaml").exists()
 
 
@@ -177,9 +179,9 @@ def test_a_truncated_general_image_costs_its_row(medunlearn: Medunlearn, tmp_pat
 def test_studies_without_image_are_left_out_and_counted(medunlearn: Medunlearn, tmp_path: Path) -> None:
     folder = write_mimic_layout(tmp_path / "m", patients=3, studies=2, image_size=0)
     size = ("--institutions", 1, "--patients", 3, "--studies", 2)
-    said = medunlearn("build", "medforget", "--mimic-cxr", folder, *size, "--out", tmp_path / "b", code=2)
-    assert "6 x study: it has no image" in said.text
-    assert "--text-only" in said.text
+    result = medunlearn("build", "medforget", "--mimic-cxr", folder, *size, "--out", tmp_path / "b", code=2)
+    assert "6 x study: it has no image" in result.text
+    assert "--text-only" in result.text
     medunlearn("build", "medforget", "--mimic-cxr", folder, *size, "--text-only", "--out", tmp_path / "b")
     assert not any(record.image for record in Benchmark.load(tmp_path / "b").records)
 
@@ -191,8 +193,8 @@ def openi_files(folder: Path, count: int) -> None:
         rows = csv.writer(file)
         rows.writerow(names)
         for n in range(count):
-            told = (f"Pain for {n} days", "None.", f"Nodule of {n} mm. XXXX clear.", f"Granuloma number {n}.")
-            rows.writerow((n, "normal", "normal", f"Chest film {n}, PA", *told))
+            texts = (f"Pain for {n} days", "None.", f"Nodule of {n} mm. XXXX clear.", f"Granuloma number {n}.")
+            rows.writerow((n, "normal", "normal", f"Chest film {n}, PA", *texts))
 
 
 def own_files(folder: Path) -> None:
@@ -276,19 +278,43 @@ def test_python_and_experiments_build_the_same(invented: Path, tmp_path: Path) -
     from medunlearn.pipeline.benchmark_builds import from_section
 
     size = {"synthetic": 4, "institutions": 2, "studies": 2, "image_size": 48}
-    found = mu.build.medforget(out=tmp_path / "a", **size)
-    assert found.fingerprint == Benchmark.load(invented).fingerprint
+    payload = mu.build.medforget(out=tmp_path / "a", **size)
+    assert payload.fingerprint == Benchmark.load(invented).fingerprint
     section = {"builder": "medforget", **size}
-    assert from_section(section, tmp_path / "a").fingerprint == found.fingerprint
+    assert from_section(section, tmp_path / "a").fingerprint == payload.fingerprint
     text = mu.build.medforget(text_only=True, **size)
     assert not any(record.image for record in text.records)
 
 
 @pytest.mark.skipif(not OPENI.exists(), reason="the Open-i reports (../shared/data/openi) are not here")
 def test_the_real_open_i_gives_64_composed_patients(medunlearn: Medunlearn, tmp_path: Path) -> None:
-    found = json.loads(medunlearn("build", "medforget", "--openi", OPENI, "--out", tmp_path / "b", "--json").stdout)
-    assert found["counts"]["subjects"] == 64
-    assert found["counts"]["questions_train"] == 3840
+    payload = json.loads(
+        medunlearn("build", "medforget", "--openi", OPENI, "--out", tmp_path / "b", "--json").stdout
+    )
+    assert payload["counts"]["subjects"] == 64
+    assert payload["counts"]["questions_train"] == 3840
     bench = Benchmark.load(tmp_path / "b")
     assert not any("XXXX" in record.text for record in bench.records)
     assert all("___" not in question.answer for question in bench.questions if question.kind == "cloze")
+
+
+VISION = Page.read("medforget.md", "Vision-language models")
+SMALL_VISION = {
+    "build": ["--synthetic=4", "--studies", "1", "--rephrase=none", "--image-size=32"],
+    "train": ["--tiny-width=16", "--tiny-layers=1", "--epochs=1", "--precision=fp32"],
+    "unlearn": ["--epochs=1", "--precision=fp32"],
+    "evaluate": ["--allow-broken", "--max-new-tokens=2", "--replicates=5", "--limit=1"],
+    "export": [],
+}
+
+
+def test_the_page_on_vision_models_runs(
+    medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = VISION.commands
+    assert len(lines) == 7
+    for line in lines:
+        words = [word for word in shlex.split(line)[1:] if word != "--image-size=64"]
+        medunlearn(*words, *SMALL_VISION[words[0]], *([] if words[0] == "export" else ["--quiet"]))
+    assert (tmp_path / "hf" / "preprocessor_config.json").exists()

@@ -23,12 +23,12 @@ Build = Callable[..., Any]
 
 
 @pytest.fixture
-def build(medunlearn: Medunlearn, notes: Path, asked: Any, tmp_path: Path) -> Build:
+def build(medunlearn: Medunlearn, notes: Path, server_flags: Any, tmp_path: Path) -> Build:
     """``build(server, *words)``: the notes, or another ``file``, into ``tmp_path/bench``."""
 
     def command(server: FakeServer, *words: object, file: object = notes, **how: Any) -> Any:
         out = how.pop("out", tmp_path / "bench")
-        return medunlearn("build", "amnesia", file, *asked(server), "--out", out, *words, **how)
+        return medunlearn("build", "amnesia", file, *server_flags(server), "--out", out, *words, **how)
 
     return command
 
@@ -41,10 +41,10 @@ def rejects(out: Path) -> list[dict[str, Any]]:
 def test_notes_become_a_benchmark(build: Build, canned: Any, tmp_path: Path) -> None:
     out = tmp_path / "bench"
     with FakeServer(answer=canned) as server:
-        said = build(server)
+        result = build(server)
         assert server.count == 24
-        assert "24 requests sent now" in said.text
-        assert "12 records, 12 subjects, 96 questions" in said.text
+        assert "24 requests sent now" in result.text
+        assert "12 records, 12 subjects, 96 questions" in result.text
         benchmark = Benchmark.load(out)
         assert {record.groups["disease"] for record in benchmark.records} == {
             "Cancer", "Infectious/Immune", "Cardiovascular",
@@ -92,8 +92,8 @@ def test_what_is_left_out_is_listed_with_its_reason(
         assert "n.csv:15: has the id of n.csv:3: 'n001'" in refused.text
         assert server.count == 0
         assert not out.exists()
-        said = build(server, "--skip-bad-rows", file=file)
-    assert "7 were left out; they are listed in" in said.text
+        result = build(server, "--skip-bad-rows", file=file)
+    assert "7 were left out; they are listed in" in result.text
     assert [(row["task"], row["id"], row["status"]) for row in rejects(out)] == [
         ("notes", "n.csv:14", "excluded"),
         ("notes", "n.csv:15", "excluded"),
@@ -120,9 +120,9 @@ def test_other_can_be_kept(build: Build, own_notes: Any, canned: Any, tmp_path: 
 
 def test_when_no_note_comes_through_it_says_why(build: Build, tmp_path: Path) -> None:
     with FakeServer(answer=lambda body: "I am a teapot.") as server:
-        said = build(server, code=1)
-    assert "No note came through" in said.text
-    assert "12 x disease_label@1: invalid: No usable answer: the answer holds no JSON value." in said.text
+        result = build(server, code=1)
+    assert "No note came through" in result.text
+    assert "12 x disease_label@1: invalid: No usable answer: the answer holds no JSON value." in result.text
     assert len(rejects(tmp_path / "bench")) == 12
 
 
@@ -157,10 +157,10 @@ def pmc(count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("more", "chosen"), [((), 4), (("--limit", "all"), 9), (("--limit", "6"), 6), (("--limit=6",), 6)]
+    ("more", "requests"), [((), 4), (("--limit", "all"), 9), (("--limit", "6"), 6), (("--limit=6",), 6)]
 )
 def test_of_pmc_patients_as_many_are_drawn_as_the_paper_drew(
-    medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], chosen: int
+    medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], requests: int
 ) -> None:
     from medunlearn.papers.amnesia import notes
 
@@ -169,7 +169,7 @@ def test_of_pmc_patients_as_many_are_drawn_as_the_paper_drew(
     (tmp_path / "PMC-Patients-V2.json").write_text(json.dumps(pmc(9)))
     words = ("--llm", "http://127.0.0.1:1/v1", "--llm.model", "m", "--out", tmp_path / "b", "--dry-run", "--json")
     plan = json.loads(medunlearn("build", "amnesia", tmp_path / "PMC-Patients-V2.json", *words, *more).stdout)
-    assert plan["disease_label"]["requests"] == chosen
+    assert plan["disease_label"]["requests"] == requests
 
 
 def test_notes_from_a_hub(
@@ -190,10 +190,10 @@ def test_notes_from_a_hub(
 def test_a_dry_run_sends_and_writes_nothing(build: Build, canned: Any, tmp_path: Path) -> None:
     with FakeServer(answer=canned) as server:
         words = (server, "--llm.price", "1,2")
-        said = build(*words, "--dry-run")
-        assert "disease_label: 12 requests to send" in said.text
-        assert "amnesia_questions: 12 requests to send" in said.text
-        assert "money: about" in said.text
+        result = build(*words, "--dry-run")
+        assert "disease_label: 12 requests to send" in result.text
+        assert "amnesia_questions: 12 requests to send" in result.text
+        assert "money: about" in result.text
         assert (server.count, (tmp_path / "bench").exists()) == (0, False)
         plan = json.loads(build(*words, "--dry-run", "--json").stdout)
         built = json.loads(build(*words, "--json").stdout)
@@ -206,9 +206,9 @@ def test_a_dry_run_sends_and_writes_nothing(build: Build, canned: Any, tmp_path:
 def test_a_budget_stops_the_build_and_a_larger_one_goes_on(build: Build, canned: Any, tmp_path: Path) -> None:
     out = tmp_path / "bench"
     with FakeServer(answer=canned) as server:
-        said = build(server, "--llm.budget-requests", 9, code=1)
-        assert "the budget of 9 requests would be passed" in said.text
-        assert "goes on from there" in said.text
+        result = build(server, "--llm.budget-requests", 9, code=1)
+        assert "the budget of 9 requests would be passed" in result.text
+        assert "goes on from there" in result.text
         assert server.count == 9
         assert not (out / "benchmark.yaml").exists()
         assert json.loads((out / "build.json").read_text())["status"] == "incomplete"
@@ -229,9 +229,9 @@ def test_notes_that_a_server_fails_on_are_left_out_only_when_told(
         return "context_length" if "grade 7 " in str(body["messages"][1]) else "well"
 
     with FakeServer(behave, answer=canned) as server:
-        said = build(server, FAST, code=1)
-        assert "1 requests were not answered to the end" in said.text
-        assert "--leave-out-failed" in said.text
+        result = build(server, FAST, code=1)
+        assert "1 requests were not answered to the end" in result.text
+        assert "--leave-out-failed" in result.text
         build(server, FAST, "--leave-out-failed")
     assert [(row["id"], row["status"]) for row in rejects(tmp_path / "bench")] == [("n007", "failed")]
     assert len(Benchmark.load(tmp_path / "bench").records) == 11
@@ -260,9 +260,9 @@ def test_the_same_in_python_and_in_an_experiment(own_notes: Any, canned: Any, tm
 
 def test_notes_stay_on_this_machine_unless_permitted(medunlearn: Medunlearn, notes: Path, tmp_path: Path) -> None:
     away = ("--llm", "https://llm.example.com/v1", "--llm.model", "m", "--out", tmp_path / "b")
-    said = medunlearn("build", "amnesia", notes, *away, code=2)
-    assert "the data is credentialed: it stays here" in said.text
-    assert "--allow-remote-llm" in said.text
+    result = medunlearn("build", "amnesia", notes, *away, code=2)
+    assert "the data is credentialed: it stays here" in result.text
+    assert "--allow-remote-llm" in result.text
     assert not (tmp_path / "b").exists()
     medunlearn("build", "amnesia", notes, *away, "--allow-remote-llm", "--dry-run")
     medunlearn("build", "amnesia", notes, *away, "--data-use", "open", "--dry-run")
@@ -285,11 +285,11 @@ def test_known_identifiers_keep_open_notes_here(medunlearn: Medunlearn, own_note
 
 
 def test_another_benchmark_is_refused_before_anything_is_asked(
-    asked: Any, medunlearn: Medunlearn, notes: Path, bench: Path, canned: Any, tmp_path: Path
+    server_flags: Any, medunlearn: Medunlearn, notes: Path, bench: Path, canned: Any, tmp_path: Path
 ) -> None:
     out = tmp_path / "b"
     with FakeServer(answer=canned) as server:
-        words = ("build", "amnesia", notes, *asked(server), "--out")
+        words = ("build", "amnesia", notes, *server_flags(server), "--out")
         assert "holds another benchmark" in medunlearn(*words, bench, code=2).text
         (tmp_path / "mine").mkdir()
         (tmp_path / "mine" / "thesis.txt").write_text("mine")
@@ -324,14 +324,14 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_name_the_fix(medunlearn: Medunlearn, notes: Path, tmp_path: Path, name: str) -> None:
-    words, said = MISTAKES[name]
-    given = [str(notes) if word == "NOTES" else word for word in words]
-    assert said in medunlearn("build", "amnesia", *given, "--out", tmp_path / "b", code=2).text
+    words, result = MISTAKES[name]
+    arguments = [str(notes) if word == "NOTES" else word for word in words]
+    assert result in medunlearn("build", "amnesia", *arguments, "--out", tmp_path / "b", code=2).text
     assert not (tmp_path / "b").exists()
 
 
 def test_no_way_to_tell_a_disease(medunlearn: Medunlearn, tmp_path: Path) -> None:
     file = write_csv(tmp_path / "n.csv", [{"text": "One."}, {"text": "Two."}])
-    said = medunlearn("build", "amnesia", file, *LOCAL, "--out", tmp_path / "b", code=2).text
-    assert "--title" in said
-    assert "--disease" in said
+    result = medunlearn("build", "amnesia", file, *LOCAL, "--out", tmp_path / "b", code=2).text
+    assert "--title" in result
+    assert "--disease" in result

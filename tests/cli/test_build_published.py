@@ -58,16 +58,16 @@ def tofu(medunlearn: Medunlearn, tofu_files: Path) -> Path:
 def test_tofu_is_evaluated_by_its_own_measures(medunlearn: Medunlearn, tofu: Path) -> None:
     target, retrained = tofu.parent / "target", tofu.parent / "retrained"
     words = ("--split", "forget01", "--against", retrained, "--folds=train,utility", *QUICK)
-    asked = ("evaluate", target, tofu, *words)
-    found = json.loads(medunlearn(*asked, "--json").stdout)["tofu"]
-    values = {(row["model"], row["measure"]): row for row in found}
+    command = ("evaluate", target, tofu, *words)
+    rows = json.loads(medunlearn(*command, "--json").stdout)["tofu"]
+    values = {(row["model"], row["measure"]): row for row in rows}
     for left_out, name in (
         (".geometric", "model utility"),
         ("truth_ratio_utility", "model utility, TOFU's released code"),
     ):
         parts = [
             row["value"]
-            for row in found
+            for row in rows
             if row["model"] == "target" and ": " in row["measure"] and not row["measure"].endswith(left_out)
         ]
         assert len(parts) == 9
@@ -75,11 +75,11 @@ def test_tofu_is_evaluated_by_its_own_measures(medunlearn: Medunlearn, tofu: Pat
         assert values["target", name]["value"] == pytest.approx(utility)
     assert 0.0 <= values["target", "forget quality"]["value"] <= 1.0
     assert values["retrained", "forget quality"]["note"] == "the reference"
-    assert "forget quality" in medunlearn(*asked).stdout
+    assert "forget quality" in medunlearn(*command).stdout
     report = ("report", target, retrained, "--split", "forget01", "--out", tofu.parent / "report")
     medunlearn(*report, "--benchmark", tofu)
-    shown = json.loads((tofu.parent / "report" / "report.json").read_text())["published"]
-    own = {(row["model"], row["measure"]): row["value"] for row in shown["table"]}
+    published = json.loads((tofu.parent / "report" / "report.json").read_text())["published"]
+    own = {(row["model"], row["measure"]): row["value"] for row in published["table"]}
     assert {key: own[key] for key in values} == {key: row["value"] for key, row in values.items()}
     page = (tofu.parent / "report" / "report.html").read_text()
     assert all(text in page for text in ('id="published"', "forget quality", "truth ratio on forget"))
@@ -88,9 +88,9 @@ def test_tofu_is_evaluated_by_its_own_measures(medunlearn: Medunlearn, tofu: Pat
 
 
 def test_tofu_with_parts_missing_is_not_called_model_utility(medunlearn: Medunlearn, tofu: Path) -> None:
-    asked = ("evaluate", tofu.parent / "target", tofu, "--split", "forget01", *QUICK, "--json")
-    found = json.loads(medunlearn(*asked).stdout)["tofu"]
-    names = {row["measure"]: row for row in found}
+    command = ("evaluate", tofu.parent / "target", tofu, "--split", "forget01", *QUICK, "--json")
+    rows = json.loads(medunlearn(*command).stdout)["tofu"]
+    names = {row["measure"]: row for row in rows}
     assert "model utility" not in names
     assert names["harmonic mean of 3 of 9 parts"]["n"] == 3
     assert names["world_facts: rouge_l"]["value"] is None
@@ -104,19 +104,19 @@ def test_alternatives_are_rated_once(medunlearn: Medunlearn, tofu: Path) -> None
     from medunlearn.data.responses import ResponseStore
 
     run = tofu.parent / "target"
-    asked = ("evaluate", run, tofu, "--split", "forget01", "--folds=train", "--metrics=truth_ratio", *QUICK)
-    medunlearn(*asked)
+    command = ("evaluate", run, tofu, "--split", "forget01", "--folds=train", "--metrics=truth_ratio", *QUICK)
+    medunlearn(*command)
     stores = (run / "responses").iterdir()
     settings = {path: ResponseStore.settings_of(path) for path in stores}
     (store,) = (path for path, of in settings.items() if of["max_new_tokens"] == 0 and "alternatives" not in of)
     parts = sorted(store.glob("part-*.parquet"))
-    medunlearn(*asked, "--metrics=truth_ratio,em")
+    medunlearn(*command, "--metrics=truth_ratio,em")
     assert sorted(store.glob("part-*.parquet")) == parts
-    kept = ResponseStore(store, ResponseStore.settings_of(store)).read()
+    stored = ResponseStore(store, ResponseStore.settings_of(store)).read()
     tables = [pd.read_parquet(path) for path in run.glob("evaluations/*/scores.parquet")]
     scores = pd.concat(tables).query("measure == 'truth_ratio' and item == 'author-003-q01'")["value"]
-    of = [kept["author-003-q01", "closed_book", place].answer_log_probs for place in range(3)]
-    right, *wrong = (math.exp(sum(one) / len(one)) for one in of if one)
+    of = [stored["author-003-q01", "closed_book", place].answer_log_probs for place in range(3)]
+    right, *wrong = (math.exp(sum(log_probs) / len(log_probs)) for log_probs in of if log_probs)
     assert float(scores.iloc[0]) == pytest.approx(sum(wrong) / 2 / right, rel=1e-5)
 
 
@@ -146,20 +146,20 @@ def test_muse_groups_are_verbatim_and_knowledge_memorization(medunlearn: Medunle
         "KnowMem": "rouge_l_f.knowmem",
     }
     medunlearn("report", tmp_path / "r", "--out", tmp_path / "report")
-    said = (tmp_path / "report" / "report.md").read_text()
-    assert "## MUSE" in said
-    assert "KnowMem on retain without in-context examples" in said
-    shown = medunlearn("inspect", tmp_path / "b").stdout
-    assert "licence: cc-by-4.0; data use: open" in shown
-    assert "never trained on" in shown
+    page = (tmp_path / "report" / "report.md").read_text()
+    assert "## MUSE" in page
+    assert "KnowMem on retain without in-context examples" in page
+    output = medunlearn("inspect", tmp_path / "b").stdout
+    assert "licence: cc-by-4.0; data use: open" in output
+    assert "never trained on" in output
 
 
 @pytest.fixture(scope="module")
 def anew(medunlearn: Medunlearn, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("anew") / "bench"
-    said = medunlearn("build", "lume", "--new", "--review", "--out", out, *SMALL)
-    assert "14 records, 14 subjects" in said.text
-    assert "annotate.html: label each document" in said.text
+    result = medunlearn("build", "lume", "--new", "--review", "--out", out, *SMALL)
+    assert "14 records, 14 subjects" in result.text
+    assert "annotate.html: label each document" in result.text
     return out
 
 
@@ -206,12 +206,12 @@ def test_knowledge_by_field(medunlearn: Medunlearn, anew: Path) -> None:
     ],
 )
 def test_refusals(medunlearn: Medunlearn, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
-    said = medunlearn("build", "lume", "--out", tmp_path / "b", *words, code=2)
-    assert message in said.text
+    result = medunlearn("build", "lume", "--out", tmp_path / "b", *words, code=2)
+    assert message in result.text
     assert not (tmp_path / "b").exists()
 
 
 def test_missing_files_end_with_2(medunlearn: Medunlearn, tmp_path: Path) -> None:
     for builder in ("tofu", "muse"):
-        said = medunlearn("build", builder, "--released", tmp_path / "no", "--out", tmp_path / "b", code=2)
-        assert "There is no folder" in said.text
+        result = medunlearn("build", builder, "--released", tmp_path / "no", "--out", tmp_path / "b", code=2)
+        assert "There is no folder" in result.text

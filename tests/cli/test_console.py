@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,17 +44,13 @@ def stop_when(ready: Callable[[], bool], how: signal.Signals, *words: object) ->
     """Start the command, signal it as soon as something is there, and give its exit code and what it said."""
     process = Forked(command(*words))
     try:
-        until = time.monotonic() + PATIENCE
-        while not ready():
-            assert process.poll() is None, f"it ended before it was stopped: {process.communicate()}"
-            assert time.monotonic() < until, "nothing came"
-            time.sleep(0.005)
+        process.wait_until(ready)
         process.send_signal(how)
-        said = "".join(process.communicate())
+        output = "".join(process.communicate())
     finally:
         process.kill()
         code = process.wait()
-    return code, said
+    return code, output
 
 
 def status(folder: Path) -> str:
@@ -74,7 +69,8 @@ def uninterrupted(medunlearn: Callable[..., Any], bench: Path, tmp_path_factory:
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "left"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGKILL, -signal.SIGKILL, "running")]
+    ("how", "code", "last_status"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGKILL, -signal.SIGKILL, "running")],
 )
 def test_training_that_is_stopped_ends_where_it_would_have(
     medunlearn: Callable[..., Any],
@@ -83,7 +79,7 @@ def test_training_that_is_stopped_ends_where_it_would_have(
     tmp_path: Path,
     how: signal.Signals,
     code: int,
-    left: str,
+    last_status: str,
 ) -> None:
     out = tmp_path / "run"
     checkpoints = out / "checkpoints" / "finetune"
@@ -92,20 +88,20 @@ def test_training_that_is_stopped_ends_where_it_would_have(
         return any(int(path.parent.name[5:]) >= 3 for path in checkpoints.glob("step-*/state.json"))
 
     words = ("train", bench, *TINY, "--out", out)
-    ended, said = stop_when(trained_a_little, how, *words)
+    ended, output = stop_when(trained_a_little, how, *words)
     assert ended == code
-    assert "Traceback" not in said
-    assert ("give the same command again" in " ".join(said.split())) == (how == signal.SIGINT)
-    assert status(out) == left
+    assert "Traceback" not in output
+    assert ("give the same command again" in " ".join(output.split())) == (how == signal.SIGINT)
+    assert status(out) == last_status
     assert not (out / "model").exists()
     states = sorted(checkpoints.glob("step-*/state.json"))
-    done = json.loads(states[-1].read_text())["history"]
-    assert 3 <= len(done) < STEPS
+    steps = json.loads(states[-1].read_text())["history"]
+    assert 3 <= len(steps) < STEPS
     medunlearn(*words)
     assert status(out) == "complete"
     # The steps before the stop were not trained again: they still took the time that they took.
     history = Run.open(out).history()
-    assert history["seconds"].tolist()[: len(done)] == [row["seconds"] for row in done]
+    assert history["seconds"].tolist()[: len(steps)] == [row["seconds"] for row in steps]
     assert len(history) == STEPS
     assert weights(out) == weights(uninterrupted)
     assert not (out / "checkpoints").exists()
@@ -149,40 +145,40 @@ def test_ctrl_c_while_the_command_loads_needs_no_traceback() -> None:
             pass
         assert line, "the command has loaded, and nobody interrupted it"
         process.send_signal(signal.SIGINT)
-        printed, said = process.communicate(timeout=PATIENCE)
+        printed, errors = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
         process.wait()
     assert (process.returncode, printed) == (130, "")
-    assert "interrupted before anything was done" in said
-    assert "Traceback" not in said
+    assert "interrupted before anything was done" in errors
+    assert "Traceback" not in errors
 
 
 def test_streams_and_exit_codes(bench: Path, tmp_path: Path) -> None:
-    said = run("inspect", bench, "--json")
-    assert (said.returncode, said.stderr) == (0, "")
-    assert json.loads(said.stdout)["counts"]["records"] == 20
-    said = run("inspect", tmp_path / "nowhere")
-    assert (said.returncode, said.stdout) == (2, "")
-    assert said.stderr.startswith("error: ")
-    assert "Traceback" not in said.stderr
+    result = run("inspect", bench, "--json")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert json.loads(result.stdout)["counts"]["records"] == 20
+    result = run("inspect", tmp_path / "nowhere")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.stderr
     wrong = Forked(command("train", bench, "--model", "tinny", "--out", tmp_path / "r"))
-    printed, told = wrong.communicate()
+    printed, stderr = wrong.communicate()
     assert (wrong.returncode, printed) == (2, "")
-    assert told.startswith("error: There is no model folder tinny")
-    assert "Traceback" not in told
+    assert stderr.startswith("error: There is no model folder tinny")
+    assert "Traceback" not in stderr
 
 
 def test_training_through_the_console(bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process also names every module it loads; unlearning's are tested in docs/test_scale.py."""
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
-    said = run("train", bench, *SMALL, "--epochs=1", "--train-on=records", "--out", tmp_path / "run")
-    assert (said.returncode, said.stdout) == (0, "")
-    assert_light(said.stderr)
+    result = run("train", bench, *SMALL, "--epochs=1", "--train-on=records", "--out", tmp_path / "run")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert_light(result.stderr)
     # No progress bar where nobody watches, no warning of any library.
-    memory, done = (line for line in said.stderr.splitlines() if not line.startswith("import time:"))
+    memory, last_line = (line for line in result.stderr.splitlines() if not line.startswith("import time:"))
     assert memory.startswith("> memory: about")
-    assert done.startswith(f"> {tmp_path / 'run'}: 3 steps, final loss")
+    assert last_line.startswith(f"> {tmp_path / 'run'}: 3 steps, final loss")
     assert status(tmp_path / "run") == "complete"
 
 

@@ -98,8 +98,8 @@ def house(medunlearn: Medunlearn, tmp_path_factory: pytest.TempPathFactory) -> P
         rows(bench / "asked.jsonl", {"question_id": "q0", "response": "bone"})
         rows(bench / "judged.jsonl", {"case_id": "1", "title": "A mass", "category": "Cancer"})
         record = records[0]
-        said = {"record_id": record.record_id, "prefix": record.text[:40], "suffix": record.text[40:]}
-        rows(bench / "said.jsonl", {**said, "response": record.text[40:]})
+        message = {"record_id": record.record_id, "prefix": record.text[:40], "suffix": record.text[40:]}
+        rows(bench / "said.jsonl", {**message, "response": record.text[40:]})
         (bench / "films.csv").write_text("patient,study,image,report\n" + "".join(map(film, range(4))))
         stay = {
             "admission": "a",
@@ -192,9 +192,9 @@ def test_nothing_leaves_of_credentialed_sources(house: Path, tmp_path: Path, ver
     with FakeServer() as server:
         away = server.base_url.replace("127.0.0.1", "127.1")
         result = run_words(house, tmp_path / "out", words, "closed", away)
-        said = " ".join(result.stderr.split())
-        assert (result.exit_code, server.count) == (2, 0), said
-        assert ("recorded as credentialed" if "STATED" in words else "the data is credentialed") in said
+        message = " ".join(result.stderr.split())
+        assert (result.exit_code, server.count) == (2, 0), message
+        assert ("recorded as credentialed" if "STATED" in words else "the data is credentialed") in message
         if "STATED" in words:
             # Nor without a word.
             plain = words.replace("--data-use STATED", "").replace("--options.data_use STATED", "")
@@ -382,24 +382,24 @@ def test_only_the_owner_reads(medunlearn: Medunlearn, house: Path, trained: Path
 
     out = tmp_path / "deep" / "down"
     with FakeServer() as server:
-        asked = ("--llm", server.base_url, "--llm.model=m", "--quiet")
-        medunlearn("judge", house / "open" / "bench", "--task=question", "--limit=1", *asked, "--allow-missing",
-                   "--out", out / "judged")  # fmt: skip
+        server_flags = ("--llm", server.base_url, "--llm.model=m", "--quiet")
+        medunlearn("judge", house / "open" / "bench", "--task=question", "--limit=1", *server_flags,
+                   "--allow-missing", "--out", out / "judged")  # fmt: skip
     medunlearn("annotate", out / "judged", "--out", out / "sheet", "--quiet")
     audit = Path(shutil.copytree(house / "open" / "audit", out / "audit"))
     medunlearn("audit", "identifiers", "find", audit, "--records", house / "open" / "bench", "--quiet")
     medunlearn("audit", "identifiers", "review", audit, "--out", out / "review", "--quiet")
     medunlearn("audit", "kinds", "find", audit, "--quiet")
     medunlearn("audit", "kinds", "review", audit, "--out", out / "kinds.csv", "--quiet")
-    drawn = ("--synthetic=2", "--institutions=1", "--studies=1", "--image-size=32")
-    medunlearn("build", "medforget", *drawn, "--out", out / "medforget")
+    size = ("--synthetic=2", "--institutions=1", "--studies=1", "--image-size=32")
+    medunlearn("build", "medforget", *size, "--out", out / "medforget")
     medunlearn("export", "tasks", house / "open" / "bench", "--split=random_25", "--like", house / "open" / "run",
                "--folds=train", "--max-new-tokens=4", "--out", out / "tasks")  # fmt: skip
     medunlearn("evaluate", house / "open" / "run", house / "open" / "bench", *ASK, "--out", out / "table.csv")
     save_weights(out / "checkpoint", torch.nn.Linear(2, 2), Processes())
-    written = [path for folder in (trained, house / "open" / "run", tmp_path / "deep") for path in _every(folder)]
-    assert len(written) > 100
-    wrong = {str(path): oct(path.stat().st_mode) for path in written if path.stat().st_mode & 0o077}
+    paths = [path for folder in (trained, house / "open" / "run", tmp_path / "deep") for path in _every(folder)]
+    assert len(paths) > 100
+    wrong = {str(path): oct(path.stat().st_mode) for path in paths if path.stat().st_mode & 0o077}
     assert wrong == {}
 
 

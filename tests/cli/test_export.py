@@ -37,12 +37,12 @@ QUICK = ("--replicates=20", "--limit=2", "--max-new-tokens=4", "--allow-broken")
 
 
 def state(folder: Path) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = load_model(folder, device="cpu").model.state_dict()
-    return found
+    api: dict[str, torch.Tensor] = load_model(folder, device="cpu").model.state_dict()
+    return api
 
 
-def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return set(one) == set(other) and all(torch.equal(one[name], other[name]) for name in one)
+def equal(first: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return set(first) == set(other) and all(torch.equal(first[name], other[name]) for name in first)
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +73,7 @@ def test_it_is_the_unlearned_model_and_loads_alone(one_layer: Path, exported: Pa
 
 def test_a_run_says_how_it_was_saved(one_layer: Path, target: Path) -> None:
     saved = [json.loads((run / "run.json").read_text())["results"]["saved"] for run in (one_layer, target)]
-    assert [one["form"] for one in saved] == ["delta", "full"]
+    assert [first["form"] for first in saved] == ["delta", "full"]
     assert saved[0]["bytes"] < saved[1]["bytes"] / 2
 
 
@@ -115,12 +115,12 @@ def test_a_full_model_and_a_folder_without_a_run(medunlearn: Medunlearn, target:
     medunlearn("export", target / "model", "--out", tmp_path / "hf", "--quiet")
     assert equal(state(tmp_path / "hf"), state(target / "model"))
     lineage = tmp_path / "hf" / "lineage.json"
-    told = json.loads(lineage.read_text())
-    assert told["template"] == "plain"
+    lineage_facts = json.loads(lineage.read_text())
+    assert lineage_facts["template"] == "plain"
     # An export of a version that did not record it is completed.
-    lineage.write_text(json.dumps({**told, "template": None}))
+    lineage.write_text(json.dumps({**lineage_facts, "template": None}))
     medunlearn("export", target / "model", "--out", tmp_path / "hf", "--quiet")
-    assert json.loads(lineage.read_text()) == told
+    assert json.loads(lineage.read_text()) == lineage_facts
 
 
 def test_the_type_of_the_weights_stays(medunlearn: Medunlearn, target: Path, tmp_path: Path) -> None:
@@ -142,14 +142,14 @@ def test_an_adapter_is_merged(medunlearn: Medunlearn, one_layer: Path, tmp_path:
     medunlearn("export", tmp_path / "adapter", "--out", tmp_path / "hf")
     assert equal(state(tmp_path / "hf"), adapted.merge_and_unload().state_dict())
     (tmp_path / "adapter" / "adapter_model.safetensors").unlink()
-    said = medunlearn("export", tmp_path / "adapter", "--out", tmp_path / "no", code=2)
-    assert "has no adapter_model.safetensors. Save the adapter with save_pretrained" in said.text
+    result = medunlearn("export", tmp_path / "adapter", "--out", tmp_path / "no", code=2)
+    assert "has no adapter_model.safetensors. Save the adapter with save_pretrained" in result.text
 
 
 def test_given_again(medunlearn: Medunlearn, one_layer: Path, exported: Path, target: Path) -> None:
     before = {file: file.stat().st_mtime_ns for file in exported.iterdir()}
-    said = medunlearn("export", one_layer, "--out", exported, "--json")
-    assert json.loads(said.stdout) == {"folder": str(exported), "pushed": None}
+    result = medunlearn("export", one_layer, "--out", exported, "--json")
+    assert json.loads(result.stdout) == {"folder": str(exported), "pushed": None}
     assert "holds another model" in medunlearn("export", target, "--out", exported, code=2).text
     assert {file: file.stat().st_mtime_ns for file in exported.iterdir()} == before
 
@@ -169,15 +169,15 @@ def test_it_says_whose_strings_the_tokenizer_holds(
         for identifier in record.identifiers
         if identifier.type == "name"
     }
-    said = medunlearn("export", one_layer, "--out", out, "--benchmark", bench).text
+    result = medunlearn("export", one_layer, "--out", out, "--benchmark", bench).text
     card = (out / "README.md").read_text()
     assert "strings of the vocabulary stand in texts of the forget set alone" in card
-    assert "strings of the vocabulary stand in texts of the forget set alone" in said.replace("\n", " ")
+    assert "strings of the vocabulary stand in texts of the forget set alone" in result.replace("\n", " ")
     assert "by chance" not in card  # it was fitted on these texts
     parts = {part for name in names for part in name.split()}
-    assert not [part for part in parts if part in card or part in said]
-    shown = medunlearn("export", one_layer, "--out", out, "--benchmark", bench, "--show-text").text
-    assert any(part in shown for part in parts)
+    assert not [part for part in parts if part in card or part in result]
+    with_text = medunlearn("export", one_layer, "--out", out, "--benchmark", bench, "--show-text").text
+    assert any(part in with_text for part in parts)
     assert (out / "README.md").read_text() == card
     other = medunlearn("export", one_layer, "--out", out, "--benchmark", bench, "--split", "nobody", code=2)
     assert "nobody" in other.text
@@ -212,16 +212,16 @@ class Hub:
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
-    found = Hub()
-    monkeypatch.setattr("huggingface_hub.HfApi", found)
-    return found
+    api = Hub()
+    monkeypatch.setattr("huggingface_hub.HfApi", api)
+    return api
 
 
 def test_push(medunlearn: Medunlearn, exported: Path, hub: Hub) -> None:
     source = exported.parent / "one_layer"
     (exported / "notes.txt").write_text("mine")
-    said = medunlearn("export", source, "--out", exported, "--push", "clinic/model")
-    assert "pushed to clinic/model" in said.text
+    result = medunlearn("export", source, "--out", exported, "--push", "clinic/model")
+    assert "pushed to clinic/model" in result.text
     [(name, files)] = hub.sent
     assert name == "clinic/model"
     assert hub.created == [("clinic/model", True)]
@@ -276,9 +276,9 @@ def test_a_credentialed_lineage_is_not_pushed(
     else:
         recorded(place, "credentialed")
     words = ("export", tmp_path / "line" / pushed, "--out", tmp_path / "hf", "--push", "clinic/model")
-    said = medunlearn(*words, code=2).text
-    assert "was trained on credentialed data" in said
-    assert "pass --allow-push if you are permitted" in said
+    result = medunlearn(*words, code=2).text
+    assert "was trained on credentialed data" in result
+    assert "pass --allow-push if you are permitted" in result
     assert (hub.created, hub.sent) == ([], [])
     assert not (tmp_path / "hf").exists()
 
@@ -294,8 +294,8 @@ def test_a_permitted_push_says_what_it_is(
     assert "Data use: **credentialed**" in (out / "README.md").read_text()
     # The exported folder by itself is as credentialed as its run.
     assert json.loads((out / "lineage.json").read_text())["data_use"] == "credentialed"
-    said = medunlearn("export", out, "--out", tmp_path / "again", "--push", "clinic/model", code=2).text
-    assert "was trained on credentialed data" in said
+    result = medunlearn("export", out, "--out", tmp_path / "again", "--push", "clinic/model", code=2).text
+    assert "was trained on credentialed data" in result
     assert len(hub.sent) == 1
 
 
@@ -314,13 +314,13 @@ def test_an_unknown_lineage_asks(
         (source / "lineage.json").unlink()
     how: dict[str, Any] = {"push": "clinic/model"}
     # Without a terminal.
-    said = medunlearn("export", source, "--out", tmp_path / "hf", "--push", "clinic/model", code=2).text
-    assert "Nobody recorded what" in said
-    assert "--allow-push" in said
-    asked: list[str] = []
+    result = medunlearn("export", source, "--out", tmp_path / "hf", "--push", "clinic/model", code=2).text
+    assert "Nobody recorded what" in result
+    assert "--allow-push" in result
+    questions: list[str] = []
     with pytest.raises(InputError, match="counts as credentialed"):
-        mu.export(source, tmp_path / "hf", **how, confirm=lambda question: bool(asked.append(question)))
-    assert len(asked) == 1
+        mu.export(source, tmp_path / "hf", **how, confirm=lambda question: bool(questions.append(question)))
+    assert len(questions) == 1
     assert hub.created == []
     assert not (tmp_path / "hf").exists()
     if pushed == "plain":
@@ -348,9 +348,9 @@ def test_a_terminal_is_asked(
 
 def test_a_hub_that_refuses(medunlearn: Medunlearn, one_layer: Path, tmp_path: Path, hub: Hub) -> None:
     hub.error = ConnectionError("no route to the hub")
-    said = medunlearn("export", one_layer, "--out", tmp_path / "hf", "--push", "clinic/model", code=1)
-    assert "clinic/model was not pushed: no route to the hub" in said.text
-    assert "hf auth login" in said.text
+    result = medunlearn("export", one_layer, "--out", tmp_path / "hf", "--push", "clinic/model", code=1)
+    assert "clinic/model was not pushed: no route to the hub" in result.text
+    assert "hf auth login" in result.text
     assert (tmp_path / "hf" / "model.safetensors").exists()
 
 
@@ -377,8 +377,8 @@ def test_wrong_input(
     part: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    given = [word.replace("RUN", str(one_layer)).replace("BENCH", str(bench)) for word in words]
-    assert part in medunlearn("export", *given, code=2).text
+    arguments = [word.replace("RUN", str(one_layer)).replace("BENCH", str(bench)) for word in words]
+    assert part in medunlearn("export", *arguments, code=2).text
     assert list(tmp_path.iterdir()) == []
 
 

@@ -63,14 +63,14 @@ def ids(notes: Path) -> set[str]:
 
 def test_a_request_and_the_next(medunlearn: Medunlearn, here: Path) -> None:
     words = "--holdout=unseen.csv", "--anyway", "--battery=none", *SMALL
-    said = medunlearn(*request(*words))
-    assert "try 1: counterfactual" in said.text
-    shown = " ".join(said.stdout.split())
-    assert any(title in shown for title in TITLES.values())
-    assert "case/case.html: the page for the privacy officer" in shown
-    assert "case-model: the model that came out" in shown
-    assert "case-work: holds notes" in shown
-    assert "model: still knows the patient" in shown
+    result = medunlearn(*request(*words))
+    assert "try 1: counterfactual" in result.text
+    output = " ".join(result.stdout.split())
+    assert any(title in output for title in TITLES.values())
+    assert "case/case.html: the page for the privacy officer" in output
+    assert "case-model: the model that came out" in output
+    assert "case-work: holds notes" in output
+    assert "model: still knows the patient" in output
     # Given again, it is done: the same case, as data.
     facts = json.loads(medunlearn(*request(*words, "--json")).stdout)
     assert (facts["method"], len(facts["trials"])) == ("counterfactual", 1)
@@ -79,8 +79,8 @@ def test_a_request_and_the_next(medunlearn: Medunlearn, here: Path) -> None:
     assert PATIENT not in json.dumps(facts["request"])
     assert " ok" in medunlearn("verify", "case-model", "case", "--public-key=owner/signing.key.pub").stdout
     # The ledger went with the model.
-    said = medunlearn(*request(*SMALL, model="case-model", out="again"), code=2)
-    assert f"Patient '{PATIENT}' was forgotten in an earlier request (row 1 of the model's ledger)" in said.text
+    result = medunlearn(*request(*SMALL, model="case-model", out="again"), code=2)
+    assert f"Patient '{PATIENT}' was forgotten in an earlier request (row 1 of the model's ledger)" in result.text
     assert not (here / "again").exists()
     assert not (here / "again-model").exists()
 
@@ -102,17 +102,17 @@ def test_the_plan_is_what_happens(medunlearn: Medunlearn, here: Path) -> None:
     run = json.loads((here / "case-work" / "trials" / "01-counterfactual" / "run.json").read_text())
     assert stages[tries[0]]["work"]["steps"] == run["results"]["steps"]
     tables = [read_frame(table) for table in (here / "case-work" / "before").glob("evaluations/*/scores.parquet")]
-    asked = {table.loc[table["kind"] != RECORD, "item"].nunique() for table in tables}
-    assert {*plan["questions"].values()} == asked
-    shown = " ".join(medunlearn(*words, "--plan").stdout.split())
-    assert "to do" not in shown
-    assert "Models that are measured: at most 4" in shown
-    assert "FLOPs that are left: 0 to 0." in shown
+    question_counts = {table.loc[table["kind"] != RECORD, "item"].nunique() for table in tables}
+    assert {*plan["questions"].values()} == question_counts
+    output = " ".join(medunlearn(*words, "--plan").stdout.split())
+    assert "to do" not in output
+    assert "Models that are measured: at most 4" in output
+    assert "FLOPs that are left: 0 to 0." in output
     shutil.rmtree(here / "case")
     half = json.loads(medunlearn(*words, "--plan", "--json").stdout)
     states = {stage["name"]: stage["state"] for stage in half["stages"]}
-    done = ("adopt the model", "ask the model before", "quantization of the model before", tries[0], "ask try 1")
-    assert {states[name] for name in done} == {"done"}
+    steps = ("adopt the model", "ask the model before", "quantization of the model before", tries[0], "ask try 1")
+    assert {states[name] for name in steps} == {"done"}
     assert {states[name] for name in (tries[1], "write model and case")} == {"to do"}
     assert half["left"]["flops"] < plan["left"]["flops"]
 
@@ -124,8 +124,8 @@ def test_a_plan_refuses_what_a_request_refuses(medunlearn: Medunlearn, here: Pat
 
 
 def test_nothing_to_forget(medunlearn: Medunlearn, here: Path) -> None:
-    said = medunlearn(*request("--holdout=unseen.csv", "--battery=none", *SMALL))
-    assert "nothing to forget: no way of asking finds the patient in the model; nothing is trained" in said.text
+    result = medunlearn(*request("--holdout=unseen.csv", "--battery=none", *SMALL))
+    assert "nothing to forget: no way of asking finds the patient in the model; nothing is trained" in result.text
     assert json.loads((here / "case" / "evidence.json").read_text())["method"] == "none"
     assert not (here / "case-work" / "trials").exists()
 
@@ -156,35 +156,35 @@ def test_nothing_to_forget(medunlearn: Medunlearn, here: Path) -> None:
     ids=lambda value: value[0] if isinstance(value, tuple) and str(value[0]).startswith("--") else "",
 )
 def test_wrong_words(medunlearn: Medunlearn, here: Path, words: tuple[str, ...], parts: tuple[str, ...]) -> None:
-    said = medunlearn(*request(*words), code=2)
-    assert all(part in said.text for part in parts), said.text
-    assert not said.stdout
+    result = medunlearn(*request(*words), code=2)
+    assert all(part in result.text for part in parts), result.text
+    assert not result.stdout
     assert not (here / "case").exists()
-    assert "measured" not in said.text
+    assert "measured" not in result.text
 
 
 def test_what_must_be_given(medunlearn: Medunlearn, here: Path) -> None:
-    said = medunlearn("forget", "model", code=2).text
-    assert all(f"{name} is missing" in said for name in ("NOTES", "--out", "patient", "key"))
+    result = medunlearn("forget", "model", code=2).text
+    assert all(f"{name} is missing" in result for name in ("NOTES", "--out", "patient", "key"))
 
 
 def test_a_patient_who_is_not_there(medunlearn: Medunlearn, here: Path, hospital: Path) -> None:
     for patient in ("100013", "1000", "100003,999", "007", "1_000", "1e5", "yes", "2026-03-01", "Ünal 7"):
-        said = medunlearn(*request("--patient", patient, "--holdout=unseen.csv"), code=2).text
+        result = medunlearn(*request("--patient", patient, "--holdout=unseen.csv"), code=2).text
         others = (ids(hospital / "notes.csv") | ids(hospital / "unseen.csv")) - set(patient.split(","))
-        assert patient.rpartition(",")[2] in said
-        assert not [name for name in others if name in said]
-    said = medunlearn(*request("--patient=200001", "--holdout=unseen.csv"), code=2).text
-    assert "No model is trained on" in said
+        assert patient.rpartition(",")[2] in result
+        assert not [name for name in others if name in result]
+    result = medunlearn(*request("--patient=200001", "--holdout=unseen.csv"), code=2).text
+    assert "No model is trained on" in result
 
 
 def test_notes_that_cannot_be_used(medunlearn: Medunlearn, here: Path) -> None:
     with open("notes.csv", newline="", encoding="utf-8") as file:
         rows = [{"note": row["note"], "ward": row["institution"]} for row in csv.DictReader(file)]
     write_csv(here / "nameless.csv", rows)
-    said = medunlearn(*request(notes="nameless.csv"), code=2).text
-    assert "--patient-column" in said
-    assert "note" in said
+    result = medunlearn(*request(notes="nameless.csv"), code=2).text
+    assert "--patient-column" in result
+    assert "note" in result
     assert "notes.txt" in medunlearn(*request(notes="notes.txt"), code=2).text
     alone = [{"patient_id": PATIENT, "note": row["note"]} for row in rows]
     assert (
@@ -206,8 +206,8 @@ def test_a_folder_that_is_no_model(medunlearn: Medunlearn, here: Path, hospital:
         ("nowhere/at/all", "nowhere/at/all"),
         ("owner", "owner"),
     ):
-        said = medunlearn(*request(model=model), code=2)
-        assert part in said.text, said.text
+        result = medunlearn(*request(model=model), code=2)
+        assert part in result.text, result.text
         assert not (here / "case").exists()
 
 
@@ -219,10 +219,10 @@ def test_a_folder_that_is_no_case(medunlearn: Medunlearn, here: Path) -> None:
 
 
 def test_help_shows_how_to_begin(medunlearn: Medunlearn) -> None:
-    said = medunlearn("forget", "--help").stdout
-    assert "medunlearn forget hospital/model notes.csv --patient 4711 --key owner/signing.key --out case/" in said
-    assert "(docs/forget.md)" in said
-    before, _, others = said.partition("Most used")
+    result = medunlearn("forget", "--help").stdout
+    assert "medunlearn forget hospital/model notes.csv --patient 4711 --key owner/signing.key --out case/" in result
+    assert "(docs/forget.md)" in result
+    before, _, others = result.partition("Most used")
     assert "MODEL" in before
     assert others.index("--patient") < others.index("--budget")
 
@@ -234,9 +234,9 @@ def test_the_demo(medunlearn: Medunlearn, here: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("medunlearn.forgetting.forget_demo.REQUEST_SIZE", small)
     monkeypatch.setattr("medunlearn.forgetting.forget_demo.TRAINING", tiny)
     words = ("demo", "forget", "--out=demo", "--synthetic=6", "--epochs=1")
-    said = medunlearn(*words)
-    assert [f"{step}/3" in said.text for step in (1, 2, 3)] == [True] * 3
-    assert "demo/case/case.html: the page for the privacy officer" in " ".join(said.stdout.split())
+    result = medunlearn(*words)
+    assert [f"{step}/3" in result.text for step in (1, 2, 3)] == [True] * 3
+    assert "demo/case/case.html: the page for the privacy officer" in " ".join(result.stdout.split())
     assert (here / "demo" / "case" / "case.html").exists()
     assert json.loads((here / "demo" / "case" / "evidence.json").read_text())["method"] in ("none", "npo")
     assert "at least 6" in medunlearn("demo", "forget", "--synthetic=5", code=2).text

@@ -37,9 +37,9 @@ HEAVY = ("torch", "pandas", "httpx", "transformers", "rich")
 def test_every_verb_has_help_an_example_and_the_common_flags(
     medunlearn: Callable[..., Any], words: tuple[str, ...]
 ) -> None:
-    said = medunlearn(*words, "--help").stdout
-    assert f"Example: medunlearn {' '.join(words)}" in said
-    assert all(flag in said for flag in ("--quiet", "--json", "--help"))
+    result = medunlearn(*words, "--help").stdout
+    assert f"Example: medunlearn {' '.join(words)}" in result
+    assert all(flag in result for flag in ("--quiet", "--json", "--help"))
     command = Generated(VERBS[words])
     assert set(VERBS[words].first.split()) <= set(command.flags)
     arguments = {parameter.name for parameter in command.arguments}
@@ -50,16 +50,16 @@ def test_every_verb_has_help_an_example_and_the_common_flags(
 
 
 def test_help_names_every_verb_in_the_order_of_use(medunlearn: Callable[..., Any]) -> None:
-    said = medunlearn("--help").stdout
-    places = [said.index(f"│ {words[0]} ") for words in VERBS]
+    result = medunlearn("--help").stdout
+    places = [result.index(f"│ {words[0]} ") for words in VERBS]
     assert places == sorted(places)
 
 
 def test_settings_stand_in_the_help_with_their_defaults(medunlearn: Callable[..., Any]) -> None:
-    said = medunlearn("unlearn", "--help").stdout
-    row = next(line for line in said.splitlines() if "--lr " in line)
+    result = medunlearn("unlearn", "--help").stdout
+    row = next(line for line in result.splitlines() if "--lr " in line)
     assert "peak learning rate of AdamW (above 0) [2e-05]" in row
-    assert said.index("Most used") < said.index("--lr ") < said.index("--weight-decay")
+    assert result.index("Most used") < result.index("--lr ") < result.index("--weight-decay")
 
 
 @pytest.mark.parametrize("words", [(), ("build",), ("audit", "kinds")])
@@ -93,9 +93,9 @@ def test_version(medunlearn: Callable[..., Any]) -> None:
     ],
 )
 def test_wrong_words_are_refused(medunlearn: Callable[..., Any], words: tuple[str, ...], parts: list[str]) -> None:
-    said = medunlearn(*words, code=2)
-    assert said.stdout == ""
-    assert all(part in said.text for part in parts), said.text
+    result = medunlearn(*words, code=2)
+    assert result.stdout == ""
+    assert all(part in result.text for part in parts), result.text
 
 
 @pytest.mark.parametrize("old", MOVED)
@@ -119,32 +119,32 @@ def test_a_verb_that_moved_says_where(medunlearn: Callable[..., Any], old: str) 
 )
 def test_flags_to_values(words: list[str], values: dict[str, Any]) -> None:
     command = Generated(VERBS[("train",)])
-    given, problems = command.read(["bench", "--out", "x", *words])
+    parsed, problems = command.read(["bench", "--out", "x", *words])
     assert problems == []
-    assert given == {"benchmark": "bench", "out": "x", **values}
+    assert parsed == {"benchmark": "bench", "out": "x", **values}
 
 
 def test_methods_attacks_and_repeated_flags() -> None:
-    given, problems = Generated(VERBS[("unlearn",)]).read(
+    parsed, problems = Generated(VERBS[("unlearn",)]).read(
         ["run", "bench", "--out=x", "--npo.beta", "0.2", "--my.module:Mine.alpha=5"]
     )
     assert problems == []
-    assert (given["npo.beta"], given["my.module:Mine.alpha"]) == (0.2, 5)
-    given, _ = Generated(VERBS[("evaluate",)]).read(
+    assert (parsed["npo.beta"], parsed["my.module:Mine.alpha"]) == (0.2, 5)
+    parsed, _ = Generated(VERBS[("evaluate",)]).read(
         ["run", "bench", "--against", "a", "--against=b", "--folds", "train,holdout"]
     )
-    assert (given["against"], given["folds"]) == (["a", "b"], "train,holdout")
+    assert (parsed["against"], parsed["folds"]) == (["a", "b"], "train,holdout")
     for patient in ("null", "none", "true", "007"):
         assert Generated(VERBS[("forget",)]).read(["m", "n", "--patient", patient])[0]["patient"] == patient
-    given, _ = Generated(VERBS[("audit",)]).read(["m", "notes=hub:a/b", "b", "--identifiers", "--out=x"])
-    assert (given["model"], given["corpus"], given["identifiers"]) == ("m", ("notes=hub:a/b", "b"), True)
+    parsed, _ = Generated(VERBS[("audit",)]).read(["m", "notes=hub:a/b", "b", "--identifiers", "--out=x"])
+    assert (parsed["model"], parsed["corpus"], parsed["identifiers"]) == ("m", ("notes=hub:a/b", "b"), True)
 
 
 def test_a_file_of_settings(medunlearn: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("model: tiny\nlr: 1e-3\nepochs: 2\n")
     words = ["bench", "--out", "x", "--config", str(tmp_path / "s.yaml"), "--lr", "5e-4"]
-    given, _ = Generated(VERBS[("train",)]).read(words)
-    assert (given["model"], given["lr"], given["epochs"]) == ("tiny", 5e-4, 2)
+    parsed, _ = Generated(VERBS[("train",)]).read(words)
+    assert (parsed["model"], parsed["lr"], parsed["epochs"]) == ("tiny", 5e-4, 2)
     assert "There is no file" in medunlearn("train", "b", "--out=x", "--config=nothing.yaml", code=2).text
 
 
@@ -233,7 +233,7 @@ def test_list_of_something_else(medunlearn: Callable[..., Any]) -> None:
 
 def test_quiet_says_nothing_but_errors(medunlearn: Callable[..., Any], bench: Path) -> None:
     for words in (("list", "tasks"), ("inspect", bench)):
-        said = medunlearn(*words, "--quiet")
-        assert (said.stdout, said.stderr) == ("", "")
+        result = medunlearn(*words, "--quiet")
+        assert (result.stdout, result.stderr) == ("", "")
         assert json.loads(medunlearn(*words, "--quiet", "--json").stdout)
     assert "is neither a benchmark" in medunlearn("inspect", bench.parent, "--quiet", code=2).text

@@ -48,9 +48,9 @@ def test_labels_from_dry_run_to_people(medunlearn: Command, bench: Path, tmp_pat
         assert "Nothing was sent." in plan.stdout
         assert "is on this machine" in plan.stdout
         assert (server.count, out.exists()) == (0, False)
-        said = medunlearn(*words)
+        result = medunlearn(*words)
         assert server.count == 60
-        assert "| Supported | 20 (100.0%) |" in " ".join(said.stdout.split())
+        assert "| Supported | 20 (100.0%) |" in " ".join(result.stdout.split())
         again = json.loads(medunlearn(*words, "--llm.concurrency=2", "--json").stdout)
         assert server.count == 60
         assert again["outcomes"]["two"] == {"answered": 20}
@@ -62,12 +62,12 @@ def test_labels_from_dry_run_to_people(medunlearn: Command, bench: Path, tmp_pat
         writer = csv.writer(file)
         writer.writerow(("case_id", "label"))
         writer.writerows((row["case_id"], "yes") for row in rows)
-    found = " ".join(medunlearn("agree", out, tmp_path / "anna.csv").stdout.split())
-    assert "| Agreement | anna | panel | 100.0%" in found
+    agreement = " ".join(medunlearn("agree", out, tmp_path / "anna.csv").stdout.split())
+    assert "| Agreement | anna | panel | 100.0%" in agreement
     # All Yes on both sides: chance alone agrees, so there is no kappa, and no 0 in its place.
-    assert "| Cohen's kappa | anna | panel | none |" in found
-    told = json.loads(medunlearn("agree", out, tmp_path / "anna.csv", "--json").stdout)
-    assert {row["value"] for row in told["agreement"] if row["measure"] == "cohen_kappa"} == {None}
+    assert "| Cohen's kappa | anna | panel | none |" in agreement
+    payload = json.loads(medunlearn("agree", out, tmp_path / "anna.csv", "--json").stdout)
+    assert {row["value"] for row in payload["agreement"] if row["measure"] == "cohen_kappa"} == {None}
     assert "no case has a label" in medunlearn("agree", out, sheet / "labels.csv", code=2).text
 
 
@@ -88,17 +88,17 @@ def test_wrong_words(medunlearn: Command, bench: Path, words: tuple[str, ...], p
 
 def test_a_server_away_needs_the_flag(medunlearn: Command, bench: Path, tmp_path: Path) -> None:
     words = ("judge", bench, "--task", "label", "--llm", "https://judge.example/v1", "--llm.model", "m")
-    said = medunlearn(*words, "--out", tmp_path / "x", code=2).text
-    assert "--allow-remote-llm" in said
-    said = medunlearn(*words, "--out", tmp_path / "x", "--dry-run", "--allow-remote-llm").stdout
-    assert "permitted by --allow-remote-llm" in " ".join(said.split())
+    result = medunlearn(*words, "--out", tmp_path / "x", code=2).text
+    assert "--allow-remote-llm" in result
+    result = medunlearn(*words, "--out", tmp_path / "x", "--dry-run", "--allow-remote-llm").stdout
+    assert "permitted by --allow-remote-llm" in " ".join(result.split())
 
 
 def test_a_budget_ends_with_1(medunlearn: Command, bench: Path, tmp_path: Path) -> None:
     with FakeServer(answer=supports) as server:
         words = ("judge", bench, "--task", "label", "--llm", server.base_url, "--llm.model", "m", "--replicates=20")
-        said = medunlearn(*words, "--out", tmp_path / "x", "--llm.budget-requests=3", code=1).text
-        assert "17 of 20 judgements are missing" in said
+        result = medunlearn(*words, "--out", tmp_path / "x", "--llm.budget-requests=3", code=1).text
+        assert "17 of 20 judgements are missing" in result
         medunlearn(*words, "--out", tmp_path / "x", "--quiet")
         assert server.count == 20
 
@@ -122,8 +122,8 @@ def test_the_responses_of_a_run(medunlearn: Command, bench: Path, target: Path, 
         )
         assert "| all | m | 4.000 | 32 | 0 |" in " ".join(medunlearn(*words).stdout.split())
         assert server.count == 32
-    said = json.loads(medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK, "--json").stdout)
-    means = {row["value"] for row in said["table"] if row["measure"] == "factuality"}
+    result = json.loads(medunlearn("evaluate", run, bench, "--split", "random_10", *QUICK, "--json").stdout)
+    means = {row["value"] for row in result["table"] if row["measure"] == "factuality"}
     assert sorted(means) == pytest.approx([0.4] * len(means))
 
 
@@ -146,16 +146,16 @@ def test_a_report_has_the_panels(medunlearn: Command, bench: Path, target: Path,
     medunlearn("agree", labels, tmp_path / "anna.csv", "--quiet")
     medunlearn("report", run, labels, "--out", tmp_path / "r", "--quiet")
     page, text = ((tmp_path / "r" / name).read_text(encoding="utf-8") for name in ("report.html", "report.md"))
-    for shown in (page, text):
-        assert "Category label: 20 cases, 20 subjects, 3 judges" in shown
-        assert "target. Factuality of responses: 32 cases" in shown
-        assert "anna (rows) and panel (columns)" in shown
-        assert "Fleiss&#39; kappa" in shown or "Fleiss' kappa" in shown
-        assert "Zanzibar" not in shown
+    for document in (page, text):
+        assert "Category label: 20 cases, 20 subjects, 3 judges" in document
+        assert "target. Factuality of responses: 32 cases" in document
+        assert "anna (rows) and panel (columns)" in document
+        assert "Fleiss&#39; kappa" in document or "Fleiss' kappa" in document
+        assert "Zanzibar" not in document
     assert "20 (100.0%)<small>[83.2%, 100.0%]</small></td>" in page
     assert "| all | panel | 4.000 | 32" in " ".join(text.split())
-    told = json.loads((tmp_path / "r" / "report.json").read_text())["judged"]
-    assert [section["title"] for section in told[0]["sections"]][:2] == ["Verdicts", "Panel by group"]
+    payload = json.loads((tmp_path / "r" / "report.json").read_text())["judged"]
+    assert [section["title"] for section in payload[0]["sections"]][:2] == ["Verdicts", "Panel by group"]
     medunlearn("report", run, "--out", tmp_path / "s", "--quiet")
     assert "Category label" not in (tmp_path / "s" / "report.html").read_text(encoding="utf-8")
 

@@ -24,12 +24,12 @@ def own(bench: Path, tmp_path: Path) -> Path:
 
 
 def test_it_says_how_many_and_no_text(medunlearn: Medunlearn, own: Path) -> None:
-    said = medunlearn("build", "keywords", own)
-    assert "questions with keywords" in said.stdout
-    assert "there is no term list for" in said.stdout
-    assert "keywords/offline.parquet" in said.text.replace(" ", "")
+    result = medunlearn("build", "keywords", own)
+    assert "questions with keywords" in result.stdout
+    assert "there is no term list for" in result.stdout
+    assert "keywords/offline.parquet" in result.text.replace(" ", "")
     phrases = pd.read_parquet(own / "keywords" / "offline.parquet")["keyword"]
-    assert not [phrase for phrase in phrases if " " in phrase and phrase in said.stdout]
+    assert not [phrase for phrase in phrases if " " in phrase and phrase in result.stdout]
 
 
 def test_for_machines_and_in_a_file(medunlearn: Medunlearn, own: Path, tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_it_runs_where_torch_is_not_installed(own: Path) -> None:
         "from medunlearn.cli.main import app\n"
         f"app(['build', 'keywords', {str(own)!r}, '--json'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["with_keywords"] > 0
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(process.stdout)["with_keywords"] > 0
 
 
 def test_evaluate_takes_the_file(

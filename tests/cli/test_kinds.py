@@ -30,7 +30,7 @@ def said_again(name: str, place: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def made(medunlearn: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def audited(medunlearn: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six texts, all repeated: two of each kind. Counted in words, spans are whole suffixes."""
     folder = tmp_path_factory.mktemp("kinds")
     rows = [
@@ -52,8 +52,8 @@ def made(medunlearn: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def audit(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "audit"))
+def audit(audited: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(audited, tmp_path / "audit"))
 
 
 def judge(body: dict[str, Any]) -> str:
@@ -62,11 +62,11 @@ def judge(body: dict[str, Any]) -> str:
     return json.dumps({"kind": kind, "reason": "so it reads"})
 
 
-def counts(said: Any) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
-    for row in json.loads(said.stdout)["counts"]:
-        found.setdefault(row["by"], {})[row["kind"]] = row["spans"]
-    return found
+def counts(result: Any) -> dict[str, dict[str, int]]:
+    spans_by_kind: dict[str, dict[str, int]] = {}
+    for row in json.loads(result.stdout)["counts"]:
+        spans_by_kind.setdefault(row["by"], {})[row["kind"]] = row["spans"]
+    return spans_by_kind
 
 
 def test_three_ways_are_counted_apart(medunlearn: Run, audit: Path, tmp_path: Path) -> None:
@@ -88,24 +88,24 @@ def test_three_ways_are_counted_apart(medunlearn: Run, audit: Path, tmp_path: Pa
         planned = medunlearn(*words, "--dry-run").stdout
         assert "Nothing was sent. 6 requests" in planned
         assert not server.seen
-        told = medunlearn(*words, "--json")
+        corrected = medunlearn(*words, "--json")
         assert len(server.seen) == 6
         medunlearn(*words, "--quiet")
         assert len(server.seen) == 6
-    assert counts(told)["judge"] == {"drug": 2, "editorial": 2, "": 2}
-    assert json.loads(told.stdout)["judge"] == "m"
+    assert counts(corrected)["judge"] == {"drug": 2, "editorial": 2, "": 2}
+    assert json.loads(corrected.stdout)["judge"] == "m"
     sheet = tmp_path / "sheet.csv"
     medunlearn("audit", "kinds", "review", audit, "--limit", 5, "--out", sheet)
     assert sheet.stat().st_mode & 0o077 == 0
     fill(sheet)
-    told = medunlearn("audit", "kinds", "corrected", audit, sheet, "--json")
-    assert sum(counts(told)["person"].values()) == 5
-    rows = json.loads(told.stdout)["agreement"]
+    corrected = medunlearn("audit", "kinds", "corrected", audit, sheet, "--json")
+    assert sum(counts(corrected)["person"].values()) == 5
+    rows = json.loads(corrected.stdout)["agreement"]
     agreed = {(row["first"], row["second"], row["of"], row["measure"]): row for row in rows}
     # The judge says what the person says wherever it gives a kind.
     assert agreed["judge", "person", "kind", "agreement"]["value"] == 1.0
     assert counts(medunlearn("audit", "kinds", "find", audit, "--json"))["rules"] == by_rules
-    assert SECRET not in told.stdout + planned
+    assert SECRET not in corrected.stdout + planned
     # A report calls the judge by its name.
     tables = audit_content([audit], replicates=10).tables
     assert set(tables["kinds"]["by"]) == {"rules", "judge m", "person"}
@@ -130,8 +130,8 @@ def test_a_whole_corpus_shows_set_phrases(medunlearn: Run, audit: Path, tmp_path
 
 def test_what_the_server_left_is_asked_for_again(medunlearn: Run, audit: Path) -> None:
     words = ("--llm.model", "m", "--llm.retries=0", "--llm.connect-seconds=0.2", "--llm.give-up-after=1")
-    said = medunlearn("audit", "kinds", "find", audit, "--llm", "http://127.0.0.1:9/v1", *words, code=1)
-    assert "have no answer of m" in said.text
+    result = medunlearn("audit", "kinds", "find", audit, "--llm", "http://127.0.0.1:9/v1", *words, code=1)
+    assert "have no answer of m" in result.text
     table = pd.read_parquet(audit / "kinds.parquet")
     assert set(table["by"]) == {"rules", "judge"}
     assert table[table["by"] == "judge"]["kind"].isna().all()
@@ -153,8 +153,8 @@ def test_what_the_server_left_is_asked_for_again(medunlearn: Run, audit: Path) -
     ],
 )
 def test_what_is_wrong_is_said(medunlearn: Run, audit: Path, words: tuple[str, ...], reason: str) -> None:
-    given = [audit if word == "AUDIT" else word for word in words]
-    assert reason in medunlearn("audit", "kinds", *given, code=2).text
+    arguments = [audit if word == "AUDIT" else word for word in words]
+    assert reason in medunlearn("audit", "kinds", *arguments, code=2).text
 
 
 def test_sheets_must_agree_and_say_something(medunlearn: Run, audit: Path, tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ def test_whatever_a_process_does_is_seen(watched: Watched) -> None:
         with suppress(OSError):
             socket.create_connection(("127.0.0.1", 9))
 
-    seen = set(watched(away))
-    assert seen >= {
+    events = set(watched(away))
+    assert events >= {
         ("look-up", "telemetry.invalid"), ("socket", "AF_INET6"), ("sendto", "::1:9"), ("connect", "127.0.0.1:9"),
     }  # fmt: skip
 
@@ -77,11 +77,11 @@ def test_commands_without_a_server_open_no_socket(
 def test_a_command_connects_to_its_server_alone(watched: Watched, notes: Path, tmp_path: Path, canned: Any) -> None:
     with FakeServer(answer=canned) as server:
         words = ("--llm", server.base_url.replace("127.0.0.1", "localhost"), "--llm.model", "m")
-        seen = watched("build", "amnesia", notes, *words, "--out", tmp_path / "b")
+        events = watched("build", "amnesia", notes, *words, "--out", tmp_path / "b")
         address = server.base_url.removeprefix("http://").removesuffix("/v1")
-    assert {of for what, of in seen if what == "connect"} == {address}
-    assert {what for what, _ in seen} == {"socket", "connect"}
-    assert server.count == sum(what == "connect" for what, _ in seen) > 12
+    assert {of for what, of in events if what == "connect"} == {address}
+    assert {what for what, _ in events} == {"socket", "connect"}
+    assert server.count == sum(what == "connect" for what, _ in events) > 12
 
 
 def test_nothing_is_sent_when_a_command_starts(tmp_path: Path, bench: Path) -> None:

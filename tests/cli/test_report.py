@@ -41,8 +41,8 @@ def text_of(folder: Path) -> str:
 
 def test_report(medunlearn: Medunlearn, hospital: tuple[Path, Path], bench: Path, tmp_path: Path) -> None:
     words = ("--split", "random_10", "--benchmark", bench, "--title", "Two <b>models</b>")
-    said = medunlearn("report", *hospital, *words, "--out", tmp_path / "r")
-    assert str(tmp_path / "r" / "report.html") in said.stderr
+    result = medunlearn("report", *hospital, *words, "--out", tmp_path / "r")
+    assert str(tmp_path / "r" / "report.html") in result.stderr
     assert sorted(file.name for file in (tmp_path / "r").iterdir()) == sorted(FILES)
     payload = json.loads((tmp_path / "r" / "report.json").read_text())
     assert [model["label"] for model in payload["models"]] == ["target", "GradDiff"]
@@ -56,24 +56,26 @@ def test_report(medunlearn: Medunlearn, hospital: tuple[Path, Path], bench: Path
 
 def test_json_and_quiet(medunlearn: Medunlearn, hospital: tuple[Path, Path], tmp_path: Path) -> None:
     words = ("report", *hospital, "--split", "random_10", "--out", tmp_path / "r")
-    told = json.loads(medunlearn(*words, "--json").stdout)
+    payload = json.loads(medunlearn(*words, "--json").stdout)
     # Four tokens of a target that was hardly trained are all the same.
-    assert len(told.pop("broken")) == 1
-    assert told == {"report": str(tmp_path / "r" / "report.html")}
-    said = medunlearn(*words, "--quiet")
-    assert (said.stdout, said.stderr) == ("", "")
+    assert len(payload.pop("broken")) == 1
+    assert payload == {"report": str(tmp_path / "r" / "report.html")}
+    result = medunlearn(*words, "--quiet")
+    assert (result.stdout, result.stderr) == ("", "")
 
 
-@pytest.mark.parametrize("shown", [False, True])
-def test_text_of_real_records(medunlearn: Medunlearn, real: Path, lume: Path, tmp_path: Path, shown: bool) -> None:
-    words = ("--show-text",) if shown else ()
+@pytest.mark.parametrize("show_text", [False, True])
+def test_text_of_real_records(
+    medunlearn: Medunlearn, real: Path, lume: Path, tmp_path: Path, show_text: bool
+) -> None:
+    words = ("--show-text",) if show_text else ()
     medunlearn("report", real, "--benchmark", lume, "--out", tmp_path / "r", *words)
     benchmark = Benchmark.load(lume)
     secrets = {question.answer for question in benchmark.questions if question.kind == "knowledge"}
     for name in FILES:
         text = (tmp_path / "r" / name).read_text()
-        assert ("Quillfeather" in text) == shown, name
-        assert any(secret in text for secret in secrets) == shown, name
+        assert ("Quillfeather" in text) == show_text, name
+        assert any(secret in text for secret in secrets) == show_text, name
 
 
 def test_a_request_names_nobody_in_a_report(medunlearn: Medunlearn, real: Path, lume: Path, tmp_path: Path) -> None:
@@ -109,8 +111,10 @@ def test_runs_of_one_method_are_told_apart(
     medunlearn(*words, "--out", tmp_path / "r")
     payload = json.loads((tmp_path / "r" / "report.json").read_text())
     assert [model["label"] for model in payload["models"]] == ["target", "GradDiff (graddiff)", "GradDiff (again)"]
-    said = medunlearn("report", hospital[0], hospital[0], "--split", "random_10", "--out", tmp_path / "r2", code=2)
-    assert "One run is named twice" in said.text
+    result = medunlearn(
+        "report", hospital[0], hospital[0], "--split", "random_10", "--out", tmp_path / "r2", code=2
+    )
+    assert "One run is named twice" in result.text
 
 
 def test_different_splits_are_refused(
@@ -119,13 +123,13 @@ def test_different_splits_are_refused(
     other = tmp_path / "other"
     shutil.copytree(hospital[1], other, ignore=shutil.ignore_patterns("evaluations"))
     medunlearn("evaluate", other, bench, "--split", "random_15", "--limit=2", *QUICK)
-    said = medunlearn("report", hospital[0], other, "--out", tmp_path / "r", code=2)
-    assert "were evaluated on different splits" in said.text
-    said = medunlearn("report", hospital[0], other, "--split", "random_10", "--out", tmp_path / "r", code=2)
-    assert f"{other} was not evaluated on split 'random_10'" in said.text
+    result = medunlearn("report", hospital[0], other, "--out", tmp_path / "r", code=2)
+    assert "were evaluated on different splits" in result.text
+    result = medunlearn("report", hospital[0], other, "--split", "random_10", "--out", tmp_path / "r", code=2)
+    assert f"{other} was not evaluated on split 'random_10'" in result.text
     medunlearn("evaluate", other, bench, "--split", "random_10", "--limit=2", *QUICK)
-    said = medunlearn("report", other, "--out", tmp_path / "r", code=2)
-    assert "several splits: random_10, random_15. Name one: --split NAME" in said.text
+    result = medunlearn("report", other, "--out", tmp_path / "r", code=2)
+    assert "several splits: random_10, random_15. Name one: --split NAME" in result.text
     assert not (tmp_path / "r").exists()
 
 
@@ -137,23 +141,23 @@ def test_a_model_made_for_another_split_is_no_reference(
     medunlearn("train", bench, *TINY, "--without", "random_10", "--out", retrained)
     for run, role in ((unlearned, "unlearned"), (retrained, "retrained")):
         medunlearn("evaluate", run, bench, "--split", "random_15", "--limit=2", *QUICK)
-        said = medunlearn("report", run, "--out", tmp_path / "r", code=2)
-        assert f"is the {role} model of split 'random_10', but was evaluated on 'random_15'" in said.text
+        result = medunlearn("report", run, "--out", tmp_path / "r", code=2)
+        assert f"is the {role} model of split 'random_10', but was evaluated on 'random_15'" in result.text
     assert not (tmp_path / "r").exists()
 
 
 def test_different_benchmarks_are_refused(
     medunlearn: Medunlearn, hospital: tuple[Path, Path], real: Path, tmp_path: Path
 ) -> None:
-    said = medunlearn("report", hospital[0], real, "--out", tmp_path / "r", code=2)
-    assert "were evaluated on different benchmarks" in said.text
+    result = medunlearn("report", hospital[0], real, "--out", tmp_path / "r", code=2)
+    assert "were evaluated on different benchmarks" in result.text
     assert not (tmp_path / "r").exists()
 
 
 def test_a_run_that_was_not_evaluated(medunlearn: Medunlearn, target: Path, bench: Path, tmp_path: Path) -> None:
     shutil.copytree(target, tmp_path / "target", ignore=shutil.ignore_patterns("evaluations"))
-    said = medunlearn("report", tmp_path / "target", "--out", tmp_path / "r", code=2)
-    assert "was not evaluated. `medunlearn evaluate --help` says how." in said.text
+    result = medunlearn("report", tmp_path / "target", "--out", tmp_path / "r", code=2)
+    assert "was not evaluated. `medunlearn evaluate --help` says how." in result.text
     assert "holds no run" in medunlearn("report", bench, "--out", tmp_path / "r", code=2).text
 
 
@@ -163,9 +167,9 @@ def test_out_that_is_something_else(
 ) -> None:
     (tmp_path / "file").write_text("mine")
     out = {"bench": bench, "target": hospital[0]}.get(name, tmp_path / name)
-    said = medunlearn("report", *hospital, "--split", "random_10", "--out", out, code=2)
+    result = medunlearn("report", *hospital, "--split", "random_10", "--out", out, code=2)
     part = {"report.html": f"give --out {tmp_path / 'report'}", "file": "is a file"}.get(
         name, "Choose another --out"
     )
-    assert part in said.text
+    assert part in result.text
     assert not (bench / "report.html").exists()

@@ -39,14 +39,14 @@ def test_another_measure_is_added_without_torch(evaluated: Path) -> None:
         "assert 'torch' not in sys.modules"
     )
     words = ["score", str(evaluated), "--measures", "rouge_l,exact_match", "--allow-broken", "--json"]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert {row["measure"] for row in json.loads(done.stdout)["table"]} >= {"token_f1", "rouge_l"}
+    process = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert {row["measure"] for row in json.loads(process.stdout)["table"]} >= {"token_f1", "rouge_l"}
     after = scores(evaluated)
     assert set(after["measure"]) == {"token_f1", "rouge_l", "exact_match"}
     assert len(after) == 3 * len(before)
-    kept = after[after["measure"] == "token_f1"].reset_index(drop=True)
-    pd.testing.assert_frame_equal(kept[list(before.columns)], before, check_dtype=False)
+    token_f1 = after[after["measure"] == "token_f1"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(token_f1[list(before.columns)], before, check_dtype=False)
 
 
 def test_scoring_again_changes_no_number(medunlearn: Callable[..., Any], evaluated: Path) -> None:

@@ -40,25 +40,25 @@ def swept(medunlearn: Medunlearn, tmp_path_factory: pytest.TempPathFactory) -> A
         (folder / "examples").symlink_to(ROOT / "examples")
         lines = PAGE.commands
         with forked_workers():
-            said = [medunlearn(*shlex.split(line)[1:], *SMALL) for line in lines]
-        yield (*said, folder / "runs" / "sweep-small")
+            results = [medunlearn(*shlex.split(line)[1:], *SMALL) for line in lines]
+        yield (*results, folder / "runs" / "sweep-small")
 
 
 def test_the_commands_of_the_page(swept: Any) -> None:
-    planned, done, elsewhere, out = swept
+    planned, finished, elsewhere, out = swept
     # By torchrun the same cells are there already.
     assert "9 cells, 9 of them done" in elsewhere.stderr
     assert "Left: 9 cells." in planned.stdout
     assert "Seconds of them are not known" in planned.stdout
     assert re.search(r"search +0 +2", planned.stdout)
-    lines = [line for line in done.stderr.splitlines() if line.startswith("> ")]
+    lines = [line for line in finished.stderr.splitlines() if line.startswith("> ")]
     assert any(re.fullmatch(r"> graddiff random_25: \d+\.\d s", line) for line in lines)
     assert any(
         re.fullmatch(r"> choose graddiff: 0\.000?\d \(the (largest|smallest) rate tried: .*\)", line)
         for line in lines
     )
-    assert re.search(r"evaluate +done +3", done.stdout)
-    assert "report" in done.stdout
+    assert re.search(r"evaluate +done +3", finished.stdout)
+    assert "report" in finished.stdout
     assert json.loads((out / "sweep.json").read_text())["status"] == "complete"
     assert max(len(line) for line in planned.stdout.splitlines()) <= 80
 
@@ -66,19 +66,19 @@ def test_the_commands_of_the_page(swept: Any) -> None:
 def test_json_quiet_and_a_plan_of_what_is_done(swept: Any, medunlearn: Medunlearn) -> None:
     *_, out = swept
     words = ("sweep", EXAMPLE, *SMALL, "--out", out)
-    found = json.loads(medunlearn(*words, "--json").stdout)
-    assert {cell["status"] for cell in found["cells"]} == {"done"}
-    assert found["report"].endswith("report.html")
-    assert len(found["search"]["tried"]) == 2
+    facts = json.loads(medunlearn(*words, "--json").stdout)
+    assert {cell["status"] for cell in facts["cells"]} == {"done"}
+    assert facts["report"].endswith("report.html")
+    assert len(facts["search"]["tried"]) == 2
     assert "Everything is done." in medunlearn(*words, "--plan").stdout
     assert medunlearn(*words, "--plan", "--quiet").stdout == ""
-    said = medunlearn(*words, "--quiet")
-    assert (said.stdout, said.stderr) == ("", "")
-    left = json.loads(medunlearn(*words, "--plan", "--json", "--splits=[random_25, random_10]").stdout)
-    todo = {cell["name"]: cell["seconds"] for cell in left["cells"] if cell["state"] == "to do"}
+    result = medunlearn(*words, "--quiet")
+    assert (result.stdout, result.stderr) == ("", "")
+    pending = json.loads(medunlearn(*words, "--plan", "--json", "--splits=[random_25, random_10]").stdout)
+    todo = {cell["name"]: cell["seconds"] for cell in pending["cells"] if cell["state"] == "to do"}
     # The model of random_10 is there: the search made it at the rate that was chosen.
     assert [*todo] == ["evaluate target on random_10", "evaluate graddiff random_10"]
-    assert left["seconds_left"] == pytest.approx(sum(todo.values()))
+    assert pending["seconds_left"] == pytest.approx(sum(todo.values()))
     assert min(todo.values()) > 0
 
 
@@ -92,10 +92,10 @@ def test_a_failing_cell_is_said_and_ends_with_1(swept: Any, medunlearn: Medunlea
     *_, out = swept
     words = ("--unlearn.search.lr=[1e-3, 1e30]", "--out", out, "--jobs", 1)
     with forked_workers():
-        said = medunlearn("sweep", EXAMPLE, *SMALL, *words, code=1)
-    assert "1 of 9 cells have no result; the others are done. - search graddiff 1e+30: The gradient" in said.text
-    assert "sweep.json lists them" in said.text
-    assert re.search(r"search +failed +1", said.stdout)
+        result = medunlearn("sweep", EXAMPLE, *SMALL, *words, code=1)
+    assert "1 of 9 cells have no result; the others are done. - search graddiff 1e+30: The gradient" in result.text
+    assert "sweep.json lists them" in result.text
+    assert re.search(r"search +failed +1", result.stdout)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_a_failing_cell_is_said_and_ends_with_1(swept: Any, medunlearn: Medunlea
     ],
 )
 def test_wrong_settings(medunlearn: Medunlearn, tmp_path: Path, words: tuple[str, ...], parts: list[str]) -> None:
-    said = medunlearn("sweep", EXAMPLE, *SMALL, "--out", tmp_path / "out", *words, code=2)
-    assert all(part in said.text for part in parts), said.text
+    result = medunlearn("sweep", EXAMPLE, *SMALL, "--out", tmp_path / "out", *words, code=2)
+    assert all(part in result.text for part in parts), result.text
     assert not list((tmp_path / "out").glob("*/run.json"))
 
 
@@ -135,8 +135,8 @@ def test_the_python_of_the_page(
     small = {key: json.loads(value.replace("[", '["').replace("]", '"]')) if value[0] == "[" else value
              for key, value in (word[2:].replace("-", "_").split("=") for word in SMALL)}  # fmt: skip
     small |= {key: int(value) for key, value in small.items() if isinstance(value, str) and value.isdecimal()}
-    asked = mu.sweep
-    monkeypatch.setattr("medunlearn.sweep", lambda *args, **more: asked(*args, **more, **small), raising=False)
+    sweep = mu.sweep
+    monkeypatch.setattr("medunlearn.sweep", lambda *args, **more: sweep(*args, **more, **small), raising=False)
     exec(code, {})
     assert "rouge_l" in capsys.readouterr().out
 

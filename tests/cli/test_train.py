@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from medunlearn.data.benchmark import Benchmark
 
 Medunlearn = Callable[..., Any]
 Train = Callable[..., Any]
@@ -89,8 +86,8 @@ def test_another_run_in_the_same_folder_is_refused(
 
 
 def test_quiet(train: Train) -> None:
-    said = train("--epochs=1", "--quiet")
-    assert (said.stdout, said.stderr) == ("", "")
+    result = train("--epochs=1", "--quiet")
+    assert (result.stdout, result.stderr) == ("", "")
 
 
 def test_no_epochs_at_all(train: Train) -> None:
@@ -130,45 +127,6 @@ def test_an_out_that_holds_something_else(train: Train, tmp_path: Path) -> None:
     assert "is not empty and holds no run" in train(out=tmp_path, code=2).text
     assert "is a file, not a folder" in train(out=tmp_path / "thesis.txt", code=2).text
     assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]
-
-
-@pytest.mark.parametrize(
-    ("missing", "part"),
-    [("tokenizer.json", "no tokenizer"), ("config.json", "no config.json"), ("model.safetensors", "safetensors")],
-)
-def test_a_model_folder_with_a_part_missing(
-    train: Train, target: Path, tmp_path: Path, missing: str, part: str
-) -> None:
-    shutil.copytree(target / "model", tmp_path / "model")
-    (tmp_path / "model" / missing).unlink()
-    assert part in train("--model", tmp_path / "model", code=2).text
-
-
-@pytest.mark.parametrize(
-    ("break_it", "part"),
-    [
-        (lambda path: path.unlink(), "is missing. Build or copy the folder again."),
-        (lambda path: path.write_bytes(path.read_bytes()[:200]), "cut off or broken"),
-        (lambda path: path.write_bytes(b""), "cut off or broken"),
-    ],
-)
-def test_a_broken_table(
-    train: Train, bench: Path, tmp_path: Path, break_it: Callable[[Path], Any], part: str
-) -> None:
-    shutil.copytree(bench, tmp_path / "bench")
-    break_it(tmp_path / "bench" / "questions.parquet")
-    text = train(on=tmp_path / "bench", code=2).text
-    assert "questions.parquet" in text
-    assert part in text
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_table_of_another_benchmark(medunlearn: Medunlearn, train: Train, bench: Path, tmp_path: Path) -> None:
-    medunlearn("build", "amnesia", "--synthetic", 20, "--seed", 1, "--out", tmp_path / "bench")
-    shutil.copy(bench / "questions.parquet", tmp_path / "bench" / "questions.parquet")
-    text = train(on=tmp_path / "bench", code=2).text
-    assert "is not the file that benchmark.yaml describes (SHA-256" in text
-    assert Benchmark.load(bench)
 
 
 def test_a_full_disk(train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,26 +48,26 @@ def tuned(medunlearn: Medunlearn, tmp_path_factory: pytest.TempPathFactory) -> A
         patch.chdir(folder)
         (folder / "examples").symlink_to(ROOT / "examples")
         with forked_workers():
-            said = [medunlearn(*shlex.split(line)[1:], *SMALL) for line in PAGE.commands]
-        yield (*said, folder / "runs" / "tune-small")
+            results = [medunlearn(*shlex.split(line)[1:], *SMALL) for line in PAGE.commands]
+        yield (*results, folder / "runs" / "tune-small")
 
 
 def test_the_commands_of_the_page(tuned: Any) -> None:
-    planned, done, out = tuned
+    planned, finished, out = tuned
     assert "2 trials a method, 1 methods" in planned.stdout
     assert "Choosing half: 3 forget and 8 retain subjects" in planned.stdout
-    lines = [line for line in done.stderr.splitlines() if line.startswith("> ")]
+    lines = [line for line in finished.stderr.splitlines() if line.startswith("> ")]
     assert any(line.startswith("> graddiff trial 0: 0.") for line in lines)
-    assert "Reporting half, fold train" in done.stdout
-    assert "report" in done.stdout
+    assert "Reporting half, fold train" in finished.stdout
+    assert "report" in finished.stdout
     assert json.loads((out / "tune.json").read_text())["status"] == "complete"
     assert {path.stat().st_mode & 0o077 for path in out.rglob("*")} == {0}
 
 
 def test_its_report_is_written_again(tuned: Any, medunlearn: Medunlearn, tmp_path: Path) -> None:
     out = tuned[-1]
-    said = medunlearn("report", out, "--out", tmp_path / "page", "--title", "Again")
-    assert "Closest to the goal" in said.stdout
+    result = medunlearn("report", out, "--out", tmp_path / "page", "--title", "Again")
+    assert "Closest to the goal" in result.stdout
     first, second = (
         json.loads((place / "report.json").read_text()) for place in (out / "report", tmp_path / "page")
     )
@@ -77,8 +77,8 @@ def test_its_report_is_written_again(tuned: Any, medunlearn: Medunlearn, tmp_pat
     assert "Again" in (tmp_path / "page" / "report.md").read_text()
     assert "give its folder alone" in medunlearn("report", out, out, "--out", tmp_path / "p2", code=2).text
     (tmp_path / "tune.json").write_text('{"status": "running"}')
-    said = medunlearn("report", tmp_path, "--out", tmp_path / "p3", code=2)
-    assert "has not ended" in said.text
+    result = medunlearn("report", tmp_path, "--out", tmp_path / "p3", code=2)
+    assert "has not ended" in result.text
 
 
 def test_every_setting_that_the_page_names_is_one(medunlearn: Medunlearn) -> None:
@@ -93,8 +93,8 @@ def test_the_space_of_the_page_is_one(tmp_path: Path, medunlearn: Medunlearn) ->
     space = json.dumps(parse_yaml(block)["space"])
     words = (f"--space={space}", "--unlearn.methods=[graddiff, npo, simnpo]", "--out", tmp_path / "out", "--runs=6")
     small = [word for word in SMALL if not word.startswith(("--space", "--runs", "--unlearn.methods"))]
-    said = medunlearn("tune", EXAMPLE, *small, *words, "--plan", "--json")
-    searched = {of["method"]: of["space"] for of in json.loads(said.stdout)["methods"]}
+    result = medunlearn("tune", EXAMPLE, *small, *words, "--plan", "--json")
+    searched = {of["method"]: of["space"] for of in json.loads(result.stdout)["methods"]}
     assert "beta 0.02 to 1;" in searched["npo"] + ";"
     assert "variant paper or openunlearning" in searched["simnpo"]
     assert "alpha" not in searched["graddiff"]
@@ -113,6 +113,6 @@ def test_the_space_of_the_page_is_one(tmp_path: Path, medunlearn: Medunlearn) ->
 def test_wrong_settings_end_with_2(
     medunlearn: Medunlearn, tmp_path: Path, words: tuple[str, ...], part: str
 ) -> None:
-    said = medunlearn("tune", EXAMPLE, *SMALL, "--out", tmp_path / "out", *words, code=2)
-    assert part in said.text
+    result = medunlearn("tune", EXAMPLE, *SMALL, "--out", tmp_path / "out", *words, code=2)
+    assert part in result.text
     assert not (tmp_path / "out").exists()

@@ -22,8 +22,8 @@ PAGE = Page.read("unlearn.md", "Find every file that holds a patient")
 
 def test_files_that_hold_a_patient(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> None:
     about = ("--subject", "patient=patient-0003", "--benchmark", bench)
-    said = medunlearn("verify", target, bench, *about, "--out", tmp_path / "log.csv")
-    lines = " ".join(said.stdout.split())
+    result = medunlearn("verify", target, bench, *about, "--out", tmp_path / "log.csv")
+    lines = " ".join(result.stdout.split())
     assert "weights: trained on (1)" in lines
     assert "record (1)" in lines
     assert "0 were not looked at" in lines
@@ -33,16 +33,16 @@ def test_files_that_hold_a_patient(medunlearn: Medunlearn, bench: Path, target: 
     log = pd.read_csv(tmp_path / "log.csv")
     weights = log[log["how"] == "trained on"]
     assert weights["path"].tolist() == [str(target / "model" / "model.safetensors")]
-    shown = json.loads(medunlearn("verify", target, bench, *about, "--json").stdout)
-    assert shown["complete"] is True
-    assert len(shown["rows"]) == len(log)
+    payload = json.loads(medunlearn("verify", target, bench, *about, "--json").stdout)
+    assert payload["complete"] is True
+    assert len(payload["rows"]) == len(log)
 
 
 def test_identifiers_from_a_file(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
     name = next(i.value for i in mu.load(bench).records[0].identifiers if i.type == "name")
     (tmp_path / "names.txt").write_text(f"{name}\n\n", encoding="utf-8")
-    shown = json.loads(medunlearn("verify", bench, "--identifiers", tmp_path / "names.txt", "--json").stdout)
-    assert {Path(row["path"]).name for row in shown["rows"] if row["how"] == "identifier"} == {
+    payload = json.loads(medunlearn("verify", bench, "--identifiers", tmp_path / "names.txt", "--json").stdout)
+    assert {Path(row["path"]).name for row in payload["rows"] if row["how"] == "identifier"} == {
         "records.parquet",
         "questions.parquet",
     }
@@ -58,8 +58,8 @@ def test_mistakes(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
     about = ("--identifiers", tmp_path / "empty.txt")
     assert "has no identifier" in medunlearn("verify", bench, *about, code=2).text
     assert "There is no" in medunlearn("verify", tmp_path / "no", "--subject", "a-1", code=2).text
-    asked = ("--subject", "patient=patient-0001", "--benchmark", bench, "--out", tmp_path / "log.txt")
-    assert "the log is written as .parquet, .csv, .json" in medunlearn("verify", bench, *asked, code=2).text
+    words = ("--subject", "patient=patient-0001", "--benchmark", bench, "--out", tmp_path / "log.txt")
+    assert "the log is written as .parquet, .csv, .json" in medunlearn("verify", bench, *words, code=2).text
 
 
 def test_the_page(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +68,8 @@ def test_the_page(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.Mo
     for line in PAGE.commands:
         words = shlex.split(line)[1:]
         medunlearn(*words, *small.get(words[0], []))
-    held = set(pd.read_parquet("holders.parquet")["how"])
-    assert {"record", "id", "trained on"} <= held
+    kinds = set(pd.read_parquet("holders.parquet")["how"])
+    assert {"record", "id", "trained on"} <= kinds
     named = set(get_args(get_args(How)[1])) | set(get_args(Trace))
-    assert held <= named
+    assert kinds <= named
     assert all(f"`{how}`" in PAGE.text for how in named)

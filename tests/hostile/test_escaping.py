@@ -77,9 +77,9 @@ def test_a_number_and_plain_text_are_not(cell: str) -> None:
 def test_any_text_comes_back(text: str) -> None:
     escaped = escape_formula(text)
     assert unescape_formula(escaped) == text
-    shown = escaped.strip()
-    if shown.startswith(TRIGGERS):
-        assert float(shown.replace(",", ".").rstrip("%")) is not None
+    stripped = escaped.strip()
+    if stripped.startswith(TRIGGERS):
+        assert float(stripped.replace(",", ".").rstrip("%")) is not None
 
 
 @given(st.lists(st.tuples(some_text, some_text), max_size=4))
@@ -134,12 +134,12 @@ def test_a_cell_stays_in_its_cell(text: str) -> None:
 def test_reports_and_cards_hold_text(benchmark_manifest: dict[str, Any]) -> None:
     hostile = "a|b\n# heading <img src=x onerror=alert(1)> ![p](https://evil.example/p.png) \x1b[2J\u202e"
     table = Table((Cell(hostile),), ((Cell(hostile),), (Cell("plain"),)))
-    written = to_markdown(Report(hostile, (table, Quotes(((hostile, hostile),))), facts=((hostile, hostile),)))
+    output = to_markdown(Report(hostile, (table, Quotes(((hostile, hostile),))), facts=((hostile, hostile),)))
     of_card = card(benchmark_manifest | {"name": hostile, "source": hostile, "notes": {hostile: hostile}}, [])
-    assert unsafe(written + of_card) == []
+    assert unsafe(output + of_card) == []
     assert yaml.safe_load(of_card.split("---")[1])["pretty_name"] == printable_line(hostile)
-    written += of_card.split("---", 2)[2]
-    outside = [line for line in written.splitlines() if not line.startswith("    ")]
+    output += of_card.split("---", 2)[2]
+    outside = [line for line in output.splitlines() if not line.startswith("    ")]
     assert [line for line in outside if "<img" in line or "](https" in line or line.startswith("# heading")] == []
 
 
@@ -154,11 +154,11 @@ def benchmark_manifest() -> dict[str, Any]:
 
 @given(st.text(st.characters()))
 def test_nothing_printable_is_obeyed_or_hidden(text: str) -> None:
-    shown = printable(text)
+    visible = printable(text)
     # Signs of Arabic, Syriac, Kaithi and hieroglyphs are of the same class and seen.
-    assert [char for char in unsafe(shown) if unicodedata.category(char) != "Cf"] == []
+    assert [char for char in unsafe(visible) if unicodedata.category(char) != "Cf"] == []
     assert "\n" not in printable_line(text)
-    assert printable(shown) == shown
+    assert printable(visible) == visible
     assert json.loads(printable(json.dumps(text, ensure_ascii=False))) == text
 
 
@@ -186,15 +186,15 @@ def test_no_output_lets_it_through(
     }
     for name, write in writers.items():
         write()
-        written = "".join(capsys.readouterr())
+        printed = "".join(capsys.readouterr())
         if forced:
-            assert not any(piece in written for piece in ATTACKS), name
-            assert "https://evil.example\x1b" not in written, name
-            assert not [char for char in unsafe(written) if char not in "\x1b\r"], name
+            assert not any(piece in printed for piece in ATTACKS), name
+            assert "https://evil.example\x1b" not in printed, name
+            assert not [char for char in unsafe(printed) if char not in "\x1b\r"], name
         else:
-            assert unsafe(written) == [], name
+            assert unsafe(printed) == [], name
             if name not in ("file", "bar"):
-                assert printable(attack) in written, name
+                assert printable(attack) in printed, name
 
 
 def _bar(attack: str) -> None:
@@ -208,6 +208,6 @@ def _bar(attack: str) -> None:
 @pytest.mark.parametrize("attack", [*ATTACKS, *MARKUP])
 def test_json_is_exact_and_harmless(attack: str, capsys: pytest.CaptureFixture[str]) -> None:
     Output(json=True).data({attack: [attack]})
-    written = capsys.readouterr().out
-    assert unsafe(written) == []
-    assert json.loads(written) == {attack: [attack]}
+    output = capsys.readouterr().out
+    assert unsafe(output) == []
+    assert json.loads(output) == {attack: [attack]}

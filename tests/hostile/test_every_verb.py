@@ -24,10 +24,10 @@ def test_hostile_input_ends_in_a_clear_error(base: str, arena: Arena) -> None:
     failed = []
     for place in range(EACH):
         case = drawn_case(base, SEED, place)
-        seen = arena.attempt(case.words, case.prepare)
-        kind, why = judged(seen, case.refused, [])
+        outcome = arena.attempt(case.words, case.prepare)
+        kind, why = judged(outcome, case.refused, [])
         if kind not in WELL:
-            failed.append(f"HOSTILE_SEED={SEED}, input {place}: {str(case)!a} -> {kind}: {why}\n{seen.err}")
+            failed.append(f"HOSTILE_SEED={SEED}, input {place}: {str(case)!a} -> {kind}: {why}\n{outcome.err}")
     assert not failed, "\n".join(failed)
 
 

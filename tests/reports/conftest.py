@@ -102,9 +102,9 @@ def _comparisons() -> pd.DataFrame:
 def _examples() -> tuple[Example, ...]:
     labels = [model[0] for model in MODELS]
     forgot = dict.fromkeys(labels, f"{SECRET} was given ceftriaxone.") | {"GA": "", "NPO": HOSTILE}
-    kept = dict.fromkeys(labels, "A beta blocker lowers the heart rate.")
+    responses = dict.fromkeys(labels, "A beta blocker lowers the heart rate.")
     return (
-        Example("q-retain", "retain", "train", "reasoning", "Why metoprolol?", "It slows the heart.", kept),
+        Example("q-retain", "retain", "train", "reasoning", "Why metoprolol?", "It slows the heart.", responses),
         Example("q-forget", "forget", "train", "factual", f"What was {SECRET} given?", "Ceftriaxone.", forgot),
     )
 

@@ -27,12 +27,12 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def written(content: ReportContent, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page_file(content: ReportContent, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(content, tmp_path_factory.mktemp("report"))
 
 
 def test_the_page_draws_filters_and_fits_with_no_network(
-    content: ReportContent, browser: Any, written: Path
+    content: ReportContent, browser: Any, page_file: Path
 ) -> None:
     page = browser.new_context(viewport={"width": 390, "height": 844}, offline=True).new_page()
     errors: list[str] = []
@@ -40,41 +40,41 @@ def test_the_page_draws_filters_and_fits_with_no_network(
     page.on("console", lambda message: errors.append(message.text))
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
-    page.goto(written.as_uri())
+    page.goto(page_file.as_uri())
     page.wait_for_selector(".figure.large .main-svg .annotation")
-    drawn = "() => [...document.querySelectorAll('.figure')].every((one) => one.querySelector('.main-svg'))"
-    page.wait_for_function(drawn)
+    all_drawn = "() => [...document.querySelectorAll('.figure')].every((one) => one.querySelector('.main-svg'))"
+    page.wait_for_function(all_drawn)
     labels = page.locator(".figure.large .annotation-text").all_text_contents()
     assert sorted(labels) == sorted(model.label for model in content.models)
 
-    shown = page.locator("tr[data-filters]:not([hidden])")
+    visible_rows = page.locator("tr[data-filters]:not([hidden])")
     total = sum(len(model.summary) for model in content.models)
-    assert 0 < shown.count() < total
+    assert 0 < visible_rows.count() < total
     for name in ("fold", "kind"):
         page.select_option(f".filters [name={name}]", "")
-    assert shown.count() == total
+    assert visible_rows.count() == total
     page.select_option(".filters [name=model]", "NPO")
     page.select_option(".filters [name=metric]", "em")
-    assert shown.count() == 12
+    assert visible_rows.count() == 12
     assert page.locator(".filters output").text_content() == f"12 of {total} rows"
 
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert page.evaluate("window.hacked") is None
     assert errors == []
-    assert [url for url in requests if url != written.as_uri() and not url.startswith("data:")] == []
+    assert [url for url in requests if url != page_file.as_uri() and not url.startswith("data:")] == []
 
 
-def test_the_policy_stops_a_script_that_got_in(browser: Any, written: Path, tmp_path: Path) -> None:
-    path, whole = tmp_path / "report.html", written.read_text(encoding="utf-8")
+def test_the_policy_stops_a_script_that_got_in(browser: Any, page_file: Path, tmp_path: Path) -> None:
+    path, whole = tmp_path / "report.html", page_file.read_text(encoding="utf-8")
     path.write_text(whole.replace("</body>", "<script>window.hacked = 1</script></body>"), encoding="utf-8")
     page = browser.new_page()
     page.goto(path.as_uri())
     assert page.evaluate("window.hacked") is None
 
 
-def test_the_tables_are_all_there_without_scripts(content: ReportContent, browser: Any, written: Path) -> None:
+def test_the_tables_are_all_there_without_scripts(content: ReportContent, browser: Any, page_file: Path) -> None:
     page = browser.new_context(java_script_enabled=False).new_page()
-    page.goto(written.as_uri())
+    page.goto(page_file.as_uri())
     rows = page.locator("tr[data-filters]")
     assert rows.count() == sum(len(model.summary) for model in content.models)
     assert rows.last.is_visible()

@@ -33,8 +33,8 @@ def spec_of(content: ReportContent) -> Spec:
 
 def every_spec(content: ReportContent) -> list[Spec]:
     results = Results(content)
-    drawn = [*panels(results, panel_planes(results)), *training_curves(content.models)]
-    return [spec_of(content), *(spec for _, spec in drawn)]
+    specs = [*panels(results, panel_planes(results)), *training_curves(content.models)]
+    return [spec_of(content), *(spec for _, spec in specs)]
 
 
 def check_plotly(specs: Sequence[Spec]) -> None:
@@ -86,7 +86,7 @@ def test_axes_name_the_parts_and_hold_every_interval(content: ReportContent) -> 
 def test_the_cross_lies_on_the_retrained_model(content: ReportContent) -> None:
     upright, level = spec_of(content)["layout"]["shapes"]
     assert (upright["x0"], level["y0"]) == (0.80, 0.62)
-    without = replace(content, models=tuple(one for one in content.models if one.role != "retrained"))
+    without = replace(content, models=tuple(model for model in content.models if model.role != "retrained"))
     assert spec_of(without)["layout"]["shapes"] == []
 
 
@@ -105,7 +105,7 @@ def test_long_curves_are_thinned_by_means_and_gaps_stay_gaps() -> None:
 
 def test_no_two_methods_look_alike(content: ReportContent) -> None:
     models = [replace(content.models[2], label=f"method {number}") for number in range(20)]
-    assert len({(colours(models)[one.label], symbols(models)[one.label]) for one in models}) == 20
+    assert len({(colours(models)[model.label], symbols(models)[model.label]) for model in models}) == 20
 
 
 def test_words_of_numbers() -> None:
@@ -113,8 +113,8 @@ def test_words_of_numbers() -> None:
     assert [signed(value) for value in (0.5, -0.25, 0.0)] == ["+0.500", "−0.250", "0.000"]
     assert [duration(value) for value in (4.2, 200, 7500)] == ["4.2 s", "3 min 20 s", "2 h 05 min"]
     assert [size(value) for value in (3 * 2**20, 3 * 2**30)] == ["3 MiB", "3.0 GiB"]
-    counted = [count(1, "patient"), count(2400, "study"), count(3, "disease")]
-    assert counted == ["1 patient", "2,400 studies", "3 diseases"]
+    phrases = [count(1, "patient"), count(2400, "study"), count(3, "disease")]
+    assert phrases == ["1 patient", "2,400 studies", "3 diseases"]
     nested = {"a": {"b": [1, 2], "seconds": 90}, "c": None}
     assert flat(nested) == {"a.b": "1, 2", "a.seconds": "1 min 30 s", "c": "none"}
 
@@ -159,7 +159,9 @@ def test_epochs_are_drawn_at_their_numbers_with_their_intervals(watched: ReportC
         "dash",
     )
     assert (lines["retrained"]["y"], lines["retrained"]["line"]["dash"]) == ([0.2, 0.2], "dot")
-    band = next(one for one in epoch_figures(watched)[0][1]["data"] if one.get("fill") and one["name"] == "NPO")
+    band = next(
+        trace for trace in epoch_figures(watched)[0][1]["data"] if trace.get("fill") and trace["name"] == "NPO"
+    )
     assert band["x"] == [0, 1, 2, 2, 1, 0]
     assert band["y"] == pytest.approx([0.95, 0.85, 0.75, 0.6, 0.7, 0.8])
     check_plotly([spec for _, spec in epoch_figures(watched)])

@@ -56,7 +56,7 @@ def text(content: ReportContent) -> str:
 def test_three_files_are_written_and_the_page_is_named(content: ReportContent, tmp_path: Path) -> None:
     path = write_report(content, tmp_path / "report")
     assert path == tmp_path / "report" / "report.html"
-    assert sorted(one.name for one in path.parent.iterdir()) == ["report.html", "report.json", "report.md"]
+    assert sorted(file.name for file in path.parent.iterdir()) == ["report.html", "report.json", "report.md"]
 
 
 def test_what_a_model_said_is_text(page: str, tags: list[Tag]) -> None:
@@ -67,7 +67,7 @@ def test_what_a_model_said_is_text(page: str, tags: list[Tag]) -> None:
 
 def test_a_hostile_label_is_text_everywhere(content: ReportContent) -> None:
     label = '</script><img src=x onerror="window.hacked=1">'
-    models = tuple(replace(one, label=label) if one.label == "NPO" else one for one in content.models)
+    models = tuple(replace(model, label=label) if model.label == "NPO" else model for model in content.models)
     hostile = replace(content, models=models)
     assert "img" not in {tag for tag, _ in Tags(page_of(hostile)).tags}
     assert "<img" not in markdown_of(hostile)
@@ -107,9 +107,9 @@ def test_every_note_and_option_is_in_html_and_markdown() -> None:
     table = Table((Cell("Task", "of the head"), Cell("AUC")), (row,))
     options = Choice("Level", (("A", (Text("of the first"),)), ("B", (Text("of the second"),))))
     report = Report("Notes", blocks(section("One", table, options)))
-    for written in (to_html(report), to_markdown(report)):
+    for text in (to_html(report), to_markdown(report)):
         places = ("head", "row", "cell", "first", "second")
-        assert [place for place in places if f"of the {place}" not in written] == []
+        assert [place for place in places if f"of the {place}" not in text] == []
 
 
 def test_every_figure_says_what_it_shows(page: str, tags: list[Tag]) -> None:
@@ -123,17 +123,17 @@ def test_text_is_in_no_file_unless_it_may_be_shown(
 ) -> None:
     hidden = replace(content, show_text=False)
     for path in write_report(hidden, tmp_path).parent.iterdir():
-        written = path.read_text(encoding="utf-8")
-        assert [secret for secret in (SECRET, "q-forget", "metoprolol") if secret in written] == []
-        assert path.suffix == ".json" or "--show-text" in written
-    assert all(SECRET in shown for shown in (page, text, json.dumps(data_of(content))))
+        hidden_text = path.read_text(encoding="utf-8")
+        assert [secret for secret in (SECRET, "q-forget", "metoprolol") if secret in hidden_text] == []
+        assert path.suffix == ".json" or "--show-text" in hidden_text
+    assert all(SECRET in content_text for content_text in (page, text, json.dumps(data_of(content))))
 
 
 def test_a_runs_results_are_not_repeated(content: ReportContent) -> None:
     hidden = replace(content, examples=())
-    for written in (page_of(hidden), markdown_of(hidden), json.dumps(data_of(hidden))):
-        assert SECRET not in written
-        assert "c0ffee1234" in written
+    for text in (page_of(hidden), markdown_of(hidden), json.dumps(data_of(hidden))):
+        assert SECRET not in text
+        assert "c0ffee1234" in text
 
 
 def test_examples_come_forget_first_as_literal_blocks(content: ReportContent, text: str) -> None:
@@ -185,33 +185,33 @@ def test_the_mode_is_named_and_caveats_stand_first(page: str, text: str) -> None
 
 def test_tables_in_markdown_have_equal_rows(content: ReportContent) -> None:
     labelled = replace(content.models[3], label="a|b\nc")
-    written = markdown_of(replace(content, models=(*content.models[:3], labelled)))
-    for table in re.findall(r"(?:^\|.*\|\n)+", written, flags=re.MULTILINE):
+    text = markdown_of(replace(content, models=(*content.models[:3], labelled)))
+    for table in re.findall(r"(?:^\|.*\|\n)+", text, flags=re.MULTILINE):
         lines = table.splitlines()
         assert len({(len(line), len(re.findall(r"(?<!\\)\|", line))) for line in lines}) == 1
-    assert r"a\|b c" in written
+    assert r"a\|b c" in text
 
 
 def test_a_report_of_almost_nothing_is_written(content: ReportContent, tmp_path: Path) -> None:
     alone = ModelResult("target", "target", None, content.models[0].summary.iloc[:0], pd.DataFrame(), {})
     empty = replace(content, models=(alone,), comparisons=pd.DataFrame(), examples=(), caveats=(), metrics={})
-    written = write_report(empty, tmp_path).read_text(encoding="utf-8")
+    text = write_report(empty, tmp_path).read_text(encoding="utf-8")
     parts = ("nothing to draw", "No scores were given", "No training history", "No examples were kept")
-    assert [part for part in parts if part not in written] == []
+    assert [part for part in parts if part not in text] == []
 
 
 @pytest.mark.parametrize("hostile", ["</script><script>alert(1)", "<!--", "a & b"])
 def test_data_in_a_script_element_cannot_end_it(hostile: str) -> None:
-    written = str(script_json({"x": hostile}))
-    assert "<" not in written
-    assert json.loads(written) == {"x": hostile}
+    text = str(script_json({"x": hostile}))
+    assert "<" not in text
+    assert json.loads(text) == {"x": hostile}
 
 
 def test_importing_reports_loads_neither_torch_nor_plotly() -> None:
     heavy = "[name for name in ('torch', 'plotly', 'jinja2') if name in sys.modules]"
     code = f"import sys, medunlearn.reports; print({heavy})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("value", [None, pd.NA, pd.NaT, float("nan"), float("inf")])

@@ -61,8 +61,8 @@ def test_a_broken_model_decides_nothing_but_what_is_about_collapse() -> None:
 
 def test_holms_correction_opens_what_chance_explains() -> None:
     """P-values .01, .02 and .04 of three comparisons become .03, .04 and .04; of 0.03, twice, .06."""
-    kept = [found(Case({}, HOLDS, "", (above(p),))) for p in (0.01, 0.02, 0.04)]
-    assert [finding.verdict for finding in corrected(kept)] == [HOLDS] * 3
+    settled = [found(Case({}, HOLDS, "", (above(p),))) for p in (0.01, 0.02, 0.04)]
+    assert [finding.verdict for finding in corrected(settled)] == [HOLDS] * 3
     lost = [found(Case({}, HOLDS, "", (above(0.03),))), found(Case({}, FAILS, "", (above(0.04),)))]
     assert [finding.verdict for finding in corrected(lost)] == [OPEN, OPEN]
     assert [row["verdict_holm"] for row in findings_data(lost)] == [OPEN, OPEN]

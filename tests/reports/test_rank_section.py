@@ -88,11 +88,18 @@ def test_the_context_is_named_and_a_chat_template_that_was_not_used_once(content
 
 
 def test_what_the_target_never_knew_is_said_with_its_numbers(content: ReportContent) -> None:
-    known = {"p": 0.62, "least_p": 0.016, "first": 0.03, "unseen_first": 0.02, "subjects": 6, "verdict": "nothing"}
-    assert "Nothing to forget" in sentences(shown(content, 0.027, known=known))
-    assert "0.030" in sentences(shown(content, 0.027, known=known))
-    assert "Too few subjects" in sentences(shown(content, 0.027, known={**known, "verdict": "open"}))
-    assert "Nothing to forget" not in sentences(shown(content, 0.027, known={**known, "verdict": "known"}))
+    nothing = {
+        "p": 0.62,
+        "least_p": 0.016,
+        "first": 0.03,
+        "unseen_first": 0.02,
+        "subjects": 6,
+        "verdict": "nothing",
+    }
+    assert "Nothing to forget" in sentences(shown(content, 0.027, known=nothing))
+    assert "0.030" in sentences(shown(content, 0.027, known=nothing))
+    assert "Too few subjects" in sentences(shown(content, 0.027, known={**nothing, "verdict": "open"}))
+    assert "Nothing to forget" not in sentences(shown(content, 0.027, known={**nothing, "verdict": "known"}))
 
 
 def test_one_fact_a_patient_is_said(content: ReportContent) -> None:

@@ -74,15 +74,15 @@ REFERENCES: dict[tuple[str, str], list[float | None]] = {("target", ""): [0.5, 0
 
 
 def answer(values: dict[tuple[str, str], list[float | None]], broken: str = "", **more: Any) -> str:
-    shown = headline(content(results({**REFERENCES, **values}, broken), **more))
-    return shown.answer if shown else ""
+    answer = headline(content(results({**REFERENCES, **values}, broken), **more))
+    return answer.answer if answer else ""
 
 
 def test_the_closest_method_is_named_with_its_spread() -> None:
     values = {("a", "best"): [0.2, 0.4], ("a", "untuned"): [0.5, 0.5], ("b", "best"): [0.25, 0.25]}
-    made = content(results({**REFERENCES, **values}))
-    assert [(method, value.mean) for method, value in ranking(made)] == [("b", 0.25), ("a", pytest.approx(0.3))]
-    value = spread(made.results, "a", "best", "train", "value")
+    tuning = content(results({**REFERENCES, **values}))
+    assert [(method, value.mean) for method, value in ranking(tuning)] == [("b", 0.25), ("a", pytest.approx(0.3))]
+    value = spread(tuning.results, "a", "best", "train", "value")
     assert value is not None
     assert (value.least, value.greatest, value.seeds) == (0.2, 0.4, 2)
     assert answer(values) == "b"
@@ -109,8 +109,8 @@ def test_a_seed_without_a_number_leaves_no_mean() -> None:
 
 
 def test_the_page_and_its_curve() -> None:
-    made = content(results({**REFERENCES, ("a", "best"): [0.2, 0.4], ("a", "untuned"): [0.5, 0.5]}))
-    report = tuning_report(made)
+    tuning = content(results({**REFERENCES, ("a", "best"): [0.2, 0.4], ("a", "untuned"): [0.5, 0.5]}))
+    report = tuning_report(tuning)
     page = to_markdown(report)
     for part in (
         "Mind this.",
@@ -125,18 +125,18 @@ def test_the_page_and_its_curve() -> None:
     (trace,) = figure.spec["data"]
     # Neither a failed, a broken nor a stopped trial lowers the line.
     assert (trace["x"], trace["y"]) == ([0, 1, 2, 3, 4], [0.4, 0.4, 0.4, 0.4, 0.3])
-    assert [table.title for table in main_tables(made)] == [
+    assert [table.title for table in main_tables(tuning)] == [
         "Reporting half, fold train",
         "Best settings and budget, choosing half",
     ]
 
 
 def test_a_tuning_without_any_result_has_a_page() -> None:
-    made = content(results({**REFERENCES, ("a", "best"): [0.2, 0.4]}))
+    tuning = content(results({**REFERENCES, ("a", "best"): [0.2, 0.4]}))
     empty = replace(
-        made,
-        results=made.results.iloc[:0],
-        trials=made.trials.iloc[:0],
+        tuning,
+        results=tuning.results.iloc[:0],
+        trials=tuning.trials.iloc[:0],
         missing=[("tune a", "its model is broken")],
     )
     page = to_markdown(tuning_report(empty))

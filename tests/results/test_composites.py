@@ -62,10 +62,10 @@ def test_replicates_are_combined_row_by_row() -> None:
 
 
 def test_only_the_whole_carries_the_papers_name() -> None:
-    assert MU.shown_as(MU.used({"rouge_l", "em", "cs", "te", "es", "token_f1"})) == "MU"
-    assert MU.shown_as(MU.used({"te", "em", "rouge_l"})) == "H(rouge_l, em, te)"
-    assert AFE.shown_as(AFE.used({"em", "rouge_l", "te"})) == "H(1-rouge_l, 1-em)"
-    assert AFE.shown_as(AFE.used({"rouge_l", "em", "cs", "es"})) == "AFE"
+    assert MU.shown_as(MU.measured_parts({"rouge_l", "em", "cs", "te", "es", "token_f1"})) == "MU"
+    assert MU.shown_as(MU.measured_parts({"te", "em", "rouge_l"})) == "H(rouge_l, em, te)"
+    assert AFE.shown_as(AFE.measured_parts({"em", "rouge_l", "te"})) == "H(1-rouge_l, 1-em)"
+    assert AFE.shown_as(AFE.measured_parts({"rouge_l", "em", "cs", "es"})) == "AFE"
 
 
 def test_degraded_is_an_entropy_of_exactly_zero() -> None:

@@ -64,14 +64,16 @@ def values_of(model: str, split: str, seed: int, measure: str) -> Observations:
 
 def test_a_difference_of_two_models_over_two_seeds_is_that_of_the_joint_draws() -> None:
     cell = {"split": "small", "model": "m", "kind": "all"}
-    found = draws().contrast([Term(1, cell, "em", FORGET), Term(-0.8, {**cell, "model": "t"}, "em", FORGET)])
+    contrast = draws().contrast([Term(1, cell, "em", FORGET), Term(-0.8, {**cell, "model": "t"}, "em", FORGET)])
     tables = [values_of(model, "small", seed, "em") for model in "mt" for seed in (0, 1)]
     m0, m1, t0, t1 = resample_together(tables, replicates=80, seed=11)
     points = np.array([m.point[0] - 0.8 * t.point[0] for m, t in ((m0, t0), (m1, t1))])
-    drawn = np.column_stack([m.draws[:, 0] - 0.8 * t.draws[:, 0] for m, t in ((m0, t0), (m1, t1))])
-    pooled = pool_seeds(points, drawn, 8, bounds=(-0.8, 1.0), seed=3)
-    assert (found.value, found.low, found.high) == pytest.approx((pooled.value, pooled.low, pooled.high), rel=1e-12)
-    assert (found.n_subjects, found.by_seed, found.measure) == (8, pytest.approx(tuple(points)), "em")
+    replicates = np.column_stack([m.draws[:, 0] - 0.8 * t.draws[:, 0] for m, t in ((m0, t0), (m1, t1))])
+    pooled = pool_seeds(points, replicates, 8, bounds=(-0.8, 1.0), seed=3)
+    assert (contrast.value, contrast.low, contrast.high) == pytest.approx(
+        (pooled.value, pooled.low, pooled.high), rel=1e-12
+    )
+    assert (contrast.n_subjects, contrast.by_seed, contrast.measure) == (8, pytest.approx(tuple(points)), "em")
 
 
 def test_a_growth_over_two_splits_draws_a_shared_subject_once() -> None:
@@ -79,13 +81,13 @@ def test_a_growth_over_two_splits_draws_a_shared_subject_once() -> None:
     of_seed = SCORES[SCORES["seed"] == 0]
     cell = {"model": "m", "kind": "all"}
     terms = [Term(1, {**cell, "split": "large"}, "em", both), Term(-1, {**cell, "split": "small"}, "em", both)]
-    found = draws(of_seed).contrast(terms)
+    contrast = draws(of_seed).contrast(terms)
     large, small = resample_together(
         [values_of("m", "large", 0, "em"), values_of("m", "small", 0, "em")], replicates=80, seed=5
     )
     gaps = (large.draws - small.draws)[:, 0]
     gap = from_draws(float((large.point - small.point)[0]), gaps, int(small.n_clusters[0]), (-1.0, 1.0))
-    assert (found.low, found.high) == pytest.approx(gap.limits(0.05))
+    assert (contrast.low, contrast.high) == pytest.approx(gap.limits(0.05))
 
 
 def test_composites_are_made_of_the_parts_that_every_term_has() -> None:
@@ -101,10 +103,10 @@ def test_composites_are_made_of_the_parts_that_every_term_has() -> None:
 def test_a_stratum_of_some_subjects() -> None:
     some = Stratum.of(1, subjects=[f"p{n}" for n in range(6)], split="small")
     cell = {"split": "small", "model": "m", "kind": "cloze"}
-    found = draws(SCORES[SCORES["seed"] == 0]).contrast([Term(1, cell, "em", some)])
+    contrast = draws(SCORES[SCORES["seed"] == 0]).contrast([Term(1, cell, "em", some)])
     part = part_of(model="m", split="small", seed=0, measure="em", kind="cloze")
-    assert found.value == pytest.approx(part["value"].iloc[:6].mean())
-    assert found.n_subjects == 6
+    assert contrast.value == pytest.approx(part["value"].iloc[:6].mean())
+    assert contrast.n_subjects == 6
 
 
 def test_epochs_are_compared_on_the_items_that_all_have() -> None:
@@ -114,38 +116,38 @@ def test_epochs_are_compared_on_the_items_that_all_have() -> None:
     epochs.loc[epochs["epoch"] == 1, "value"] /= 2
     complete = complete_items(epochs[epochs["measure"] == "em"], ("epoch",))
     assert len(complete) == 30
-    found = Draws(complete, ("epoch", "side"), seeds=None, replicates=60).contrast(
+    contrast = Draws(complete, ("epoch", "side"), seeds=None, replicates=60).contrast(
         [Term(1, {"epoch": 1}, "em", Stratum.of(0)), Term(-0.1, {"epoch": 0}, "em", Stratum.of(0))]
     )
     wide = complete.pivot(index=["item", "subject"], columns="epoch", values="value").reindex(
         complete["item"].unique(), level=0
     )
-    drawn = resample_means(wide.to_numpy(float), wide.index.get_level_values(1).tolist(), replicates=60)
-    gaps = drawn.draws[:, 1] - 0.1 * drawn.draws[:, 0]
-    assert found.value is not None
-    gap = from_draws(found.value, gaps, 8, (-0.1, 1.0))
-    assert (found.low, found.high) == pytest.approx(gap.limits(0.05))
+    replicates = resample_means(wide.to_numpy(float), wide.index.get_level_values(1).tolist(), replicates=60)
+    gaps = replicates.draws[:, 1] - 0.1 * replicates.draws[:, 0]
+    assert contrast.value is not None
+    gap = from_draws(contrast.value, gaps, 8, (-0.1, 1.0))
+    assert (contrast.low, contrast.high) == pytest.approx(gap.limits(0.05))
 
 
 def test_no_value_says_why() -> None:
     cell = {"split": "small", "model": "m", "kind": "all"}
-    one = draws()
-    assert one.contrast([]).reason == "there is nothing to compare"
-    assert "model x" in one.contrast([Term(1, {**cell, "model": "x"}, "em", FORGET)]).reason
-    assert one.contrast([Term(1, cell, "ls", FORGET)]).reason == "ls was not measured"
+    joint = draws()
+    assert joint.contrast([]).reason == "there is nothing to compare"
+    assert "model x" in joint.contrast([Term(1, {**cell, "model": "x"}, "em", FORGET)]).reason
+    assert joint.contrast([Term(1, cell, "ls", FORGET)]).reason == "ls was not measured"
     four = Stratum.of(1, subjects=[f"p{n}" for n in range(4)], split="small")
-    few = one.contrast([Term(1, cell, "em", four)])
+    few = joint.contrast([Term(1, cell, "em", four)])
     assert (few.low, few.n_subjects, few.reason) == (None, 4, "fewer than 5 subjects: no interval")
     apart = SCORES[~((SCORES["model"] == "t") & (SCORES["seed"] == 0))]
     alone = apart[~((apart["model"] == "m") & (apart["seed"] == 1))]
     pair = [Term(1, cell, "em", FORGET), Term(-1, {**cell, "model": "t"}, "em", FORGET)]
     assert draws(alone).contrast(pair).reason == "no seed has all the models"
     with pytest.raises(InputError, match="one measure"):
-        one.contrast([Term(1, cell, "em", FORGET), Term(-1, cell, "rouge_l", FORGET)])
+        joint.contrast([Term(1, cell, "em", FORGET), Term(-1, cell, "rouge_l", FORGET)])
     with pytest.raises(InputError, match="several cells"):
-        one.contrast([Term(1, {"model": "m"}, "em", FORGET)])
+        joint.contrast([Term(1, {"model": "m"}, "em", FORGET)])
     with pytest.raises(InputError, match="not 'epoch'"):
-        one.contrast([Term(1, cell, "em", Stratum.of(0, epoch=1))])
+        joint.contrast([Term(1, cell, "em", Stratum.of(0, epoch=1))])
 
 
 def test_unlike_labels_of_two_models_are_refused() -> None:

@@ -54,33 +54,33 @@ def test_a_subjects_p_holds_where_all_her_facts_are_one() -> None:
 
 
 def test_subjects_are_read_beside_unseen_ones() -> None:
-    known, unseen = facts({"a": [1, 1, 1], "b": [20, 9, 14]}), uniform(0, 39, 3)
-    table = subject_table(known, unseen).set_index("subject")
+    target, unseen = facts({"a": [1, 1, 1], "b": [20, 9, 14]}), uniform(0, 39, 3)
+    table = subject_table(target, unseen).set_index("subject")
     assert table.loc["a", ["facts", "first"]].tolist() == [3, 3]
     assert table.loc["a", "p"] == pytest.approx(e / 20)
     assert table.loc["a", "p_unseen"] == pytest.approx(1 / 40)
     assert table.loc["b", "p_unseen"] > 0.3
-    assert subject_table(known)["p_unseen"].isna().all()
+    assert subject_table(target)["p_unseen"].isna().all()
 
 
 def test_uniform_ranks_are_called_so() -> None:
-    found = [calibration(uniform(seed, 40, 3)) for seed in range(60)]
-    assert all(one is not None and one.facts == 120 and one.subjects == 40 for one in found)
+    checks = [calibration(uniform(seed, 40, 3)) for seed in range(60)]
+    assert all(check is not None and check.facts == 120 and check.subjects == 40 for check in checks)
     # The test is conservative: no more than its 5%, with room for sixty tries.
-    assert sum(not one.uniform for one in found if one) <= 8
+    assert sum(not check.uniform for check in checks if check) <= 8
 
 
 def test_ranks_of_a_model_that_knows_are_not() -> None:
-    found = calibration(facts({f"s{n}": [1, 2, 1] for n in range(20)}))
-    assert found is not None
-    assert not found.uniform
-    assert found.first == pytest.approx(2 / 3)
+    checks = calibration(facts({f"s{n}": [1, 2, 1] for n in range(20)}))
+    assert checks is not None
+    assert not checks.uniform
+    assert checks.first == pytest.approx(2 / 3)
     # All p-values are at most 0.1, where a tenth of them ought to be.
-    assert found.distance == pytest.approx(0.9)
+    assert checks.distance == pytest.approx(0.9)
 
 
 def test_the_distance_is_0_where_every_rank_comes_once() -> None:
-    found = calibration(facts({f"s{n}": [n + 1] for n in range(20)}))
-    assert found is not None
-    assert found.distance == pytest.approx(0.0, abs=1e-9)
+    checks = calibration(facts({f"s{n}": [n + 1] for n in range(20)}))
+    assert checks is not None
+    assert checks.distance == pytest.approx(0.0, abs=1e-9)
     assert calibration(facts({})) is None

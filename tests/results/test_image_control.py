@@ -33,12 +33,12 @@ def test_answers_from_text_lose_nothing_and_answers_from_images_do() -> None:
     # What was asked with no other image is in no control.
     assert set(table["kind"]) == {"cloze", "identity"}
     rows = summarize_control(table, replicates=200, seed=0).to_dict("records")
-    found: dict[tuple[str, str], dict[str, Any]] = {(row["image"], row["kind"]): row for row in rows}
-    assert found["swapped", "cloze"]["difference"] == 0
-    assert [found["swapped", "identity"][name] for name in ("true", "value")] == [1, 1 / 6]
-    assert found["swapped", "identity"]["difference"] == 5 / 6
-    assert found["swapped", "identity"]["low"] > 0
-    assert found["blank", "identity"]["difference"] == 1
+    rows_by_key: dict[tuple[str, str], dict[str, Any]] = {(row["image"], row["kind"]): row for row in rows}
+    assert rows_by_key["swapped", "cloze"]["difference"] == 0
+    assert [rows_by_key["swapped", "identity"][name] for name in ("true", "value")] == [1, 1 / 6]
+    assert rows_by_key["swapped", "identity"]["difference"] == 5 / 6
+    assert rows_by_key["swapped", "identity"]["low"] > 0
+    assert rows_by_key["blank", "identity"]["difference"] == 1
     # One of six is within chance.
-    assert found["blank", "cloze"]["low"] <= 0
+    assert rows_by_key["blank", "cloze"]["low"] <= 0
     assert {row["n_subjects"] for row in rows} == {6}

@@ -26,8 +26,8 @@ def recording(folder: Path, inputs: dict[str, str] = INPUTS, verb: str = "train"
 
 
 def written(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / FILE).read_text())
-    return found
+    record: dict[str, Any] = json.loads((folder / FILE).read_text())
+    return record
 
 
 def complete(folder: Path) -> Recording:
@@ -161,8 +161,8 @@ def test_the_key_is_the_hash_of_what_the_result_depends_on(tmp_path: Path) -> No
     config = settings().model_dump(mode="json")
     for name in ("offload", "sharding", *DRAWS, *ALWAYS_OUTSIDE & config.keys()):
         del config[name]
-    wanted = sha256_of_json(["train", config, INPUTS, medunlearn.__version__])
-    assert recording(tmp_path).key == wanted == Recording.key_of("train", settings(), INPUTS)
+    earlier_key = sha256_of_json(["train", config, INPUTS, medunlearn.__version__])
+    assert recording(tmp_path).key == earlier_key == Recording.key_of("train", settings(), INPUTS)
 
 
 def test_the_way_of_computing_is_recorded_outside_the_key(tmp_path: Path) -> None:

@@ -28,35 +28,35 @@ def bill() -> dict[str, Any]:
 
 def problems(bill: dict[str, Any]) -> list[str]:
     """What the schema's rules for the parts that we write say against it; its source is the 1.6 JSON reference."""
-    found = [key for key in ("metadata", "components", "dependencies") if key not in bill]
-    found += [] if (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6") else ["format"]
+    problems = [key for key in ("metadata", "components", "dependencies") if key not in bill]
+    problems += [] if (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6") else ["format"]
     uuid = r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-    found += [] if re.fullmatch(uuid, bill["serialNumber"]) else ["serialNumber"]
-    found += (
+    problems += [] if re.fullmatch(uuid, bill["serialNumber"]) else ["serialNumber"]
+    problems += (
         [] if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", bill["metadata"]["timestamp"]) else ["time"]
     )
     components = [bill["metadata"]["component"], *bill["components"]]
     references = [component.get("bom-ref") for component in components]
-    found += [f"{it} twice" for it in {*references} if references.count(it) > 1]
+    problems += [f"{it} twice" for it in {*references} if references.count(it) > 1]
     for component in components:
         name = component["name"]
-        found += [f"{name}: {key}" for key in component.keys() - FIELDS]
-        found += [] if component["type"] in TYPES and component["version"] else [f"{name}: type or version"]
+        problems += [f"{name}: {key}" for key in component.keys() - FIELDS]
+        problems += [] if component["type"] in TYPES and component["version"] else [f"{name}: type or version"]
         licences = component.get("licenses", [])
         named = all("license" in it and it["license"].keys() == {"name"} for it in licences)
-        found += (
+        problems += (
             [] if named or (len(licences) == 1 and licences[0].keys() == {"expression"}) else [f"{name}: licence"]
         )
         hashes = component.get("hashes", [])
-        found += [
+        problems += [
             name for it in hashes if it["alg"] != "SHA-256" or not re.fullmatch("[0-9a-f]{64}", it["content"])
         ]
         if "purl" in component and not re.fullmatch(r"pkg:(pypi|npm)/[a-z0-9.-]+@[\w.%-]+", component["purl"]):
-            found.append(component["purl"])
+            problems.append(component["purl"])
     for entry in bill["dependencies"]:
-        found += [it for it in (entry["ref"], *entry["dependsOn"]) if it not in references]
-        found += ["repeated"] if len({*entry["dependsOn"]}) < len(entry["dependsOn"]) else []
-    return found
+        problems += [it for it in (entry["ref"], *entry["dependsOn"]) if it not in references]
+        problems += ["repeated"] if len({*entry["dependsOn"]}) < len(entry["dependsOn"]) else []
+    return problems
 
 
 def test_it_is_valid(bill: dict[str, Any]) -> None:
@@ -118,16 +118,16 @@ def test_it_is_written_beside_a_run_of_this_environment_alone(tmp_path: Path) ->
     run = tmp_path / "run"
     run.mkdir()
     RunRecord(verb="train", status="complete", packages=packages()).write(run)
-    done = CliRunner().invoke(app, ["sbom", str(run), "--out", str(tmp_path / "bill.json")])
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(app, ["sbom", str(run), "--out", str(tmp_path / "bill.json")])
+    assert result.exit_code == 0, result.output
     assert problems(json.loads((run / FILE).read_text())) == []
     assert (tmp_path / "bill.json").read_text() == (run / FILE).read_text()
 
     (run / FILE).unlink()
     RunRecord(verb="train", status="complete", packages=packages() | {"torch": "1.0"}).write(run)
-    done = CliRunner().invoke(app, ["sbom", str(run)])
-    assert done.exit_code == 2
-    assert "torch 1.0, now 2." in done.stderr
+    result = CliRunner().invoke(app, ["sbom", str(run)])
+    assert result.exit_code == 2
+    assert "torch 1.0, now 2." in result.stderr
     assert not (run / FILE).exists()
 
 
@@ -139,5 +139,5 @@ def test_the_page_on_security_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_without_a_place_it_is_printed() -> None:
-    done = CliRunner().invoke(app, ["sbom"])
-    assert problems(json.loads(done.stdout)) == []
+    result = CliRunner().invoke(app, ["sbom"])
+    assert problems(json.loads(result.stdout)) == []

@@ -157,8 +157,13 @@ def test_no_part_at_all_is_unscored_and_never_zero() -> None:
     meta = meta_of([("1", "a", "forget", "train", "knowledge"), ("2", "b", "retain", "train", "knowledge")])
     table = summarize(scores_of({"exact_match": {"1": 1.0, "2": 0.0}}), meta)
     for side, name in (("forget", "AFE"), ("forget", "DS"), ("retain", "MU")):
-        found = row(table, side=side, kind="all", metric=name)
-        assert (found["value"], found["n_scored"], found["n_unscored"], found["parts"]) == (None, 0, 1, "")
+        composite = row(table, side=side, kind="all", metric=name)
+        assert (composite["value"], composite["n_scored"], composite["n_unscored"], composite["parts"]) == (
+            None,
+            0,
+            1,
+            "",
+        )
 
 
 @pytest.mark.parametrize(
@@ -185,7 +190,7 @@ def test_the_interval_of_a_measure_is_that_over_subjects() -> None:
 
 def test_the_error_of_a_composite_is_that_of_a_slow_bootstrap() -> None:
     scores, meta = hospital()
-    found = row(summarize(scores, meta, replicates=4000), side="retain", kind="all", metric="MU")
+    composite = row(summarize(scores, meta, replicates=4000), side="retain", kind="all", metric="MU")
     retain = meta[meta["side"] == "retain"]
     wide = scores.pivot(index="question_id", columns="metric", values="value").astype(float)
     wide = wide.loc[retain["question_id"], list(PARTS)]
@@ -193,16 +198,16 @@ def test_the_error_of_a_composite_is_that_of_a_slow_bootstrap() -> None:
     rng = np.random.default_rng(9)
     draws = []
     for _ in range(2000):
-        drawn = np.concatenate([by_subject[s] for s in rng.integers(30, size=30)])
-        draws.append(harmonic(drawn.mean(axis=0).tolist()))
+        replicate = np.concatenate([by_subject[s] for s in rng.integers(30, size=30)])
+        draws.append(harmonic(replicate.mean(axis=0).tolist()))
     value = harmonic(wide.mean().tolist())
-    assert found["value"] == pytest.approx(value)
+    assert composite["value"] == pytest.approx(value)
     low, high = from_draws(value, np.array(draws), 30, UNIT).limits(0.05)
     assert low is not None
     assert high is not None
     # The standard deviation of 2,000 draws is known to about 1.6%.
-    assert found["low"] == pytest.approx(low, abs=0.04 * (high - low))
-    assert found["high"] == pytest.approx(high, abs=0.04 * (high - low))
+    assert composite["low"] == pytest.approx(low, abs=0.04 * (high - low))
+    assert composite["high"] == pytest.approx(high, abs=0.04 * (high - low))
 
 
 @pytest.mark.parametrize("measure", ["longest_run", "truth_ratio", "truth_ratio.geometric"])

@@ -38,9 +38,9 @@ def spread(counts: np.ndarray) -> list[list[str | None]]:
 
 def ratings(name: str, n: int, categories: tuple[str, ...], follows: list[str] | None = None) -> list[str]:
     draw = generator("ratings", name)
-    own = [str(one) for one in draw.choice(list(categories), size=n)]
-    kept = draw.random(n) < 0.6
-    return own if follows is None else [a if keep else b for a, b, keep in zip(follows, own, kept, strict=True)]
+    own = [str(category) for category in draw.choice(list(categories), size=n)]
+    present = draw.random(n) < 0.6
+    return own if follows is None else [a if keep else b for a, b, keep in zip(follows, own, present, strict=True)]
 
 
 def test_fleiss_on_the_classic_table() -> None:

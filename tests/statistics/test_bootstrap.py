@@ -180,9 +180,9 @@ def test_a_set_inside_another_is_drawn_with_it() -> None:
     small = table([0.9, 0.1], ["a", "b"])
     found_large, found_small = resample_together([large, small], replicates=40, seed=1)
     rng = generator("cluster bootstrap", 1)
-    for place, drawn in enumerate(rng.integers(4, size=(40, 4))):
-        inside = [(0.9, 0.1)[subject] for subject in drawn if subject < 2]
-        assert found_large.draws[place, 0] == pytest.approx(np.mean([(0.0, 1.0, 0.5, 0.25)[s] for s in drawn]))
+    for place, subjects in enumerate(rng.integers(4, size=(40, 4))):
+        inside = [(0.9, 0.1)[subject] for subject in subjects if subject < 2]
+        assert found_large.draws[place, 0] == pytest.approx(np.mean([(0.0, 1.0, 0.5, 0.25)[s] for s in subjects]))
         if inside:
             assert found_small.draws[place, 0] == pytest.approx(np.mean(inside))
         else:

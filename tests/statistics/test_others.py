@@ -73,11 +73,11 @@ def test_surprise_keeps_its_level(facts: int, others: int) -> None:
 
 def test_few_facts_that_all_rank_first_are_found_where_a_mean_of_ranks_is_not() -> None:
     draws = np.random.default_rng(1)
-    known = Surprise(math.log(60), 2)
+    few = Surprise(math.log(60), 2)
     weaker = []
     for _ in range(100):
         p = draws.integers(1, 61, size=(12, 2)) / 60
-        chance = chance_of_surprise([known], [Surprise(float(-np.log(row).mean()), 2) for row in p])
+        chance = chance_of_surprise([few], [Surprise(float(-np.log(row).mean()), 2) for row in p])
         by_ranks = compare_with_others([1 - 1 / 120], (1 - p.mean(axis=1)).tolist())
         assert chance is not None
         assert by_ranks is not None
@@ -88,8 +88,8 @@ def test_few_facts_that_all_rank_first_are_found_where_a_mean_of_ranks_is_not() 
 
 def test_surprise_is_at_least_fishers_combination() -> None:
     p = [0.02, 0.3, 0.01]
-    one = Surprise(-math.fsum(map(math.log, p)) / 3, 3)
+    single = Surprise(-math.fsum(map(math.log, p)) / 3, 3)
     # Others who hardly differ would make anything rare.
-    chance = chance_of_surprise([one], [Surprise(1.0, 3), Surprise(1.001, 3), Surprise(0.999, 3)])
+    chance = chance_of_surprise([single], [Surprise(1.0, 3), Surprise(1.001, 3), Surprise(0.999, 3)])
     assert chance == pytest.approx(combine_pvalues(p, method="fisher").pvalue)
-    assert chance_of_surprise([one], [Surprise(1.0, 3)] * 2) is None
+    assert chance_of_surprise([single], [Surprise(1.0, 3)] * 2) is None

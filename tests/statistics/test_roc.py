@@ -16,7 +16,7 @@ def drawn(seed: int, n: int = 60, values: int = 12) -> tuple[np.ndarray, list[bo
     rng = np.random.default_rng(seed)
     members = rng.random(n) < 0.4
     members[:2] = True, False
-    return (rng.integers(0, values, n) + 2 * members).astype(float), [bool(one) for one in members]
+    return (rng.integers(0, values, n) + 2 * members).astype(float), [bool(flag) for flag in members]
 
 
 def own(members: list[bool]) -> list[str]:
@@ -116,8 +116,8 @@ def test_a_difference_is_paired() -> None:
 
 
 def test_too_few_subjects_have_no_interval() -> None:
-    one = RocSample([True, True, False, False], ["a", "a", "b", "c"]).auc([4, 3, 2, 1])
-    assert (one.value, one.low, one.high) == (1.0, None, None)
+    few_subjects = RocSample([True, True, False, False], ["a", "a", "b", "c"]).auc([4, 3, 2, 1])
+    assert (few_subjects.value, few_subjects.low, few_subjects.high) == (1.0, None, None)
     none = RocSample([True, False], ["a", "b"]).auc([np.nan, 1])
     assert none.value is None
     assert RocSample([True, False], ["a", "b"]).auc_difference([np.nan, 1], [1, 1]).value is None

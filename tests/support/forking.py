@@ -73,6 +73,14 @@ class Forked:
             time.sleep(0.005)
         return code
 
+    def wait_until(self, there: Callable[[], bool], timeout: float = PATIENCE) -> None:
+        """Wait until something is there while the process runs."""
+        until = time.monotonic() + timeout
+        while not there():
+            assert self.poll() is None, f"it ended before: {self.communicate()}"
+            assert time.monotonic() < until, "nothing came"
+            time.sleep(0.005)
+
     def communicate(self, timeout: float = PATIENCE) -> tuple[str, str]:
         """Its two streams until it ended."""
         said: dict[int, list[bytes]] = {stream: [] for stream in self._streams}

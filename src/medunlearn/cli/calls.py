@@ -32,8 +32,8 @@ def demo(
         raise UnknownNameError("demo", what, DEMOS)
     patients = {"--synthetic": (synthetic, 6 if what == "forget" else 20)}
     low = {**patients, "--texts": (texts, 2), "--epochs": (epochs, 1 if what == "forget" else 2)}
-    given = {flag: (value, least) for flag, (value, least) in low.items() if value is not None}
-    if problems := [f"{flag} must be at least {least}" for flag, (value, least) in given.items() if value < least]:
+    limits = {flag: (value, least) for flag, (value, least) in low.items() if value is not None}
+    if problems := [f"{flag} must be at least {least}" for flag, (value, least) in limits.items() if value < least]:
         raise ConfigError(problems)
     if what == "audit":
         from medunlearn.papers.memorization.demo import demo_audit

@@ -171,9 +171,9 @@ class Generated(click.Command):
         """Arguments and flags of the function that must be given; settings know their own."""
         fields = self.options.model_fields
         required = [k for k, f in fields.items() if f.is_required() and k not in self.setting_flags]
-        shown = {p.name: p.name.upper() for p in self.arguments}
+        names = {p.name: p.name.upper() for p in self.arguments}
         return [
-            f"{shown.get(key, '--' + key.replace('_', '-'))} is missing: {fields[key].description}"
+            f"{names.get(key, '--' + key.replace('_', '-'))} is missing: {fields[key].description}"
             for key in dict.fromkeys((*required, *(["out"] * self.verb.out)))
             if key not in values
         ]
@@ -227,8 +227,8 @@ class Generated(click.Command):
             more["say"] = output.say
         function = load(self.verb.run) if self.verb.run else self.function
         result = function(**values, **more)
-        shown = inspect.signature(self.shower).parameters
-        self.shower(result, output, **options, **{key: values[key] for key in shown if key in values})
+        names = inspect.signature(self.shower).parameters
+        self.shower(result, output, **options, **{key: values[key] for key in names if key in values})
 
     def _plan(self, values: dict[str, Any], output: Output) -> None:
         plan = load(self.verb.plan)
@@ -294,8 +294,8 @@ class _Reader:
     def _nested(self, key: str) -> Flag | None:
         """A setting in a section, or of a method or attack."""
         owner, dot, _ = key.partition(".")
-        known = dot and (self.owners or (owner in self.flags and self.flags[owner].section))
-        return Flag(key, "yaml", False, False, "", "VALUE", "", "a value") if known else None
+        nested = dot and (self.owners or (owner in self.flags and self.flags[owner].section))
+        return Flag(key, "yaml", False, False, "", "VALUE", "", "a value") if nested else None
 
     def _set(self, flag: Flag, text: str) -> None:
         # A patient's id may be "null".

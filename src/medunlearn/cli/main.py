@@ -58,10 +58,10 @@ class Verbs(click.Group):
         words = " ".join((*self.words, name))
         if words in MOVED:
             return f"`{words}` is now `{MOVED[words]}`."
-        known = self.list_commands(ctx)
-        near = nearest(name, known)
+        commands = self.list_commands(ctx)
+        near = nearest(name, commands)
         hint = f" Did you mean {near!r}?" if near else ""
-        return f"There is no command {words!r}.{hint} Commands: {', '.join(known)}."
+        return f"There is no command {words!r}.{hint} Commands: {', '.join(commands)}."
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if ctx.resilient_parsing or (args and not args[0].startswith("-")):

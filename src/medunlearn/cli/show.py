@@ -48,9 +48,9 @@ def by_model(
         lines = []
         for key, cells in part.groupby(list(row), sort=False, dropna=False):
             rows = {line["model"]: line for line in cells.to_dict("records")}
-            shown = [cell(rows[label]) if label in rows else "" for label in labels]
-            if empty_rows or set(shown) - {UNSCORED, ""}:
-                lines.append((*key, *shown, *([counts(next(iter(rows.values())))] if counts else [])))
+            texts = [cell(rows[label]) if label in rows else "" for label in labels]
+            if empty_rows or set(texts) - {UNSCORED, ""}:
+                lines.append((*key, *texts, *([counts(next(iter(rows.values())))] if counts else [])))
         if lines:
             columns = (*(name.replace("_", " ") for name in row), *labels, *(["scored"] if counts else []))
             output.table(title(*names), columns, lines)
@@ -119,9 +119,9 @@ def adopt(result: Run, output: Output) -> None:
 
     results, losses = result.info.results, adopted_losses(result)
     warn_of_broken(output, {result.label: result.info.problems})
-    shown = ["not finite" if loss.loss is None else f"{loss.loss:.3f}" for loss in losses]
+    texts = ["not finite" if loss.loss is None else f"{loss.loss:.3f}" for loss in losses]
     columns = [(loss.what, loss.template, loss.items, loss.tokens) for loss in losses]
-    rows = [(*cells, loss) for cells, loss in zip(columns, shown, strict=True)]
+    rows = [(*cells, loss) for cells, loss in zip(columns, texts, strict=True)]
     title = f"mean loss on training texts, nats a token; uniform guessing: {results['uniform_loss']:.3f}"
     output.table(title, ("what", "template", "items", "tokens", "loss"), rows)
     source, form = results["source"], results["saved"]["form"]

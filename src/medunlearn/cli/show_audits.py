@@ -86,9 +86,9 @@ def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
 
         output.line(UNUSED_CHAT)
     output.line(f"Not looked for: {'; '.join(screen.missing)}.")
-    shown = screen.cases if whole else screen.cases[:CASES]
-    if shown:
-        beside = any(case.baseline is not None for case in shown)
+    visible = screen.cases if whole else screen.cases[:CASES]
+    if visible:
+        beside = any(case.baseline is not None for case in visible)
         worst: list[list[object]] = [
             [
                 f"{case.patient}{' (never seen)' if case.unseen else ''}",
@@ -98,11 +98,11 @@ def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
                 _kinds_of(case, whole=whole),
                 *([case.baseline or "none"] if beside else []),
             ]
-            for case in shown
+            for case in visible
         ]
         columns = ["patient", f"{result.noun} in a row", "from", "prompt", "identifiers"]
         columns += ["baseline's run"] if beside else []
-        output.table(f"worst cases, {len(shown)} of {len(screen.cases):,}", columns, worst)
+        output.table(f"worst cases, {len(visible)} of {len(screen.cases):,}", columns, worst)
     if not whole:
         output.line(
             f"--all shows every measure. The page: medunlearn report {result.run.folder} --out FOLDER. Whose "
@@ -112,8 +112,8 @@ def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
 
 def _kinds_of(case: WorstCase, *, whole: bool) -> str:
     """``4: Hospital names, ...``; every kind where all is shown."""
-    shown = case.kinds if whole else (*case.kinds[:1], *(["..."] if len(case.kinds) > 1 else []))
-    return f"{case.identifiers}: {', '.join(shown)}" if case.identifiers else ""
+    visible = case.kinds if whole else (*case.kinds[:1], *(["..."] if len(case.kinds) > 1 else []))
+    return f"{case.identifiers}: {', '.join(visible)}" if case.identifiers else ""
 
 
 def _measures(result: Audit, output: Output) -> None:
@@ -174,8 +174,8 @@ def _leaking(result: Audit, output: Output) -> None:
         return
     rows = leaking_subjects(result.scores(), LEAK).to_dict("records")
     for row in rows:
-        shown = share_of_subjects(row["n_leaking"], row["n_subjects"], "subject")
-        output.line(f"{row['corpus']}, {row['decoding']}: {LEAK} in the responses of {shown}.")
+        visible = share_of_subjects(row["n_leaking"], row["n_subjects"], "subject")
+        output.line(f"{row['corpus']}, {row['decoding']}: {LEAK} in the responses of {visible}.")
     if any(not row["n_leaking"] for row in rows):
         output.line(subjects_for_bounds(noun="subject"))
 
@@ -226,8 +226,8 @@ def _paper(result: Audit, output: Output) -> None:
 
 def _kind_counts(kinds: pd.DataFrame) -> pd.DataFrame:
     """Shared runs by how they were sorted; what no rule takes is a row of its own."""
-    counted = kinds.fillna({"group": "not sorted", "kind": ""}).groupby(["by", "group", "kind"], sort=True)
-    return counted.size().rename("runs").reset_index()
+    groups = kinds.fillna({"group": "not sorted", "kind": ""}).groupby(["by", "group", "kind"], sort=True)
+    return groups.size().rename("runs").reset_index()
 
 
 def _options(options: Any, output: Output) -> None:

@@ -23,18 +23,18 @@ def forget(result: Any, output: Output) -> None:
         return
     rows = []
     for check in battery.checks:
-        values = (ABSENT if one.value is None else decimal(one.value) for one in (check.before, check.after))
+        values = (ABSENT if item.value is None else decimal(item.value) for item in (check.before, check.after))
         excess = check.comparison.excess if check.comparison else None
-        shown = ABSENT if excess is None or excess.value is None else signed(excess.value)
+        excess_text = ABSENT if excess is None or excess.value is None else signed(excess.value)
         most = ABSENT if excess is None or excess.high is None else decimal(excess.high)
-        found = ABSENT if check.comparison is None else p_text(check.comparison.p)
+        p_value = ABSENT if check.comparison is None else p_text(check.comparison.p)
         whose = "" if check.concerns == "this request" else " (earlier requests)"
-        rows.append((check.title + whose, *values, shown, most, found))
+        rows.append((check.title + whose, *values, excess_text, most, p_value))
     columns = ("what the model was asked", "before", "now", "excess", "at most", "p")
     output.table("What the model knows of the patient, 0 to 1", columns, rows)
     for cost in evidence.costs:
-        kept = ABSENT if cost.retained_share is None else f"{cost.retained_share:.1%} of what it was"
-        output.line(f"{cost.title}: {cost.measure} {kept}")
+        share = ABSENT if cost.retained_share is None else f"{cost.retained_share:.1%} of what it was"
+        output.line(f"{cost.title}: {cost.measure} {share}")
     output.line(f"{TITLES[decision.verdict]}: {' '.join(decision.reasons)}")
     output.line(f"{near(result.case.folder / 'case.html')}: the page for the privacy officer")
     output.line(f"{near(result.model)}: the model that came out, with its ledger")
@@ -56,11 +56,11 @@ def verify(result: Any, output: Output) -> None:
     facts = {"complete": result.complete, "files": result.files, "bytes": result.bytes}
     if output.data(lambda: {**facts, "rows": records(result.table())}):
         return
-    for one in result.holders:
-        how = ", ".join(f"{how} ({number:,})" for how, number in one.evidence.items())
-        output.line(f"{one.path}: {one.kind}: {how}")
-    for one in result.not_looked_at:
-        output.line(f"not looked at: {one.path}: {one.reason}")
+    for item in result.holders:
+        how = ", ".join(f"{how} ({number:,})" for how, number in item.evidence.items())
+        output.line(f"{item.path}: {item.kind}: {how}")
+    for item in result.not_looked_at:
+        output.line(f"not looked at: {item.path}: {item.reason}")
     if result.identifiers_left_out:
         output.line(
             f"{result.identifiers_left_out} identifiers were not looked for: too short, or others have them too."
@@ -109,14 +109,16 @@ def case_purge(result: Any, output: Output) -> None:
     """
     unseen = result.log.not_looked_at
     facts = {"deleted": result.confirmed, "complete": result.log.complete, "files": result.log.files}
-    missed = [{"path": str(one.path), "reason": one.reason} for one in unseen]
+    missed = [{"path": str(item.path), "reason": item.reason} for item in unseen]
     if not output.data(lambda: {**facts, "rows": records(result.table()), "not_looked_at": missed}):
         columns = ("path", "kind", "how", "bytes", "outcome", "note")
         output.frame("Files that hold the patient", result.table(), columns)
-        for one in unseen:
-            output.line(f"not looked at: {one.path}: {one.reason}")
-        gone = Counter(one.outcome for one in result.files)
-        counts = ", ".join(f"{number:,} {outcome}" for outcome, number in gone.items()) or "none holds the patient"
+        for item in unseen:
+            output.line(f"not looked at: {item.path}: {item.reason}")
+        outcomes = Counter(item.outcome for item in result.files)
+        counts = (
+            ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items()) or "none holds the patient"
+        )
         more = "" if result.confirmed or not result.files else " Nothing was deleted: --yes deletes them."
         output.line(f"{result.log.files:,} files read: {counts}; {len(unseen):,} were not looked at.{more}")
     if result.remaining:

@@ -56,15 +56,15 @@ class PromptFile:
         texts = {role.lower(): text.strip() for role, text in zip(parts[1::2], parts[2::2], strict=True)}
         return texts.get("system", ""), texts.get("user", parts[0].strip())
 
-    def check(self, needed: Collection[str], known: Collection[str] = ()) -> PromptFile:
+    def check(self, required: Collection[str], optional: Collection[str] = ()) -> PromptFile:
         """The file itself, if it has every placeholder that is needed and none that is not known.
 
         Raises:
             ValueError: names the placeholder.
         """
         there = self.placeholders()
-        names = dict.fromkeys([*needed, *known])
-        missing = [name for name in needed if name not in there]
+        names = dict.fromkeys([*required, *optional])
+        missing = [name for name in required if name not in there]
         strange = sorted(there - set(names))
         problems = [f"lacks the placeholder {{{{ {name} }}}}" for name in missing]
         problems += [

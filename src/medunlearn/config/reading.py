@@ -54,8 +54,8 @@ def _problem(model: type[Settings], error: Any) -> str:
         return unknown_name("setting", key, model.model_fields)
     if kind == "missing":
         return f"{key} is missing: {field.description if field else 'it must be given'}"
-    text, shown = error["msg"].removeprefix("Value error, "), repr(error["input"])
-    return f"{key}={shown if len(shown) <= 200 else shown[:200] + '...'}: {text[0].lower()}{text[1:]}"
+    text, value = error["msg"].removeprefix("Value error, "), repr(error["input"])
+    return f"{key}={value if len(value) <= 200 else value[:200] + '...'}: {text[0].lower()}{text[1:]}"
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -125,8 +125,8 @@ def scaled(values: Mapping[str, Any], scale: str | None) -> dict[str, Any]:
     scales = values.get("scales")
     sizes = scales.get(scale) if isinstance(scales, Mapping) else None
     if not isinstance(sizes, Mapping):
-        known = list(scales) if isinstance(scales, Mapping) else []
-        raise ConfigError([unknown_name("scale of this file", str(scale), known)])
+        names = list(scales) if isinstance(scales, Mapping) else []
+        raise ConfigError([unknown_name("scale of this file", str(scale), names)])
     folder = {"out": f"{values['out']}-{scale}"} if "out" in values else {}
     return merge(values, {**folder, **sizes, "scale": scale})
 

@@ -107,8 +107,8 @@ class Evidence:
         if self.value is None:
             return f"{self.name} {ABSENT} ({self.reason or 'not measured'})"
         more = self.reason or self.too_little
-        shown = f"{self.name} {signed(self.value)} {interval(self.low, self.high)}".strip()
-        return f"{shown} ({more})" if more else shown
+        text = f"{self.name} {signed(self.value)} {interval(self.low, self.high)}".strip()
+        return f"{text} ({more})" if more else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,19 +172,19 @@ class Finding:
 
 def decide(signs: Iterable[bool | None]) -> Verdict:
     """Holds where every sign is True, does not where one is False, is open otherwise; not measurable of no sign."""
-    known = list(signs)
-    if not known:
+    settled = list(signs)
+    if not settled:
         return NOT_MEASURABLE
-    if any(sign is False for sign in known):
+    if any(sign is False for sign in settled):
         return FAILS
-    return HOLDS if all(known) else OPEN
+    return HOLDS if all(settled) else OPEN
 
 
 def settle(evidence: Sequence[Evidence], side: Literal["above", "below"] = "above") -> Verdict:
     """Decide by evidence that must all lie on one side of 0; not measurable where no interval can settle it."""
-    if not any(one.measured for one in evidence):
+    if not any(number.measured for number in evidence):
         return NOT_MEASURABLE
-    return decide(getattr(one, side) for one in evidence)
+    return decide(getattr(number, side) for number in evidence)
 
 
 def without_broken(findings: Iterable[Finding], broken: Callable[[Case, str], str]) -> tuple[Finding, ...]:
@@ -279,11 +279,11 @@ def comparisons(findings: Sequence[Finding]) -> str:
 def findings_text(findings: Sequence[Finding], by: str = "") -> str:
     """Findings for a terminal: verdict and counts, then every case, or counts by the label ``by``."""
     lines: list[str] = []
-    for one in findings:
-        context = f" ({one.context})" if one.context else ""
-        lines += [f"{one.verdict.upper()}: {one.claim}{context}", f"  {one.summary}"]
-        lines += [f"  {line}" for line in (_counts_by(one, by) if by else map(_case_text, one.cases))]
-        lines += [f"  Rule: {one.rule}", ""]
+    for finding in findings:
+        context = f" ({finding.context})" if finding.context else ""
+        lines += [f"{finding.verdict.upper()}: {finding.claim}{context}", f"  {finding.summary}"]
+        lines += [f"  {line}" for line in (_counts_by(finding, by) if by else map(_case_text, finding.cases))]
+        lines += [f"  Rule: {finding.rule}", ""]
     lines.append(comparisons(findings))
     return "\n".join(lines).rstrip() + "\n" if any(lines) else ""
 
@@ -302,8 +302,8 @@ def _counts_by(finding: Finding, label: str) -> Iterator[str]:
 
 
 def _counts(cases: Sequence[Case]) -> dict[Verdict, int]:
-    counted = Counter(case.verdict for case in cases)
-    return {verdict: counted[verdict] for verdict in VERDICTS}
+    by_verdict = Counter(case.verdict for case in cases)
+    return {verdict: by_verdict[verdict] for verdict in VERDICTS}
 
 
 def findings_data(findings: Sequence[Finding]) -> list[dict[str, Any]]:

@@ -221,5 +221,5 @@ class ReportContent:
 
     def shown_examples(self) -> tuple[Example, ...]:
         """The examples that may be shown, forget before retain; none unless ``show_text``."""
-        shown = self.examples if self.show_text else ()
-        return tuple(sorted(shown, key=lambda example: example.side != "forget"))
+        visible = self.examples if self.show_text else ()
+        return tuple(sorted(visible, key=lambda example: example.side != "forget"))

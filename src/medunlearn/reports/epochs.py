@@ -99,8 +99,8 @@ def _references(content: ReportContent) -> dict[tuple[str, Panel], Reading]:
         for row in rows_of(model.summary)
     ]
     rows = [*rows_of(content.groups), *whole, *_areas(content), *_utilities(content)]
-    known = {model.label for model in content.models if model.role in _DASHES}
-    return {(str(row["model"]), _panel(row)): reading_of(row) for row in rows if row["model"] in known}
+    reference_labels = {model.label for model in content.models if model.role in _DASHES}
+    return {(str(row["model"]), _panel(row)): reading_of(row) for row in rows if row["model"] in reference_labels}
 
 
 def _areas(content: ReportContent) -> Iterator[Mapping[str, Any]]:
@@ -125,7 +125,7 @@ def _method(label: str, readings: Line, colour: str, symbol: str) -> list[Spec]:
         f"epoch {epoch}: {value_text(reading)} {interval(reading.low, reading.high)}"
         for epoch, reading in readings.items()
     ]
-    drawn = line(
+    trace = line(
         label,
         colour,
         f"<b>{safe(label)}</b><br>%{{text}}<extra></extra>",
@@ -137,7 +137,7 @@ def _method(label: str, readings: Line, colour: str, symbol: str) -> list[Spec]:
     )
     return [
         *band([(epoch, reading.low, reading.high) for epoch, reading in readings.items()], common, colour),
-        common | drawn,
+        common | trace,
     ]
 
 

@@ -96,16 +96,16 @@ def plot(
 def line(name: str, colour: str, hover: str, *, dash: str = "", width: float = 1.8, **more: Any) -> Spec:
     """A trace of points joined by lines; ``more`` has its points."""
     style = {"color": colour, "width": width} | ({"dash": dash} if dash else {})
-    drawn = {"type": "scatter", "mode": "lines", "name": safe(name), "hovertemplate": hover, "line": style}
-    return drawn | more
+    trace = {"type": "scatter", "mode": "lines", "name": safe(name), "hovertemplate": hover, "line": style}
+    return trace | more
 
 
 def band(edges: Sequence[Edge], trace: Mapping[str, Any], colour: str) -> list[Spec]:
     """Intervals as one area: forth along the upper ends and back along the lower ones; none of a single point."""
-    known = [edge for edge in edges if edge[1] is not None and edge[2] is not None]
-    if len(known) < 2:
+    complete = [edge for edge in edges if edge[1] is not None and edge[2] is not None]
+    if len(complete) < 2:
         return []
-    ends = [(place, high) for place, _, high in known] + [(place, low) for place, low, _ in reversed(known)]
+    ends = [(place, high) for place, _, high in complete] + [(place, low) for place, low, _ in reversed(complete)]
     shape = {"x": [place for place, _ in ends], "y": [short(end or 0.0) for _, end in ends], "fill": "toself"}
     style = {"fillcolor": colour, "opacity": 0.16, "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
     return [{**trace, "mode": "lines", **shape, **style}]

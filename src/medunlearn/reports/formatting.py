@@ -48,12 +48,12 @@ def interval_note(low: float | None, high: float | None, n_subjects: int | None)
 
 def share_of_subjects(hits: int, n_subjects: int, noun: str = "patient") -> str:
     """``0 of 30 patients; at most 11.6% (95%)``, ``3 of 30 patients; 2.1% to 26.5% (95%)``."""
-    shown = f"{hits:,} of {count(n_subjects, noun)}"
+    text = f"{hits:,} of {count(n_subjects, noun)}"
     if n_subjects < MIN_SUBJECTS:
-        return f"{shown}; too few for an interval"
+        return f"{text}; too few for an interval"
     low, high = clopper_pearson(hits / n_subjects, n_subjects, 1.0 - LEVEL)
     bound = f"at most {high:.1%}" if not hits else f"{low:.1%} to {high:.1%}"
-    return f"{shown}; {bound if hits < n_subjects else f'at least {low:.1%}'} (95%)"
+    return f"{text}; {bound if hits < n_subjects else f'at least {low:.1%}'} (95%)"
 
 
 def subjects_for_bounds(bounds: Sequence[float] = (0.05, 0.01), noun: str = "patient") -> str:
@@ -124,20 +124,20 @@ def count(value: Any, noun: str) -> str:
     plural = noun if noun.endswith("s") else f"{noun}s"
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":
         plural = f"{noun[:-1]}ies"
-    shown = f"{value:,}" if isinstance(value, int) else str(value)
-    return f"{shown} {noun if value == 1 else plural}"
+    text = f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{text} {noun if value == 1 else plural}"
 
 
 def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Nested settings as dotted keys and short text."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for key, item in value.items():
         name = f"{prefix}{key}"
         if isinstance(item, Mapping):
-            found |= flat(item, f"{name}.")
+            texts |= flat(item, f"{name}.")
         else:
-            found[name] = _plain(name, item)
-    return found
+            texts[name] = _plain(name, item)
+    return texts
 
 
 def _plain(name: str, item: Any) -> str:

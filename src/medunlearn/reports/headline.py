@@ -90,9 +90,9 @@ def _verdict(
         nearest = "No method came closer to the retrained model than the target model did."
         return None, "None", (*left_out, nearest, worse)
     gaps = {"utility": closest.utility_gap, "forgetting": closest.forgetting_gap}
-    known = {name: gap for name, gap in gaps.items() if gap is not None}
-    differs = ", ".join(f"{name} {signed_with_interval(gap)}" for name, gap in known.items())
-    return closest, "", (*left_out, f"Against the retrained model: {differs}.", _certainty(known))
+    measured = {name: gap for name, gap in gaps.items() if gap is not None}
+    differs = ", ".join(f"{name} {signed_with_interval(gap)}" for name, gap in measured.items())
+    return closest, "", (*left_out, f"Against the retrained model: {differs}.", _certainty(measured))
 
 
 def _certainty(gaps: dict[str, Gap]) -> str:
@@ -131,7 +131,7 @@ def lead(results: Results, where: Plane, ranked: Sequence[Standing], inside: str
 
 def _bars(ranked: Sequence[Standing]) -> tuple[Bar, ...]:
     """Distances to the retrained model, shortest first; none of broken models."""
-    known = sorted(
+    measured = sorted(
         (
             (standing.distance, standing.model)
             for standing in ranked
@@ -139,11 +139,11 @@ def _bars(ranked: Sequence[Standing]) -> tuple[Bar, ...]:
         ),
         key=lambda pair: pair[0],
     )
-    longest = max((distance for distance, _ in known), default=0.0) or 1.0
+    longest = max((distance for distance, _ in measured), default=0.0) or 1.0
     before = {"target": "before unlearning"}
     return tuple(
         Bar(model.label, f"{d:.3f}", d / longest, before.get(model.role, ""), muted=model.role == "target")
-        for d, model in known
+        for d, model in measured
     )
 
 

@@ -28,9 +28,9 @@ def to_html(report: Report) -> str:
 
     Scripts run by their hash alone (content security policy), so text that got into a cell never runs.
     """
-    drawn = has_figures(report.blocks)
+    has_plots = has_figures(report.blocks)
     script = asset("page.js").decode()
-    scripts = [script, *((gzip.decompress(plotly_archive()).decode(),) if drawn else ())]
+    scripts = [script, *((gzip.decompress(plotly_archive()).decode(),) if has_plots else ())]
     anchors = _anchors(report)
     page = (
         _environment()
@@ -41,8 +41,8 @@ def to_html(report: Report) -> str:
             contents=[(anchor, block.title) for anchor, block in anchors.items()],
             style=asset("page.css").decode(),
             script=script,
-            script_hashes=" ".join(f"'{script_hash(one)}'" for one in scripts),
-            plotly=base64.b64encode(plotly_archive()).decode() if drawn else "",
+            script_hashes=" ".join(f"'{script_hash(source)}'" for source in scripts),
+            plotly=base64.b64encode(plotly_archive()).decode() if has_plots else "",
             template=TEMPLATE,
         )
     )
@@ -83,7 +83,7 @@ def _anchors(report: Report) -> dict[str, Section]:
         if isinstance(block, Section):
             name = block.name or re.sub(r"[^a-z0-9]+", "-", block.title.lower()).strip("-") or "section"
             numbers = (name if n == 1 else f"{name}-{n}" for n in range(1, len(report.blocks) + 2))
-            anchors[next(one for one in numbers if one not in anchors)] = block
+            anchors[next(candidate for candidate in numbers if candidate not in anchors)] = block
     return anchors
 
 

@@ -39,7 +39,7 @@ def plain(value: Any) -> Any:
         case _ if value is None or value is pd.NA or value is pd.NaT:  # pd.NA == pd.NA is no bool
             return None
         case _ if is_dataclass(value):
-            shown = {one.name: plain(getattr(value, one.name)) for one in fields(value)}
-            return {"block": type(value).__name__.lower(), **shown}
+            values = {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+            return {"block": type(value).__name__.lower(), **values}
         case _:
             return str(value)

@@ -103,9 +103,11 @@ def _point(model: ModelResult, pair: Pair, colour: str, symbol: str, *, bars: bo
         "hovertemplate": f"<b>{safe(model.label)}</b><br>{hover}<extra></extra>",
         "cliponaxis": False,
     }
-    for axis, one in zip("xy", pair if bars else (), strict=False):
-        shown = None not in (one.low, one.high)
-        spec[f"error_{axis}"] = whiskers([(one.value, one.low, one.high)], colour) if shown else {"visible": False}
+    for axis, reading in zip("xy", pair if bars else (), strict=False):
+        has_interval = None not in (reading.low, reading.high)
+        spec[f"error_{axis}"] = (
+            whiskers([(reading.value, reading.low, reading.high)], colour) if has_interval else {"visible": False}
+        )
     return spec
 
 

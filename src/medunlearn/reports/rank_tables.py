@@ -40,7 +40,9 @@ def rank_section(content: ReportContent) -> Section | None:
         return None
     ranks = content.ranks
     bullets = [sentence for reading in ranks.readings for sentence in _reading(reading, ranks)]
-    kinds = [details(f"By kind of fact: {CONTEXTS[one.context]}", _kinds(one)) for one in ranks.readings]
+    kinds = [
+        details(f"By kind of fact: {CONTEXTS[reading.context]}", _kinds(reading)) for reading in ranks.readings
+    ]
     return section(
         "What the models still know: ranks of facts",
         Prose(NOTES),
@@ -56,17 +58,17 @@ def rank_section(content: ReportContent) -> Section | None:
 def nothing_to_forget(ranks: Ranks) -> Iterator[str]:
     """A caveat for each context in which ranks do not tell that the target ever knew the forget set."""
     for reading in ranks.readings:
-        known = reading.known
-        if known is not None and known["verdict"] == "nothing":
-            yield f"Nothing to forget, as far as ranks can tell ({CONTEXTS[reading.context]}): {_known(known)}"
+        before = reading.known
+        if before is not None and before["verdict"] == "nothing":
+            yield f"Nothing to forget, as far as ranks can tell ({CONTEXTS[reading.context]}): {_known(before)}"
 
 
-def _known(known: Mapping[str, Any]) -> str:
-    beside = known["unseen_first"]
+def _known(before: Mapping[str, Any]) -> str:
+    beside = before["unseen_first"]
     unseen = "" if beside is None else f", the retrained model {decimal(beside)}"
     return (
-        f"the target ranks {decimal(known['first'])} of the forget set's facts first{unseen} "
-        f"({known['subjects']} subjects; no higher: p {p_text(known['p'])})."
+        f"the target ranks {decimal(before['first'])} of the forget set's facts first{unseen} "
+        f"({before['subjects']} subjects; no higher: p {p_text(before['p'])})."
     )
 
 
@@ -173,8 +175,8 @@ def _reading(reading: RankReading, ranks: Ranks) -> Iterator[str]:
     if reading.known is not None and reading.known["verdict"] == "open":
         yield f"Too few subjects to tell whether there was anything to forget: {_known(reading.known)}"
     if reading.unscored:
-        counted = "; ".join(f"{count}: {reason}" for reason, count in reading.unscored.items())
-        yield f"Facts without a rank, and why: {counted}."
+        counts = "; ".join(f"{count}: {reason}" for reason, count in reading.unscored.items())
+        yield f"Facts without a rank, and why: {counts}."
     yield from _calibration(reading)
 
 
@@ -213,7 +215,7 @@ def _figure(content: ReportContent) -> Spec:
     colour = colours(content.models)
     bars = []
     for model in content.models:
-        rows = (one for one in _rows(model) if one["side"] == "forget" and one["measure"] == MEASURE)
+        rows = (row for row in _rows(model) if row["side"] == "forget" and row["measure"] == MEASURE)
         row = next(rows, None)
         value = None if row is None else number(row["value"])
         if row is None or value is None:

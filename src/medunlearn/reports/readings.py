@@ -206,7 +206,8 @@ def standings(results: Results, where: Plane) -> list[Standing]:
     models = map(standing, results.models)
     roles = ("target", "retrained", "unlearned")
     return sorted(
-        models, key=lambda one: (roles.index(one.model.role), math.inf if one.distance is None else one.distance)
+        models,
+        key=lambda entry: (roles.index(entry.model.role), math.inf if entry.distance is None else entry.distance),
     )
 
 

@@ -77,10 +77,10 @@ def spread(results: pd.DataFrame, model: str, setting: str, fold: str, column: s
     """A number of one model's over its seeds; None without any, or where one is missing."""
     rows = results[(results["model"] == model) & (results["setting"] == setting) & (results["fold"] == fold)]
     values = [number(value) for value in rows[column]]
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
+    numbers = [value for value in values if value is not None]
+    if not numbers or len(numbers) < len(values):
         return None
-    return Spread(sum(known) / len(known), min(known), max(known), len(known))
+    return Spread(sum(numbers) / len(numbers), min(numbers), max(numbers), len(numbers))
 
 
 def ranking(content: TuneContent) -> list[tuple[str, Spread]]:
@@ -144,17 +144,17 @@ def headline(content: TuneContent) -> Headline | None:
     (method, value), fold = ranked[0], _folds(content)[0]
     target = spread(content.results, "target", "", fold, "value")
     untuned = spread(content.results, method, "untuned", fold, "value")
-    said = [f"{method} with its best settings: {_words(value)}."]
+    sentences = [f"{method} with its best settings: {_words(value)}."]
     if untuned:
-        said.append(f"Its untuned settings: {_words(untuned)}.")
+        sentences.append(f"Its untuned settings: {_words(untuned)}.")
     if target:
-        said.append(f"The target itself, which forgot nothing: {_words(target)}.")
+        sentences.append(f"The target itself, which forgot nothing: {_words(target)}.")
         if value.mean >= target.mean:
-            said.append("No method came closer than doing nothing.")
+            sentences.append("No method came closer than doing nothing.")
     if content.refused:
-        return Headline(_CLOSEST, "not decided", (content.refused[0], *said))
+        return Headline(_CLOSEST, "not decided", (content.refused[0], *sentences))
     answer = "none" if target and value.mean >= target.mean else method
-    return Headline(_CLOSEST, answer, tuple(said))
+    return Headline(_CLOSEST, answer, tuple(sentences))
 
 
 def main_tables(content: TuneContent) -> list[Table]:
@@ -219,7 +219,7 @@ def _budget_row(row: Mapping[str, Any]) -> tuple[Cell, ...]:
 
 def _curve(content: TuneContent) -> Spec:
     """Least objective so far by trial, one line a method; the untuned trial is the first point."""
-    drawn = []
+    traces = []
     for place, method in enumerate(content.trials["method"].drop_duplicates()):
         rows = content.trials[content.trials["method"] == method]
         points, least = list[tuple[int, float]](), None
@@ -240,10 +240,10 @@ def _curve(content: TuneContent) -> Spec:
             marker={"size": 6, "color": colour},
             showlegend=True,
         )
-        drawn.append(trace | {"line": {"color": colour, "width": 1.8, "shape": "hv"}})
+        traces.append(trace | {"line": {"color": colour, "width": 1.8, "shape": "hv"}})
     frame = layout(None, "trial", "least objective so far, choosing half", small=True)
     frame["xaxis"] |= {"rangemode": "tozero"}
-    return plot([one for one in drawn if one["x"]], frame, (52, 10, 26, 44), showlegend=True)
+    return plot([trace for trace in traces if trace["x"]], frame, (52, 10, 26, 44), showlegend=True)
 
 
 def _trials_table(content: TuneContent) -> Table | None:
@@ -253,14 +253,14 @@ def _trials_table(content: TuneContent) -> Table | None:
 
 def _trial_row(row: Mapping[str, Any]) -> tuple[Cell, ...]:
     values = [number(row[name]) for name in ("value", *AXES)]
-    said = "; ".join(filter(None, (str(row["reason"]), str(row["problem"]))))
+    ending = "; ".join(filter(None, (str(row["reason"]), str(row["problem"]))))
     params = str(row["params"]).strip("{}").replace('"', "") or "untuned"
     return (
         Cell(f"{row['method']} {row['number']}"),
         Cell(params),
         *(Cell(ABSENT if value is None else decimal(value)) for value in values),
         Cell(f"{row['epochs']} of {row['planned']}"),
-        Cell(str(row["state"]), said),
+        Cell(str(row["state"]), ending),
     )
 
 

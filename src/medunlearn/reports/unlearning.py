@@ -222,7 +222,7 @@ def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> d
             "closest_to_retrained": closest,
             "explanation": " ".join(answer.sentences),
             "reference": reference_data(content.reference),
-            "distance_to_retrained": {one.model.label: one.distance for one in ranked},
+            "distance_to_retrained": {standing.model.label: standing.distance for standing in ranked},
         },
         "models": [_model(model) for model in content.models],
         "comparisons": content.comparisons,

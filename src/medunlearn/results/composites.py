@@ -44,15 +44,15 @@ class Composite:
     inverted: bool = False
     transform: Callable[[Array], Array] | None = None
 
-    def used(self, available: Collection[str]) -> tuple[str, ...]:
+    def measured_parts(self, available: Collection[str]) -> tuple[str, ...]:
         """The parts that are available, in the paper's order."""
         return tuple(part for part in self.parts if part in available)
 
-    def shown_as(self, used: Sequence[str]) -> str:
+    def shown_as(self, parts: Sequence[str]) -> str:
         """The name to show: the paper's with all parts (or none, when there is no value), else the parts."""
-        if not used or tuple(used) == self.parts:
+        if not parts or tuple(parts) == self.parts:
             return self.name
-        return f"H({', '.join(f'1-{part}' if self.inverted else part for part in used)})"
+        return f"H({', '.join(f'1-{part}' if self.inverted else part for part in parts)})"
 
     def of(self, means: Array) -> Array:
         """The composite of the used parts' means, shape [..., parts] -> [...].

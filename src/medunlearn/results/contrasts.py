@@ -102,8 +102,8 @@ class CellDraws:
     def bounds(self, measure: str, parts: Sequence[str]) -> Bounds:
         """The least and greatest number: 0 and 1 of a composite, and of a measure whose scores lie there."""
         columns = [self.columns[part] for part in parts]
-        seen = UNIT if measure in REGISTRY or self.means.unit[columns].all() else UNBOUNDED
-        return bounds_of(measure) or seen
+        of_scores = UNIT if measure in REGISTRY or self.means.unit[columns].all() else UNBOUNDED
+        return bounds_of(measure) or of_scores
 
     def observed(self) -> set[str]:
         """Measures with a score."""
@@ -204,23 +204,23 @@ class Draws:
         if not seeds:
             return Contrast(None, reason="no seed has all the models")
         every = [by_seed[seed] for by_seed in cells for seed in seeds]
-        shown, parts = _parts(terms[0].measure, every)
+        title, parts = _parts(terms[0].measure, every)
         if not parts:
-            return Contrast(None, reason=f"{shown} was not measured")
+            return Contrast(None, reason=f"{title} was not measured")
         points, draws = np.zeros(len(seeds)), np.zeros((self.replicates, len(seeds)))
         least = most = 0.0
         for term, by_seed in zip(terms, cells, strict=True):
             for place, seed in enumerate(seeds):
-                point, drawn = by_seed[seed].numbers(term.measure, parts)
+                point, replicates = by_seed[seed].numbers(term.measure, parts)
                 points[place] += term.weight * point
-                draws[:, place] += term.weight * drawn
+                draws[:, place] += term.weight * replicates
             edges = [term.weight * edge for seed in seeds for edge in by_seed[seed].bounds(term.measure, parts)]
             least, most = least + min(edges), most + max(edges)
         n = min(means.n_subjects(parts) for means in every)
         pooled = pool_seeds(points, draws, n, bounds=(least, most), seed=self.seed)
         reason = f"fewer than {MIN_SUBJECTS} subjects: no interval" if n < MIN_SUBJECTS else ""
         values = () if pooled.value is None else tuple(points.tolist())
-        return Contrast(pooled.value, pooled.low, pooled.high, n, reason, shown, values, pooled.uncertainty)
+        return Contrast(pooled.value, pooled.low, pooled.high, n, reason, title, values, pooled.uncertainty)
 
     def _draw(self, stratum: Stratum) -> list[tuple[Mapping[str, object], CellDraws]]:
         matrix, subjects = self._within(stratum)
@@ -240,8 +240,8 @@ class Draws:
             tables.append(Observations(values, subjects[group.rows].tolist()))
         if not tables:
             return []
-        drawn = resample_together(tables, replicates=self.replicates, seed=stratum.seed)
-        cells = (CellDraws(names, means) for names, means in zip(columns, drawn, strict=True))
+        replicates = resample_together(tables, replicates=self.replicates, seed=stratum.seed)
+        cells = (CellDraws(names, means) for names, means in zip(columns, replicates, strict=True))
         return list(zip(labels, cells, strict=True))
 
     def _within(self, stratum: Stratum) -> tuple[ScoreMatrix, np.ndarray[tuple[int], np.dtype[np.object_]]]:
@@ -281,8 +281,8 @@ def _parts(measure: str, cells: Sequence[CellDraws]) -> tuple[str, tuple[str, ..
     composite = REGISTRY.get(measure)
     if composite is None or composite.transform is not None:
         return measure, (measure,) if measure in common else ()
-    used = composite.used(common)
-    return composite.shown_as(used), used
+    parts = composite.measured_parts(common)
+    return composite.shown_as(parts), parts
 
 
 def _words(cell: Mapping[str, object]) -> str:

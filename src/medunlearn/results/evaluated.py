@@ -36,9 +36,9 @@ def summarize_evaluation(scores: pd.DataFrame, *, replicates: int, seed: int) ->
 
     Records have means alone: nothing was asked about them.
     """
-    asked, of_records = _asked_and_records(scores)
+    of_questions, of_records = _asked_and_records(scores)
     draws: dict[str, Any] = {"replicates": replicates, "seed": seed}
-    means = summarize(asked, EVALUATION, composites=COMPOSITES, rollup="kind", **draws)
+    means = summarize(of_questions, EVALUATION, composites=COMPOSITES, rollup="kind", **draws)
     return joined([means, *([summarize(of_records, EVALUATION, **draws)] if len(of_records) else [])])
 
 
@@ -143,8 +143,8 @@ class Evaluated:
     @cached_property
     def questions(self) -> pd.DataFrame:
         """One row a question: question_id, subject, side, fold, kind."""
-        asked = self.table[self.table["kind"] != RECORD]
-        rows = asked[["item", *_ABOUT]].drop_duplicates("item").reset_index(drop=True)
+        of_questions = self.table[self.table["kind"] != RECORD]
+        rows = of_questions[["item", *_ABOUT]].drop_duplicates("item").reset_index(drop=True)
         return rows.rename(columns={"item": "question_id"})
 
     @cached_property
@@ -264,9 +264,9 @@ def compared(model: Evaluated, against: Sequence[Evaluated], replicates: int, se
         ours, theirs = comparable([model, other])
         if ours.empty or theirs.empty:
             continue
-        asked, records = zip(_asked_and_records(ours), _asked_and_records(theirs), strict=True)
+        of_questions, records = zip(_asked_and_records(ours), _asked_and_records(theirs), strict=True)
         draws: dict[str, Any] = {"replicates": replicates, "seed": seed}
-        difference = compare(*asked, EVALUATION, composites=COMPOSITES, rollup="kind", **draws)
+        difference = compare(*of_questions, EVALUATION, composites=COMPOSITES, rollup="kind", **draws)
         if all(map(len, records)):
             difference = joined([difference, compare(*records, EVALUATION, **draws)])
         tables.append(difference.assign(model=model.run.label, against=other.run.label))

@@ -264,7 +264,7 @@ def _sign_flips(differences: np.ndarray[Any, np.dtype[np.float64]], seed: int) -
     if count <= _EXACT_FLIPS:
         signs = 1 - 2 * ((np.arange(2**count)[:, None] >> np.arange(count)) & 1)
     else:
-        drawn = generator("sign flips", seed).integers(0, 2, (_FLIPS, count))
-        signs = np.vstack([np.ones((1, count), dtype=np.int64), 1 - 2 * drawn])
+        flips = generator("sign flips", seed).integers(0, 2, (_FLIPS, count))
+        signs = np.vstack([np.ones((1, count), dtype=np.int64), 1 - 2 * flips])
     sums = signs @ differences
     return float(np.mean(sums <= differences.sum() + 1e-12))

@@ -18,9 +18,9 @@ def control_table(scores: pd.DataFrame, others: Mapping[str, pd.DataFrame]) -> p
 
     Only questions that were asked with other images are in it.
     """
-    asked = set().union(*(set(zip(t["item"], t["measure"], strict=True)) for t in others.values()))
+    controlled = set().union(*(set(zip(t["item"], t["measure"], strict=True)) for t in others.values()))
     pairs = pd.Series(list(zip(scores["item"], scores["measure"], strict=True)), index=scores.index)
-    tables = {TRUE: scores[pairs.isin(asked)], **others}
+    tables = {TRUE: scores[pairs.isin(controlled)], **others}
     return pd.concat([table.assign(image=name) for name, table in tables.items()], ignore_index=True)
 
 

@@ -74,15 +74,15 @@ def keyed_folder(parent: Path, name: str, key: str) -> Path:
     own = parent / f"{plain}-{key[:8]}"
     if (own / FILE).exists():
         return own
-    found = []
+    candidates = []
     with suppress(OSError):
         for entry in os.scandir(parent):
             with suppress(OSError, InputError):
                 stat = os.stat(os.path.join(entry.path, FILE))
                 record = _read(entry.path, stat.st_mtime_ns, stat.st_size)
                 if is_same_run(record, key):
-                    found.append((record.complete, stat.st_mtime_ns, Path(entry.path)))
-    return max(found)[2] if found else own
+                    candidates.append((record.complete, stat.st_mtime_ns, Path(entry.path)))
+    return max(candidates)[2] if candidates else own
 
 
 @lru_cache(maxsize=1024)

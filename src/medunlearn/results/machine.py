@@ -29,7 +29,7 @@ PACKAGES = (
 
 def hardware() -> dict[str, Any]:
     """Processor, cores, memory in GiB, and the GPUs if torch is loaded and sees any."""
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "platform": platform.platform(),
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -37,8 +37,8 @@ def hardware() -> dict[str, Any]:
     }
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
-        found["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return found
+        facts["gpus"] = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return facts
 
 
 def _processor() -> str:
@@ -52,13 +52,13 @@ def _processor() -> str:
 @cache
 def packages() -> dict[str, str]:
     """Versions of Python and of the packages that numbers depend on; read once a process."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 @cache

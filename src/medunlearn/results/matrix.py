@@ -118,11 +118,11 @@ def groups(matrix: ScoreMatrix, by: Sequence[str], rollup: str | None = None) ->
 def _ranks(name: str, values: Sequence[object], rolled: bool) -> dict[object, tuple[int, str]]:
     """Sort key of each value of a label: as records.py lists them, others after by name; elsewhere as they come."""
     if name not in _ORDER:
-        found = {value: (place, "") for place, value in enumerate(dict.fromkeys(values))}
+        ranks = {value: (place, "") for place, value in enumerate(dict.fromkeys(values))}
     else:
         order = list(_ORDER[name])
-        found = {v: (order.index(str(v)) if v in order else len(order), str(v)) for v in dict.fromkeys(values)}
-    return {**found, ALL_KINDS: (len(values) + len(found) + len(KINDS), "")} if rolled else found
+        ranks = {v: (order.index(str(v)) if v in order else len(order), str(v)) for v in dict.fromkeys(values)}
+    return {**ranks, ALL_KINDS: (len(values) + len(ranks) + len(KINDS), "")} if rolled else ranks
 
 
 def _numbered(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Places, Places]:

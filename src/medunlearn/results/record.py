@@ -98,8 +98,8 @@ class RunRecord:
     @staticmethod
     def of(values: Mapping[str, Any]) -> RunRecord:
         """From the content of ``run.json``; keys of another version are left out."""
-        known = {one.name for one in fields(RunRecord)}
-        values = {name: value for name, value in values.items() if name in known and value is not None}
+        names = {item.name for item in fields(RunRecord)}
+        values = {name: value for name, value in values.items() if name in names and value is not None}
         return RunRecord(**{"schema": 1, **values})
 
     @staticmethod
@@ -198,10 +198,10 @@ class RunRecord:
         setattr(self, name, value)
 
     def __contains__(self, name: object) -> bool:
-        return any(one.name == name for one in fields(self))
+        return any(item.name == name for item in fields(self))
 
     def __iter__(self) -> Iterator[str]:
-        return (one.name for one in fields(self))
+        return (item.name for item in fields(self))
 
     def keys(self) -> list[str]:
         return list(self)
@@ -229,4 +229,4 @@ def _problems(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _words(kind: type | tuple[type, ...]) -> str:
-    return " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+    return " or ".join(item.__name__ for item in (kind if isinstance(kind, tuple) else (kind,)))

@@ -105,11 +105,11 @@ def check_reference(
         ]
         return draws.contrast(terms)
 
-    utility, known = (_measure(scores, side) for side in ("retain", "forget"))
-    gained = 1.0 if known == _FORGETTING else -1.0
+    utility, forgetting = (_measure(scores, side) for side in ("retain", "forget"))
+    gained = 1.0 if forgetting == _FORGETTING else -1.0
     return ReferenceCheck(
         contrast("retain", 1.0, -LEARNED, utility),
-        contrast("forget", gained, -gained, known),
+        contrast("forget", gained, -gained, forgetting),
     )
 
 
@@ -126,5 +126,7 @@ def _reason(contrast: Contrast, premise: str) -> str:
     if contrast.value is None or contrast.low is None or contrast.high is None:
         why = contrast.reason or "no interval"
         return f"It is not known whether {premise}: {why}."
-    shown = f"{contrast.measure}: {contrast.value:+.3f} [{contrast.low:+.3f}, {contrast.high:+.3f}], to be above 0"
-    return f"It {'does not hold' if contrast.high < 0.0 else 'is not settled'} that {premise} ({shown})."
+    numbers = (
+        f"{contrast.measure}: {contrast.value:+.3f} [{contrast.low:+.3f}, {contrast.high:+.3f}], to be above 0"
+    )
+    return f"It {'does not hold' if contrast.high < 0.0 else 'is not settled'} that {premise} ({numbers})."

@@ -85,8 +85,8 @@ class Run:
     @cached_property
     def vocabulary(self) -> str | None:
         """Fingerprint of its tokenizer's vocabulary; an epoch's is its run's. None where the folder has none."""
-        known = vocabulary_fingerprint(self.model)
-        return self.parent.vocabulary if known is None and self.parent is not None else known
+        own = vocabulary_fingerprint(self.model)
+        return self.parent.vocabulary if own is None and self.parent is not None else own
 
     @property
     def label(self) -> str:
@@ -156,8 +156,8 @@ class Run:
         """
         folder = self.folder / EPOCHS / f"{number:02d}"
         if not (folder / FILE).exists():
-            known = sorted(int(path.parent.name) for path in (self.folder / EPOCHS).glob(f"*/{FILE}"))
-            which = ", ".join(map(str, known)) if known else "after none of its epochs: set evaluate_every"
+            epochs = sorted(int(path.parent.name) for path in (self.folder / EPOCHS).glob(f"*/{FILE}"))
+            which = ", ".join(map(str, epochs)) if epochs else "after none of its epochs: set evaluate_every"
             raise InputError(f"{self.folder} was not evaluated after epoch {number}; it was after {which}.")
         return Run.open(folder)
 

@@ -53,10 +53,10 @@ def sbom() -> dict[str, Any]:
         changed = "changed since" if code()["dirty"] else "as committed"
         own["properties"] = [{"name": "medunlearn:commit", "value": f"{commit}, {changed}"}]
     every = [*components.values(), *map(_vendored, VENDORED), _interpreter()]
-    needed = {name: {*_needs(it)} & {*installed} for name, it in sorted(installed.items())}
+    requirements = {name: {*_needs(it)} & {*installed} for name, it in sorted(installed.items())}
     dependencies = [
         {"ref": references[name], "dependsOn": sorted(references[other] for other in others)}
-        for name, others in needed.items()
+        for name, others in requirements.items()
     ]
     content = json.dumps([own, every, dependencies], sort_keys=True)
     return {
@@ -116,12 +116,12 @@ def _component(name: str, distribution: Distribution) -> dict[str, Any]:
 def _record_hash(distribution: Distribution) -> str:
     """SHA-256 over paths and hashes of a distribution's files; empty without a RECORD."""
     lines = (line.rsplit(",", 2)[:2] for line in (distribution.read_text("RECORD") or "").splitlines())
-    kept = sorted(
+    entries = sorted(
         f"{path},{digest}"
         for path, digest in lines
         if digest and not path.startswith("..") and not path.endswith(".pyc") and Path(path).name not in _ADDED
     )
-    return hashlib.sha256("\n".join(kept).encode()).hexdigest() if kept else ""
+    return hashlib.sha256("\n".join(entries).encode()).hexdigest() if entries else ""
 
 
 def _needs(distribution: Distribution) -> Iterator[str]:

@@ -79,11 +79,11 @@ def summarize(
             [0, 1]; an unknown composite.
     """
     matrix = score_matrix(scores, by)
-    wanted = [composite_named(name) for name in composites]
+    registered = [composite_named(name) for name in composites]
     rows: list[dict[str, Any]] = []
     for group in groups(matrix, by, rollup):
-        values, lines = _lines(matrix, group, matrix.values[group.rows], wanted)
-        drawn = resample_means(values, _subjects(matrix, group), replicates=replicates, seed=seed)
+        values, lines = _lines(matrix, group, matrix.values[group.rows], registered)
+        resampled = resample_means(values, _subjects(matrix, group), replicates=replicates, seed=seed)
         for line in lines:
             row: dict[str, Any] = {
                 **group.labels,
@@ -92,7 +92,7 @@ def summarize(
                 "n_unscored": len(values),
             }
             if line.columns:
-                estimate = drawn.estimate(line.columns, line.statistic, bounds=line.bounds)
+                estimate = resampled.estimate(line.columns, line.statistic, bounds=line.bounds)
                 row |= {name: getattr(estimate, name) for name in ("value", "low", "high", "replicates_dropped")}
                 row |= {"n_scored": estimate.n, "n_subjects": estimate.n_clusters}
                 row["n_unscored"] -= estimate.n
@@ -160,15 +160,15 @@ def compare(
     """
     matrix = score_matrix(scores, by)
     matrix, other = _aligned(matrix, score_matrix(against, by))
-    wanted = [composite_named(name) for name in composites]
+    registered = [composite_named(name) for name in composites]
     rows: list[dict[str, Any]] = []
     for group in groups(matrix, by, rollup):
         ours, theirs = matrix.values[group.rows], other[group.rows]
         lonely = np.isnan(ours) | np.isnan(theirs)
-        _, lines = _lines(matrix, group, np.where(lonely, np.nan, ours), wanted)
+        _, lines = _lines(matrix, group, np.where(lonely, np.nan, ours), registered)
         pairs = resample_pairs(
-            _with_transforms(matrix, ours, wanted),
-            _with_transforms(matrix, theirs, wanted),
+            _with_transforms(matrix, ours, registered),
+            _with_transforms(matrix, theirs, registered),
             _subjects(matrix, group),
             replicates=replicates,
             seed=seed,
@@ -207,13 +207,13 @@ def _lines(
     place = {name: column for column, name in enumerate(matrix.measures)}
     own = len(matrix.measures)
     for composite in composites:
-        used = composite.used(available)
-        columns = tuple(place[part] for part in used)
+        parts = composite.measured_parts(available)
+        columns = tuple(place[part] for part in parts)
         if composite.transform is not None:
-            columns, own = ((own,) if used else ()), own + 1
+            columns, own = ((own,) if parts else ()), own + 1
         if composite.side in (None, group.labels.get("side")):
             statistic = None if composite.transform else composite.of
-            lines.append(_Line(composite.shown_as(used), columns, used, statistic))
+            lines.append(_Line(composite.shown_as(parts), columns, parts, statistic))
     return table, lines
 
 
@@ -245,14 +245,14 @@ def _aligned(ours: ScoreMatrix, theirs: ScoreMatrix) -> tuple[ScoreMatrix, Array
     values = _widened(ours.values, ours.measures, measures)
     other = np.full(values.shape, np.nan)
     other[rows] = _widened(theirs.values, theirs.measures, measures)
-    shown = _widened(ours.rows_of, ours.measures, measures) == 1.0
-    shown[rows] |= _widened(theirs.rows_of, theirs.measures, measures) == 1.0
-    return ScoreMatrix(ours.keys, ours.subjects, measures, values, shown), other
+    present = _widened(ours.rows_of, ours.measures, measures) == 1.0
+    present[rows] |= _widened(theirs.rows_of, theirs.measures, measures) == 1.0
+    return ScoreMatrix(ours.keys, ours.subjects, measures, values, present), other
 
 
-def _widened(values: npt.NDArray[Any], names: Sequence[str], wanted: Sequence[str]) -> Array:
-    table = np.full((len(values), len(wanted)), np.nan)
-    table[:, [wanted.index(name) for name in names]] = values
+def _widened(values: npt.NDArray[Any], names: Sequence[str], columns: Sequence[str]) -> Array:
+    table = np.full((len(values), len(columns)), np.nan)
+    table[:, [columns.index(name) for name in names]] = values
     return table
 
 

@@ -154,8 +154,8 @@ def krippendorff_alpha(
         raise InputError(f"{len(ratings)} rows of ratings do not fit {len(clusters)} items.")
     k = len(categories)
     pairs = np.full((len(ratings), k * k), np.nan)
-    for row, given in enumerate(ratings):
-        places = [_place(rating, categories) for rating in given if rating is not None]
+    for row, of_item in enumerate(ratings):
+        places = [_place(rating, categories) for rating in of_item if rating is not None]
         if len(places) > 1:
             counts = np.bincount(np.array(places, dtype=np.intp), minlength=k).astype(np.float64)
             pairs[row] = ((np.outer(counts, counts) - np.diag(counts)) / (len(places) - 1)).ravel()
@@ -239,11 +239,11 @@ def _agreeing(
     if len(ratings) != len(clusters):
         raise InputError(f"{len(ratings)} rows of ratings do not fit {len(clusters)} items.")
     counts = np.full((len(ratings), len(categories)), np.nan)
-    for row, given in enumerate(ratings):
-        places = [None if rating is None else _place(rating, categories) for rating in given]
+    for row, of_item in enumerate(ratings):
+        places = [None if rating is None else _place(rating, categories) for rating in of_item]
         if None not in places:
             counts[row] = np.bincount(np.array(places, dtype=np.intp), minlength=len(categories))
-    raters = {len(given) for given in ratings} or {2}
+    raters = {len(of_item) for of_item in ratings} or {2}
     if len(raters) > 1 or min(raters) < 2:
         raise InputError(
             "Agreement needs the same two or more raters for every item; write None where one is missing."

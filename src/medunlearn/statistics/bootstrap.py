@@ -89,18 +89,18 @@ class Resampled:
         """
         if not columns:
             raise InputError("A statistic needs at least one column of observations.")
-        used = list(columns)
-        n = int(self.observed[:, used].all(axis=1).sum())
-        n_clusters = int(self.n_clusters[used].min())
-        point = usable(self.point[np.newaxis, used], statistic)
+        places = list(columns)
+        n = int(self.observed[:, places].all(axis=1).sum())
+        n_clusters = int(self.n_clusters[places].min())
+        point = usable(self.point[np.newaxis, places], statistic)
         if not len(point):
             return Estimate(None, None, None, n, n_clusters)
         value, dropped = float(point[0]), 0
         if statistic is None:
-            bounds = bounds or (UNIT if self.unit[used[0]] else UNBOUNDED)
-            uncertainty = mean_over_subjects(self.sums[:, used[0]], self.counts[:, used[0]], bounds)
+            bounds = bounds or (UNIT if self.unit[places[0]] else UNBOUNDED)
+            uncertainty = mean_over_subjects(self.sums[:, places[0]], self.counts[:, places[0]], bounds)
         else:
-            draws = usable(self.draws[:, used], statistic)
+            draws = usable(self.draws[:, places], statistic)
             dropped = len(self.draws) - len(draws)
             uncertainty = from_draws(value, draws, n_clusters, bounds or UNBOUNDED)
         return Estimate.of(value, uncertainty, n, n_clusters, dropped, level)
@@ -181,14 +181,14 @@ def resample_together(
     return [
         Resampled(
             point=divide(total.sum(axis=0), count.sum(axis=0)),
-            draws=drawn,
+            draws=means,
             sums=total,
             counts=count,
             observed=there,
             n_clusters=(count > 0).sum(axis=0).astype(np.intp),
             unit=np.all(~there | ((array >= 0.0) & (array <= 1.0)), axis=0),
         )
-        for array, total, count, drawn, there in zip(
+        for array, total, count, means, there in zip(
             arrays, sums, counts, np.split(draws, cuts, axis=1), observed, strict=True
         )
     ]
@@ -285,9 +285,9 @@ def times_drawn(n_clusters: int, replicates: int, rng: np.random.Generator) -> A
 
     Multinomial counts, by counting draws: five times faster than ``rng.multinomial`` at 1,000 clusters.
     """
-    drawn = rng.integers(n_clusters, size=(replicates, n_clusters))
-    drawn += np.arange(replicates)[:, np.newaxis] * n_clusters
-    counts = np.bincount(drawn.ravel(), minlength=replicates * n_clusters)
+    picks = rng.integers(n_clusters, size=(replicates, n_clusters))
+    picks += np.arange(replicates)[:, np.newaxis] * n_clusters
+    counts = np.bincount(picks.ravel(), minlength=replicates * n_clusters)
     return counts.reshape(replicates, n_clusters).astype(np.float64)
 
 

@@ -56,11 +56,11 @@ def chance_of_surprise(few: Sequence[Surprise], others: Sequence[Surprise]) -> f
     """
     from scipy.special import gammaincc
 
-    gap = compare_with_others([one.mean for one in few], [one.mean for one in others])
+    gap = compare_with_others([subject.mean for subject in few], [subject.mean for subject in others])
     if gap is None:
         return None
-    tests = sum(one.tests for one in few)
-    return max(gap.p, float(gammaincc(tests, math.fsum(one.tests * one.mean for one in few))))
+    tests = sum(subject.tests for subject in few)
+    return max(gap.p, float(gammaincc(tests, math.fsum(subject.tests * subject.mean for subject in few))))
 
 
 def compare_with_others(

@@ -50,8 +50,8 @@ def roc_curve(scores: npt.ArrayLike, members: Sequence[bool]) -> Roc:
         InputError: lengths that differ, or no scored member or non-member.
     """
     values, flags = _checked(scores, members)
-    known = ~np.isnan(values)
-    values, flags = values[known], flags[known]
+    scored = ~np.isnan(values)
+    values, flags = values[scored], flags[scored]
     if flags.all() or not flags.any():
         raise InputError("A ROC curve needs scored members and scored non-members.")
     ours, theirs = _stairs(values, flags)(np.ones((1, len(values))))
@@ -151,15 +151,15 @@ class RocSample:
             times[:, places] = times_drawn(len(places), self.replicates, rng)
         return times[:, codes]
 
-    def _fewest(self, known: Flags) -> int:
+    def _fewest(self, scored: Flags) -> int:
         """Clusters of scored members or of scored non-members, whichever are fewer."""
         codes = self._codes[0]
-        return min(len(np.unique(codes[known & side])) for side in (self._flags, ~self._flags))
+        return min(len(np.unique(codes[scored & side])) for side in (self._flags, ~self._flags))
 
     def _estimate(self, scores: npt.ArrayLike, measure: Measure) -> Estimate:
         values, _ = _checked(scores, self.members)
-        known = ~np.isnan(values)
-        n, fewest = int(known.sum()), self._fewest(known)
+        scored = ~np.isnan(values)
+        n, fewest = int(scored.sum()), self._fewest(scored)
         if fewest == 0:
             return Estimate(None, None, None, n, fewest)
         value, draws = self._values(values, measure)
@@ -169,16 +169,16 @@ class RocSample:
 
     def _values(self, values: Array, measure: Measure) -> tuple[float, Array]:
         """The measure of the data, and of each replicate, [B]; NaN where it drew no member or no non-member."""
-        known = ~np.isnan(values)
-        if not (known & self._flags).any() or not (known & ~self._flags).any():
+        scored = ~np.isnan(values)
+        if not (scored & self._flags).any() or not (scored & ~self._flags).any():
             return math.nan, np.full(self.replicates, np.nan)
-        stairs = _stairs(values[known], self._flags[known])
-        weights, block = self._weights[:, known], max(1, _CELLS_PER_BLOCK // int(known.sum()))
+        stairs = _stairs(values[scored], self._flags[scored])
+        weights, block = self._weights[:, scored], max(1, _CELLS_PER_BLOCK // int(scored.sum()))
         draws = [
             measure(*stairs(weights[start : start + block].astype(np.float64)))
             for start in range(0, self.replicates, block)
         ]
-        return float(measure(*stairs(np.ones((1, int(known.sum())))))[0]), np.concatenate(draws)
+        return float(measure(*stairs(np.ones((1, int(scored.sum())))))[0]), np.concatenate(draws)
 
 
 def area(ours: Array, theirs: Array) -> Array:

@@ -132,7 +132,7 @@ def _mover(
         return None, None
     a, b = first.hits / first.n, second.hits / second.n
 
-    def joined(one: float, other: float) -> float:
-        return math.sqrt(max(one**2 + other**2 - 2.0 * correlation * one * other, 0.0))
+    def joined(own: float, other: float) -> float:
+        return math.sqrt(max(own**2 + other**2 - 2.0 * correlation * own * other, 0.0))
 
     return value - joined(a - first_low, second_high - b), value + joined(first_high - a, b - second_low)

@@ -138,11 +138,11 @@ def paper_bootstrap(
     """
     if size < 1 or draws < 1:
         raise InputError(f"A bootstrap of {draws} draws of {size} instances is none: take at least one of each.")
-    known = np.asarray(values, dtype=np.float64)
-    known = known[~np.isnan(known)]
-    if not len(known):
+    observed = np.asarray(values, dtype=np.float64)
+    observed = observed[~np.isnan(observed)]
+    if not len(observed):
         return None
-    places = generator("paper bootstrap", seed).integers(len(known), size=(draws, size))
-    means = known[places].mean(axis=1)
+    places = generator("paper bootstrap", seed).integers(len(observed), size=(draws, size))
+    means = observed[places].mean(axis=1)
     low, high = np.quantile(means, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-    return PaperBootstrap(float(means.mean()), float(low), float(high), means, len(known))
+    return PaperBootstrap(float(means.mean()), float(low), float(high), means, len(observed))

@@ -324,7 +324,7 @@ def _against(benchmark: Benchmark, settings: SweepSettings, search: SearchSettin
         problems, "evaluate", lambda: metric_names(benchmark, check(EvaluateSettings, {"split": "any", **metrics}))
     )
     for composite in (UTILITY, FORGETTING) if search and names else ():
-        if not composite.used(names or ()):
+        if not composite.measured_parts(names or ()):
             parts = ", ".join(composite.parts)
             problems.append(
                 f"unlearn.search: evaluate.metrics holds no part of {composite.name}; add one of {parts}"
