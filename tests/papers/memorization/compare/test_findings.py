@@ -134,7 +134,7 @@ def rows(table: str, keys: int = 2, start: int = 3) -> dict:
 
 
 def test_the_papers_numbers_fit_what_is_said_of_them():
-    """What the page says of the paper follows from the numbers that the page shows."""
+    """Sentences about the paper follow from the printed numbers."""
     table_2, table_5, shares = rows("table_2"), rows("table_5"), rows("table_7", start=2)
     for corpus in ("MEDLINE abstracts (Meditron)", "Experience replay (Meditron)"):
         assert table_2[corpus, "Meditron-7B"][0] < table_2[corpus, "Llama-2-7B"][0]
