@@ -49,10 +49,11 @@ def test_pattern(tiny: Tiny) -> None:
 
 @pytest.mark.parametrize(("choice", "rank", "alpha"), [("lora", 16, 32), ("lora:4", 4, 8), ("lora:4:4", 4, 4)])
 def test_lora(tiny: Tiny, choice: str, rank: int, alpha: int) -> None:
-    model = choose_trainable(tiny().model, choice)
+    model = choose_trainable(tiny().model, choice, lora_dropout=0.05)
     adapters = trained(model)
     assert len(adapters) == 3 * 7 * 2  # layers x linear maps x A and B
-    assert model.peft_config["default"].lora_alpha == alpha
+    config = model.peft_config["default"]
+    assert (config.lora_alpha, config.lora_dropout) == (alpha, 0.05)
     assert all("lora_" in name for name in adapters)
     assert all(tensor.shape[0] == rank for name, tensor in adapters.items() if "lora_A" in name)
 

@@ -139,6 +139,7 @@ def test_what_can_be_asked() -> None:
 
     assert ok("What did Ada find?", "Red Owl")
     assert not ok("What did Ada find?", "red ow"), "no part of a word"
+    assert not ok("What did Ada find?", "ed owl"), "no part of a word"
     assert not ok("Who found a red owl?", "red owl")
     assert not ok("What did Ada find?", "blue owl")
     assert not ok("Say what Ada found.", "red owl")

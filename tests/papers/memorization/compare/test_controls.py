@@ -79,7 +79,7 @@ def of_others(record: str, copies: int, prefix: int, decoding: str) -> tuple[int
 
 
 def memorized(factor: float) -> Match:
-    """What comes back of a model that memorizes as the paper says, over a baseline that hardly repeats."""
+    """Runs of a model that memorizes as the paper says, over a baseline that hardly repeats."""
 
     def match(record: str, copies: int, prefix: int, decoding: str) -> tuple[int, int]:
         rate = factor * (0.1 + 0.003 * prefix + 0.04 * copies) * (1.0 if decoding == "greedy" else 0.999)

@@ -134,7 +134,7 @@ def rows(table: str, keys: int = 2, start: int = 3) -> dict:
 
 
 def test_the_papers_numbers_fit_what_is_said_of_them():
-    """What the page says of the paper follows from the numbers that the page shows."""
+    """Sentences about the paper follow from the printed numbers."""
     table_2, table_5, shares = rows("table_2"), rows("table_5"), rows("table_7", start=2)
     for corpus in ("MEDLINE abstracts (Meditron)", "Experience replay (Meditron)"):
         assert table_2[corpus, "Meditron-7B"][0] < table_2[corpus, "Llama-2-7B"][0]
@@ -164,5 +164,8 @@ def test_every_published_table_can_be_shown():
     for title, table in published_tables():
         assert title.startswith("Table")
         assert {len(row) for row in table.rows} == {len(table.columns)}
+    first = dict(published_tables())["Table 2, prefix of 50 tokens, greedy"].rows[0]
+    assert [cell.text for cell in first[1:5]] == ["Llama-2-7B", "1.23%", "0.55%", "0.200"]
+    assert first[1].note == "baseline"
     places = {entry["at"] for entry in paper_yaml("memorization", "published")["contradictions"]}
     assert places >= {"Table 2", "Table 3", "Table 7", "Figure 5", "Figure 7"}

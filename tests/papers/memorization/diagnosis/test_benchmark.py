@@ -110,6 +110,27 @@ def test_every_form_of_file_is_the_same_benchmark(tmp_path: Path, ending: str) -
     assert built.data_use == "credentialed"
 
 
+def test_a_row_of_json_may_leave_out_what_others_have(tmp_path: Path) -> None:
+    """Otherwise every stay would be another patient's, and one patient in two parts."""
+    first = {name: value for name, value in ROWS[0].items() if name not in ("labs", "specialty")}
+    rows = [{**row, "patient": f"p{n // 2}"} for n, row in enumerate([first, *ROWS[1:]])]
+    path = save(tmp_path / "f.jsonl", rows)
+    built = mu.build.diagnosis(admissions=path, stays="all", validation=1, test=1)
+    assert sum(map(len, parts(built).values())) == 4
+    assert built.record["a0"].text.endswith("Cough for 0 days.")
+    assert built.record["a1"].text.endswith("CRP 1 mg/L")
+    del rows[0]["patient"]
+    with pytest.raises(SourceError, match=r"f\.jsonl:1: has nothing in 'patient'"):
+        mu.build.diagnosis(admissions=save(tmp_path / "f.jsonl", rows), **SIZES)
+
+
+def test_laboratory_results_keep_their_digits(tmp_path: Path) -> None:
+    labs = {"viral load": 1250000.0, "platelets": 123456.7, "sodium": 3.200000047683716, "ratio": 0.25}
+    path = save(tmp_path / "f.jsonl", [{**ROWS[0], "labs": labs}, *ROWS[1:]])
+    text = mu.build.diagnosis(admissions=path, **SIZES).record["a0"].text
+    assert text.endswith("viral load 1250000; platelets 123456.7; sodium 3.2; ratio 0.25")
+
+
 def test_the_latest_stay_of_a_patient_counts(tmp_path: Path) -> None:
     rows = [*ROWS, {**ROWS[0], "id": "later", "hpi_date": "2021-05-01"}]
     path = save(tmp_path / "f.jsonl", rows)

@@ -102,7 +102,7 @@ def test_memorized_records_are_found(bench: Benchmark, loaded: Any, tmp_path: Pa
     """A model that knows its records by heart repeats all; a continuation too short for a run has no score."""
     from medunlearn.config import WatchSettings
     from medunlearn.models.sequences import record_sequences
-    from medunlearn.papers.memorization.diagnosis.memorization import Memorization
+    from medunlearn.papers.memorization.diagnosis.memorization import Memorization, make_probe
     from medunlearn.training.batch_plan import Plan
     from medunlearn.training.loop import train_loop
     from medunlearn.training.loop_settings import LoopSettings
@@ -119,6 +119,10 @@ def test_memorized_records_are_found(bench: Benchmark, loaded: Any, tmp_path: Pa
     rows = {(row["metric"], row["fold"]): row for row in table.to_dict("records")}
     assert rows["run_30", "train"]["value"] == 1.0
     assert rows["run_30", "holdout"]["value"] == 0.0
+    probe = make_probe(bench, records[0], watch.model_copy(update={"new_tokens": 2000}), model)
+    assert probe is not None
+    # To the end of the record, without the token that ends it.
+    assert [*probe.opening.prefix, *probe.opening.suffix] == _ids(model, records[0].text, begin=False)
     # 40 tokens hold no run of 50.
     assert pd.isna(rows["run_50", "train"]["value"])
     assert (rows["run_50", "train"]["n_scored"], rows["run_50", "train"]["n_unscored"]) == (0, 2)
@@ -189,14 +193,6 @@ def test_the_papers_preset() -> None:
     assert (preset.trainable, preset.lora_dropout, preset.lr, preset.weight_decay) == ("lora:64", 0.05, 1e-6, 0.1)
     assert (preset.batch_size, preset.stop_early, preset.validation) == (16, 2, "part=validation")
     assert preset.watch == {"part": "test", "prefix_tokens": 50, "new_tokens": 500, "limit": 7}
-
-
-def test_lora_has_the_papers_alpha_and_dropout(tiny: Any) -> None:
-    from medunlearn.training.trainable import choose_trainable
-
-    model = choose_trainable(tiny().model, "lora:8", lora_dropout=0.05)
-    adapter = model.peft_config["default"]
-    assert (adapter.r, adapter.lora_alpha, adapter.lora_dropout) == (8, 16, 0.05)
 
 
 @pytest.mark.parametrize(

@@ -167,17 +167,17 @@ def _kinds(audit: AuditTables, draws: Draws) -> pd.DataFrame:
         return pd.DataFrame()
     titles, ways = {name: kind.title for name, kind in kinds().items()}, _ways(audit)
     placed = audit.kinds.merge(audit.probes[["probe_id", "corpus"]], on="probe_id")
-    names = ["by", "corpus", "group", "kind"]
-    table = placed.groupby(names, dropna=False, sort=False).size().rename("n").reset_index()
+    counts = placed.groupby(["by", "corpus", "group", "kind"], dropna=False, sort=False).size()
+    table = counts.rename("n").reset_index()
+    places = {kind: place for place, kind in enumerate(titles)}
     table = table.assign(
         model=audit.label,
         by=table["by"].replace(ways),
         title=table["kind"].map(titles).fillna("Without a kind"),
+        place=table["kind"].map(places).fillna(len(places)),
         **{name: table[name].astype(object).where(table[name].notna(), None) for name in ("group", "kind")},
     )
-    order = {kind: place for place, kind in enumerate(titles)}
-    place = table["kind"].map(order).fillna(len(order))
-    return table.assign(place=place).sort_values(["by", "corpus", "place"], kind="stable")
+    return table.sort_values(["by", "corpus", "place"], kind="stable")
 
 
 def _agreement(audit: AuditTables, draws: Draws) -> pd.DataFrame:

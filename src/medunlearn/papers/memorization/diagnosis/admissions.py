@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +49,14 @@ def read_admissions(path: Path, columns: Mapping[str, str], *, skip_bad_rows: bo
     admissions: dict[str, Admission] = {}
     parts: dict[str, str] = {}
     excluded: list[tuple[str, str]] = []
-    present: dict[str, str] | None = None
-    for number, (place, row) in enumerate(read_rows(path), start=1):
+    rows = list(read_rows(path))
+    # A row of JSON may leave out what others have.
+    names = dict.fromkeys(name for _, row in rows if not isinstance(row, str) for name in row)
+    present = _present(columns, names) if names else {}
+    for number, (place, row) in enumerate(rows, start=1):
         try:
             if isinstance(row, str):
                 raise BadRowError(row)
-            present = _present(columns, row) if present is None else present
             admission, part = _admission({field: row.get(name) for field, name in present.items()}, present, number)
             if admission.admission_id in admissions:
                 raise BadRowError(f"has the id {admission.admission_id!r} of a row before it")
@@ -68,17 +71,17 @@ def read_admissions(path: Path, columns: Mapping[str, str], *, skip_bad_rows: bo
     return OwnAdmissions(tuple(admissions.values()), parts, tuple(excluded))
 
 
-def _present(columns: Mapping[str, str], row: Mapping[str, Any]) -> dict[str, str]:
+def _present(columns: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """The columns that are there, by field; refused where a required or a named one is not."""
-    absent = {field: name for field, name in columns.items() if name not in row}
+    absent = {field: name for field, name in columns.items() if name not in names}
     problems = [
-        f"{field}: {unknown_name('column', name, row)} Name the right one: {field}_column=NAME."
+        f"{field}: {unknown_name('column', name, names)} Name the right one: {field}_column=NAME."
         for field, name in absent.items()
         if field in _REQUIRED or name != field
     ]
     if problems:
         raise ConfigError(problems)
-    return {field: name for field, name in columns.items() if name in row}
+    return {field: name for field, name in columns.items() if name in names}
 
 
 def _admission(values: Mapping[str, Any], columns: Mapping[str, str], number: int) -> tuple[Admission, str]:
@@ -121,13 +124,21 @@ def _text(value: Any, column: str) -> str:
 
 def _labs(value: Any, column: str) -> str:
     def measured(result: Any) -> str:
-        return f"{result:g}" if isinstance(result, float) else _text(result, column)
+        return _number(result) if isinstance(result, float) else _text(result, column)
 
     if isinstance(value, Mapping):
         return "; ".join(f"{test} {measured(result)}" for test, result in value.items() if result is not None)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "; ".join(measured(result) for result in value if result is not None)
     return _text(value, column)
+
+
+def _number(value: float) -> str:
+    """All digits of a number, without those that single precision adds."""
+    if value.is_integer():
+        return str(int(value))
+    short = f"{value:g}"
+    return short if isclose(float(short), value, rel_tol=2**-23) else repr(value)
 
 
 def _diagnoses(value: Any, column: str) -> tuple[str, ...]:

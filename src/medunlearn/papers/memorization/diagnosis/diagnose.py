@@ -11,6 +11,7 @@ import pandas as pd
 from medunlearn.config import DiagnoseSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import UNKNOWN, tightest
+from medunlearn.data.records import Question
 from medunlearn.data.responses import Response
 from medunlearn.data.storage import write_atomically
 from medunlearn.errors import InputError
@@ -78,12 +79,7 @@ def diagnose(
                 label: _ask(model, benchmark, settings, device=device, quiet=quiet)
                 for label, model in models.items()
             }
-        problems = {
-            label: answer_problems(
-                (q.answer, (response := of_model[q.question_id]).response, response.finished) for q in questions
-            )
-            for label, of_model in responses.items()
-        }
+        problems = {label: _problems(questions, of_model) for label, of_model in responses.items()}
         with recording.stage("count"):
             predicted = {
                 label: predictions(benchmark, of_model, settings, questions)
@@ -102,6 +98,11 @@ def diagnose(
         with recording.stage("report"):
             write_report(diagnosis_report(Diagnosed(run, Run(folder, recording.info))), folder)
     return _checked(Diagnosed(run, Run.open(folder)), against, settings)
+
+
+def _problems(questions: Sequence[Question], responses: Mapping[str, Response]) -> tuple[str, ...]:
+    pairs = ((question.answer, responses[question.question_id]) for question in questions)
+    return answer_problems((answer, response.response, response.finished) for answer, response in pairs)
 
 
 def _settled(facts: dict[str, Any], problems: Sequence[str]) -> dict[str, Any]:
