@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from medunlearn.errors import ModelError
 from medunlearn.models.folders import ADAPTER, ADAPTER_TENSORS, fingerprint
-from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
+from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.pipeline.export import export
 from medunlearn.training.trainable import choose_trainable
 

@@ -15,7 +15,8 @@ from torch import Tensor
 from medunlearn.errors import ModelError
 from medunlearn.models.delta import changed_tensors, save_delta
 from medunlearn.models.folders import fingerprint, stored_weights
-from medunlearn.models.load import load_model, load_tokenizer
+from medunlearn.models.load import load_model
+from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.tiny import build_tiny
 
 LAYER = "model.layers.1."

@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from medunlearn.errors import InputError, ModelError
 from medunlearn.models.folders import fingerprint
-from medunlearn.models.load import load_model, pick_device
+from medunlearn.models.load import load_model
+from medunlearn.models.pretrained import pick_device
 from medunlearn.models.tiny import build_tiny
 
 TEXTS = ["Ana Silva was given aspirin.", "Question: Which drug? Answer: aspirin"]

@@ -90,7 +90,7 @@ class LocalModel:
         if settings.tokenizer is not None:
             raise ConfigError(["tokenizer: a model on this machine has its own; leave it out"])
         from medunlearn.models.folders import model_folder
-        from medunlearn.models.load import load_tokenizer
+        from medunlearn.models.pretrained import load_tokenizer
 
         folder = Path(model_folder(self.source))
         tokenizer = load_tokenizer(folder) if folder.is_dir() else self._loaded(settings).tokenizer

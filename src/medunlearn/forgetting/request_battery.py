@@ -13,7 +13,7 @@ from medunlearn.forgetting.battery_checks import BatteryMaterial, costs, general
 from medunlearn.forgetting.measuring_models import ModelMeter
 from medunlearn.forgetting.request_benchmarks import EARLIER, RequestBenchmarks, neighbours_of
 from medunlearn.forgetting.standings import Standings
-from medunlearn.models.load import load_tokenizer
+from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.vocabulary import Vocabulary, vocabulary_owners
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run

@@ -23,8 +23,9 @@ from transformers import AutoConfig, GenerationConfig
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation.decodings import GREEDY, Decoding
 from medunlearn.models.folders import DTYPES, Weights, adapter_base, chain, is_adapter, model_identity
-from medunlearn.models.load import LanguageModel, load_tokenizer
+from medunlearn.models.load import LanguageModel
 from medunlearn.models.low_rank import A, B, LowRank, read_low_rank
+from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.scoring import AnswerScore
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.seeds import stable_seed

@@ -117,20 +117,39 @@ def collate(sequences: Sequence[TokenSequence], pad: int, device: torch.device) 
     for place, sequence in enumerate(sequences):
         ids[place, : len(sequence.ids)] = torch.tensor(sequence.ids)
         mask[place, : len(sequence.ids)] = 1
-    rows, columns = range(len(sequences)), [torch.arange(len(sequence.ids)) for sequence in sequences]
+    spans = [span for row, sequence in enumerate(sequences) for span in whole(sequence, row, 0)]
+    columns = [torch.arange(len(sequence.ids)) for sequence in sequences]
+    return assembled(sequences, range(len(sequences)), columns, spans, device, input_ids=ids, attention_mask=mask)
+
+
+def assembled(
+    sequences: Sequence[TokenSequence],
+    rows: Sequence[int],
+    columns: Sequence[Tensor],
+    spans: Sequence[TokenSpan],
+    device: torch.device,
+    *,
+    input_ids: Tensor,
+    attention_mask: Tensor,
+    position_ids: Tensor | None = None,
+    layout: Layout | None = None,
+) -> Batch:
+    """A batch that is read where its scored tokens are predicted, on a device; arguments as in :class:`Batch`."""
     sequence_of, row, column = places_read(sequences, rows, columns, "predicting")
+    targets = [token for sequence in sequences for token in sequence.ids[sequence.scored_from :]]
     return Batch(
         sequences=tuple(sequences),
         rows=tuple(rows),
         columns=tuple(columns),
-        input_ids=ids.to(device),
-        attention_mask=mask.to(device),
-        position_ids=None,
+        input_ids=input_ids.to(device),
+        attention_mask=attention_mask.to(device),
+        position_ids=None if position_ids is None else position_ids.to(device),
         sequence=sequence_of.to(device),
         row=row.to(device),
         column=column.to(device),
-        targets=ids[row, column + 1].to(device),
-        spans=tuple(span for row, sequence in enumerate(sequences) for span in whole(sequence, row, 0)),
+        targets=torch.tensor(targets).to(device),
+        spans=tuple(spans),
+        layout=layout,
     )
 
 

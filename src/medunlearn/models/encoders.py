@@ -17,7 +17,7 @@ from transformers.utils import logging as transformers_logging
 
 from medunlearn.errors import ModelError, first_line
 from medunlearn.hub_offline import go_offline_if_unreachable
-from medunlearn.models.load import LOADING_ERRORS, pick_device, refuse_missing
+from medunlearn.models.pretrained import LOADING_ERRORS, pick_device, refuse_missing
 
 BATCH = 64
 

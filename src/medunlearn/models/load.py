@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from transformers.utils import logging as transformers_logging
 
 from medunlearn.data.records import Question, Record
 from medunlearn.data.storage import as_storage_error, close_folder, make_folder
-from medunlearn.errors import InputError, ModelError, first_few, first_line
+from medunlearn.errors import ModelError, first_line
 from medunlearn.hub_offline import go_offline_if_unreachable
 from medunlearn.models.decoder import base_model
 from medunlearn.models.delta import LARGEST_SHARE, apply_delta, save_delta
@@ -38,6 +38,7 @@ from medunlearn.models.folders import (
 from medunlearn.models.health import refuse_broken, refuse_small_embedding, weight_problems
 from medunlearn.models.low_rank import read_low_rank
 from medunlearn.models.memo import TextMemo, tokens_of
+from medunlearn.models.pretrained import LOADING_ERRORS, check_model_folder, pick_device, refuse_missing
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens, question_sequence, record_sequences
 from medunlearn.models.shared_base import SharedBase
 from medunlearn.models.stored_layers import StoredLayers, converted, load_without_layers
@@ -46,8 +47,6 @@ from medunlearn.models.vision.family import Family
 from medunlearn.models.vision.pictures import Pictures
 from medunlearn.models.vision.seeing import give_sight
 
-LOADING_ERRORS = (Exception,)
-"""Libraries in other languages raise errors of their own, and broken JSON any."""
 OTHER_SHAPES = "its weights have other shapes than its config.json asks for. Copy the whole model again."
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -174,12 +173,13 @@ def load_model(
             not finite; a tokenizer larger than the embedding.
     """
     transformers_logging.disable_progress_bar()
+    loader = _ModelLoader(device, weights, trust_remote_code, images)
     if is_adapter(Path(source)):
         if shared is not None:
             shared.drop()
-        loaded = _adapted(Path(source), device, weights, trust_remote_code, images, allow_broken)
+        loaded = loader.adapted(Path(source), allow_broken)
     else:
-        loaded = _plain(source, device, weights, trust_remote_code, images, without_layers, shared)
+        loaded = loader.plain(source, without_layers, shared)
     if loaded.layers is not None:
         return loaded
     loaded.problems = weight_problems(loaded.model, loaded.tokenizer)
@@ -187,52 +187,117 @@ def load_model(
     return loaded
 
 
-def _plain(
-    source: str | Path,
-    device: str,
-    weights: Weights,
-    trust_remote_code: bool,
-    images: Path | None,
-    without_layers: bool,
-    shared: SharedBase | None,
-) -> LanguageModel:
-    """A full model, or a delta on its base."""
-    folder, root, deltas = Path(source), source, list[Path]()
-    if folder.is_dir():
-        root, *deltas = chain(folder)
-        for part in (root, *deltas):
-            check_weights(part)
-        check_model_folder(root)
-    elif not is_hub_id(str(source)):
-        raise ModelError(f"There is no model folder {source}. Give a folder, a hub id (org/name), or tiny.")
-    else:
-        go_offline_if_unreachable()
-    # An adapter is added to weights of the type in which it was trained.
-    kinds = {low_rank.weights for low_rank in map(read_low_rank, deltas) if low_rank is not None}
-    wide: Weights = "fp32" if "fp32" in kinds else weights
-    where = pick_device(device)
+@dataclass(frozen=True)
+class _ModelLoader:
+    """Settings of :func:`load_model`."""
 
-    def base(kind: Weights) -> LanguageModel:
-        return _base(source, root, kind, trust_remote_code, images, deltas if without_layers else None)
+    device: str
+    weights: Weights
+    trust_remote_code: bool
+    images: Path | None
 
-    if shared is not None and wide == weights and folder.is_dir() and not without_layers:
-        key = (weights, str(where), trust_remote_code, images)
-        loaded: LanguageModel = shared.with_deltas(Path(root), key, lambda: _moved(base(weights), where), deltas)
-        loaded = replace(loaded, source=str(source))
-    else:
-        if shared is not None:
-            shared.drop()
-        loaded = base(wide)
-        on_disk = loaded.layers.names if loaded.layers else {}
-        for delta in deltas:
-            apply_delta(loaded.model, delta, skip=on_disk)
-        if wide != weights:
-            for parameter in loaded.model.parameters():  # its buffers stay, as where it is loaded so
-                parameter.data = converted(parameter.data, dtype=_DTYPES[weights])
-        _moved(loaded, where)
-    if deltas or shared is not None:
-        loaded.model.name_or_path = str(deltas[-1] if deltas else root)  # what PEFT notes as an adapter's base
-    return loaded
+    def adapted(self, folder: Path, allow_broken: bool) -> LanguageModel:
+        """A LoRA adapter merged into its base; its own tokenizer where it has one."""
+        from peft import PeftModel
+
+        refuse_irregular(folder)
+        base = load_model(adapter_base(folder), **vars(self), allow_broken=allow_broken)
+        try:
+            with warnings.catch_warnings():
+                # PEFT asks a property of the model that transformers renamed in 5.20.
+                warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+                # It only warns where the file lacks what the base asks for, and goes on with the bare base.
+                warnings.filterwarnings("error", message="Found missing adapter keys", category=UserWarning)
+                model = PeftModel.from_pretrained(base.model, folder).merge_and_unload()
+        except LOADING_ERRORS as error:
+            raise ModelError(f"Adapter {folder} does not fit its base: {first_line(error)}") from error
+        tokenizer = (
+            AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else base.tokenizer
+        )
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        refuse_small_embedding(model, tokenizer, str(folder))
+        return LanguageModel(model, tokenizer, str(folder), base.pictures)
+
+    def plain(self, source: str | Path, without_layers: bool, shared: SharedBase | None) -> LanguageModel:
+        """A full model, or a delta on its base."""
+        folder, root, deltas = Path(source), source, list[Path]()
+        if folder.is_dir():
+            root, *deltas = chain(folder)
+            for part in (root, *deltas):
+                check_weights(part)
+            check_model_folder(root)
+        elif not is_hub_id(str(source)):
+            raise ModelError(f"There is no model folder {source}. Give a folder, a hub id (org/name), or tiny.")
+        else:
+            go_offline_if_unreachable()
+        # An adapter is added to weights of the type in which it was trained.
+        kinds = {low_rank.weights for low_rank in map(read_low_rank, deltas) if low_rank is not None}
+        wide: Weights = "fp32" if "fp32" in kinds else self.weights
+        where = pick_device(self.device)
+
+        def base(kind: Weights) -> LanguageModel:
+            return self._base(source, root, kind, deltas if without_layers else None)
+
+        if shared is not None and wide == self.weights and folder.is_dir() and not without_layers:
+            key = (self.weights, str(where), self.trust_remote_code, self.images)
+            loaded: LanguageModel = shared.with_deltas(
+                Path(root), key, lambda: _moved(base(self.weights), where), deltas
+            )
+            loaded = replace(loaded, source=str(source))
+        else:
+            if shared is not None:
+                shared.drop()
+            loaded = base(wide)
+            on_disk = loaded.layers.names if loaded.layers else {}
+            for delta in deltas:
+                apply_delta(loaded.model, delta, skip=on_disk)
+            if wide != self.weights:
+                for parameter in loaded.model.parameters():  # its buffers stay, as where it is loaded so
+                    parameter.data = converted(parameter.data, dtype=_DTYPES[self.weights])
+            _moved(loaded, where)
+        if deltas or shared is not None:
+            loaded.model.name_or_path = str(deltas[-1] if deltas else root)  # what PEFT notes as an adapter's base
+        return loaded
+
+    def _base(
+        self, source: str | Path, root: str | Path, weights: Weights, without_layers: Sequence[Path] | None
+    ) -> LanguageModel:
+        """The full model in a folder or of a hub id, which is the root of ``source``.
+
+        Args:
+            without_layers: deltas to read its layers with, which stay on disk; None: the whole model is loaded.
+        """
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=self.trust_remote_code)
+            config = AutoConfig.from_pretrained(root, trust_remote_code=self.trust_remote_code)
+            family, kind = family_of(config), _DTYPES[weights]
+            auto_class: Any = AutoModelForImageTextToText if family else AutoModelForCausalLM
+            parts: tuple[Any, list[str], StoredLayers | None] | None = None
+            if without_layers is not None:
+                parts = load_without_layers(auto_class, root, without_layers, config, kind, self.trust_remote_code)
+            if parts is None:
+                model, info = auto_class.from_pretrained(
+                    root,
+                    dtype=kind,
+                    use_safetensors=True,
+                    trust_remote_code=self.trust_remote_code,
+                    output_loading_info=True,
+                )
+                parts = model, info["missing_keys"], None
+            model, missing, layers = parts
+        except LOADING_ERRORS as error:
+            # Transformers logs the shapes, and its error names an option that nobody has here.
+            reason = OTHER_SHAPES if "ignore_mismatched_sizes" in str(error) else first_line(error)
+            raise ModelError(f"Model {source} cannot be loaded: {reason}") from error
+        refuse_missing(root, missing)
+        if tokenizer.eos_token_id is None:
+            raise ModelError(f"The tokenizer of {source} has no EOS token; answers could not be ended.")
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        refuse_small_embedding(model, tokenizer, str(source))
+        pictures = None if family is None else _pictures(family, root, model, tokenizer, self.images)
+        return LanguageModel(model, tokenizer, str(source), pictures, layers=layers)
 
 
 def _moved(loaded: LanguageModel, device: torch.device) -> LanguageModel:
@@ -242,51 +307,6 @@ def _moved(loaded: LanguageModel, device: torch.device) -> LanguageModel:
     for tensor in (*loaded.model.parameters(), *loaded.model.buffers()):
         tensor.data = converted(tensor.data, device=device)
     return loaded
-
-
-def _base(
-    source: str | Path,
-    root: str | Path,
-    weights: Weights,
-    trust_remote_code: bool,
-    images: Path | None,
-    without_layers: Sequence[Path] | None,
-) -> LanguageModel:
-    """The full model in a folder or of a hub id, which is the root of ``source``.
-
-    Args:
-        without_layers: deltas to read its layers with, which stay on disk; None: the whole model is loaded.
-    """
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=trust_remote_code)
-        config = AutoConfig.from_pretrained(root, trust_remote_code=trust_remote_code)
-        family, kind = family_of(config), _DTYPES[weights]
-        auto_class: Any = AutoModelForImageTextToText if family else AutoModelForCausalLM
-        parts: tuple[Any, list[str], StoredLayers | None] | None = None
-        if without_layers is not None:
-            parts = load_without_layers(auto_class, root, without_layers, config, kind, trust_remote_code)
-        if parts is None:
-            model, info = auto_class.from_pretrained(
-                root,
-                dtype=kind,
-                use_safetensors=True,
-                trust_remote_code=trust_remote_code,
-                output_loading_info=True,
-            )
-            parts = model, info["missing_keys"], None
-        model, missing, layers = parts
-    except LOADING_ERRORS as error:
-        # Transformers logs the shapes, and its error names an option that nobody has here.
-        reason = OTHER_SHAPES if "ignore_mismatched_sizes" in str(error) else first_line(error)
-        raise ModelError(f"Model {source} cannot be loaded: {reason}") from error
-    refuse_missing(root, missing)
-    if tokenizer.eos_token_id is None:
-        raise ModelError(f"The tokenizer of {source} has no EOS token; answers could not be ended.")
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    refuse_small_embedding(model, tokenizer, str(source))
-    pictures = None if family is None else _pictures(family, root, model, tokenizer, images)
-    return LanguageModel(model, tokenizer, str(source), pictures, layers=layers)
 
 
 def _pictures(family: Family, root: str | Path, model: Any, tokenizer: Any, images: Path | None) -> Pictures:
@@ -302,99 +322,3 @@ def _pictures(family: Family, root: str | Path, model: Any, tokenizer: Any, imag
     pictures = Pictures(family, processor, model.config, tokenizer, images)
     give_sight(model, pictures)
     return pictures
-
-
-def _adapted(
-    folder: Path,
-    device: str,
-    weights: Weights,
-    trust_remote_code: bool,
-    images: Path | None,
-    allow_broken: bool,
-) -> LanguageModel:
-    """A LoRA adapter merged into its base; its own tokenizer where it has one."""
-    from peft import PeftModel
-
-    refuse_irregular(folder)
-    base = load_model(
-        adapter_base(folder),
-        device=device,
-        weights=weights,
-        trust_remote_code=trust_remote_code,
-        images=images,
-        allow_broken=allow_broken,
-    )
-    try:
-        with warnings.catch_warnings():
-            # PEFT asks a property of the model that transformers renamed in 5.20.
-            warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
-            # It only warns where the file lacks what the base asks for, and goes on with the bare base.
-            warnings.filterwarnings("error", message="Found missing adapter keys", category=UserWarning)
-            model = PeftModel.from_pretrained(base.model, folder).merge_and_unload()
-    except LOADING_ERRORS as error:
-        raise ModelError(f"Adapter {folder} does not fit its base: {first_line(error)}") from error
-    tokenizer = AutoTokenizer.from_pretrained(folder) if (folder / "tokenizer.json").exists() else base.tokenizer
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    refuse_small_embedding(model, tokenizer, str(folder))
-    return LanguageModel(model, tokenizer, str(folder), base.pictures)
-
-
-def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer of a model folder; a delta's is its base's, and so is an adapter's that has none.
-
-    Raises:
-        ModelError: it cannot be loaded.
-    """
-    root: str | Path = folder
-    if is_adapter(folder) and not (folder / "tokenizer.json").exists():
-        root = adapter_base(folder)
-    if not is_adapter(Path(root)) and Path(root).is_dir():
-        root = chain(Path(root), check=False)[0]
-        check_model_folder(root)
-    try:
-        return AutoTokenizer.from_pretrained(root)
-    except LOADING_ERRORS as error:
-        raise ModelError(f"The tokenizer of {root} cannot be loaded: {first_line(error)}") from error
-
-
-def refuse_missing(source: str | Path, missing: Iterable[str]) -> None:
-    """Transformers fills weights that a file lacks with random numbers; here that is an error.
-
-    Raises:
-        ModelError: something is missing.
-    """
-    names = sorted(missing)
-    if names:
-        raise ModelError(
-            f"{source} lacks weights that its config.json asks for: {first_few(names)} ({len(names)} in all). Copy "
-            "the whole model, or give one that was trained for this use."
-        )
-
-
-def check_model_folder(folder: Path) -> None:
-    """Refuse a folder that lacks a configuration, a tokenizer, or weights as safetensors. Raises ModelError."""
-    if not (folder / "config.json").exists():
-        raise ModelError(f"{folder} is no model folder: it has no config.json.")
-    if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
-        raise ModelError(
-            f"{folder} has a model but no tokenizer (no tokenizer.json). Save the tokenizer there too: "
-            "tokenizer.save_pretrained(folder)."
-        )
-    if not any(folder.glob("*.safetensors")):
-        raise ModelError(f"{folder} has no weights as safetensors. Convert it: model.save_pretrained(folder).")
-
-
-def pick_device(device: str) -> torch.device:
-    """``auto``, ``cpu``, ``cuda``, ``cuda:1``, ... as a device.
-
-    Raises:
-        InputError: no such device on this machine.
-    """
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        torch.empty(0, device=device)
-        return torch.device(device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"Device {device!r} cannot be used here: {first_line(error)}") from error

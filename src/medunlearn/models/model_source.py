@@ -26,7 +26,7 @@ from medunlearn.models.folders import (
     is_hub_id,
     refuse_irregular,
 )
-from medunlearn.models.load import check_model_folder
+from medunlearn.models.pretrained import check_model_folder
 from medunlearn.progress import progress
 
 INDEX = "model.safetensors.index.json"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from medunlearn.models.batches import Batch, TokenSpan, places_read, rounded_up, whole
+from medunlearn.models.batches import Batch, TokenSpan, assembled, rounded_up, whole
 from medunlearn.models.branches import BranchGroup, Layout
 from medunlearn.models.sequences import TokenSequence, families
 
@@ -115,22 +115,8 @@ def _batch(
             spans.append(TokenSpan(part.row, columns.start, columns.stop, name))
         else:
             spans += whole(sequence, part.row, columns.start)
-    sequence_of, row, column = places_read(sequences, rows, tokens_at, "predicting")
-    targets = [token for sequence in sequences for token in sequence.ids[sequence.scored_from :]]
-    return Batch(
-        sequences=tuple(sequences),
-        rows=tuple(rows),
-        columns=tuple(tokens_at),
-        input_ids=ids.to(device),
-        attention_mask=mask.to(device),
-        position_ids=positions.to(device),
-        sequence=sequence_of.to(device),
-        row=row.to(device),
-        column=column.to(device),
-        targets=torch.tensor(targets).to(device),
-        spans=tuple(spans),
-        layout=layout,
-    )
+    tensors = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
+    return assembled(sequences, rows, tokens_at, spans, device, **tensors, layout=layout)
 
 
 def _families(sequences: Sequence[TokenSequence]) -> list[_Family]:

@@ -41,7 +41,7 @@ def _load(where: str | Path) -> Any:
     from transformers import AutoTokenizer
 
     from medunlearn.models.folders import adapter_base, chain, is_adapter, is_hub_id, model_folder
-    from medunlearn.models.load import LOADING_ERRORS
+    from medunlearn.models.pretrained import LOADING_ERRORS
 
     folder = Path(model_folder(where))
     if not folder.is_dir() and not is_hub_id(str(where)):

@@ -16,8 +16,8 @@ from medunlearn.methods.editing import EditMethod
 from medunlearn.methods.protocol import AlternativesMethod, LossMethod, default_trainable
 from medunlearn.models.decoder import decoder_layers
 from medunlearn.models.folders import adapter_base, chain, is_adapter, model_folder
-from medunlearn.models.load import LOADING_ERRORS, check_model_folder
 from medunlearn.models.mlps import mlps
+from medunlearn.models.pretrained import LOADING_ERRORS, check_model_folder
 from medunlearn.models.tiny import build_tiny
 from medunlearn.models.vision import family_of
 from medunlearn.training.trainable import choose_trainable, lora_numbers

@@ -26,7 +26,8 @@ from medunlearn.generation.vllm_backend import load_vllm
 from medunlearn.metrics import get_metric
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.layouts import BatchCounts, attention_window, batch_counts, describe_layouts
-from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
+from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.pipeline.question_selection import questions_to_ask
 from medunlearn.pipeline.rank_plan import RankPlan, rank_plan

@@ -15,9 +15,9 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.generation.respond import longest_answer
 from medunlearn.models.activation_cache import ActivationCache
 from medunlearn.models.folders import chain, is_adapter
-from medunlearn.models.load import load_tokenizer
 from medunlearn.models.memo import Memo
 from medunlearn.models.precision import Precision
+from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.shared_base import SharedBase, shape_of
 from medunlearn.training.precompute import CachePlan
 

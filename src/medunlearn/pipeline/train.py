@@ -12,8 +12,9 @@ from medunlearn.data.data_use import tightest
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import model_folder, model_identity
 from medunlearn.models.four_bit import refuse_without_bitsandbytes, round_to_four_bits
-from medunlearn.models.load import LanguageModel, load_model, pick_device
+from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.model_source import base_folder
+from medunlearn.models.pretrained import pick_device
 from medunlearn.models.tiny import build_tiny, common_words
 from medunlearn.models.vision.tiny_vision import build_tiny_vision
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs, has_measures
@@ -159,14 +160,14 @@ def tiny_model(benchmark: Benchmark, settings: TrainSettings) -> LanguageModel:
         "layers": settings.tiny_layers,
         "max_length": settings.max_length,
     }
+    language_model = build_tiny(fitted, **size)
     if settings.model == "tiny":
-        return build_tiny(fitted, **size)
+        return language_model
     folder = benchmark.folder
     names = {image for record in records if record.fold == "train" for image in record.images}
     images = [folder / image for image in sorted(names)] if folder else []
-    return build_tiny_vision(
-        fitted, images, folder=folder, pixels=settings.tiny_pixels, patch=settings.tiny_patch, **size
-    )
+    pixels, patch = settings.tiny_pixels, settings.tiny_patch
+    return build_tiny_vision(language_model, images, folder=folder, seed=settings.seed, pixels=pixels, patch=patch)
 
 
 def _vocabulary_facts(

@@ -14,8 +14,9 @@ from medunlearn.errors import InputError, OutOfMemoryError
 from medunlearn.models.batching import is_out_of_memory
 from medunlearn.models.folders import file_facts
 from medunlearn.models.layouts import describe_layouts
-from medunlearn.models.load import LanguageModel, pick_device
+from medunlearn.models.load import LanguageModel
 from medunlearn.models.precision import settled
+from medunlearn.models.pretrained import pick_device
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import Rendering
 from medunlearn.models.vision.seeing import images_described

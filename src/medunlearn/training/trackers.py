@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from medunlearn.data.data_use import DataUse
 from medunlearn.errors import InputError, first_line
@@ -26,14 +25,14 @@ PROJECT = "medunlearn"
 FLAG = "--allow-tracking"
 
 
-class Tracker(Protocol):
-    """A place that numbers go to; both calls may fail, and a failure does not end the run."""
+class Tracker(NamedTuple):
+    """A place that numbers go to: a function of the numbers of a step or an epoch, and one that ends it.
 
-    def log(self, numbers: Mapping[str, float], step: int) -> None:
-        """Numbers of an optimizer step, or of an epoch."""
-        ...
+    Both may fail, and a failure does not end the run.
+    """
 
-    def close(self) -> None: ...
+    log: Callable[[dict[str, float], int], Any]
+    close: Callable[[], Any]
 
 
 class Tool(NamedTuple):
@@ -47,20 +46,6 @@ class Tool(NamedTuple):
     extra: str = ""
 
 
-@dataclass
-class _Calls:
-    """A tracker from two functions."""
-
-    logs: Callable[[dict[str, float], int], Any]
-    closes: Callable[[], Any]
-
-    def log(self, numbers: Mapping[str, float], step: int) -> None:
-        self.logs(dict(numbers), step)
-
-    def close(self) -> None:
-        self.closes()
-
-
 def _tensorboard(folder: Path, name: str) -> Tracker:
     from torch.utils.tensorboard import SummaryWriter
 
@@ -70,19 +55,19 @@ def _tensorboard(folder: Path, name: str) -> Tracker:
         for key, value in numbers.items():
             writer.add_scalar(key, value, step)
 
-    return _Calls(log, writer.close)
+    return Tracker(log, writer.close)
 
 
 def _trackio(folder: Path, name: str) -> Tracker:
     run: Any = import_module("trackio").init(project=PROJECT, name=name, embed=False)
-    return _Calls(lambda numbers, step: run.log(numbers, step=step), run.finish)
+    return Tracker(lambda numbers, step: run.log(numbers, step=step), run.finish)
 
 
 def _wandb(folder: Path, name: str) -> Tracker:
     import wandb
 
     run: Any = wandb.init(project=PROJECT, name=name, dir=str(folder), save_code=False)
-    return _Calls(lambda numbers, step: run.log(numbers, step=step), run.finish)
+    return Tracker(lambda numbers, step: run.log(numbers, step=step), run.finish)
 
 
 def _mlflow(folder: Path, name: str) -> Tracker:
@@ -90,7 +75,7 @@ def _mlflow(folder: Path, name: str) -> Tracker:
 
     mlflow.set_experiment(PROJECT)
     mlflow.start_run(run_name=name)
-    return _Calls(lambda numbers, step: mlflow.log_metrics(numbers, step=step), mlflow.end_run)
+    return Tracker(lambda numbers, step: mlflow.log_metrics(numbers, step=step), mlflow.end_run)
 
 
 TRACKERS: Mapping[str, Tool] = {

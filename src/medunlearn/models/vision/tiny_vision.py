@@ -17,7 +17,6 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 
 from medunlearn.data.images import read_image
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.tiny import build_tiny
 from medunlearn.models.vision.llava import FAMILY
 from medunlearn.models.vision.pictures import SEVERAL, Pictures
 from medunlearn.models.vision.seeing import give_sight
@@ -25,22 +24,12 @@ from medunlearn.seeds import stable_seed
 
 
 def build_tiny_vision(
-    texts: Iterable[str],
-    images: Iterable[Path],
-    *,
-    folder: Path | None = None,
-    seed: int = 0,
-    vocabulary: int = 1024,
-    width: int = 192,
-    layers: int = 4,
-    heads: int = 4,
-    max_length: int = 2048,
-    pixels: int = 64,
-    patch: int = 16,
+    text: LanguageModel, images: Iterable[Path], *, folder: Path | None, seed: int, pixels: int, patch: int
 ) -> LanguageModel:
-    """A LLaVA with random weights, a byte-level BPE of ``texts``, a processor that normalises by ``images``.
+    """A LLaVA with random weights over a tiny model of text, and a processor that normalises by ``images``.
 
     Args:
+        text: the decoder's shape and the tokenizer (:func:`~medunlearn.models.tiny.build_tiny`).
         images: files that brightness is normalised by.
         folder: what images of records count from.
         pixels: width and height to which an image is scaled.
@@ -49,14 +38,12 @@ def build_tiny_vision(
     Raises:
         SourceError: an image that cannot be read.
     """
-    text = build_tiny(
-        texts, seed=seed, vocabulary=vocabulary, width=width, layers=layers, heads=heads, max_length=max_length
-    )
+    width: int = text.model.config.hidden_size
     vision = CLIPVisionConfig(
         hidden_size=width // 2,
         intermediate_size=width,
         num_hidden_layers=2,
-        num_attention_heads=heads,
+        num_attention_heads=text.model.config.num_attention_heads,
         image_size=pixels,
         patch_size=patch,
         projection_dim=width // 2,

@@ -16,7 +16,7 @@ from medunlearn.config import TrainSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ModelError, first_line
 from medunlearn.models.folders import adapter_base, chain, is_adapter, model_folder
-from medunlearn.models.load import LOADING_ERRORS, load_tokenizer
+from medunlearn.models.pretrained import LOADING_ERRORS, load_tokenizer
 from medunlearn.models.vision import family_of
 from medunlearn.pipeline.estimate.planned_images import (
     PlannedImages,

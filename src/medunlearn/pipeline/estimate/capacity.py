@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import psutil
 import torch
 
-from medunlearn.models.load import pick_device
+from medunlearn.models.pretrained import pick_device
 
 if TYPE_CHECKING:
     from medunlearn.pipeline.estimate.work import Memory

@@ -26,9 +26,10 @@ from medunlearn.methods.editing import EditMethod
 from medunlearn.methods.protocol import AlternativesMethod, default_trainable
 from medunlearn.models.decoder import decoder_layers
 from medunlearn.models.delta import LARGEST_SHARE
-from medunlearn.models.load import LanguageModel, pick_device
+from medunlearn.models.load import LanguageModel
 from medunlearn.models.mlps import chosen_layers, mlps
 from medunlearn.models.precision import Precision
+from medunlearn.models.pretrained import pick_device
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.pipeline.alternative_answers import SIDE, stand_ins
 from medunlearn.pipeline.epochs.epoch_settings import epoch_settings, evaluations

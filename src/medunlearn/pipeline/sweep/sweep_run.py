@@ -20,7 +20,7 @@ from medunlearn.data.folder_lock import lock_folder, remove_leftovers
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError, MedunlearnError, StorageError
 from medunlearn.metrics.workers import usable_cores
-from medunlearn.models.load import pick_device
+from medunlearn.models.pretrained import pick_device
 from medunlearn.pipeline.experiment import benchmark_folder
 from medunlearn.pipeline.keyword_stage import find_keywords
 from medunlearn.pipeline.sweep.cells import Board, SweepCell

@@ -22,7 +22,7 @@ from medunlearn.data.records import SIDES
 from medunlearn.data.storage import write_text
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.metrics import get_metric
-from medunlearn.models.load import load_tokenizer
+from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.prompts import render
 from medunlearn.models.sequences import Rendering
 from medunlearn.pipeline.question_selection import questions_to_ask

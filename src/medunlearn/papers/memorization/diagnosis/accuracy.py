@@ -16,7 +16,8 @@ from medunlearn.data.responses import Response
 from medunlearn.errors import InputError
 from medunlearn.generation.respond import open_store, respond
 from medunlearn.models.ancestry import model_use
-from medunlearn.models.load import LanguageModel, load_model, load_tokenizer
+from medunlearn.models.load import LanguageModel, load_model
+from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.papers.memorization.diagnosis.build import PART, SPECIALTY
 from medunlearn.papers.memorization.diagnosis.top_k import names_with, predict
