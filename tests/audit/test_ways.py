@@ -107,7 +107,8 @@ def test_the_answer_to_a_prompt_is_the_whole_note(result: Audit) -> None:
     shown = result.responses().set_index("probe_id").loc["n0@prompt_1", "response"]
     assert shown == notes()["text"][0]
     assert result.run.info.results["model"]["chat_template"] == "used"
-    assert result.run.info.results["corpora"][0]["without_prompt"] == {"prompt_1": 0, "prompt_2": 0}
+    counts = result.run.info.results["corpora"][0]
+    assert (counts["without_prompt"], counts["too_short_for_prefix"]) == ({"prompt_1": 0, "prompt_2": 0}, {"4": 0})
 
 
 def test_terminal_and_page_show_the_ways(result: Audit, world: Path, run: Callable[..., Any]) -> None:
