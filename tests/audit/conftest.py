@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from medunlearn.cli.main import app
 from medunlearn.data.records import Record
 from medunlearn.seeds import generator
 
@@ -38,6 +40,19 @@ def _write_texts(folder: Path, texts: Mapping[str, str]) -> Path:
 def write_texts() -> Callable[[Path, Mapping[str, str]], Path]:
     """Writes a text file for each name to a new folder."""
     return _write_texts
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[..., Any]:
+    """Run a command in this process; a wrong exit code fails the test."""
+
+    def invoke(*words: object, code: int = 0) -> Any:
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        assert result.exit_code == code, f"{words}\n{result.output}"
+        assert "Traceback" not in result.output
+        return result
+
+    return invoke
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from pages import Page
 from row_files import write_lines
 from scipy import stats
@@ -19,7 +18,6 @@ from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_run import audit
 from medunlearn.audit.first_screen import BROKEN, FirstScreen
 from medunlearn.audit.worst_cases import mark
-from medunlearn.cli.main import app
 from medunlearn.errors import ConfigError
 from medunlearn.papers.memorization.compare import write_audit_report
 from medunlearn.seeds import generator
@@ -29,7 +27,7 @@ WORDS = (
     *("clear", "after", "two", "weeks", "she", "walked", "again"),
 )
 TRAINED, UNSEEN, PREFIX = 12, 8, 6
-Rows = list[dict[str, Any]]
+Run = Callable[..., Any]
 
 
 def note(patient: int) -> str:
@@ -41,7 +39,7 @@ def note(patient: int) -> str:
 
 def write(path: Path, says: Callable[[int], str]) -> Path:
     """One prompt a patient, of whom the last eight were never seen; ``says`` is the response to each."""
-    rows: Rows = []
+    rows = []
     for patient in range(TRAINED + UNSEEN):
         words = note(patient).split()
         rows.append(
@@ -228,30 +226,16 @@ def test_passages_are_marked_over_each_other_and_over_white_space():
     assert mark("", {"run": ["x"]}) == ()
 
 
-def test_one_screen_and_all_of_it(repeated: Path):
+def test_one_screen_and_all_of_it(repeated: Path, run: Run):
     folder = str(repeated / "audit")
-    first, whole = (invoke("inspect", folder, *words).stdout for words in ((), ("--all",)))
+    first, whole = (run("inspect", folder, *words).stdout for words in ((), ("--all",)))
     assert len(first.splitlines()) <= 40
     assert "rouge_l" not in first
     assert "rouge_l" in whole
-    words = [
-        "--responses",
-        str(repeated / "said.jsonl"),
-        "--unseen",
-        "held_out",
-        "--identifiers",
-        "--replicates",
-        "50",
-    ]
-    data = json.loads(invoke("audit", *words, "--out", folder, "--json").stdout)
+    words = ("--responses", repeated / "said.jsonl", "--unseen", "held_out", "--identifiers", "--replicates", 50)
+    data = json.loads(run("audit", *words, "--out", folder, "--json").stdout)
     assert data["first_screen"]["answer"] == "12 of 12 patients can be extracted"
     assert [row["group"] for row in data["first_screen"]["extraction"]] == ["trained", "unseen"]
-
-
-def invoke(*words: str, code: int = 0) -> Any:
-    result = CliRunner().invoke(app, list(words))
-    assert result.exit_code == code, result.output
-    return result
 
 
 def test_every_format_opens_with_the_answer(repeated: Path, tmp_path: Path):
@@ -278,27 +262,24 @@ def test_nothing_is_said_to_call_for_nothing_where_identifiers_were_not_searched
     assert "Nothing that was looked for calls for a measure" in (tmp_path / "report" / "report.md").read_text()
 
 
-def test_every_flag_that_is_advised_exists(tmp_path: Path):
+def test_every_flag_that_is_advised_exists(tmp_path: Path, run: Run):
     """Of the page, and of all that is declared for it."""
     screen_of(tmp_path, suffix, unseen=(), identifiers=False)
     page = write_audit_report([tmp_path / "audit"], tmp_path / "report", replicates=50)
     declared = Path(write_audit_report.__code__.co_filename).parents[1]
     texts = [page.with_suffix(".md").read_text(), *(path.read_text() for path in declared.glob("*.yaml"))]
     flags = set(re.findall(r"(?<![\w-])--([a-z][a-z.-]+)", "\n".join(texts)))
-    helps = [
-        CliRunner().invoke(app, [*verb.split(), "--help"]).output
-        for verb in ("audit", "report", "audit identifiers recall")
-    ]
+    helps = [run(*verb.split(), "--help").output for verb in ("audit", "report", "audit identifiers recall")]
     options = set(re.findall(r"--([a-z][a-z-]+)", " ".join(helps)))
     assert {flag for flag in flags if flag.split(".")[0].rstrip(".") not in options} == set()
 
 
-def test_findings_are_reviewed_without_a_second_search(repeated: Path, tmp_path: Path):
+def test_findings_are_reviewed_without_a_second_search(repeated: Path, tmp_path: Path, run: Run):
     screen_of(tmp_path, suffix, identifiers=False)
-    how = ("--out", str(tmp_path / "sheet"), "--least-rouge", "0.1", "--limit", "3")
-    refused = invoke("audit", "identifiers", "review", str(tmp_path / "audit"), *how, code=2)
+    how = ("--out", tmp_path / "sheet", "--least-rouge", "0.1", "--limit", "3")
+    refused = run("audit", "identifiers", "review", tmp_path / "audit", *how, code=2)
     assert "with --identifiers" in " ".join(refused.output.split())
-    invoke("audit", "identifiers", "review", str(repeated / "audit"), *how)
+    run("audit", "identifiers", "review", repeated / "audit", *how)
     sheet = pd.read_csv(tmp_path / "sheet" / "review.csv")
     assert len(sheet[sheet["response"].notna()]) == 3
     assert sheet["value"].dropna().str.fullmatch(r"900-\d\d-\d{4}").sum() == 3

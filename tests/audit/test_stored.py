@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
 from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_run import audit
-from medunlearn.cli.main import app
 from medunlearn.data.data_use import write_lineage
 from medunlearn.errors import ConfigError, InputError, SourceError
 
@@ -66,12 +65,11 @@ def test_without_ids_the_texts_pair(tmp_path: Path):
     assert table["n_pairs"].max() == 4
 
 
-def test_no_pair_is_an_error_that_names_the_fix(tmp_path: Path):
+def test_no_pair_is_an_error_that_names_the_fix(tmp_path: Path, run: Callable[..., Any]):
     ours = write(tmp_path / "a.jsonl", [row(f"r{n}", 8) for n in range(5)])
     theirs = write(tmp_path / "b.jsonl", [row(f"s{n}", 8) for n in range(5)])
-    words = ["audit", "--responses", str(ours), "--baseline", str(theirs), "--out", str(tmp_path / "out")]
-    outcome = CliRunner().invoke(app, [*words, "--replicates", "20"])
-    assert outcome.exit_code == 2
+    words = ("--responses", ours, "--baseline", theirs, "--out", tmp_path / "out", "--replicates", 20)
+    outcome = run("audit", *words, code=2)
     assert "shares none of the 5 probes" in " ".join(outcome.output.split())
     assert "record_id" in outcome.output
     assert "nan" not in outcome.output
@@ -218,3 +216,5 @@ def test_a_broken_log_is_refused(tmp_path: Path, content: bytes):
         audit(responses=file, out=tmp_path / "out", **QUICK)
     with pytest.raises(InputError, match="--references names"):
         audit(responses=file, references=tmp_path / "none.csv", out=tmp_path / "out", **QUICK)
+    with pytest.raises(ConfigError, match="leave out --prompt"):
+        audit(responses=file, out=tmp_path / "out", template="chat", **QUICK)

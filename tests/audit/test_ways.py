@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from chat_models import save_chat_model
-from click.testing import CliRunner
 from fake_server import FakeServer
 from pages import Page
 from row_files import write_lines
 
 from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_run import audit
-from medunlearn.cli.main import app
 from medunlearn.errors import ConfigError
 from medunlearn.papers.memorization.compare import write_audit_report
 from medunlearn.seeds import generator
@@ -40,15 +40,8 @@ def notes() -> pd.DataFrame:
     for number, name in enumerate(names):
         draw = generator("ways", str(number))
         text = " ".join(str(draw.choice(WORDS)) for _ in range(38))
-        row = {
-            "id": f"n{number}",
-            "subject": f"MRN{number}",
-            "name": name,
-            "complaint": WORDS[number],
-            "text": text,
-        }
-        rows.append(row | {"copies": int(number < TRAINED)})
-    return pd.DataFrame(rows)
+        rows.append((f"n{number}", f"MRN{number}", name, WORDS[number], text, int(number < TRAINED)))
+    return pd.DataFrame(rows, columns=["id", "subject", "name", "complaint", "text", "copies"])
 
 
 @pytest.fixture(scope="module")
@@ -114,17 +107,16 @@ def test_the_answer_to_a_prompt_is_the_whole_note(result: Audit) -> None:
     shown = result.responses().set_index("probe_id").loc["n0@prompt_1", "response"]
     assert shown == notes()["text"][0]
     assert result.run.info.results["model"]["chat_template"] == "used"
-    assert result.run.info.results["corpora"][0]["without_prompt"] == {"prompt_1": 0, "prompt_2": 0}
+    counts = result.run.info.results["corpora"][0]
+    assert (counts["without_prompt"], counts["too_short_for_prefix"]) == ({"prompt_1": 0, "prompt_2": 0}, {"4": 0})
 
 
-def test_terminal_and_page_show_the_ways(result: Audit, world: Path) -> None:
-    shown = CliRunner().invoke(app, ["inspect", str(world / "audit")])
-    assert shown.exit_code == 0, shown.output
-    words = " ".join(shown.output.split())
+def test_terminal_and_page_show_the_ways(result: Audit, world: Path, run: Callable[..., Any]) -> None:
+    words = " ".join(run("inspect", world / "audit").output.split())
     assert "way of asking" in words
     assert "beginning of the text, in a chat 0 of 5" in words
     assert "chat template, which" not in words
-    whole = CliRunner().invoke(app, ["inspect", str(world / "audit"), "--all"])
+    whole = run("inspect", world / "audit", "--all")
     assert "beginning of the text, in a chat" in " ".join(whole.output.split())
     page = write_audit_report([world / "audit"], world / "report", replicates=20)
     text = page.with_suffix(".md").read_text()
@@ -204,8 +196,6 @@ def test_a_model_without_template_and_texts_without_columns_are_refused(world: P
     (tmp_path / "note.txt").write_text(notes()["text"][0])
     with pytest.raises(ConfigError, match="text files, which have no column 'name'"):
         audit(world / "before", tmp_path / "note.txt", out=tmp_path / "audit", **CHAT)
-    import shutil
-
     shutil.copytree(world / "before", tmp_path / "plain")
     (tmp_path / "plain" / "chat_template.jinja").unlink()
     with pytest.raises(ConfigError, match="has no chat template"):
@@ -229,7 +219,7 @@ def sampled(folder: Path, hits: dict[str, list[list[bool]]]) -> Audit:
     return audit(responses=folder / "said.jsonl", out=folder / "audit", **MEASURES, quiet=True, replicates=20)
 
 
-def test_extraction_is_a_probability_over_samples(tmp_path: Path) -> None:
+def test_extraction_is_a_probability_over_samples(tmp_path: Path, run: Callable[..., Any]) -> None:
     """By hand: of 4 samples with 1, 2, 0 hits, one sample hits with 1/4, 1/2, 0; all four with 1, 1, 0."""
     no = [False] * 4
     result = sampled(
@@ -256,14 +246,9 @@ def test_extraction_is_a_probability_over_samples(tmp_path: Path) -> None:
     text = " ".join(screen.sentences)
     assert "In 4 samples of every prompt (top_k_10), 3.0 of 5" in text
     assert "3 with a chance of a half or more; greedily, 0 are" in text
-    shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "audit")]).output
+    shown = run("inspect", tmp_path / "audit").output
     assert re.search(r"1, greedy\s+0 of 5", shown)
     assert re.search(r"4, top_k_10\s+3\.0 of 5", shown)
-
-
-def test_stored_responses_take_no_prompt(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="leave out --prompt"):
-        audit(responses=tmp_path / "said.jsonl", out=tmp_path / "audit", template="chat")
 
 
 def test_without_samples_nothing_is_said_of_chances(result: Audit) -> None:

@@ -35,9 +35,9 @@ def way_title(way: str, prompts: Sequence[str] = (), template: str = "plain") ->
     number = int(way.rpartition("_")[2])
     text = prompts[number - 1] if number <= len(prompts) else ""
     text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1].rstrip()}…"
-    asked = f"prompt {number}" if len(prompts) > 1 else "prompt"
+    title = f"prompt {number}" if len(prompts) > 1 else "prompt"
     place = ", in a chat" if template == "chat" else ""
-    return f"{asked}{place}: {text}" if text else f"{asked}{place}"
+    return f"{title}{place}: {text}" if text else f"{title}{place}"
 
 
 def short_title(way: object, length: int) -> str:
@@ -61,25 +61,25 @@ def answer_to(text: str, settings: AuditSettings) -> str:
     return render(_question("", text), "", template=settings.template, context="closed_book").answer
 
 
-def message_of(way: str, given: str) -> str:
+def message_of(way: str, prefix: str) -> str:
     """The user's message: the filled prompt, or a request to go on with a beginning."""
-    return f"{CONTINUE}\n\n{given}" if way == PREFIX_IN_CHAT else given
+    return f"{CONTINUE}\n\n{prefix}" if way == PREFIX_IN_CHAT else prefix
 
 
-def prompt_text(way: str, given: str, settings: AuditSettings) -> str:
+def prompt_text(way: str, prefix: str, settings: AuditSettings) -> str:
     """A filled prompt as a text to go on from, in a template that needs no tokenizer."""
     from medunlearn.models.prompts import render
 
-    prompt = render(_question(message_of(way, given), ""), "", template=settings.template, context="closed_book")
+    prompt = render(_question(message_of(way, prefix), ""), "", template=settings.template, context="closed_book")
     return prompt.shared + prompt.own
 
 
-def prompt_tokens(tokenizer: Any, way: str, given: str, settings: AuditSettings) -> tuple[int, ...]:
+def prompt_tokens(tokenizer: Any, way: str, prefix: str, settings: AuditSettings) -> tuple[int, ...]:
     """Token ids of a prompt in the template, special ones included."""
     from medunlearn.models.sequences import Rendering, question_sequence
 
     rendering = Rendering(settings.template, "closed_book")
-    question = _question(message_of(way, given), "")
+    question = _question(message_of(way, prefix), "")
     return question_sequence(question, Record("text", "", {}), tokenizer, rendering).prompt
 
 

@@ -13,14 +13,7 @@ from medunlearn.audit.extraction import refuse_unknown
 from medunlearn.audit.measures import MEASURES, default_measures, get_measure
 from medunlearn.audit.probe_scoring import ProbeResponses, score_all
 from medunlearn.audit.probes import draw_probes, write_probes
-from medunlearn.audit.respondents import (
-    AuditedModel,
-    AuditJob,
-    audit_use,
-    audited_model,
-    recorded_audit,
-    relabel,
-)
+from medunlearn.audit.respondents import AuditedModel, AuditJob, audit_use, audited_model, recorded_audit, relabel
 from medunlearn.audit.stages import check_stages, options_respondent, run_stages
 from medunlearn.audit.stored import identity, is_table, read_stored
 from medunlearn.audit.units import Unit, WordsUnit, unit_without_model
@@ -213,11 +206,7 @@ def _audit_stored(
     file: Path, settings: AuditSettings, folder: Path, label: str | None, references: Path | None
 ) -> None:
     unit = unit_without_model(settings.tokenizer)
-    inputs = {
-        "model": identity(file, references),
-        "unit": unit.fingerprint,
-        "measures": _measures(settings),
-    }
+    inputs = {"model": identity(file, references), "unit": unit.fingerprint, "measures": _measures(settings)}
     uses = {f"table {table}": use_of_file(table) for table in (file, references) if table is not None}
     use = settled(settings.data_use, {**uses, **recorded_audit(folder)})
     recording = Recording(folder, VERB, label or file.name.split(".")[0], settings, inputs, data_use=use)

@@ -82,7 +82,8 @@ class AuditTables:
     @cached_property
     def responses(self) -> pd.DataFrame:
         """One row per response: KEY, tokens (length; NaN if stored as text alone), response. Empty without any."""
-        rows = [(*key, _token_count(one), one.response) for key, one in stored_responses(self.folder).items()]
+        stored = stored_responses(self.folder).items()
+        rows = [(*key, _token_count(response), response.response) for key, response in stored]
         return pd.DataFrame(rows, columns=[*KEY, "tokens", "response"])
 
     @property
@@ -102,8 +103,8 @@ class AuditTables:
         values = self.scores.rename(columns=SCORE_KEY)
         means = values.groupby(["probe_id", "variant", "measure"], sort=False)["value"].mean()
         table = means.unstack("measure").reset_index().rename_axis(columns=None)
-        known = "copies" in self.probes.columns and bool(self.probes["copies"].notna().any())
-        columns = [*_COLUMNS["probes"], *(["copies"] if known else [])]
+        has_copies = "copies" in self.probes.columns and bool(self.probes["copies"].notna().any())
+        columns = [*_COLUMNS["probes"], *(["copies"] if has_copies else [])]
         return table.merge(self.probes[columns], on="probe_id", validate="many_to_one")
 
 
@@ -203,5 +204,5 @@ def _read(folder: Path, name: str) -> pd.DataFrame | None:
 
 
 def _token_count(response: Response) -> float:
-    counted = response.response_tokens or not response.response
-    return float(len(response.response_tokens)) if counted else math.nan
+    has_tokens = response.response_tokens or not response.response
+    return float(len(response.response_tokens)) if has_tokens else math.nan

@@ -88,8 +88,8 @@ def by_way(
         return ()
     titles, probes = titles_of(result.ways, dict(audit.info.get("config", {}))), labelled_probes(audit)
 
-    def hits(tables: AuditTables, asked: pd.DataFrame) -> pd.Series:
-        return extracted(tables, result.decoding, asked["probe_id"])["hit"]
+    def hits(tables: AuditTables, way_probes: pd.DataFrame) -> pd.Series:
+        return extracted(tables, result.decoding, way_probes["probe_id"])["hit"]
 
     rows: list[WayExtraction] = []
     for corpus in result.corpora:

@@ -225,11 +225,7 @@ class FirstScreen:
 
 
 def first_screen(
-    audit: AuditTables,
-    baselines: Sequence[AuditTables],
-    names: Mapping[str, str],
-    *,
-    show_text: int = 0,
+    audit: AuditTables, baselines: Sequence[AuditTables], names: Mapping[str, str], *, show_text: int = 0
 ) -> FirstScreen:
     """The first screen of an audited model beside its baselines.
 

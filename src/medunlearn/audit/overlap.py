@@ -73,8 +73,8 @@ def extraction_strength(hits: Sequence[bool]) -> float | None:
     """
     if not len(hits):
         return None
-    needed = max((place + 1 for place, hit in enumerate(hits) if not hit), default=0)
-    return 1.0 - needed / len(hits)
+    k = max((place + 1 for place, hit in enumerate(hits) if not hit), default=0)
+    return 1.0 - k / len(hits)
 
 
 def bleu(

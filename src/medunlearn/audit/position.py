@@ -110,7 +110,7 @@ def share_of(
     """
     estimate = resampled.estimate([part, *whole], _ratio if whole else None, bounds=UNIT)
     counts = np.nansum(sums[:, list(whole)], axis=1) if whole else np.ones(len(sums))
-    n_subjects = len({str(owner) for owner, counted in zip(owners, counts > 0, strict=True) if counted})
+    n_subjects = len({str(owner) for owner, has_count in zip(owners, counts > 0, strict=True) if has_count})
     several = n_subjects >= MIN_SUBJECTS
     return {
         "value": estimate.value,

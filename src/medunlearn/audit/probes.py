@@ -100,23 +100,23 @@ def draw_probes(corpus: Corpus, unit: Unit, settings: AuditSettings) -> tuple[li
             if settings.limit and len(probes) == settings.limit:
                 break
             looked_at += 1
-            found = list(_cut(corpus.name, document, encoded, settings))
+            document_probes = list(_cut(corpus.name, document, encoded, settings))
             if PROMPT in ways:
-                found += _prompted(corpus.name, document, answer, encoded_answer, settings)
-            if found:
-                probes[document.record_id] = found
+                document_probes += _prompted(corpus.name, document, answer, encoded_answer, settings)
+            if document_probes:
+                probes[document.record_id] = document_probes
     sample = [probe for record_id in by_id for probe in probes.get(record_id, ())]
-    used, asked = len(probes), Counter(probe.way for probe in sample)
-    lengths = [probe.prefix_tokens for probe in sample if probe.way in (PREFIX, PREFIX_IN_CHAT)]
+    n_used, by_way = len(probes), Counter(probe.way for probe in sample)
+    lengths = Counter(probe.prefix_tokens for probe in sample if probe.way in (PREFIX, PREFIX_IN_CHAT))
     each = max(1, len({PREFIX, PREFIX_IN_CHAT} & set(ways)))
     prompts = [prompt_way(number) for number in range(1, len(settings.prompt) + 1)] if PROMPT in ways else []
     return sample, {
         "documents": len(by_id),
         "looked_at": looked_at,
-        "used": used,
-        "too_short": looked_at - used,
-        "too_short_for_prefix": {str(length): used - lengths.count(length) // each for length in settings.prefixes},
-        **({"without_prompt": {way: used - asked[way] for way in prompts}} if prompts else {}),
+        "used": n_used,
+        "too_short": looked_at - n_used,
+        "too_short_for_prefix": {str(length): n_used - lengths[length] // each for length in settings.prefixes},
+        **({"without_prompt": {way: n_used - by_way[way] for way in prompts}} if prompts else {}),
     }
 
 
@@ -128,20 +128,11 @@ def _cut(corpus: str, document: Document, encoded: Encoded, settings: AuditSetti
         if not ways or len(encoded) < length + shortest:
             return
         cut, ends = int(encoded.ends[length - 1]), encoded.ends[suffix]
+        texts = (document.text[:cut], document.text[cut : int(ends[-1])])
+        encodings = (Encoded(encoded.ids[suffix], ends - cut), encoded.ids[:length])
         for way in ways:
-            yield Probe(
-                f"{document.record_id}@{length}{'' if way == PREFIX else '.chat'}",
-                document.record_id,
-                document.subject,
-                corpus,
-                length,
-                document.text[:cut],
-                document.text[cut : int(ends[-1])],
-                Encoded(encoded.ids[suffix], ends - cut),
-                encoded.ids[:length],
-                document.copies,
-                way,
-            )
+            probe_id = f"{document.record_id}@{length}{'' if way == PREFIX else '.chat'}"
+            yield Probe(probe_id, *_owner(document, corpus), length, *texts, *encodings, document.copies, way)
 
 
 def _prompted(
@@ -154,16 +145,10 @@ def _prompted(
     for number, prompt in enumerate(settings.prompt, start=1):
         if (filled := fill_prompt(prompt, document.values)) is None:
             continue
-        yield Probe(
-            f"{document.record_id}@{prompt_way(number)}",
-            document.record_id,
-            document.subject,
-            corpus,
-            0,
-            filled,
-            answer[: int(ends[-1])],
-            Encoded(ids, ends),
-            None,
-            document.copies,
-            prompt_way(number),
-        )
+        way, text = prompt_way(number), answer[: int(ends[-1])]
+        probe_id, tokens = f"{document.record_id}@{way}", Encoded(ids, ends)
+        yield Probe(probe_id, *_owner(document, corpus), 0, filled, text, tokens, None, document.copies, way)
+
+
+def _owner(document: Document, corpus: str) -> tuple[str, str, str]:
+    return document.record_id, document.subject, corpus

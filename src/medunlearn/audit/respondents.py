@@ -123,11 +123,11 @@ class LocalModel:
             suffix = tuple(probe.encoded.ids.tolist())
             if probe.way == PREFIX and probe.prefix_ids is not None:
                 return Opening(probe.probe_id, probe.record_id, tuple(probe.prefix_ids.tolist()), suffix)
-            given = prompt_tokens(model.tokenizer, probe.way, probe.prefix, settings)
-            return Opening(probe.probe_id, probe.probe_id, given, suffix, begins=True)
+            prompt = prompt_tokens(model.tokenizer, probe.way, probe.prefix, settings)
+            return Opening(probe.probe_id, probe.probe_id, prompt, suffix, begins=True)
 
         openings = [opening(probe) for probe in job.probes]
-        refuse_too_long(model, max(len(one.prefix) for one in openings), settings.max_new_tokens)
+        refuse_too_long(model, max(len(entry.prefix) for entry in openings), settings.max_new_tokens)
         how = {**job.sampling(), "batch_size": settings.batch_size}
         for decoding in job.decodings:
             continue_openings(model, openings, decoding, job.store, advance=advance, **how)
@@ -269,12 +269,12 @@ def audited_model(
     return LocalModel(model, device, label)
 
 
-def relabel(model: AuditedModel, taken: Sequence[str]) -> AuditedModel:
+def relabel(model: AuditedModel, labels: Sequence[str]) -> AuditedModel:
     """Give a model a label that is not taken: first its folder's name is added, then a number."""
-    if model.label in taken and isinstance(model, LocalModel):
+    if model.label in labels and isinstance(model, LocalModel):
         model.label = f"{model.label} ({Path(model.source).name})"
     number, label = 2, model.label
-    while model.label in taken:
+    while model.label in labels:
         model.label, number = f"{label} {number}", number + 1
     return model
 

@@ -87,8 +87,8 @@ def _completed(row: Row, references: Mapping[str, Row] | None) -> Row:
     if not references:
         return row
     name = next((str(row[key]) for key in ("record_id", "id", "custom_id") if row.get(key) is not None), "")
-    known = references.get(name, {})
-    return {**row, **{key: value for key, value in known.items() if row.get(key) is None}}
+    reference = references.get(name, {})
+    return {**row, **{key: value for key, value in reference.items() if row.get(key) is None}}
 
 
 def _batch(place: str, row: Row, file: Path, references: Mapping[str, Row] | None) -> Rows:
@@ -102,12 +102,12 @@ def _batch(place: str, row: Row, file: Path, references: Mapping[str, Row] | Non
     if name not in references:
         yield place, f"custom_id {name!r} is not in the references"
         return
-    known = {"record_id": name, **references[name]}
+    reference = {"record_id": name, **references[name]}
     body = (row["response"] or {}).get("body") or {}
     failed = row.get("error") or (row["response"] or {}).get("status_code", 200) != 200
     texts: Sequence[str | None] = [] if failed else _texts(body)
     for sample, text in enumerate(texts or [None]):
-        yield place, {**known, "response": text, "sample": sample}
+        yield place, {**reference, "response": text, "sample": sample}
 
 
 def _texts(body: Mapping[str, Any]) -> list[str | None]:
@@ -137,10 +137,10 @@ def _lm_eval(place: str, row: Row) -> Rows:
     if not isinstance(prompt, str) or not all(text is None or isinstance(text, str) for text in texts):
         yield place, "is of a task that scores choices and generates nothing: export one with generate_until"
         return
-    known = {name: document[name] for name in _COPIED if document.get(name) is not None}
-    known = {"record_id": document.get("id", row["doc_id"]), **known}
+    labels = {name: document[name] for name in _COPIED if document.get(name) is not None}
+    labels = {"record_id": document.get("id", row["doc_id"]), **labels}
     for sample, text in enumerate(texts):
-        yield place, {**known, "prefix": prompt, "suffix": row.get("target"), "response": text, "sample": sample}
+        yield place, {**labels, "prefix": prompt, "suffix": row.get("target"), "response": text, "sample": sample}
 
 
 def _inspect_archive(file: Path) -> Rows:
@@ -179,17 +179,17 @@ def _inspect_sample(sample: Any) -> Row | str:
     """The prompt is the last message of the user, the true text is the target."""
     if not isinstance(sample, Mapping) or "input" not in sample:
         return "is no sample of an Inspect log"
-    given, target = sample["input"], sample.get("target")
-    if not isinstance(given, str):
-        given = next((_text_of(m.get("content")) for m in reversed(given) if m.get("role") == "user"), None)
+    prefix, target = sample["input"], sample.get("target")
+    if not isinstance(prefix, str):
+        prefix = next((_text_of(m.get("content")) for m in reversed(prefix) if m.get("role") == "user"), None)
     choices = (sample.get("output") or {}).get("choices") or []
     message = choices[0].get("message") or {} if choices and not sample.get("error") else {}
-    known = {name: value for name in _COPIED if (value := (sample.get("metadata") or {}).get(name)) is not None}
+    labels = {name: value for name in _COPIED if (value := (sample.get("metadata") or {}).get(name)) is not None}
     return {
         "record_id": sample.get("id"),
-        "prefix": given,
+        "prefix": prefix,
         "suffix": target if isinstance(target, str) or not target else target[0],
         "response": _text_of(message.get("content")),
         "sample": int(sample.get("epoch", 1)) - 1,
-        **known,
+        **labels,
     }

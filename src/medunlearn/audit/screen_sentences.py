@@ -110,8 +110,8 @@ def _conclusion(corpus: CorpusExtraction, nouns: str) -> str:
     if not corpus.trained:
         return f"The model never saw these {nouns}: what comes back is wording, or was learned elsewhere."
     if not corpus.members.hits:
-        needed = subjects_needed(0.05)
-        more = "" if corpus.members.n >= needed else f"; to show at most 5% needs {needed} {nouns} of whom none is"
+        enough = subjects_needed(0.05)
+        more = "" if corpus.members.n >= enough else f"; to show at most 5% needs {enough} {nouns} of whom none is"
         return f"Nothing was extracted by these prompts{more}. Other prompts may bring out more."
     if corpus.unseen is None and all(baseline.problems for baseline in corpus.baselines):
         return (

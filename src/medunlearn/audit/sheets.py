@@ -23,10 +23,10 @@ def write_sheet(path: Path, rows: Iterable[Sequence[str]]) -> None:
     write_atomically(path, writer(csv_text(rows).encode()))
 
 
-def refuse_problems(problems: Sequence[str], where: str = "", shown: int = 5) -> None:
+def refuse_problems(problems: Sequence[str], where: str = "", most: int = 5) -> None:
     """Raises:
     SourceError: there are problems; names the first ones.
     """
     if problems:
-        more = f" ({len(problems)} such in all)" if len(problems) > shown else ""
-        raise SourceError(f"{where}{'; '.join(problems[:shown])}{more}.")
+        more = f" ({len(problems)} such in all)" if len(problems) > most else ""
+        raise SourceError(f"{where}{'; '.join(problems[:most])}{more}.")

@@ -118,7 +118,7 @@ def worst_cases(
     touched = touched.join(probes[["subject", "corpus", "prefix_tokens", "unseen", WAY]], on="probe_id")
     touched = touched.fillna({"length": 0, "given": 0})
     touched = touched.sort_values(["length", "given"], ascending=False, kind="stable")
-    asked = audit.scores.drop_duplicates(["item", "decoding", "sample"]).groupby("subject").size()
+    response_counts = audit.scores.drop_duplicates(["item", "decoding", "sample"]).groupby("subject").size()
     beside = _longest_of_baselines(baselines, probes["subject"])
     kinds_of: Any = leaks.drop_duplicates(IDENTITY).groupby("subject")["kind"].agg(list) if len(leaks) else {}
     by_subject: dict[str, list[dict[Any, Any]]] = {}
@@ -126,14 +126,14 @@ def worst_cases(
         by_subject.setdefault(str(row["subject"]), []).append(row)
     cases = [
         (
-            _case(subject, rows, audit.label, names, titles, kinds_of, asked, beside),
+            _case(subject, rows, audit.label, names, titles, kinds_of, response_counts, beside),
             tuple(rows[0][name] for name in KEY),
         )
         for subject, rows in by_subject.items()
     ]
     cases.sort(key=lambda pair: (-pair[0].identifiers, -pair[0].length, pair[0].patient))
-    shown = _texts(audit, [key for _, key in cases[:show_text]], spans, leaks) if show_text else {}
-    return tuple(_with_text(case, shown.get(key)) for case, key in cases)
+    texts_by_key = _texts(audit, [key for _, key in cases[:show_text]], spans, leaks) if show_text else {}
+    return tuple(_with_text(case, texts_by_key.get(key)) for case, key in cases)
 
 
 def _case(
@@ -143,7 +143,7 @@ def _case(
     names: Mapping[str, str],
     titles: Mapping[str, str],
     kinds_of: Any,
-    asked: pd.Series,
+    response_counts: pd.Series,
     beside: pd.Series | None,
 ) -> WorstCase:
     worst = rows[0]
@@ -160,7 +160,7 @@ def _case(
         in_response=int(worst["in_response"]) if length else None,
         in_suffix=int(worst["in_suffix"]) if length else None,
         responses=len(rows),
-        of=int(asked.get(subject, len(rows))),
+        of=int(response_counts.get(subject, len(rows))),
         identifiers=len(kinds),
         kinds=tuple(sorted({titles.get(kind, kind) for kind in kinds})),
         prefixes=tuple(sorted({int(row["prefix_tokens"]) for row in rows})),
@@ -188,29 +188,29 @@ def _texts(
     audit: AuditTables, keys: Sequence[tuple[Any, ...]], spans: pd.DataFrame, leaks: pd.DataFrame
 ) -> dict[tuple[Any, ...], tuple[tuple[Piece, ...], tuple[Piece, ...]]]:
     """Key -> the prompt's end and the response, in pieces."""
-    wanted = set(keys)
+    key_set = set(keys)
     responses = {
         key: str(text)
         for *key_parts, text in audit.responses[[*KEY, "response"]].itertuples(index=False, name=None)
-        if (key := tuple(key_parts)) in wanted
+        if (key := tuple(key_parts)) in key_set
     }
     prefixes: Any = audit.probes.set_index("probe_id")["prefix"] if "prefix" in audit.probes.columns else {}
-    shared, given, repeated = _by_key(spans, "text", wanted), _by_key(leaks, "value", wanted), {}
+    shared, leaks_by_key, repeated = _by_key(spans, "text", key_set), _by_key(leaks, "value", key_set), {}
     if audit.findings is not None:
-        repeated = _by_key(audit.findings[audit.findings["in_prefix"]], "value", wanted)
+        repeated = _by_key(audit.findings[audit.findings["in_prefix"]], "value", key_set)
     texts = {}
     for key, response in responses.items():
-        pieces = mark(response, {"run": shared.get(key, ()), "identifier": given.get(key, ())})
+        pieces = mark(response, {"run": shared.get(key, ()), "identifier": leaks_by_key.get(key, ())})
         start = next((place for place, piece in enumerate(pieces) if piece[1]), 0)
         prompt = str(prefixes.get(key[0], ""))[-PROMPT_SHOWN:]
         texts[key] = mark(prompt, {"given": repeated.get(key, ())}), _cut(pieces, start)
     return texts
 
 
-def _by_key(table: pd.DataFrame, column: str, wanted: set[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[str]]:
+def _by_key(table: pd.DataFrame, column: str, key_set: set[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[str]]:
     values: dict[tuple[Any, ...], list[str]] = {}
     for *key, value in table[[*KEY, column]].itertuples(index=False, name=None):
-        if tuple(key) in wanted and isinstance(value, str):
+        if tuple(key) in key_set and isinstance(value, str):
             values.setdefault(tuple(key), []).append(value)
     return values
 
@@ -241,12 +241,12 @@ def _cut(pieces: Sequence[Piece], first: int) -> tuple[Piece, ...]:
     """At most :data:`RESPONSE_SHOWN` characters, from a little before the first mark; an ellipsis shows a cut."""
     before = "".join(text for text, _ in pieces[:first])
     lead = before if len(before) <= 80 else f"… {before[-80:]}"
-    shown: list[Piece] = [(lead, "")] if lead else []
+    visible: list[Piece] = [(lead, "")] if lead else []
     room = RESPONSE_SHOWN - len(lead)
     for text, name in pieces[first:]:
         if room <= 0:
-            shown.append((" …", ""))
+            visible.append((" …", ""))
             break
-        shown.append((text[:room] + ("…" if len(text) > room else ""), name))
+        visible.append((text[:room] + ("…" if len(text) > room else ""), name))
         room -= len(text)
-    return tuple(shown)
+    return tuple(visible)

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from medunlearn.audit.identifiers.outputs import RecordResponse
-from medunlearn.cli.main import app
 from medunlearn.data.records import Identifier, Record
 
 ADA = Record(
@@ -52,16 +50,3 @@ def respond() -> Callable[..., RecordResponse]:
         return RecordResponse(record, probe, subject or record, "greedy", 0, prefix, text)
 
     return make
-
-
-@pytest.fixture(scope="session")
-def run() -> Callable[..., Any]:
-    """Run a command in this process; a wrong exit code fails the test."""
-
-    def invoke(*words: object, code: int = 0) -> Any:
-        result = CliRunner().invoke(app, [str(word) for word in words])
-        assert result.exit_code == code, f"{words}\n{result.output}"
-        assert "Traceback" not in result.output
-        return result
-
-    return invoke

@@ -12,7 +12,7 @@ from medunlearn.audit.identifiers.detectors.patterns import Patterns
 from medunlearn.audit.identifiers.findings import as_frame, find_known, leaked
 from medunlearn.audit.identifiers.kinds import masked
 from medunlearn.audit.identifiers.known import KnownIdentifiers
-from medunlearn.audit.identifiers.leak_tables import MISSED, by_kind, by_subject, missed_by, table9, table10
+from medunlearn.audit.identifiers.leak_tables import MISSED, by_kind, missed_by, table9, table10
 from medunlearn.audit.identifiers.outputs import RecordResponse
 from medunlearn.audit.identifiers.sensitive import find_terms, term_lists
 from medunlearn.data.records import Record
@@ -82,11 +82,6 @@ def test_table_9_groups_as_the_paper_does(findings: pd.DataFrame, outputs: list[
     assert own["frequency"].tolist() == [2, 2, 1, 1, 0, 0]
     assert table.groupby("variant")["frequency"].sum().to_dict() == {"greedy": 6, "top_k_10": 0}
     assert table9(EMPTY, outputs, replicates=50)["frequency"].tolist() == [0] * 6
-
-
-def test_each_subject_has_its_counts(findings: pd.DataFrame) -> None:
-    assert by_subject(findings)[["subject", "all"]].to_numpy().tolist() == [["ada-1", 3], ["ben-1", 3]]
-    assert by_subject(EMPTY).empty
 
 
 def test_sensitive_content_has_to_be_in_the_record(sensitive: pd.DataFrame, respond: Respond) -> None:

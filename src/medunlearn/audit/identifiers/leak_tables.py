@@ -133,17 +133,6 @@ def _by_group(leaks: pd.DataFrame) -> Mapping[Any, pd.DataFrame]:
     return {group: leaks[leaks["kind"].isin(kinds_in(group))] for group in GROUPS}
 
 
-def by_subject(findings: pd.DataFrame) -> pd.DataFrame:
-    """Leaked identifiers of each kind by subject: one row per subject, one column per kind, and ``all``.
-
-    An identifier counts once, in however many responses it is.
-    """
-    instances = leaked(findings).drop_duplicates(["subject", "kind", "key"])
-    table = pd.crosstab(instances["subject"], instances["kind"])
-    table["all"] = table.sum(axis=1)
-    return table.sort_values(["all"], ascending=False, kind="stable").reset_index().rename_axis(columns=None)
-
-
 def missed_by(detector: Detector, findings: pd.DataFrame, outputs: Outputs) -> pd.DataFrame:
     """Leaks of known identifiers that a detector does not find in the same responses.
 

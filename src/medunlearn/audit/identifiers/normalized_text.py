@@ -178,8 +178,8 @@ def _days(parts: dict[str, str]) -> frozenset[date]:
     year, month = parts["year"], parts.get("month", "")
     years = [int(year)] if len(year) == 4 else [1900 + int(year), 2000 + int(year)]
     if not month:
-        one, two = int(parts["one"]), int(parts["two"])
-        pairs = [(one, two), (two, one)]
+        first, second = int(parts["one"]), int(parts["two"])
+        pairs = [(first, second), (second, first)]
     else:
         number = int(month) if month.isdigit() else 1 + _MONTHS.index(month[:3].lower())
         pairs = [(number, int(parts["day"]))]

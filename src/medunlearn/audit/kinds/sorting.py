@@ -69,12 +69,12 @@ def judge_spans(
         Also the rejects that another run may get answered (server, network or budget failed).
     """
     spans = collect_spans(audit, settings)
-    written = write(MemorizedKind(), _sources(spans), client, quiet=quiet)
-    labels: dict[str, Label] = {reject.id: (None, reject.reason) for reject in written.rejects}
-    labels |= {name: (str(result["kind"]), None) for name, result in written.results.items()}
+    outcome = write(MemorizedKind(), _sources(spans), client, quiet=quiet)
+    labels: dict[str, Label] = {reject.id: (None, reject.reason) for reject in outcome.rejects}
+    labels |= {name: (str(result["kind"]), None) for name, result in outcome.results.items()}
     table = _save(audit, spans, "judge", labels, settings)
     _update_facts(audit, {"judge": client.settings.name, "llm": client.facts()})
-    return table, written.to_ask_again
+    return table, outcome.to_ask_again
 
 
 def plan_kinds(audit: AuditTables, settings: KindSettings, judge: AuditJudge) -> CostEstimate:
@@ -152,7 +152,7 @@ def read_sheet(path: Path, spans: Sequence[str]) -> dict[str, Label]:
         else:
             unclear = (None, "the person finds that no kind fits")
             labels[name] = unclear if kind == UNCLEAR else (kind, None)
-    refuse_problems(problems, f"{path}: ", shown=len(problems))
+    refuse_problems(problems, f"{path}: ", most=len(problems))
     return labels
 
 

@@ -68,7 +68,7 @@ class LocalRespondent:
                     model, short, _records(short), store, rendering,
                     max_new_tokens=limit, batch_size=job.settings.batch_size, advance=advance,
                 )  # fmt: skip
-                responses |= {(name, prompt.name): (one.response, None) for name, one in answered.items()}
+                responses |= {(name, prompt.name): (stored.response, None) for name, stored in answered.items()}
         return responses
 
     def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> Ratings:
@@ -88,7 +88,9 @@ class LocalRespondent:
             )
         ratings: Ratings = dict.fromkeys(long, (None, TOO_LONG))
         for name, options in rated.items():
-            total = (mean_log_prob(one) if form == "text" else fsum(map(float, one[:-1])) for one in options)
+            total = (
+                mean_log_prob(tokens) if form == "text" else fsum(map(float, tokens[:-1])) for tokens in options
+            )
             ratings[name] = tuple(total), None
         return ratings
 

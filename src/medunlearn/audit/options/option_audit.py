@@ -68,7 +68,8 @@ class OptionsAudit:
     @property
     def problems(self) -> dict[str, tuple[str, ...]]:
         """Label of the model and of its baseline -> why it is broken; nothing of a healthy one."""
-        return {one.label: Run.open(one.folder).info.problems for one in (self.baseline, self) if one is not None}
+        audits = [self] if self.baseline is None else [self.baseline, self]
+        return {audit.label: Run.open(audit.folder).info.problems for audit in audits}
 
     @cached_property
     def options(self) -> pd.DataFrame:
@@ -236,8 +237,8 @@ def _answer_problems(questions: Sequence[MultipleChoice], folder: Path) -> tuple
     rows = pd.read_parquet(folder / OPTIONS, columns=["question_id", "removed", "response", "reason"])
     options = {(q.question_id, letter(n)): text for q in questions for n, text in enumerate(q.options)}
     scored = rows[rows["reason"].isna()]
-    asked = zip(scored["question_id"], scored["removed"], scored["response"], strict=True)
-    return answer_problems((options[question, removed], response, True) for question, removed, response in asked)
+    answers = zip(scored["question_id"], scored["removed"], scored["response"], strict=True)
+    return answer_problems((options[question, removed], response, True) for question, removed, response in answers)
 
 
 def option_rows(

@@ -235,15 +235,15 @@ def read_prompts(path: Path | None = None) -> dict[str, OptionPrompt]:
     return {str(name): OptionPrompt(str(name), value["form"], value["prompt"]) for name, value in values.items()}
 
 
-def select_prompts(known: Mapping[str, OptionPrompt], names: Sequence[str]) -> list[OptionPrompt]:
+def select_prompts(prompts: Mapping[str, OptionPrompt], names: Sequence[str]) -> list[OptionPrompt]:
     """The named prompts, or all.
 
     Raises:
         ConfigError: every unknown name.
     """
-    if wrong := [unknown_name("prompt", name, known) for name in names if name not in known]:
+    if wrong := [unknown_name("prompt", name, prompts) for name in names if name not in prompts]:
         raise ConfigError(wrong)
-    return [known[name] for name in (names or known)]
+    return [prompts[name] for name in (names or prompts)]
 
 
 def _problems(name: str, value: Any) -> list[str]:

@@ -74,10 +74,10 @@ def observations(options: pd.DataFrame, choices: pd.DataFrame) -> OptionTables:
         1, 0, or NaN where unscored; and whether the question belongs to the measure.
     """
     gold = options.drop_duplicates("question_id").set_index("question_id")
-    known = gold["gold"].notna()
-    was_gold = gold["removed"].eq(gold["gold"]).fillna(False).astype(bool) & known
+    has_gold = gold["gold"].notna()
+    was_gold = gold["removed"].eq(gold["gold"]).fillna(False).astype(bool) & has_gold
     every = pd.Series(True, index=gold.index)
-    parts = {"": every, "_gold": was_gold, "_wrong": known & ~was_gold}
+    parts = {"": every, "_gold": was_gold, "_wrong": has_gold & ~was_gold}
     scores: dict[tuple[str, str], pd.Series[float]] = {}
     due: dict[tuple[str, str], pd.Series[bool]] = {}
     for measure in (name for name in MATCHES if name in options):

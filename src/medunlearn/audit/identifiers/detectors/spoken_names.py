@@ -17,19 +17,8 @@ _ADDRESSED = re.compile(
 )
 _NOBODY = frozenset(
     (
-        "there",
-        "everyone",
-        "everybody",
-        "again",
-        "dragon",
-        "doctor",
-        "patient",
-        "she",
-        "how",
-        "this",
-        "that",
-        "who",
-        "and",
+        *("there", "everyone", "everybody", "again", "dragon", "doctor", "patient"),
+        *("she", "how", "this", "that", "who", "and"),
     )
 )
 
