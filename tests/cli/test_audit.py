@@ -105,7 +105,9 @@ def test_a_server_and_named_corpora(medunlearn: Run, tmp_path: Path) -> None:
         result = medunlearn(
             *(server.base_url if word == "m@" else word for word in words), "--model-name", "m", "--all", *SMALL
         )
-        assert [body["prompt"] for body, _ in server.seen] == [TEXT[:47], TEXT[:47].replace("fever", "cough")]
+        # Requests are sent at the same time, and come in either order.
+        prompts = sorted(body["prompt"] for body, _ in server.seen)
+        assert prompts == [TEXT[:47].replace("fever", "cough"), TEXT[:47]]
     assert "seen, greedy" in result.stdout
     assert "other, greedy" in result.stdout
     table = json.loads(
