@@ -13,8 +13,9 @@ import pytest
 from rendered import data_of, markdown_of, page_of
 
 from medunlearn.reports import ReportContent
-from medunlearn.reports.attack_tables import membership_tables, roc_figures
-from medunlearn.reports.content import Membership
+from medunlearn.reports.attack_tables import membership_tables, recovery_section, roc_figures
+from medunlearn.reports.blocks import Details, Table
+from medunlearn.reports.content import Membership, Recovery
 from medunlearn.reports.epochs import epoch_figures, epoch_table
 from medunlearn.reports.figures import TEMPLATE, Spec, colours, symbols
 from medunlearn.reports.formatting import count, decimal, duration, flat, signed, size
@@ -243,3 +244,27 @@ def test_models_that_were_not_attacked_have_no_column(attacked: ReportContent) -
     ((title, spec),) = roc_figures(attacked)
     assert (title, [line["name"] for line in spec["data"]]) == ("Loss", ["target", "GA"])
     check_plotly([spec])
+
+
+def test_differences_of_recovery_attacks_are_those_that_are_known(content: ReportContent) -> None:
+    row = {
+        "attack": "relearning.retained",
+        "strength": "8 steps",
+        "side": "forget",
+        "fold": "train",
+        "measure": "em",
+    }
+    values = {"value": 0.4, "low": 0.3, "high": 0.5, "change": 0.1, "reading": None}
+    gaps = [("GA", 0.2, 0.1, 0.3), ("NPO", None, None, None)]
+    comparisons = pd.DataFrame(
+        [{**row, "model": m, "against": "retrained", "difference": d, "low": a, "high": b} for m, d, a, b in gaps]
+    )
+    table = pd.DataFrame([{**row, **values, "model": "GA"}])
+    recovery = Recovery("relearning", "Relearning", table, comparisons, {}, {"em": ("Exact match", "")})
+    section = recovery_section(content, recovery)
+    assert section is not None
+    (differences,) = (block for block in section.blocks if isinstance(block, Details))
+    (table_of_gaps,) = (block for block in differences.blocks if isinstance(block, Table))
+    assert [list(map(str, cells)) for cells in table_of_gaps.rows] == [
+        ["GA − retrained", "Exact match, forget, trained on retained", "8 steps", "+0.200 [0.100, 0.300]"]
+    ]
