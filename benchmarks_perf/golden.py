@@ -162,7 +162,7 @@ ITEMS = words("question_id record_id probe_id case_id item item_id subject")
 PLACES = words("step threshold")  # of items, where they are numbers
 # Of a machine or a moment, the paper's own numbers, settings, places in texts: not what a run measured.
 LEFT_OUT = words(
-    """seconds bytes peak_memory_bytes tokens micro_batch_size started created stages code folder money
+    """seconds bytes mtime_ns peak_memory_bytes tokens micro_batch_size started created stages code folder money
     answer_tokens prompt_tokens published facts format fingerprint results replicates settings config inputs
     data source key prompt_version examples images example text response detail details reason place end word
     token token_end in_response in_suffix span owner_record"""

@@ -51,6 +51,19 @@ def test_every_format_gives_the_same(tmp_path: Path, name: str) -> None:
     assert {note.identifiers for note in read.notes} == {None}
 
 
+def test_columns_that_the_first_row_leaves_out(tmp_path: Path) -> None:
+    """Two notes of one patient would count as two people if ``subject`` were not seen."""
+    first, second = {"id": "c", "text": "Cough."}, {**ROWS[0], "identifiers": ["Ann Lee"]}
+    WRITERS["notes.jsonl"](tmp_path / "n.jsonl", [first, second, ROWS[1]])
+    with pytest.raises(SourceError, match=r"n\.jsonl:1: .*subject"):
+        read_notes(tmp_path / "n.jsonl")
+    read = read_notes(tmp_path / "n.jsonl", skip_bad_rows=True)
+    assert [note.subject for note in read.notes] == ["p1", "p1"]
+    WRITERS["notes.jsonl"](tmp_path / "n.jsonl", [{**first, "subject": "p2"}, second])
+    identifiers = [note.identifiers for note in read_notes(tmp_path / "n.jsonl").notes]
+    assert [identifier.value for identifier in identifiers[1] or ()] == ["Ann Lee"]
+
+
 @pytest.mark.parametrize("name", ["notes.json", "notes.jsonl", "notes.csv", "notes.parquet"])
 def test_pmc_patients_is_recognised(tmp_path: Path, name: str) -> None:
     second = {**PMC, "patient_id": "1", "patient_uid": "7665777-2", "patient": "Another one."}

@@ -193,7 +193,7 @@ def reconstruction_section(content: ReportContent) -> Section | None:
 
 
 def recovery_section(content: ReportContent, part: Recovery) -> Section | None:
-    """What comes back by relearning, rounded weights or many samples; None where nothing was scored."""
+    """Table of knowledge recovered by relearning, quantization or sampling; None where nothing was scored."""
     tables = recovery_tables(content, part)
     if not tables:
         return None

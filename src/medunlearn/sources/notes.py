@@ -15,7 +15,7 @@ from typing import Any
 
 from medunlearn.data.records import Identifier
 from medunlearn.errors import ConfigError, SourceError, unknown_name
-from medunlearn.sources.table_files import BROKEN, BadRowError, Row, listed_cell, read_rows, refuse_bad_rows
+from medunlearn.sources.table_files import BROKEN, BadRowError, Row, Rows, listed_cell, read_rows, refuse_bad_rows
 
 PMC_FIELDS = frozenset(("patient_id", "patient_uid", "PMID", "title", "patient"))
 PMC_UID = re.compile(r"\d+-\d+")
@@ -94,20 +94,18 @@ def read_notes(
     """
     user_columns = user_columns or NoteColumns()
     files = [path] if isinstance(path, Path) else list(path)
-    rows, path = chain.from_iterable(read_rows(file) for file in files), files[0]
-    early: list[tuple[str, Any]] = []
-    for place, row in rows:
-        early.append((place, row))
-        if not isinstance(row, str):
-            break
-    first = next((row for _, row in early if not isinstance(row, str)), None)
-    if first is None and not early:
+    path, names, count = files[0], dict[str, None](), 0
+    for _, row in _rows(files):
+        count += 1
+        if not isinstance(row, str):  # A row of JSON may leave out what others have.
+            names.update(dict.fromkeys(row))
+    if not count:
         raise SourceError(f"{path} holds no rows.")
-    columns, is_pmc = _choose(user_columns, first) if first is not None else (user_columns, False)
+    columns, is_pmc = _choose(user_columns, names) if names else (user_columns, False)
     notes: dict[str, Note] = {}
     places: dict[str, str] = {}
     excluded: list[tuple[str, str]] = []
-    for number, (place, row) in enumerate(chain(early, rows), start=1):
+    for number, (place, row) in enumerate(_rows(files), start=1):
         is_pmc = is_pmc and (isinstance(row, str) or bool(PMC_UID.fullmatch(str(row.get("patient_uid")))))
         try:
             note = _note(row, columns, number, values)
@@ -124,21 +122,33 @@ def read_notes(
     return Notes(tuple(notes.values()), tuple(excluded), columns, is_pmc)
 
 
-def _choose(user_columns: NoteColumns, row: Row) -> tuple[NoteColumns, bool]:
-    """The columns to read, and whether they are PMC-Patients-V2's own."""
+def _rows(files: Sequence[Path]) -> Rows:
+    return chain.from_iterable(map(read_rows, files))
+
+
+def _choose(user_columns: NoteColumns, names: Mapping[str, Any]) -> tuple[NoteColumns, bool]:
+    """The columns to read, and whether they are PMC-Patients-V2's own.
+
+    Args:
+        names: columns of the file, the union over its rows.
+    """
     named = {
         field.name: getattr(user_columns, field.name)
         for field in fields(NoteColumns)
         if getattr(user_columns, field.name)
     }
     problems = [
-        f"--{flag}: {unknown_name('column', column, row)}" for flag, column in named.items() if column not in row
+        f"--{flag}: {unknown_name('column', column, names)}"
+        for flag, column in named.items()
+        if column not in names
     ]
-    known = row.keys() >= PMC_FIELDS and named.get("text", PMC.text) == PMC.text
+    known = names.keys() >= PMC_FIELDS and named.get("text", PMC.text) == PMC.text
     usual = {field.name: getattr(PMC, field.name) if known else field.name for field in fields(NoteColumns)}
-    columns = {flag: column for flag, column in {**usual, **named}.items() if column is not None and column in row}
+    columns = {
+        flag: column for flag, column in {**usual, **named}.items() if column is not None and column in names
+    }
     if "text" not in columns and "text" not in named:
-        problems.append(f"--text: {unknown_name('column', 'text', row)} Name the column that holds the note.")
+        problems.append(f"--text: {unknown_name('column', 'text', names)} Name the column that holds the note.")
     if problems:
         raise ConfigError(problems)
     return NoteColumns(**columns), known

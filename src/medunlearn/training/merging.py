@@ -69,7 +69,7 @@ def merge(model: Any) -> tuple[Any, float]:
 
 @dataclass
 class MergeSums:
-    """What merging LoRA adapters, one matrix after the other, added and what rounding changed of it."""
+    """Sizes of merged LoRA updates and of the rounding errors in them, matrix by matrix."""
 
     lost: float = 0.0
     learned: float = 0.0

@@ -42,7 +42,7 @@ def detector_recall(
 
 
 def _readings(detector: Detector, labelled: Sequence[LabelledText]) -> list[Reading]:
-    """What a detector makes of each text; ages are their numbers alone."""
+    """Labelled and detected spans of each text, by subject; an age is its number alone."""
     spans_by_text = detector.find([text.text for text in labelled])
     return [
         (text.subject, ages_as_numbers(text.spans, text.text), ages_as_numbers(spans, text.text))
