@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from safetensors.torch import load_file, save_file
 
 from medunlearn.cases.holders.holders import Holder, Holders, NotLookedAt, find_holders
 from medunlearn.config import EvaluateSettings
@@ -222,6 +223,16 @@ def test_weights_of_unknown_training(tree: Path, bench: Benchmark, patient: str,
     log = tuned_from(str(tree / "target"), tmp_path / "tuned")
     (weights,) = (file for file in log.holders if file.kind == "weights")
     assert weights.evidence == {"trained on": 1}
+
+
+def test_weights_are_no_copy_by_their_names_and_shapes_alone(
+    tree: Path, bench: Benchmark, patient: str, tmp_path: Path
+) -> None:
+    shutil.copytree(tree / "hf-target", tmp_path / "hf-changed")
+    weights = tmp_path / "hf-changed" / "model.safetensors"
+    save_file({name: tensor + 1 for name, tensor in load_file(weights).items()}, weights)
+    log = find_holders([tree / "target", tmp_path], bench, f"patient={patient}", quiet=True)
+    assert weights in {file.path for file in log.not_looked_at if "not recorded" in file.reason}
 
 
 def test_checkpoints_of_a_run_that_was_cut_off(tree: Path, bench: Benchmark, patient: str, tmp_path: Path) -> None:

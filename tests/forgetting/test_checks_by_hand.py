@@ -211,6 +211,8 @@ def test_when_the_search_ends() -> None:
     assert ended == {"forgot": True, "costs too much": False, "half": False, "knows": False}
     broken = TrialReading.of(material(stands(FORGOT, seed=1, problems=("broken",))), lost(1.0))
     assert not broken.good_enough(0.25, 0.95)
+    for excess, expected in (((0.2, 0.0), True), ((0.2, 0.2), False), ((0.3, -0.2), False), ((0.2, -0.3), False)):
+        assert TrialReading(excess, 1.0, ()).good_enough(0.25, 0.95) == expected, excess
 
 
 def test_the_search_prefers_what_costs_others_less_then_what_leaves_less() -> None:

@@ -104,6 +104,20 @@ def test_a_branch_ends_soon_after_the_fact(tiny: Callable[[], Any]) -> None:
     assert len({long.ids[len(short.ids) :] for long, short in zip(whole, cut, strict=True)}) == 1
 
 
+@pytest.mark.parametrize(
+    ("ends", "first", "expected"),
+    [
+        ([[1, 2, 8, 9], [1, 3, 8, 9]], 1, (1, 2)),
+        ([[1, 2, 9], [1, 3, 9]], 2, (1, 1)),
+        ([[1, 9], [2, 9]], 1, (0, 1)),
+        ([[1, 9], [2, 9]], 2, (0, 0)),  # nothing predicts a text's first token, so the next one counts
+        ([[1, 2, 3], [1, 2, 2, 3]], 1, (2, 0)),  # of the shorter one, 3 alone is left
+    ],
+)
+def test_every_branch_has_a_token_that_counts(ends: list[list[int]], first: int, expected: tuple[int, int]) -> None:
+    assert module._part(ends, 0, first) == expected
+
+
 def test_nothing_is_asked_twice(tiny: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
     scoring = module.score_answers

@@ -123,6 +123,16 @@ def test_positions_and_mask(language_model: Any) -> None:
     assert now.cache.get_seq_length() == 5
 
 
+@pytest.mark.parametrize(("window", "width"), [(12, 3), (11, 8)])
+def test_a_window_must_hold_the_answer_too(
+    language_model: Any, monkeypatch: pytest.MonkeyPatch, window: int, width: int
+) -> None:
+    monkeypatch.setattr(sharing, "attention_window", lambda model: window)
+    head = tuple(range(10, 15))
+    few = [SharedPrompt(0, (*head, 3), 5), SharedPrompt(1, (*head, 4, 5, 6), 5)]
+    assert begin(language_model.model, few, pad=0, most=4).ids.shape == (2, width)
+
+
 @pytest.mark.parametrize("broken", ["raises", "is wrong"])
 @pytest.mark.parametrize("way", ["repeated", "whole"])
 def test_the_next_way_where_one_does_not_work(

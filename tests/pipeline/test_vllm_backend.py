@@ -16,12 +16,16 @@ from medunlearn.audit.audit_run import audit
 from medunlearn.audit.audit_tables import stored_responses
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.generation import vllm_backend
+from medunlearn.generation.decodings import Decoding
+from medunlearn.generation.respond import sample_responses
 from medunlearn.generation.vllm_backend import load_vllm
 from medunlearn.models.delta import save_delta
 from medunlearn.models.load import load_model
 from medunlearn.models.low_rank import low_rank_of
+from medunlearn.models.sequences import Rendering
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
@@ -118,3 +122,13 @@ def test_what_vllm_cannot_do_is_refused(
     save_delta(live.model, run.model, tmp_path / "delta")
     with pytest.raises(InputError, match="medunlearn export"):
         load_vllm(tmp_path / "delta", weights="fp32")
+
+
+def test_drawn_responses_are_refused(
+    hospital: Benchmark, copy: Callable[..., Run], engine: type[fake_vllm.LLM], tmp_path: Path
+) -> None:
+    """Their probability under the decoding is not among vLLM's numbers."""
+    where = (hospital.questions[:1], hospital.record, ResponseStore(tmp_path, {}), Rendering())
+    how: dict[str, Any] = {"samples": 1, "seed": 0, "max_new_tokens": 2}
+    with pytest.raises(InputError, match="Leave --backend out"):
+        sample_responses(load_vllm(copy().model, weights="fp32"), *where, Decoding(1.0), **how)

@@ -218,6 +218,11 @@ def test_a_run_made_by_hand_is_found_by_its_key(tmp_path: Path) -> None:
     assert keyed_folder(tmp_path, "target", record.key) == tmp_path / "by hand"
 
 
+def test_a_folder_has_the_first_forty_letters_of_a_long_name(tmp_path: Path) -> None:
+    name = "my_package.attacks:" + "Long" * 100
+    assert keyed_folder(tmp_path, name, "0123456789").name == f"my_package_attacks_{'Long' * 5}L-01234567"
+
+
 def test_a_history_is_a_table_or_empty(tmp_path: Path) -> None:
     complete(tmp_path)
     run = Run.open(tmp_path)

@@ -94,7 +94,6 @@ class Turns:
         for layer in self.layers[self._next : place]:
             layer.unshard()
             layer.reshard()
-        self._next = max(self._next, place)
 
     def _any_runs(self, mine: bool) -> bool:
         count = torch.tensor([int(mine)], device=next(self.layers[0].parameters()).device)

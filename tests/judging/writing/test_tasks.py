@@ -33,7 +33,9 @@ SOURCES = {
     "medforget_paraphrase": Source(
         "s", {"question": "The heart is [blank] in this image.", "answer": "enlarged"}, ()
     ),
-    "medforget_section": Source("s", {"section": "Findings", "text": "The heart is enlarged. PA and lateral."}, ()),
+    "medforget_section": Source(
+        "s", {"section": "Findings", "text": "The heart is enlarged. PA and lateral."}, ("Ann Lee",)
+    ),
     "sensitive_content": Source("s", {"record": NOTE, "response": "Ann Lee, given heparin, is fine."}, ()),
     "memorized_kind": Source("s", {"span": "doses of 5 mg twice daily are contraindicated"}, ()),
 }
@@ -133,10 +135,17 @@ BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("medforget_section", ("cloze", "answer"), "heart is enlarged. PA and lateral", "must have 1 to 5 words"),
     ("medforget_section", ("classification", "answer_index"), 1, "does not support the option"),
     ("medforget_section", ("classification", "options"), ["enlarged", "Enlarged", "small"], "options are the same"),
+    ("medforget_section", ("classification", "options"), ["enlarged", "enlarged!", "x"], "options are the same"),
     ("medforget_section", ("classification", "options"), ["enlarged", "lateral", "x"], "supports a wrong option"),
     ("medforget_section", ("classification", "options"), ["enlarged", "small"], "at least 3 items"),
     ("medforget_section", ("generation", "answer"), "Normal lungs without masses.", "generation: too few words"),
+    ("medforget_section", ("classification", "answer_index"), 3, "no place among the options"),
+    ("medforget_section", ("classification", "question"), "Give the size of the heart.", "question mark"),
+    ("medforget_section", ("classification", "question"), "How old is the patient?", "identifying fact"),
+    ("medforget_section", ("generation", "answer"), "An enlarged heart of 12 cm.", "has a number"),
     ("medforget_section", ("generation", "question"), "What is the patient's age?", "identifying fact"),
+    ("medforget_section", ("generation", "question"), "Is the heart enlarged?", "gives its own answer away"),
+    ("medforget_section", ("generation", "question"), "What does Ann Lee have?", "a known identifier"),
     ("sensitive_content", ("pieces", 0, "quote"), "is fine", "1 of the quotes do not stand in the record"),
     ("sensitive_content", ("pieces", 0, "quote"), "fever", "1 of the quotes do not stand in the text"),
     ("sensitive_content", ("pieces", 0, "quote"), "parin", "1 of the quotes do not stand in the text"),

@@ -13,8 +13,10 @@ import pytest
 from fake_server import FakeServer
 
 from medunlearn.errors import MedunlearnError
+from medunlearn.judging.writing import Source
 from medunlearn.llm.guard import RemoteRefusedError
 from medunlearn.papers.medforget.assemble import build_medforget, plan_medforget
+from medunlearn.papers.medforget.prompts import MedforgetParaphrase
 from medunlearn.synthetic.mimic_layout import write_mimic_layout
 
 SIZE = {"synthetic": 2, "institutions": 1, "studies": 1, "text_only": True, "seed": 1}
@@ -84,6 +86,23 @@ def test_what_a_model_gives_wrongly_is_filled_by_templates_and_counted(tmp_path:
     own = [q for q in built.benchmark.questions if q.record_id in set(rejects["id"]) and q.fold == "train"]
     assert {q.provenance.split(":")[1] for q in own} == {"template"}
     assert built.benchmark.notes["by templates instead"] == {"medforget_section@1: invalid": 2}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ("How large is the heart?", "What size does the heart have?", ""),
+        ("How large is the heart?", "Tell what size the heart has.", "question mark"),
+        ("How large is the heart?", "How old is the patient, really?", "an identifying fact"),
+        ("How old is the patient?", "What is the patient's age?", ""),
+        ("How large is the heart?", "How large is Ann Lee's heart?", "a known identifier"),
+        ("How large is Ann Lee's heart?", "What size has the heart of Ann Lee?", ""),
+    ],
+)
+def test_other_words_are_a_question_still_and_name_nobody_new(before: str, after: str, problem: str) -> None:
+    source = Source("s", {"question": before, "answer": "enlarged"}, ("Ann Lee",))
+    message = MedforgetParaphrase().wrong(source, {"question": after})
+    assert (problem in message) if problem else not message
 
 
 def test_a_build_that_was_cut_off_goes_on_and_asks_nothing_twice(tmp_path: Path) -> None:
