@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -12,14 +13,14 @@ from row_files import write_lines
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import ConfigError, InputError, SourceError
-from medunlearn.sources.corpus import read_corpora
+from medunlearn.sources.corpus import OPENI_FIELDS, read_corpora
 from medunlearn.sources.notes import NoteColumns
 
 OPENI = Path(__file__).parents[3] / "shared" / "data" / "openi" / "indiana_reports.csv"
 ROWS = [{"id": "a", "text": "One text."}, {"id": "b", "text": " "}, {"id": "c", "text": "Another one."}]
 
 
-def write(path: Path, rows: list[dict[str, str]]) -> str:
+def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> str:
     if path.suffix == ".jsonl":
         write_lines(path, rows)
     elif path.suffix == ".csv":
@@ -31,28 +32,33 @@ def write(path: Path, rows: list[dict[str, str]]) -> str:
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_tables(tmp_path: Path, ending: str) -> None:
-    (found,) = read_corpora([write(tmp_path / f"notes.{ending}", ROWS)])
-    assert (found.name, found.kind, found.data_use) == ("notes", "table", None)
-    assert [(one.record_id, one.text, one.subject) for one in found.documents] == [
+    (corpus,) = read_corpora([write(tmp_path / f"notes.{ending}", ROWS)])
+    assert (corpus.name, corpus.kind, corpus.data_use) == ("notes", "table", None)
+    assert [(document.record_id, document.text, document.subject) for document in corpus.documents] == [
         ("a", "One text.", "a"),
         ("c", "Another one.", "c"),
     ]
-    assert found.excluded == {"empty": 1}
-    assert found.documents[0].identifiers is None
+    assert corpus.excluded == {"empty": 1}
+    assert corpus.documents[0].identifiers is None
 
 
 def test_columns_are_guessed_where_that_is_plain(tmp_path: Path) -> None:
-    rows = [{"number": 1, "summary": "Text."}]
     path = tmp_path / "t.jsonl"
-    path.write_text(json.dumps(rows[0]))
+    write(path, [{"number": 1, "summary": "Text."}])
     assert read_corpora([str(path)])[0].documents[0].text == "Text."
+    # A row of JSON may leave out what others have.
+    write(path, [{"text": "Text."}, {"text": "More.", "ward": "B"}])
+    assert [document.values["ward"] for document in read_corpora([str(path)], values=["ward"])[0].documents] == [
+        "",
+        "B",
+    ]
     several = write(tmp_path / "u.csv", [{"history": "Long ago.", "plan": "Soon.", "who": "p1"}])
     with pytest.raises(ConfigError, match="history, plan, who"):
         read_corpora([several])
     with pytest.raises(ConfigError, match="Did you mean 'plan'"):
         read_corpora([several], NoteColumns(text="plans"))
-    (found,) = read_corpora([several], NoteColumns(text="plan", subject="who"))
-    assert (found.documents[0].text, found.documents[0].subject) == ("Soon.", "p1")
+    (corpus,) = read_corpora([several], NoteColumns(text="plan", subject="who"))
+    assert (corpus.documents[0].text, corpus.documents[0].subject) == ("Soon.", "p1")
 
 
 def test_text_files(tmp_path: Path) -> None:
@@ -60,14 +66,21 @@ def test_text_files(tmp_path: Path) -> None:
     for name in ("a.txt", "b/c.md", "empty.txt"):
         (tmp_path / name).write_text("" if "empty" in name else f"text of {name}")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG")
-    whole, one = read_corpora([f"guides={tmp_path}", str(tmp_path / "a.txt")])
-    assert [document.record_id for document in whole.documents] == ["a", "b/c"]
-    assert whole.excluded == {"empty": 1}
+    guides, single = read_corpora([f"guides={tmp_path}", str(tmp_path / "a.txt")])
+    assert [document.record_id for document in guides.documents] == ["a", "b/c"]
+    assert guides.excluded == {"empty": 1}
     # The same id again: the later corpus' name stands in front.
-    assert (one.name, one.documents[0].record_id, one.documents[0].subject) == ("a", "a/a", "a/a")
-    before = whole.fingerprint
+    assert (single.name, single.documents[0].record_id, single.documents[0].subject) == ("a", "a/a", "a/a")
+    before = guides.fingerprint
     (tmp_path / "a.txt").write_text("changed")
     assert read_corpora([f"guides={tmp_path}"])[0].fingerprint != before
+    # Two files that differ in their endings alone are two documents.
+    (tmp_path / "b" / "c.txt").write_text("another")
+    assert [document.record_id for document in read_corpora([str(tmp_path)])[0].documents] == [
+        "a",
+        "b/c.md",
+        "b/c.txt",
+    ]
 
 
 def test_a_benchmarks_records_with_those_that_nobody_trained_on(tmp_path: Path) -> None:
@@ -80,12 +93,12 @@ def test_a_benchmarks_records_with_those_that_nobody_trained_on(tmp_path: Path) 
         "hospital", "amnesia", ("patient",), "patient", tuple(records), (), {}, data_use="credentialed"
     )
     bench.save(tmp_path / "bench")
-    seen, unseen = read_corpora([str(tmp_path / "bench")])
-    assert (seen.name, unseen.name) == ("bench", "bench_holdout")
-    assert [one.subject for one in seen.documents] == ["p1", "p1"]
-    assert seen.documents[0].identifiers == (Identifier("name", "Ana Silva"),)
-    assert seen.documents[1].identifiers == ()
-    assert seen.data_use == "credentialed"
+    training, holdout = read_corpora([str(tmp_path / "bench")])
+    assert (training.name, holdout.name) == ("bench", "bench_holdout")
+    assert [document.subject for document in training.documents] == ["p1", "p1"]
+    assert training.documents[0].identifiers == (Identifier("name", "Ana Silva"),)
+    assert training.documents[1].identifiers == ()
+    assert training.data_use == "credentialed"
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
@@ -105,9 +118,17 @@ def test_what_is_refused(tmp_path: Path) -> None:
         read_corpora([str(tmp_path / "latin.txt")])
 
 
+def test_open_i_needs_a_uid_of_each_report(tmp_path: Path) -> None:
+    row = dict.fromkeys(OPENI_FIELDS, "Clear.")
+    for second, message in (({"uid": "1"}, "stands in an earlier row"), ({"uid": None}, "without uid")):
+        path = write(tmp_path / "reports.jsonl", [row | {"uid": "1"}, row | second])
+        with pytest.raises(SourceError, match=rf"reports\.jsonl:2: .*{message}"):
+            read_corpora([path])
+
+
 @pytest.mark.skipif(not OPENI.exists(), reason="../shared/data/openi is not here")
 def test_openi() -> None:
-    (found,) = read_corpora([f"openi={OPENI}"])
-    assert (found.kind, found.data_use) == ("open-i", "open")
-    assert len(found.documents) + sum(found.excluded.values()) == 3851
-    assert "Findings: " in found.documents[0].text
+    (corpus,) = read_corpora([f"openi={OPENI}"])
+    assert (corpus.kind, corpus.data_use) == ("open-i", "open")
+    assert len(corpus.documents) + sum(corpus.excluded.values()) == 3851
+    assert "Findings: " in corpus.documents[0].text

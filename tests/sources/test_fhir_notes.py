@@ -51,6 +51,7 @@ def test_a_bundle_with_its_patient(tmp_path: Path) -> None:
     pytest.importorskip("fhir.resources")
     r4 = {"context": {"period": {"start": "2020-03-01"}}}  # an object in R4, a list in R5
     binary = {"resourceType": "Binary", "id": "b", "contentType": "text/html", "data": encoded("<p>A &amp; B</p>c")}
+    folded = [{"attachment": {"data": encoded("Back again.")[:8] + "\n" + encoded("Back again.")[8:]}}]
     beside = [{"attachment": {"contentType": "text/html", "url": "Binary/b"}}]
     content = bundle(
         {"fullUrl": "urn:uuid:0-1", "resource": PATIENT},
@@ -58,6 +59,7 @@ def test_a_bundle_with_its_patient(tmp_path: Path) -> None:
         {"resource": document("d1", "urn:uuid:0-1", "Fever.", **r4)},
         {"resource": document("d2", "Patient/4711", "", content=beside)},
         {"resource": document("d3", "https://h.example/Patient/12/_history/3", "Cough.")},
+        {"resource": document("d4", "https://h.example/Patient/4711/_history/3", "", content=folded)},
     )
     (tmp_path / "b.json").write_text(json.dumps(content))
     read = read_patient_notes(tmp_path / "b.json")
@@ -66,11 +68,9 @@ def test_a_bundle_with_its_patient(tmp_path: Path) -> None:
         ("d1", "4711", "Fever.", "2020-03-04"),
         ("d2", "4711", "A & B\nc", "2020-03-04"),
         ("d3", "12", "Cough.", "2020-03-04"),
+        ("d4", "4711", "Back again.", "2020-03-04"),
     ]
-    values = read.notes[0].values
-    assert {
-        key: values[key] for key in ("name", "birth_date", "record_number", "phone", "address", "note_type")
-    } == {
+    identifiers = {
         "name": "Ada May Vane",
         "birth_date": "1950-02-03",
         "record_number": "MRN-77",
@@ -78,6 +78,9 @@ def test_a_bundle_with_its_patient(tmp_path: Path) -> None:
         "address": "1 Low Road, Tarn",
         "note_type": "Discharge summary",
     }
+    # Whether a reference names the patient by the bundle's address, by id, or with server and version.
+    for note in (read.notes[0], read.notes[1], read.notes[3]):
+        assert {key: note.values[key] for key in identifiers} == identifiers
 
 
 def test_a_bulk_export_and_a_folder_of_bundles(tmp_path: Path) -> None:

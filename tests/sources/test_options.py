@@ -64,6 +64,11 @@ def test_numbers_that_may_count_from_0_or_1_must_be_said(put: Put) -> None:
         read_options(path)
     assert [one.gold for one in read_options(path, count_from=0).questions] == ["B", "C"]
     assert [one.gold for one in read_options(path, count_from=1).questions] == ["A", "B"]
+    # An answer that is the text of an option says nothing about where numbers start.
+    doses = {"question": "How many?", "options": ["4", "6", "8", "9"], "answer": 4}
+    with pytest.raises(SourceError, match="cannot be told whether A is 0 or 1"):
+        read_options(put(medmcqa(1, id=1), doses))
+    assert [one.gold for one in read_options(put(medmcqa(0, id=1), doses)).questions] == ["A", "A"]
     with pytest.raises(SourceError, match="some are 0 and some the number of options"):
         read_options(put(medmcqa(0, id=1), medmcqa(4, id=2)))
 
@@ -78,6 +83,7 @@ def test_numbers_that_may_count_from_0_or_1_must_be_said(put: Put) -> None:
         ({"A": "Yes", "B": "No", "C": "", "answer": "B"}, "B"),
         ({"options": ["5", "12", "40"], "answer": 12}, "B"),
         ({"options": ["A", "B"], "answer": "B"}, "B"),
+        ({"options": {"A": "Yes", "B": "No", "C": None}, "answer_idx": "B"}, "B"),
         ({"options": ["Yes", "No"]}, None),
     ],
 )
@@ -114,6 +120,8 @@ BAD = [
     ({"question": "Q", "options": ["a"]}, "fewer than two options"),
     ({"question": "Q", "options": "a;b"}, "the options are no JSON"),
     ({"question": "Q", "options": ["a", " "]}, "option B is empty"),
+    ({"question": "Q", "options": {"A": "a", "B": None, "C": "c"}}, "option B is empty"),
+    ({"question": "Q", "options": ["a", "b"], "answer": "9" * 5000}, "no letter, no number"),
     ({"question": "Q", "options": ["a", "b"], "answer": "c b"}, "no letter, no number, and none of the options"),
     ({"question": "Q", "options": ["a", "b"], "answer": "E"}, "option 5 of 2"),
     (

@@ -81,6 +81,32 @@ def test_numbers_and_days_of_parquet_are_read_as_people_write_them(tmp_path: Pat
     assert read.excluded == {NO_PATIENT: 1}
 
 
+def test_columns_of_json_are_those_of_all_rows(tmp_path: Path) -> None:
+    """Dates and identifiers that the first row leaves out are found by the names of their columns."""
+    rows = [
+        {"patient_id": "p1", "note": "One."},
+        {"patient_id": "p1", "note": "Two.", "date": "2015-03-04", "mrn": "7"},
+    ]
+    FORMS["n.jsonl"](tmp_path / "n.jsonl", rows)
+    read = read_patient_notes(tmp_path / "n.jsonl")
+    assert read.columns == ("patient_id", "note", "date", "mrn")
+    assert [n.date for n in read.notes] == ["", "2015-03-04"]
+
+
+def test_a_column_without_a_name_is_no_date(tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text(",patient_id,note\n0,p1,One.\n1,p2,Two.\n")  # as pandas writes its index
+    read = read_patient_notes(tmp_path / "n.csv")
+    assert [(n.note_id, n.date, n.held_out) for n in read.notes] == [("note-1", "", False), ("note-2", "", False)]
+
+
+def test_a_readme_beside_tables_is_no_note(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("About these notes.")
+    assert [n.text for n in read_patient_notes(tmp_path).notes] == ["About these notes."]
+    FORMS["n.csv"](tmp_path / "n.csv", ROWS)
+    read = read_patient_notes(tmp_path)
+    assert (read.form, len(read.notes)) == ("table", 3)
+
+
 def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
     def row(patient: str, text: str) -> dict[str, Any]:
         return {"patient_id": patient, "note": text, "note_id": "same"}
@@ -103,7 +129,7 @@ def test_columns_are_named_by_flags_and_all_mistakes_said_at_once(tmp_path: Path
     rows = [{"who": "4711", "letter_a": "Fever.", "letter_b": "None.", "seen": "no"}]
     file = write_csv(tmp_path / "n.csv", rows)
     with pytest.raises(ConfigError) as error:
-        read_patient_notes(file, NoteFields(date="dat"), needed=[("--level", "ward")])
+        read_patient_notes(file, NoteFields(date="dat"), required=[("--level", "ward")])
     said = str(error.value)
     for part in ("--patient-column", "--text-column", "--date-column: There is no column 'dat'", "--level: "):
         assert part in said

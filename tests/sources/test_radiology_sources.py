@@ -124,6 +124,16 @@ def test_a_lateral_view_is_not_shown_where_a_frontal_one_is_promised(tmp_path: P
     assert (last.views()[0].position, last.missing) == ("LATERAL", "")
 
 
+def test_studies_of_one_day_stand_in_the_order_of_their_times(tmp_path: Path) -> None:
+    """Times are numbers in the published table: without zeros in front, and with more decimals or fewer."""
+    folder = write_mimic_layout(tmp_path, patients=1, studies=3, image_size=0)
+    (patient,) = MimicCxr(folder).patients()
+    names = [study.study for study in MimicCxr(folder).studies(patient)]
+    times = dict(zip(names, ("213014.0", "101500.53100000002", "80556.875"), strict=True))
+    rewrite_metadata(folder, lambda row: row | {"StudyDate": "21800101", "StudyTime": times[f"s{row['study_id']}"]})
+    assert [study.study for study in MimicCxr(folder).studies(patient)] == names[::-1]
+
+
 @pytest.mark.parametrize(("position", "view"), [
     ("PA", "frontal"), ("AP AXIAL", "frontal"), ("ap lld", "frontal"), ("antero-posterior", "frontal"),
     ("Frontal", "frontal"), ("LATERAL", "lateral"), ("LL", "lateral"), ("XTABLE LATERAL", "lateral"),
@@ -239,7 +249,7 @@ def test_pmc_vqa_gives_three_tasks_a_row(tmp_path: Path) -> None:
     assert [one.answer for one in found] == ["The liver", "The heart"]
     assert [one.reason for one in excluded] == ["its image is not there", "its right option cannot be told"]
     asked = {
-        kind: (question, answer, options, right) for kind, question, answer, options, right in found[0].asked()
+        kind: (question, answer, options, right) for kind, question, answer, options, right in found[0].tasks()
     }
     assert list(asked) == ["generation", "cloze", "classification"]
     assert asked["generation"][:2] == ("Which organ?", "The liver")
@@ -253,13 +263,15 @@ def test_any_table_of_questions_on_images_will_do(tmp_path: Path) -> None:
     long = "a rather long answer of six words"
     rows = [{"image": "a.png", "question": f"What {n}?", "answer": long, "options": ""} for n in range(20)]
     rows[0] |= {"answer": "no", "options": "yes|no"}
+    rows.append(rows[0] | {"options": "yes|no|3|4|5|6|7|8|9"})
     found, _ = read_general(write_csv(tmp_path / "q.csv", rows), 6, 0)
     again, _ = read_general(tmp_path / "q.csv", 6, 0)
     assert [one.row for one in found] == [one.row for one in again]
     assert len({one.row for one in found}) == 6
-    everything, _ = read_general(tmp_path / "q.csv", 99, 0)
-    assert [kind for kind, *_ in everything[0].asked()] == ["generation", "cloze", "classification"]
-    assert [kind for kind, *_ in everything[1].asked()] == ["generation"]
+    everything, excluded = read_general(tmp_path / "q.csv", 99, 0)
+    assert [(row.id, row.reason) for row in excluded] == [("q.csv:22", "it has 9 options; 8 are the most")]
+    assert [kind for kind, *_ in everything[0].tasks()] == ["generation", "cloze", "classification"]
+    assert [kind for kind, *_ in everything[1].tasks()] == ["generation"]
     (tmp_path / "a.png").unlink()
     with pytest.raises(SourceError, match="no question on an image that is there"):
         read_general(tmp_path / "q.csv", 6, 0)

@@ -90,7 +90,7 @@ def _read(settings: NotesSettings) -> tuple[PatientNotes, PatientNotes | None]:
     if odd := [name for name in settings.split_by if settings.level and name not in (*settings.level, PATIENT)]:
         raise ConfigError([f"split_by={odd[0]}: it is no level. Name it in --level too"])
     skip = settings.skip_bad_rows
-    read = read_patient_notes(settings.notes, named, needed=flags, skip_bad_rows=skip)
+    read = read_patient_notes(settings.notes, named, required=flags, skip_bad_rows=skip)
     if settings.holdout is None:
         return read, None
     return read, read_patient_notes(

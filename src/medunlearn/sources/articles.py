@@ -52,8 +52,8 @@ def read_articles(
         else:
             articles[article.title] = article
     if not articles:
-        shown = list_bad_rows(excluded, 5)
-        raise SourceError(f"{path} holds no article that can be cut to {least} to {most} words.{shown}")
+        reasons = list_bad_rows(excluded, 5)
+        raise SourceError(f"{path} holds no article that can be cut to {least} to {most} words.{reasons}")
     return Articles(tuple(articles.values()), tuple(excluded))
 
 

@@ -6,9 +6,10 @@ a benchmark's folder (its records, with their subjects and identifiers), Open-i'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from medunlearn.errors import ConfigError, InputError, SourceError, unknown_name
 from medunlearn.input_files import read_text
 from medunlearn.sources.hub import PREFIX, files_of
 from medunlearn.sources.notes import PMC, PMC_FIELDS, NoteColumns, read_notes
-from medunlearn.sources.table_files import READERS, Row, read_rows, refuse_bad_rows
+from medunlearn.sources.table_files import READERS, Row, column_names, read_rows, refuse_bad_rows
 
 TEXT_FILES = (".txt", ".md", ".text")
 TEXT_COLUMNS = ("text", "note", "content", "document", "body", "abstract", "article", "report")
@@ -130,15 +131,22 @@ def _read(name: str, where: str, columns: NoteColumns, values: Sequence[str]) ->
         )
     if (path / MANIFEST).exists():
         return _benchmark(name, Benchmark.load(path), values)
-    if path.is_dir():
-        texts = sorted(file for file in path.rglob("*") if file.suffix.lower() in TEXT_FILES and file.is_file())
-        return [_texts(name, path, texts, values) if texts else _table(name, files_of(path), columns, values)]
-    if path.suffix.lower() in READERS:
-        return [_table(name, (path,), columns, values)]
-    if path.suffix.lower() in TEXT_FILES:
-        return [_texts(name, path.parent, [path], values)]
-    known = ", ".join((*TEXT_FILES, *READERS))
-    raise InputError(f"{path} is no corpus: files with these endings are read: {known}.")
+    if texts := text_files_in(path):
+        return [_texts(name, path if path.is_dir() else path.parent, texts, values)]
+    if path.is_dir() or path.suffix.lower() in READERS:
+        return [_table(name, files_of(path), columns, values)]
+    endings = ", ".join((*TEXT_FILES, *READERS))
+    raise InputError(f"{path} is no corpus: files with these endings are read: {endings}.")
+
+
+def text_files_in(path: Path) -> list[Path]:
+    """A text file, or those of a folder and the folders below it; README and LICENSE beside tables are none."""
+    if not path.is_dir():
+        return [path] if path.suffix.lower() in TEXT_FILES else []
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    has_tables = any(file.suffix.lower() in READERS for file in files)
+    texts = [file for file in files if file.suffix.lower() in TEXT_FILES]
+    return [file for file in texts if not (has_tables and file.stem.upper() in ("README", "LICENSE"))]
 
 
 def _texts(name: str, folder: Path, files: Sequence[Path], values: Sequence[str]) -> Corpus:
@@ -147,16 +155,17 @@ def _texts(name: str, folder: Path, files: Sequence[Path], values: Sequence[str]
             [f"--prompt: {name} is text files, which have no column {values[0]!r}. Give the texts as a table."]
         )
     documents = []
-    for file in files:
-        text = read_text(file, SourceError)
-        record_id = file.relative_to(folder).with_suffix("").as_posix()
-        documents.append(Document(record_id, text, record_id))
+    names = [file.relative_to(folder) for file in files]
+    stems = Counter(path.with_suffix("") for path in names)
+    for file, path in zip(files, names, strict=True):
+        record_id = (path if stems[path.with_suffix("")] > 1 else path.with_suffix("")).as_posix()
+        documents.append(Document(record_id, read_text(file, SourceError), record_id))
     return _without_empty(Corpus(name, tuple(documents), "text files", _hash(files), use_of_file(folder)))
 
 
 def _benchmark(name: str, benchmark: Benchmark, values: Sequence[str]) -> list[Corpus]:
-    known = {kind for record in benchmark.records for kind in _values_of(record)} if values else set()
-    _refuse_unknown(values, sorted(known))
+    if values:
+        _refuse_unknown(values, {name for record in benchmark.records for name in _values_of(record)})
     corpora = []
     for fold in FOLDS:
         documents = tuple(
@@ -172,9 +181,16 @@ def _benchmark(name: str, benchmark: Benchmark, values: Sequence[str]) -> list[C
         )
         if documents:
             corpus_name = name if fold == "train" else f"{name}_{fold}"
-            hashed, invented = f"{benchmark.fingerprint}/{fold}", bool(benchmark.notes.get("invented"))
-            use = benchmark.data_use
-            corpora.append(Corpus(corpus_name, documents, "benchmark", hashed, data_use=use, invented=invented))
+            corpora.append(
+                Corpus(
+                    corpus_name,
+                    documents,
+                    "benchmark",
+                    f"{benchmark.fingerprint}/{fold}",
+                    data_use=benchmark.data_use,
+                    invented=bool(benchmark.notes.get("invented")),
+                )
+            )
     return corpora
 
 
@@ -184,18 +200,19 @@ def _values_of(record: Record) -> dict[str, str]:
     return {**record.groups, **first}
 
 
-def _refuse_unknown(values: Sequence[str], known: Sequence[str]) -> None:
-    if problems := [f"--prompt: {unknown_name('column', name, known)}" for name in values if name not in known]:
+def _refuse_unknown(values: Sequence[str], columns: Collection[str]) -> None:
+    if problems := [f"--prompt: {unknown_name('column', name, columns)}" for name in values if name not in columns]:
         raise ConfigError(problems)
 
 
-def _table(name: str, files: Sequence[Path], columns_named: NoteColumns, values: Sequence[str]) -> Corpus:
-    rows = [row for _, row in islice(read_rows(files[0]), 20) if not isinstance(row, str)]
-    if rows:
-        _refuse_unknown(values, list(rows[0]))
-    if rows and rows[0].keys() >= OPENI_FIELDS and columns_named.text is None:
+def _table(name: str, files: Sequence[Path], user_columns: NoteColumns, values: Sequence[str]) -> Corpus:
+    names = column_names(files)
+    if not names:
+        raise SourceError(f"{files[0]} holds no row that can be read.")
+    _refuse_unknown(values, names)
+    if OPENI_FIELDS.issubset(names) and user_columns.text is None:
         return _openi(name, files, values)
-    columns = _columns(files[0], rows, columns_named)
+    columns = _choose(files[0], names, user_columns)
     notes = read_notes(files, columns, values=values, skip_bad_rows=True)
     bad = [row for row in notes.excluded if not row[1].startswith(_NO_TEXT)]
     refuse_bad_rows(bad, files[0], skippable=False)
@@ -208,56 +225,50 @@ def _table(name: str, files: Sequence[Path], columns_named: NoteColumns, values:
     return Corpus(name, documents, "table", _hash(files), use, empty)
 
 
-def _columns(file: Path, rows: Sequence[Row], named: NoteColumns) -> NoteColumns:
+def _choose(file: Path, names: Sequence[str], user_columns: NoteColumns) -> NoteColumns:
     """The columns to read; the text's is guessed where that is plain."""
-    if not rows:
-        raise SourceError(f"{file} holds no row that can be read.")
-    known = list(rows[0])
-    if named.text is None and rows[0].keys() >= PMC_FIELDS:
-        return replace(named, text=PMC.text, id=named.id or PMC.id, subject=named.subject or PMC.subject)
-    column = named.text or _plain(rows)
+    if user_columns.text is None and PMC_FIELDS.issubset(names):
+        own_id, own_subject = user_columns.id or PMC.id, user_columns.subject or PMC.subject
+        return replace(user_columns, text=PMC.text, id=own_id, subject=own_subject)
+    column = user_columns.text or _text_column(file, names)
     if column is None:
         raise ConfigError(
-            [f"which column of {file} holds the text? Say --text-column with one of: {', '.join(known)}."]
+            [f"which column of {file} holds the text? Say --text-column with one of: {', '.join(names)}."]
         )
-    if column not in known:
-        raise ConfigError([f"--text-column: {unknown_name('column', column, known)}"])
-    return replace(named, text=column)
+    if column not in names:
+        raise ConfigError([f"--text-column: {unknown_name('column', column, names)}"])
+    return replace(user_columns, text=column)
 
 
-def _plain(rows: Sequence[Row]) -> str | None:
+def _text_column(file: Path, names: Sequence[str]) -> str | None:
     """The one column of a usual name, else the only one that holds text."""
-    usual = [name for name in rows[0] if name.lower() in TEXT_COLUMNS]
-    texts = [name for name in rows[0] if any(isinstance(row.get(name), str) for row in rows)]
-    names = usual or texts
-    return names[0] if len(names) == 1 else None
+    candidates = [name for name in names if name.lower() in TEXT_COLUMNS]
+    if not candidates:
+        rows = [row for _, row in islice(read_rows(file), 20) if not isinstance(row, str)]
+        candidates = [name for name in names if any(isinstance(row.get(name), str) for row in rows)]
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _openi(name: str, files: Sequence[Path], values: Sequence[str]) -> Corpus:
     """Reports of the Indiana University collection, their sections one under the other; a study is a patient's."""
-    documents = []
-    for place, row in _good(files):
-        text = openi_text(row)
-        uid = str(row["uid"]).strip()
-        if not uid:
-            raise SourceError(f"{place}: a report without uid. Take the file as it was published.")
+    documents: dict[str, Document] = {}
+    for place, row in chain.from_iterable(map(read_rows, files)):
+        if isinstance(row, str):
+            raise SourceError(f"{place} {row}. Mend the line and try again.")
+        uid = str(row.get("uid") or "").strip()
+        if not uid or uid in documents:
+            problem = "its uid stands in an earlier row too" if uid else "a report without uid"
+            raise SourceError(f"{place}: {problem}. Take the file as it was published.")
         columns = {column: str(row.get(column) or "").strip() for column in values}
-        documents.append(Document(uid, text, uid, values=columns))
-    return _without_empty(Corpus(name, tuple(documents), "open-i", _hash(files), use_of_file(files[0], "open")))
+        documents[uid] = Document(uid, openi_text(row), uid, values=columns)
+    texts = tuple(documents.values())
+    return _without_empty(Corpus(name, texts, "open-i", _hash(files), use_of_file(files[0], "open")))
 
 
 def openi_text(row: Row) -> str:
     """A report of the Indiana University collection: its sections, each a line behind its name."""
     sections = [(section, str(row.get(section) or "").strip()) for section in OPENI_SECTIONS]
     return "\n".join(f"{section.capitalize()}: {words}" for section, words in sections if words)
-
-
-def _good(files: Sequence[Path]) -> Iterator[tuple[str, Row]]:
-    for file in files:
-        for place, row in read_rows(file):
-            if isinstance(row, str):
-                raise SourceError(f"{place} {row}. Mend the line and try again.")
-            yield place, row
 
 
 def _without_empty(corpus: Corpus) -> Corpus:

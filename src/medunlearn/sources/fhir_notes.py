@@ -52,7 +52,7 @@ def fhir_rows(resources: Iterable[tuple[str, Resource]]) -> Rows:
             yield place, problem
             continue
         reference = str((resource.get("subject") or {}).get("reference") or "")
-        patient: Resource = patients.get(reference, {})
+        patient = _resolve(reference, patients)
         try:
             text = "\n\n".join(filter(None, _texts(resource, binaries)))
         except ValueError as error:
@@ -85,12 +85,18 @@ def _unpacked(resources: Iterable[tuple[str, Resource]]) -> Iterator[tuple[str, 
 
 def _by_reference(resources: Iterable[tuple[str, str, Resource]]) -> dict[str, Resource]:
     """Resource by each reference that may lead to it: ``Patient/1``, and its full address in a bundle."""
-    known: dict[str, Resource] = {}
+    by_reference: dict[str, Resource] = {}
     for _, address, resource in resources:
-        known[f"{resource['resourceType']}/{resource.get('id')}"] = resource
+        by_reference[f"{resource['resourceType']}/{resource.get('id')}"] = resource
         if address:
-            known[address] = resource
-    return known
+            by_reference[address] = resource
+    return by_reference
+
+
+def _resolve(reference: str, by_reference: Mapping[str, Resource]) -> Resource:
+    """The resource that a reference leads to, of any version and on any server; an empty one if it is not there."""
+    address = reference.split("/_history/")[0]
+    return by_reference.get(address) or by_reference.get("/".join(address.split("/")[-2:]), {})
 
 
 def _identity(reference: str, patient: Resource) -> str:
@@ -104,16 +110,17 @@ def _texts(resource: Resource, binaries: Mapping[str, Resource]) -> Iterator[str
     Raises:
         ValueError: an attachment that is not base64, or not text in its character set.
     """
-    for content in resource.get("content") or ():
-        attachment = content.get("attachment") or {}
-        beside = binaries.get(str(attachment.get("url") or ""), {})
+    for entry in resource.get("content") or ():
+        attachment = entry.get("attachment") or {}
+        beside = _resolve(str(attachment.get("url") or ""), binaries)
         data = attachment.get("data") or beside.get("data")
         kind = str(attachment.get("contentType") or beside.get("contentType") or "text/plain").lower()
         if not data or not kind.startswith(("text/", "application/xhtml")):
             continue
         charset = re.search(r"charset=\"?([\w.:-]+)", kind)
         try:
-            text = base64.b64decode(str(data), validate=True).decode(charset[1] if charset else "utf-8-sig")
+            content = base64.b64decode("".join(str(data).split()), validate=True)  # FHIR allows white space in it
+            text = content.decode(charset[1] if charset else "utf-8-sig")
         except (binascii.Error, UnicodeDecodeError, LookupError):
             raise ValueError("has an attachment that is not base64, or not text in its character set") from None
         yield _without_tags(text) if "html" in kind else text.strip()

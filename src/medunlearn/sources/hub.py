@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from medunlearn.errors import HubError, InputError, SourceError, UnknownNameError
+from medunlearn.errors import HubError, InputError, SourceError, UnknownNameError, first_few, first_line
 from medunlearn.hub_offline import go_offline_if_unreachable
 from medunlearn.sources.table_files import READERS, files_in
 
@@ -60,8 +60,8 @@ def _notes_files(repository: str, files: Sequence[str]) -> tuple[str, ...]:
         return tuple(tables)
     if not tables:
         raise SourceError(f"{PREFIX}{repository} holds no file of {', '.join(READERS)}.")
-    shown = ", ".join(tables[:8]) + (f", ... ({len(tables)} in all)" if len(tables) > 8 else "")
-    raise InputError(f"{PREFIX}{repository} holds several tables. Name one, as {PREFIX}{repository}/FILE: {shown}.")
+    names = first_few(tables, 8) + (f" ({len(tables)} in all)" if len(tables) > 8 else "")
+    raise InputError(f"{PREFIX}{repository} holds several tables. Name one, as {PREFIX}{repository}/FILE: {names}.")
 
 
 def _listed(repository: str, revision: str | None) -> list[str]:
@@ -92,8 +92,7 @@ def _request(repository: str, ask: Callable[[], T]) -> T:
     except InputError:
         raise
     except Exception as error:  # the hub's client raises errors of many libraries
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise HubError(
-            f"{PREFIX}{repository} could not be fetched: {reason} Check network and name (a closed one needs "
-            "`hf auth login` or HF_TOKEN), or download the file elsewhere and give its path."
+            f"{PREFIX}{repository} could not be fetched: {first_line(error)} Check network and name (a closed one "
+            "needs `hf auth login` or HF_TOKEN), or download the file elsewhere and give its path."
         ) from error

@@ -50,6 +50,7 @@ class ImageTable:
         self.excluded: list[Exclusion] = []
         self._path, self._images = path, images or path.parent
         self._patients: dict[str, dict[str, RadiologyStudy]] = {}
+        self._owners: dict[str, str] = {}
         self._reports: dict[str, str] = {}
         problems: list[tuple[str, str]] = []
         for place, row in read_rows(path):
@@ -75,22 +76,22 @@ class ImageTable:
         if not patient or not study:
             raise SourceError(f"{self._path.name}: {place} names no {'study' if patient else 'patient'}.")
         report = row["report"] or self._read(place, row["report_file"])
-        known = self._patients.setdefault(patient, {})
+        studies = self._patients.setdefault(patient, {})
         problems = []
-        if known and (row["institution"] or None) not in {other.institution for other in known.values()}:
+        if studies and (row["institution"] or None) not in {other.institution for other in studies.values()}:
             problems.append((place, f"patient {patient!r} is in two institutions. Name one in all rows."))
-        owner = next((name for name, studies in self._patients.items() if study in studies), patient)
+        owner = self._owners.setdefault(study, patient)
         if owner != patient:
             problems.append((place, f"study {study!r} belongs to patient {owner!r} in an earlier row. Rename one."))
         images = (StudyImage(self._images / row["image"], row["view"]),) if row["image"] else ()
-        if owner == patient and study in known:
+        if owner == patient and study in studies:
             if report and report != self._reports[study]:
                 problems.append((place, f"study {study!r} has another report in an earlier row. Keep one."))
-            known[study] = replace(known[study], images=frontal_first([*known[study].images, *images]))
+            studies[study] = replace(studies[study], images=frontal_first([*studies[study].images, *images]))
             return problems
         self._reports[study] = report
         where = row["institution"] or None
-        known[study] = RadiologyStudy(patient, study, read_report(report).sections, images, institution=where)
+        studies[study] = RadiologyStudy(patient, study, read_report(report).sections, images, institution=where)
         return problems
 
     def _read(self, place: str, name: str) -> str:

@@ -29,7 +29,7 @@ _GROUP, _PATIENT, _STUDY = re.compile(r"p\d{2}"), re.compile(r"p\d{8}"), re.comp
 _IMAGES = (".jpg", ".jpeg", ".png", ".dcm")
 _POSITIONS = ("ViewPosition", "ViewCodeSequence_CodeMeaning")
 _FRONTAL_REPORT = re.compile(r"\b(?:PA|AP|(?i:frontal|portable))\b")
-_SAID = {"1": "positive", "0": "negative", "-1": "uncertain"}
+_CHEXPERT = {"1": "positive", "0": "negative", "-1": "uncertain"}
 
 
 class MimicCxr:
@@ -94,8 +94,8 @@ class MimicCxr:
 
     def _promises_frontal(self, study: str, sections: Mapping[str, str]) -> bool:
         """True if a study has a frontal view that may not be in the folder, by the metadata or by its report."""
-        said = f"{sections.get('examination', '')} {sections.get('technique', '')}"
-        return study in self._with_frontal or bool(_FRONTAL_REPORT.search(said))
+        projections = f"{sections.get('examination', '')} {sections.get('technique', '')}"
+        return study in self._with_frontal or bool(_FRONTAL_REPORT.search(projections))
 
     @cached_property
     def _positions(self) -> Mapping[str, str]:
@@ -109,10 +109,13 @@ class MimicCxr:
 
     @cached_property
     def _times(self) -> Mapping[str, str]:
-        return {
-            f"s{row['study_id']}": f"{row.get('StudyDate', '')} {row.get('StudyTime', '').zfill(13)}"
-            for row in self._rows("metadata", "study_id")
-        }
+        """Study -> date and time of day, in an order of texts that is the order of time."""
+        times = {}
+        for row in self._rows("metadata", "study_id"):
+            # HHMMSS.fraction as a number: without zeros in front, and with as many decimals as it has.
+            whole, _, fraction = row.get("StudyTime", "").partition(".")
+            times[f"s{row['study_id']}"] = f"{row.get('StudyDate', '')} {whole.zfill(6)}.{fraction}"
+        return times
 
     @cached_property
     def _labels(self) -> Mapping[str, Mapping[str, str]]:
@@ -120,8 +123,8 @@ class MimicCxr:
         for row in self._rows("chexpert", "study_id"):
             for label, value in row.items():
                 plain = value.removesuffix(".0")
-                if plain in _SAID and label not in ("subject_id", "study_id"):
-                    labels[f"s{row['study_id']}"][label] = _SAID[plain]
+                if plain in _CHEXPERT and label not in ("subject_id", "study_id"):
+                    labels[f"s{row['study_id']}"][label] = _CHEXPERT[plain]
         for row in self._rows("split", "study_id"):
             labels[f"s{row['study_id']}"]["split"] = row.get("split", "")
         return labels

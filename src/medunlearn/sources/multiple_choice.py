@@ -14,7 +14,8 @@ or the number of options; where it does not (MedMCQA was published both ways), i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import ascii_uppercase
@@ -150,12 +151,9 @@ def _given_answer(row: Row, options: Sequence[str]) -> Any:
 
 
 def _options(row: Row) -> Iterator[str]:
-    for prefix in ("op", ""):
-        names = [f"op{name.lower()}" if prefix else name for name in ascii_uppercase]
+    for names in ([f"op{name.lower()}" for name in ascii_uppercase], list(ascii_uppercase)):
         if names[0] in row and names[1] in row:
-            texts = [_text(row.get(name)) for name in names]
-            # A question of four options in a file whose others have five leaves the last column empty.
-            yield from texts[: max((place + 1 for place, text in enumerate(texts) if text), default=0)]
+            yield from _without_empty_end(_text(row.get(name)) for name in names)
             return
     options = _first(row, LISTS)
     if isinstance(options, str):
@@ -166,16 +164,24 @@ def _options(row: Row) -> Iterator[str]:
     if isinstance(options, Mapping) and isinstance(options.get("text"), Sequence) and "label" in options:
         options = options["text"]
     if isinstance(options, Mapping):
-        options = [text for _, text in sorted(options.items()) if text is not None]
+        options = _without_empty_end(_text(text) for _, text in sorted(options.items()))
     for option in options if isinstance(options, Sequence) else ():
         yield _text(option.get("value", option.get("text")) if isinstance(option, Mapping) else option)
 
 
-def _counted_from(path: Path, read: Sequence[tuple[str, MultipleChoice, Any]]) -> CountFrom:
-    numbers = [(_number(answer), len(question.options)) for _, question, answer in read]
-    known = [(number, count) for number, count in numbers if number is not None]
-    zero, last = any(number == 0 for number, _ in known), any(number == count for number, count in known)
-    if known and zero == last:
+def _without_empty_end(texts: Iterable[str]) -> list[str]:
+    """A question of four options in a file whose others have five leaves the last one empty."""
+    options = list(texts)
+    while options and not options[-1]:
+        options.pop()
+    return options
+
+
+def _counted_from(path: Path, rows: Sequence[tuple[str, MultipleChoice, Any]]) -> CountFrom:
+    numbers = [(_place_number(answer, question.options), len(question.options)) for _, question, answer in rows]
+    places = [(number, count) for number, count in numbers if number is not None]
+    zero, last = any(number == 0 for number, _ in places), any(number == count for number, count in places)
+    if places and zero == last:
         raise SourceError(
             f"{path}: the answers are numbers, and "
             + ("some are 0 and some the number of options" if zero else "it cannot be told whether A is 0 or 1")
@@ -184,12 +190,16 @@ def _counted_from(path: Path, read: Sequence[tuple[str, MultipleChoice, Any]]) -
     return 1 if last else 0
 
 
-def _number(answer: Any) -> int | None:
-    if answer in NO_ANSWER or isinstance(answer, bool):
+def _place_number(answer: Any, options: Sequence[str]) -> int | None:
+    """The number that an answer gives for an option's place; None of one that is no whole number.
+
+    An option may itself be a number, and then it is the option that is meant where it is the only one.
+    """
+    if answer in NO_ANSWER or isinstance(answer, bool) or options.count(_text(answer)) == 1:
         return None
     if isinstance(answer, float) and answer.is_integer():
         return int(answer)
-    if isinstance(answer, str) and answer.strip().isdecimal():
+    if isinstance(answer, str) and re.fullmatch(r"\d{1,9}", answer.strip()):
         return int(answer)
     return answer if isinstance(answer, int) else None
 
@@ -198,8 +208,7 @@ def _answer(answer: Any, options: Sequence[str], first: CountFrom) -> int | None
     if answer in NO_ANSWER:
         return None
     text = _text(answer)
-    # An option may itself be a number, and then it is the option that is meant where it is the only one.
-    if (number := _number(answer)) is not None and options.count(text) != 1:
+    if (number := _place_number(answer, options)) is not None:
         place = number - first
     elif len(text) == 1 and text.upper() in ascii_uppercase and text not in options:
         place = ascii_uppercase.index(text.upper())

@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 from medunlearn.errors import SourceError
 from medunlearn.input_files import read_text, regular_file
-from medunlearn.sources.corpus import OPENI_FIELDS, TEXT_FILES, openi_text
+from medunlearn.sources.corpus import OPENI_FIELDS, openi_text, text_files_in
 from medunlearn.sources.fhir_notes import fhir_rows, is_fhir
 from medunlearn.sources.hub import PREFIX, files_of
 from medunlearn.sources.notes import PMC_FIELDS
-from medunlearn.sources.table_files import Row, Rows, files_in, read_rows
+from medunlearn.sources.table_files import Row, Rows, column_names, files_in, read_rows
 
 NoteForm = Literal["table", "FHIR", "text files", "PMC-Patients", "Open-i"]
 _DAY = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?!\d)")
@@ -31,7 +31,7 @@ class NoteFile:
 
     Attributes:
         files: that hold them.
-        columns: of the first row that can be read.
+        columns: of all rows that can be read.
         rows: place and content of each row; a text where it cannot be read: why.
     """
 
@@ -53,10 +53,7 @@ def open_notes(where: Path | str) -> NoteFile:
     if not text.startswith(PREFIX):
         if not path.exists():
             raise SourceError(f"There is no file or folder {path}.")
-        texts = [path] if path.suffix.lower() in TEXT_FILES else []
-        if path.is_dir():
-            texts = sorted(file for file in path.rglob("*") if file.suffix.lower() in TEXT_FILES and file.is_file())
-        if texts:
+        if texts := text_files_in(path):
             return _opened(tuple(texts), "text files", _text_rows(path if path.is_dir() else path.parent, texts))
     files = files_in(path) if not text.startswith(PREFIX) else files_of(text)
     if all(file.suffix.lower() == ".json" and _holds_object(file) for file in files):
@@ -68,7 +65,8 @@ def open_notes(where: Path | str) -> NoteFile:
         return _opened(files, "FHIR", _fhir_lines(rows))
     if first.keys() >= OPENI_FIELDS:
         return _opened(files, "Open-i", (_openi_row(row) for row in rows))
-    return _opened(files, "PMC-Patients" if first.keys() >= PMC_FIELDS else "table", rows)
+    form: NoteForm = "PMC-Patients" if first.keys() >= PMC_FIELDS else "table"
+    return NoteFile(files, form, column_names(files), rows)
 
 
 def _opened(files: tuple[Path, ...], form: NoteForm, rows: Rows) -> NoteFile:
@@ -150,4 +148,4 @@ def _openi_row(item: tuple[str, Row | str]) -> tuple[str, Row | str]:
     if isinstance(row, str):
         return place, row
     rest = {name: row[name] for name in ("MeSH", "Problems", "image") if name in row}
-    return place, {"patient_id": row["uid"], "note": openi_text(row), **rest}
+    return place, {"patient_id": row.get("uid"), "note": openi_text(row), **rest}

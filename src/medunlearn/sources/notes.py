@@ -15,7 +15,15 @@ from typing import Any
 
 from medunlearn.data.records import Identifier
 from medunlearn.errors import ConfigError, SourceError, unknown_name
-from medunlearn.sources.table_files import BROKEN, BadRowError, Row, Rows, listed_cell, read_rows, refuse_bad_rows
+from medunlearn.sources.table_files import (
+    BROKEN,
+    BadRowError,
+    Row,
+    column_names,
+    listed_cell,
+    read_rows,
+    refuse_bad_rows,
+)
 
 PMC_FIELDS = frozenset(("patient_id", "patient_uid", "PMID", "title", "patient"))
 PMC_UID = re.compile(r"\d+-\d+")
@@ -94,18 +102,12 @@ def read_notes(
     """
     user_columns = user_columns or NoteColumns()
     files = [path] if isinstance(path, Path) else list(path)
-    path, names, count = files[0], dict[str, None](), 0
-    for _, row in _rows(files):
-        count += 1
-        if not isinstance(row, str):  # A row of JSON may leave out what others have.
-            names.update(dict.fromkeys(row))
-    if not count:
-        raise SourceError(f"{path} holds no rows.")
+    path, names, number = files[0], column_names(files), 0
     columns, is_pmc = _choose(user_columns, names) if names else (user_columns, False)
     notes: dict[str, Note] = {}
     places: dict[str, str] = {}
     excluded: list[tuple[str, str]] = []
-    for number, (place, row) in enumerate(_rows(files), start=1):
+    for number, (place, row) in enumerate(chain.from_iterable(map(read_rows, files)), start=1):
         is_pmc = is_pmc and (isinstance(row, str) or bool(PMC_UID.fullmatch(str(row.get("patient_uid")))))
         try:
             note = _note(row, columns, number, values)
@@ -115,6 +117,8 @@ def read_notes(
             excluded.append((place, str(error)))
         else:
             notes[note.note_id], places[note.note_id] = note, place
+    if not number:
+        raise SourceError(f"{path} holds no rows.")
     if not skip_bad_rows:
         refuse_bad_rows(excluded, path)
     if not notes:
@@ -122,16 +126,8 @@ def read_notes(
     return Notes(tuple(notes.values()), tuple(excluded), columns, is_pmc)
 
 
-def _rows(files: Sequence[Path]) -> Rows:
-    return chain.from_iterable(map(read_rows, files))
-
-
-def _choose(user_columns: NoteColumns, names: Mapping[str, Any]) -> tuple[NoteColumns, bool]:
-    """The columns to read, and whether they are PMC-Patients-V2's own.
-
-    Args:
-        names: columns of the file, the union over its rows.
-    """
+def _choose(user_columns: NoteColumns, names: Sequence[str]) -> tuple[NoteColumns, bool]:
+    """The columns to read, and whether they are PMC-Patients-V2's own."""
     named = {
         field.name: getattr(user_columns, field.name)
         for field in fields(NoteColumns)
@@ -142,8 +138,8 @@ def _choose(user_columns: NoteColumns, names: Mapping[str, Any]) -> tuple[NoteCo
         for flag, column in named.items()
         if column not in names
     ]
-    known = names.keys() >= PMC_FIELDS and named.get("text", PMC.text) == PMC.text
-    usual = {field.name: getattr(PMC, field.name) if known else field.name for field in fields(NoteColumns)}
+    is_pmc = PMC_FIELDS.issubset(names) and named.get("text", PMC.text) == PMC.text
+    usual = {field.name: getattr(PMC, field.name) if is_pmc else field.name for field in fields(NoteColumns)}
     columns = {
         flag: column for flag, column in {**usual, **named}.items() if column is not None and column in names
     }
@@ -151,7 +147,7 @@ def _choose(user_columns: NoteColumns, names: Mapping[str, Any]) -> tuple[NoteCo
         problems.append(f"--text: {unknown_name('column', 'text', names)} Name the column that holds the note.")
     if problems:
         raise ConfigError(problems)
-    return NoteColumns(**columns), known
+    return NoteColumns(**columns), is_pmc
 
 
 def _note(row: Row | str, columns: NoteColumns, number: int, values: Sequence[str]) -> Note:

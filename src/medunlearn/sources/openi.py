@@ -75,10 +75,12 @@ class OpenI:
                 raise SourceError(
                     f"{self._path} lacks the columns {', '.join(lacking)}. Give {REPORTS} as Open-i publishes it."
                 )
-            uid = str(row["uid"]).strip()
+            uid = str(row["uid"] or "").strip()
             sections = {name: text for name, column in _COLUMNS.items() if (text := _text(row[column]))}
             key = tuple(sections.values())
-            if uid in by_uid:
+            if not uid:
+                self.excluded.append(Exclusion("row", place, "it has no uid"))
+            elif uid in by_uid:
                 self.excluded.append(Exclusion("row", place, "its uid stands in an earlier row too"))
             elif key in texts:
                 self.excluded.append(Exclusion("study", uid, "its report is word for word another one's"))

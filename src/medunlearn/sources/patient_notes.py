@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
@@ -107,7 +107,7 @@ def read_patient_notes(
     where: Path | str,
     named: NoteFields | None = None,
     *,
-    needed: Iterable[tuple[str, str]] = (),
+    required: Iterable[tuple[str, str]] = (),
     skip_bad_rows: bool = False,
     held_out: bool = False,
 ) -> PatientNotes:
@@ -115,7 +115,7 @@ def read_patient_notes(
 
     Args:
         named: columns that the user named.
-        needed: further columns that must be there, each behind the flag that names it.
+        required: further columns that must be there, each behind the flag that names it.
         skip_bad_rows: leave out rows that cannot be read, instead of refusing the file. Notes without text or
             patient, and copies, are always left out and counted.
         held_out: no model is trained on any of them.
@@ -125,13 +125,11 @@ def read_patient_notes(
         SourceError: the file cannot be read, or holds no usable note.
     """
     file = open_notes(where)
-    columns = _choose(file, named or NoteFields(), needed)
-    notes: list[PatientNote] = []
+    columns = _choose(file, named or NoteFields(), required)
+    notes: dict[tuple[str, bytes], PatientNote] = {}
     excluded: Counter[str] = Counter()
     bad: list[tuple[str, str]] = []
     patients: set[str] = set()
-    names: Counter[str] = Counter()
-    texts: set[tuple[str, bytes]] = set()
     for number, (place, row) in enumerate(file.rows, start=1):
         try:
             note = _note(row, columns, number, held_out)
@@ -140,15 +138,16 @@ def read_patient_notes(
             continue
         if note.patient:
             patients.add(note.patient)
-        reason = NO_PATIENT if not note.patient else NO_TEXT if not note.text.strip() else None
         key = (note.patient, text_key(note.text))
-        if reason or key in texts:
-            excluded[reason or TWICE] += 1
-            continue
-        texts.add(key)
-        names[note.note_id] += 1
-        notes.append(note)
-    if bad and not skip_bad_rows:
+        if not note.patient:
+            excluded[NO_PATIENT] += 1
+        elif not note.text.strip():
+            excluded[NO_TEXT] += 1
+        elif key in notes:
+            excluded[TWICE] += 1
+        else:
+            notes[key] = note
+    if not skip_bad_rows:
         refuse_bad_rows(bad, file.files[0])
     if bad:
         excluded[UNREADABLE] = len(bad)
@@ -156,11 +155,8 @@ def read_patient_notes(
         counts = ", ".join(f"{n:,} {reason}" for reason, n in excluded.items())
         hint = f" It has one column, {file.columns[0]!r}: is another character between its cells?"
         raise SourceError(f"{where} holds no usable note ({counts}).{hint if len(file.columns) == 1 else ''}")
-    is_open = file.form == "Open-i" or (
-        file.form == "PMC-Patients" and all(PMC_UID.fullmatch(patient) for patient in patients)
-    )
     return PatientNotes(
-        tuple(_with_own_ids(notes, names)),
+        tuple(_with_own_ids(list(notes.values()))),
         file.files,
         file.form,
         columns,
@@ -168,12 +164,17 @@ def read_patient_notes(
         dict(excluded),
         tuple(bad),
         frozenset(patients),
-        is_open,
+        is_open=_is_published(file.form, patients),
     )
 
 
-def _choose(file: NoteFile, named: NoteFields, needed: Iterable[tuple[str, str]]) -> NoteFields:
-    problems, chosen = [], {}
+def _is_published(form: NoteForm, patients: Iterable[str]) -> bool:
+    return form == "Open-i" or (form == "PMC-Patients" and all(map(PMC_UID.fullmatch, patients)))
+
+
+def _choose(file: NoteFile, named: NoteFields, required: Iterable[tuple[str, str]]) -> NoteFields:
+    problems: list[str] = []
+    columns: dict[str, str] = {}
     there = file.columns
     listing = f"There are: {', '.join(there)}."
     for entry in fields(NoteFields):
@@ -182,26 +183,28 @@ def _choose(file: NoteFile, named: NoteFields, needed: Iterable[tuple[str, str]]
         if own is not None and own not in there:
             problems.append(f"{flag}: {unknown_name('column', own, there)}")
         elif own is not None:
-            chosen[entry.name] = own
+            columns[entry.name] = own
         elif usual and len(usual) > 1 and entry.name in ("patient", "text"):
             problems.append(f"{flag}: which column is it? {' and '.join(usual)} could both be.")
         elif usual:
-            chosen[entry.name] = usual[0]
+            columns[entry.name] = usual[0]
         elif entry.name in ("patient", "text"):
             what = "the patient's id" if entry.name == "patient" else "the note"
             problems.append(f"{flag}: name the column that holds {what}. {listing}")
-    absent = [(flag, name) for flag, name in dict.fromkeys(needed) if name not in there]
-    problems += [f"{flag}: {unknown_name('column', name, there)}" for flag, name in absent]
-    text = chosen.get("text")
-    problems += [f"{flag}: {name!r} is the note itself" for flag, name in dict.fromkeys(needed) if name == text]
+    text = columns.get("text")
+    for flag, name in dict.fromkeys(required):
+        if name not in there:
+            problems.append(f"{flag}: {unknown_name('column', name, there)}")
+        elif name == text:
+            problems.append(f"{flag}: {name!r} is the note itself")
     problems += [
-        f"--{key}-column: {text!r} is the note itself" for key in chosen if key != "text" and chosen[key] == text
+        f"--{key}-column: {text!r} is the note itself" for key in columns if key != "text" and columns[key] == text
     ]
     if problems and len(there) == 1:
         problems.append("the file has one column: is another character between its cells than its ending says?")
     if problems:
         raise ConfigError(problems)
-    return NoteFields(**chosen)
+    return NoteFields(**columns)
 
 
 def _usual(entry: str, file: NoteFile) -> list[str]:
@@ -230,13 +233,18 @@ def _note(row: Row | str, columns: NoteFields, number: int, held_out: bool) -> P
     if BROKEN.search(text):
         raise BadRowError(f"has half a character or a zero byte in {columns.text!r}; what wrote the file broke it")
     values = {name: _cell(value) for name, value in row.items() if name != columns.text}
+
+    def value_in(column: str | None) -> str:
+        # A table may have a column without a name, as pandas writes its index.
+        return "" if column is None else values.get(column, "")
+
     return PatientNote(
-        values.get(columns.id or "", "") or f"note-{number}",
-        values.get(str(columns.patient), ""),
+        value_in(columns.id) or f"note-{number}",
+        value_in(columns.patient),
         text,
-        values.get(columns.date or "", ""),
+        value_in(columns.date),
         {name: value for name, value in values.items() if value},
-        held_out or (columns.holdout is not None and _is_yes(values.get(columns.holdout, ""), columns.holdout)),
+        held_out or (columns.holdout is not None and _is_yes(value_in(columns.holdout), columns.holdout)),
     )
 
 
@@ -263,16 +271,17 @@ def text_key(text: str) -> bytes:
     return sha256(" ".join(text.split()).encode()).digest()
 
 
-def _with_own_ids(notes: Sequence[PatientNote], names: Counter[str]) -> Iterable[PatientNote]:
+def _with_own_ids(notes: Sequence[PatientNote]) -> Iterable[PatientNote]:
     """The notes, those that share an id numbered: ``17``, ``17#2``."""
-    given: Counter[str] = Counter()
+    ids = {note.note_id for note in notes}
+    earlier: Counter[str] = Counter()
     for note in notes:
-        given[note.note_id] += 1
-        if names[note.note_id] == 1 or given[note.note_id] == 1:
+        earlier[note.note_id] += 1
+        number = earlier[note.note_id]
+        if number == 1:
             yield note
             continue
-        number, used = given[note.note_id], f"{note.note_id}#{given[note.note_id]}"
-        while used in names:
-            number, used = number + 1, f"{note.note_id}#{number + 1}"
-        names[used] += 1
-        yield PatientNote(used, note.patient, note.text, note.date, note.values, note.held_out)
+        while (unique_id := f"{note.note_id}#{number}") in ids:
+            number += 1
+        ids.add(unique_id)
+        yield replace(note, note_id=unique_id)

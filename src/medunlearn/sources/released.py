@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medunlearn.errors import HubError, SourceError
+from medunlearn.errors import HubError, SourceError, first_line
 from medunlearn.hub_offline import go_offline_if_unreachable
 from medunlearn.input_files import regular_file, told_unreadable
 from medunlearn.sources.table_files import BROKEN, read_rows
@@ -80,7 +80,7 @@ def released_folder(where: str, repository: str, revision: str | None = None) ->
         return Path(snapshot_download(repository, repo_type="dataset", revision=revision))
     except Exception as error:
         raise HubError(
-            f"{repository} could not be had from the hub ({str(error).splitlines()[0]}). Download it elsewhere and "
+            f"{repository} could not be had from the hub ({first_line(error)}). Download it elsewhere and "
             "give its folder."
         ) from error
 

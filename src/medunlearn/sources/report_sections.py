@@ -107,12 +107,12 @@ def _marks(text: str) -> list[_Mark]:
         for match in _AT_START.finditer(text)
         if _is_heading(match["head"], match["end"], text[match.end() : match.end() + 40])
     )
-    known = [
+    usual = [
         _Mark(match.start("head"), match.end(), _name(match["head"]))
         for match in (*at_start, *_INSIDE.finditer(text))
     ]
     headings: list[_Mark] = []
-    for mark in sorted(known, key=lambda mark: (mark.start, -mark.end)):
+    for mark in sorted(usual, key=lambda mark: (mark.start, -mark.end)):
         if not headings or mark.start >= headings[-1].end:
             headings.append(mark)
     starts = {mark.start for mark in headings}

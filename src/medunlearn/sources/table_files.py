@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,20 @@ def read_rows(path: Path) -> Rows:
         raise SourceError(f"{path}: notes are read from {', '.join(READERS)}. Save the file as one of these.")
     with told_unreadable(path, SourceError):
         yield from read(regular_file(path, SourceError))
+
+
+def column_names(files: Iterable[Path]) -> tuple[str, ...]:
+    """Columns of files that hold one table together; a row of JSON may leave out what others have.
+
+    Raises:
+        SourceError: as :func:`read_rows`.
+    """
+    names: dict[str, None] = {}
+    for file in files:
+        rows = (row for _, row in read_rows(file) if not isinstance(row, str))
+        for row in rows if READERS.get(file.suffix.lower()) in (_json, _jsonl) else islice(rows, 1):
+            names |= dict.fromkeys(row)
+    return tuple(names)
 
 
 def listed_cell(value: Any, column: str, what: str, between: str = ";") -> Sequence[Any]:

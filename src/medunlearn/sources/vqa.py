@@ -23,6 +23,7 @@ from medunlearn.sources.table_files import read_rows
 
 _FOLDERS = (".", "images", "figures", "images_2")
 _LETTERED = re.compile(r"^\s*[A-Da-d]\s*[:.)]\s*")
+_LETTERS = "ABCDEFGH"
 _CHOICES = ("Choice A", "Choice B", "Choice C", "Choice D")
 LONGEST_CLOZE = 5
 PMC_VQA = frozenset(("Figure_path", "Question", "Answer", "Answer_label"))
@@ -44,13 +45,13 @@ class GeneralQuestion:
         """Text of its record."""
         return f"{self.question} {self.answer}"
 
-    def asked(self) -> Iterator[tuple[Kind, str, str, tuple[str, ...], int | None]]:
+    def tasks(self) -> Iterator[tuple[Kind, str, str, tuple[str, ...], int | None]]:
         """(kind, question, answer, options, right) for each of MedForget's three tasks that it allows."""
         yield "generation", self.question, self.answer, (), None
         if len(self.answer.split()) <= LONGEST_CLOZE:
             yield "cloze", f"{self.question} Fill the gap: The answer is [blank].", self.answer, (), None
         if self.right is not None:
-            lines = [f"{letter}) {option}" for letter, option in zip("ABCDEFGH", self.options, strict=False)]
+            lines = [f"{letter}) {option}" for letter, option in zip(_LETTERS, self.options, strict=False)]
             yield "classification", "\n".join([self.question, *lines]), self.answer, self.options, self.right
 
 
@@ -98,6 +99,8 @@ def _question(path: Path, place: str, row: Mapping[str, Any]) -> GeneralQuestion
     options = _options(row)
     label = _text(row, "Answer_label", "answer_index") or (stated if len(stated) == 1 and options else "")
     right = _place(label, stated, options)
+    if len(options) > len(_LETTERS):
+        return f"it has {len(options)} options; {len(_LETTERS)} are the most"
     if options and (right is None or len(set(options)) < len(options)):
         return "its right option cannot be told"
     answer = options[right] if right is not None else stated
@@ -119,9 +122,9 @@ def _options(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _place(label: str, answer: str, options: Sequence[str]) -> int | None:
-    if len(label) == 1 and label.upper() in "ABCDEFGH"[: len(options)]:
-        return "ABCDEFGH".index(label.upper())
-    if label.isdecimal() and int(label) < len(options):
+    if len(label) == 1 and label.upper() in _LETTERS[: len(options)]:
+        return _LETTERS.index(label.upper())
+    if re.fullmatch(r"\d{1,9}", label) and int(label) < len(options):
         return int(label)
     plain = _LETTERED.sub("", answer).strip()
     return options.index(plain) if plain in options else None

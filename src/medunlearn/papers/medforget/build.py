@@ -138,7 +138,7 @@ def assemble(
         name = f"general-{number:05d}"
         image = images.general.get(row.row)
         records.append(Record(name, row.text, {SUBJECT: name}, image=image, fold="utility"))
-        for kind, question, answer, options, right in row.asked():
+        for kind, question, answer, options, right in row.tasks():
             task = (kind, "general", question, answer, options, right, f"general:{row.row}")
             questions.append(Question(f"{name}-{kind}", name, "utility", *task))
     return Benchmark(
