@@ -107,6 +107,9 @@ def test_cases_of_a_table(tmp_path: Path, suffix: str) -> None:
         ("case_id,title\n1,a\n", "lacks the column category"),
         ("case_id,title,category\n1,,Cancer\n", "row 1 has no title"),
         ("case_id,title,category\n1,a,Cancer\n1,b,Cancer\n", "case_id '1' is there more than once"),
+        ("case_id,title,category,subject\n1,a,Cancer,s\n2,b,Cancer,\n", "row 2 has no subject"),
+        ("case_id,title,category,group\n1,a,Cancer,\n2,b,Cancer,g\n", "row 1 has no group"),
+        ("case_id,title,category,group\n1,a,Cancer,all\n2,b,Cancer,g\n", "a group is called 'all'"),
         ("case_id,title,category\n", "holds nothing to judge"),
         ("", "is empty"),
     ],
@@ -129,6 +132,12 @@ def test_cases_come_back_and_an_empty_response_is_a_response(cases: list[Judging
     assert to_cases(case_table(cases), LABEL) == [replace(case, identifiers=None) for case in cases]
     (tmp_path / "t.csv").write_text("case_id,question,reference,response\n1,q,r,\n")
     assert read_cases(tmp_path / "t.csv", get_task("factuality"))[0].fields["response"] == ""
+    said = {"case_id": "1", "question": "q", "reference": "r", "response": ""}
+    for missing in ({"response": None}, {}):
+        row = {key: said[key] for key in ("question", "reference")}
+        write_lines(tmp_path / "t.jsonl", [said, {"case_id": "2", **row, **missing}])
+        with pytest.raises(SourceError, match="row 2 has no response"):
+            read_cases(tmp_path / "t.jsonl", get_task("factuality"))
 
 
 def test_categories(cases: list[JudgingCase]) -> None:

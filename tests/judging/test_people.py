@@ -77,6 +77,7 @@ def test_ratings_of_people(csv_of: Callable[..., Path]) -> None:
         ("case_id,label\nt0,\n", "no case has a label"),
         ("case_id,label\n" + "x,Yes\n" * 7, r"line 6: .*\(7 such in all\)"),
         ("case_id\nt0\n", "lacks the column label"),
+        ("case_id,label,label\nt0,Yes,No\n", "has the column label twice"),
     ],
 )
 def test_bad_labels_are_refused(csv_of: Callable[..., Path], text: str, part: str) -> None:

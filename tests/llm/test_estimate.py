@@ -34,6 +34,19 @@ def test_the_bounds_hold_and_nothing_is_sent(connect: Make, label: Make, tmp_pat
         assert after.most.answer_tokens == 10 * 100
 
 
+def test_what_is_asked_again_is_counted(connect: Make, label: Make, tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        _, client = connect("prose_only", store=store, corrections=0)
+        assert client.ask(label(0)).status == "invalid"
+        _, client = connect("well", store=store)
+        client.ask(label(1))
+        stored = [label(0), label(1)]
+        assert estimate(stored, client.settings, store).requests == 0
+        assert estimate(stored, client.settings, store, again=True).requests == 1
+        stricter = label(1, check=lambda value: "no longer good enough")
+        assert estimate([stricter], client.settings, store).requests == 1
+
+
 def test_what_asks_the_same_is_counted_once(connect: Make, label: Make) -> None:
     _, client = connect()
     counted = estimate([label(0), replace(label(0), id="other"), label(1)], client.settings)

@@ -82,6 +82,12 @@ def test_money_without_a_price_is_refused() -> None:
     assert settings(model="served", model_name="m", prices={"m": [1, 2]}).price == (1, 2)
 
 
+@pytest.mark.parametrize("field", ["model", "max_tokens", "temperature", "n", "stream"])
+def test_extra_fields_set_nothing_that_the_client_sets(field: str) -> None:
+    with pytest.raises(ConfigError, match=f"medunlearn sets {field} itself"):
+        settings(extra={field: 1, "reasoning_effort": "low"})
+
+
 def test_the_key_comes_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-elsewhere")
     assert settings().api_key() is None

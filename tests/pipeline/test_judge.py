@@ -108,6 +108,13 @@ def test_what_a_judge_did_not_answer_is_missing_and_can_be_asked_again(
     panel = judged.table("panel.parquet")
     assert (panel["verdict"].notna().sum(), panel["reason"].notna().sum()) == (5, 15)
     assert "| a | failed |" in " ".join(judged.words.split())
+    back, rest = serve(), {**how, "llm": entries(gone, "a")}
+    assert mu.judge(hospital, allow_missing=True, **rest).run.info == judged.run.info
+    assert gone.count == 15
+    # Without the permission the missing ones are asked.
+    whole = mu.judge(hospital, **{**how, "llm": entries(back, "a")})
+    assert back.count == 15
+    assert whole.run.info.results["outcomes"] == {"a": {"answered": 20}}
     how, better = {**how, "out": tmp_path / "unusable"}, serve()
     judged = mu.judge(hospital, llm=entries(serve("wrong_schema"), "a", corrections=0), **how)
     assert judged.run.info.results["outcomes"] == {"a": {"invalid": 20}}
@@ -176,6 +183,9 @@ def test_factuality_goes_into_the_scores(
     how["allow_broken"] = True
     asked = job(evaluated.run, judges_of(how["llm"]), JudgeSettings(allow_broken=True), benchmark=hospital)
     assert {one.requests for one in asked.plan().estimates.values()} == {32}
+    # A response may hold an identifier of any record.
+    every = {i.value for record in hospital.records for i in record.identifiers}
+    assert {*(asked.material.cases[0].identifiers or ())} == every
     judged = mu.judge(evaluated.run, **how)
     assert server.count == 64
     assert {one.requests for one in asked.plan().estimates.values()} == {0}

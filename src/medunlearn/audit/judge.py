@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,9 +13,8 @@ from medunlearn.config import check
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.records import Record
 from medunlearn.errors import ConfigError, MedunlearnError
-from medunlearn.judging.writing import Reject, Source, WritingTask, estimated
+from medunlearn.judging.writing import Reject, Source, WritingTask, estimate_task
 from medunlearn.llm import Budget, Client, CostEstimate, Decision, ServerSettings, Store, decide
-from medunlearn.llm.store import FILE
 
 RESPONSES = "judge"
 """Subfolder of the judge's responses."""
@@ -95,8 +94,8 @@ class AuditJudge:
 
     def estimate(self, task: WritingTask, sources: Sequence[Source]) -> CostEstimate:
         """Requests and tokens of a task; sends and writes nothing."""
-        with Store(self.folder) if (self.folder / FILE).exists() else nullcontext() as store:
-            return estimated(task, sources, self.settings, store)
+        with Store.existing(self.folder) as store:
+            return estimate_task(task, sources, self.settings, store, again=self.again)
 
     def refuse_missing(self, rejects: Sequence[Reject], noun: str) -> None:
         """Call this after the responses are saved.

@@ -148,13 +148,13 @@ def plan_request(
 
 def plan_judging(
     what: Path, *, llm: str, task: str | None = None, benchmark: Path | None = None, out: Path | None = None,
-    allow_remote_llm: bool = False, **settings: Any
+    allow_remote_llm: bool = False, again: bool = False, allow_missing: bool = False, **settings: Any
 ) -> Any:  # fmt: skip
-    """Requests, tokens and cost of ``judge``."""
+    """Requests, tokens and cost of ``judge``; ``allow_missing`` changes nothing in them."""
     from medunlearn.judging.rated_responses import job_of
 
-    settings = {key: value for key, value in settings.items() if key not in ("again", "allow_missing")}
-    return job_of(what, llm, None, task, benchmark, out, **settings).plan(permitted=allow_remote_llm)
+    job = job_of(what, llm, None, task, benchmark, out, **settings)
+    return job.plan(permitted=allow_remote_llm, again=again)
 
 
 def _judge_options(

@@ -14,6 +14,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Record
 from medunlearn.data.splits import shuffled
 from medunlearn.errors import InputError, SourceError
+from medunlearn.judging.panel_tables import ALL
 from medunlearn.judging.tasks import UNSURE, JudgingCase, JudgingTask
 from medunlearn.sources.table_files import read_rows
 
@@ -107,40 +108,47 @@ def read_cases(path: Path, task: JudgingTask) -> list[JudgingCase]:
     """Cases from a table: CSV, TSV, JSONL, JSON or Parquet.
 
     Columns: case_id, those that the task shows, and where there are any subject (else each case is its own) and
-    group (else the category, or ``all``). Others are passed over. Nobody says what identifiers stand in them.
+    group (else the category, or ``all``). Others are passed over. Nobody says what identifiers stand in them. An
+    empty response is judged, since a model may have said nothing; null is a missing one.
 
     Raises:
         SourceError: it cannot be read, lacks a column, has an empty cell or an id twice; with row numbers.
     """
-    rows = []
+    rows: list[dict[str, str]] = []
     for place, row in read_rows(path):
         if isinstance(row, str):
             raise SourceError(f"{path} cannot be read: {place} {row}.")
-        rows.append(_as_text(row))
+        rows.append(_cells(row))
     needed = ("case_id", *task.shows)
     missing = [name for name in needed if rows and not any(name in row for row in rows)]
     if missing:
         raise SourceError(
             f"{path} lacks the column {', '.join(missing)}. Judging a {task.name} needs {', '.join(needed)}."
         )
-    # A model may well have said nothing; that is a response to judge.
-    required = [name for name in needed if name != "response"]
-    empty = [(n, name) for n, row in enumerate(rows, 1) for name in required if not row.get(name, "").strip()]
+    # A subject or group in some rows only would mix subjects with rows, and groups with the rest.
+    optional = [name for name in ("subject", "group") if any(row.get(name, "").strip() for row in rows)]
+    empty = [
+        (number, name)
+        for number, row in enumerate(rows, 1)
+        for name in (*needed, *optional)
+        if name not in row or not (row[name].strip() or name == "response")
+    ]
     if empty:
         raise SourceError(f"{path}: row {empty[0][0]} has no {empty[0][1]} ({len(empty)} such cells in all).")
     return checked([_row_case(row, task) for row in rows], str(path))
 
 
-def _as_text(row: Mapping[Any, Any]) -> dict[str, str]:
-    """The cells as text; null is empty."""
+def _cells(row: Mapping[Any, Any]) -> dict[str, str]:
+    """Cells as text, without those that are null."""
     return {
-        str(name): "" if value is None or (isinstance(value, float) and isnan(value)) else str(value)
+        str(name): str(value)
         for name, value in row.items()
+        if not (value is None or (isinstance(value, float) and isnan(value)))
     }
 
 
 def _row_case(row: Mapping[str, str], task: JudgingTask) -> JudgingCase:
-    group = row.get("group") or row.get("category") or "all"
+    group = row.get("group") or row.get("category") or ALL
     return JudgingCase(
         row["case_id"],
         row.get("subject") or row["case_id"],
@@ -150,13 +158,16 @@ def _row_case(row: Mapping[str, str], task: JudgingTask) -> JudgingCase:
 
 
 def checked(cases: Iterable[JudgingCase], where: str) -> list[JudgingCase]:
-    """The cases, or a SourceError if there are none, or an id is there twice."""
+    """The cases, or a SourceError if there are none, an id is there twice, or one of several groups is ``all``."""
     cases = list(cases)
     twice = [name for name, times in Counter(case.case_id for case in cases).items() if times > 1]
     if twice:
         raise SourceError(f"{where}: case_id {twice[0]!r} is there more than once ({len(twice)} such in all).")
     if not cases:
         raise SourceError(f"{where} holds nothing to judge.")
+    groups = {case.group for case in cases}
+    if ALL in groups and len(groups) > 1:
+        raise SourceError(f"{where}: a group is called {ALL!r}, as tables call all cases together. Rename it.")
     return cases
 
 
@@ -182,7 +193,7 @@ def case_table(cases: Sequence[JudgingCase]) -> pd.DataFrame:
 
 def to_cases(table: pd.DataFrame, task: JudgingTask) -> list[JudgingCase]:
     """Back from :func:`case_table`."""
-    return [_row_case(_as_text(row), task) for row in table.to_dict("records")]
+    return [_row_case(_cells(row), task) for row in table.to_dict("records")]
 
 
 def _ids_by_group(cases: Sequence[JudgingCase], *purpose: str | int) -> dict[str, list[str]]:

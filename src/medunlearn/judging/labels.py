@@ -72,6 +72,8 @@ def rows_of(path: Path, needed: Sequence[str] = NEEDED) -> list[tuple[int, dict[
                     f"{path} lacks the column {', '.join(missing)}; it has {', '.join(names) or 'none'}. "
                     f"Labels need {' and '.join(needed)}."
                 )
+            if twice := [name for name in needed if names.count(name) > 1]:
+                raise SourceError(f"{path} has the column {twice[0]} twice. Leave one of them out.")
             reader.fieldnames = names
             # What stands in no column has no name (None) and is a list.
             return [

@@ -19,9 +19,6 @@ from medunlearn.llm.guard import Decision, decide
 from medunlearn.llm.requests import Outcome, Request
 from medunlearn.llm.store import Store
 
-UNFINISHED = ("failed", "not_sent")
-"""Outcomes of server, network or budget, not of a judge: the next run asks them again."""
-
 COLUMNS: dict[str, Any] = {
     "case_id": "str",
     "judge": "str",

@@ -17,12 +17,13 @@ from medunlearn.data.storage import read_frame, sha256_of_json, write_atomically
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
 from medunlearn.judging import cases as samples
 from medunlearn.judging.judges import Judge, JudgeSettings
-from medunlearn.judging.panel import UNFINISHED, JudgingMaterial, ask
+from medunlearn.judging.panel import JudgingMaterial, ask
 from medunlearn.judging.panel_tables import JudgePanel, agreements, criteria, distribution, ratings
 from medunlearn.judging.sections import panel_sections, panel_words, people_sections
 from medunlearn.judging.tasks import JudgingCase, JudgingTask, get_task
 from medunlearn.llm.estimate import CostEstimate, estimate
 from medunlearn.llm.guard import Decision
+from medunlearn.llm.requests import UNFINISHED
 from medunlearn.llm.store import Store
 from medunlearn.reports.blocks import Section
 from medunlearn.results.runs import Recording, Run
@@ -69,6 +70,12 @@ class JudgingRun:
         )
         judgements = self.table(JUDGEMENTS)
         return JudgePanel(task, cases, list(inputs["judges"]), judgements, config["replicates"], config["seed"])
+
+    @property
+    def is_whole(self) -> bool:
+        """True if every judge was asked about every case to the end."""
+        outcomes = self.run.info["results"]["outcomes"].values()
+        return not any(counts.get(status) for counts in outcomes for status in UNFINISHED)
 
     def table(self, name: str) -> pd.DataFrame:
         """One of its tables; empty where this run has none of that name."""
@@ -163,11 +170,16 @@ class JudgingPlan:
 
 
 def plan(
-    what: JudgingMaterial, judges: Sequence[Judge], store_folder: Path, *, permitted: bool = False
+    what: JudgingMaterial,
+    judges: Sequence[Judge],
+    store_folder: Path,
+    *,
+    permitted: bool = False,
+    again: bool = False,
 ) -> JudgingPlan:
     """Count what judging would send and cost; sends and writes nothing."""
     with Store.existing(store_folder) as store:
-        estimates = {judge.name: estimate(what.requests(), judge.settings, store) for judge in judges}
+        estimates = {judge.name: estimate(what.requests(), judge.settings, store, again=again) for judge in judges}
     return JudgingPlan(estimates, what.decisions(judges, permitted=permitted))
 
 
@@ -184,6 +196,8 @@ def judge(
     quiet: bool = False,
 ) -> JudgingRun:
     """Ask every judge about every case, and write judgements and tables. A complete run is returned as it is.
+
+    A run that was finished with ``allow_missing`` resumes when the call is given without it.
 
     Args:
         permitted: the user passed the guard's permission flag.
@@ -205,7 +219,9 @@ def judge(
     settings = what.settings
     recording = Recording(out, "judge", LABEL[what.task.name], settings, depends, data_use=what.data_use)
     if recording.done and not again:
-        return JudgingRun(Run.open(out))
+        judged = JudgingRun(Run.open(out))
+        if allow_missing or judged.is_whole:
+            return judged
     what = replace(what, data_use=recording.info.data_use)  # a run that was cut off is never loosened
     decisions = what.decisions(judges, permitted=permitted)
     for decision in decisions.values():

@@ -57,6 +57,11 @@ class JudgedResponses:
     add: Callable[[JudgingRun], object]
 
 
+def known_identifiers(benchmark: Benchmark) -> tuple[str, ...]:
+    """Identifiers of all records: a response may hold those of any."""
+    return tuple(identifier.value for record in benchmark.records for identifier in record.identifiers)
+
+
 def store_of(run: Run) -> Path:
     """Folder of a run's judgements."""
     return run.folder / FOLDER / "llm"
@@ -82,7 +87,7 @@ def responses_of(evaluated: Evaluated, benchmark: Benchmark, settings: JudgeSett
     refuse_broken({run.label: evaluated.record.info.problems}, allowed=settings.allow_broken)
     sides = dict(zip(evaluated.questions["question_id"], evaluated.questions["side"], strict=True))
     questions = [q for q in benchmark.questions if q.question_id in sides]
-    kinds = kinds_to_judge(questions, settings.groups)
+    kinds, identifiers = kinds_to_judge(questions, settings.groups), known_identifiers(benchmark)
     cases = [
         JudgingCase(
             q.question_id,
@@ -93,6 +98,7 @@ def responses_of(evaluated: Evaluated, benchmark: Benchmark, settings: JudgeSett
                 "reference": q.answer,
                 "response": evaluated.responses[q.question_id].response,
             },
+            identifiers,
         )
         for q in questions
         if q.kind in kinds
@@ -172,10 +178,10 @@ class JudgingJob:
     out: Path
     responses: JudgedResponses | None = None
 
-    def plan(self, *, permitted: bool = False) -> JudgingPlan:
+    def plan(self, *, permitted: bool = False, again: bool = False) -> JudgingPlan:
         """Preview the requests and their cost; sends and writes nothing."""
         store = self.responses.store if self.responses else self.out / "llm"
-        return plan(self.material, self.judges, store, permitted=permitted)
+        return plan(self.material, self.judges, store, permitted=permitted, again=again)
 
     def run(self, **how: Any) -> JudgingRun:
         """Judge, with ``permitted``, ``again``, ... of :func:`medunlearn.judging.panel_run.judge`."""

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from medunlearn.llm.connection import body_of
+from medunlearn.llm.exchange import stored_outcome
 from medunlearn.llm.requests import Request
 from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.store import Store
@@ -43,15 +44,21 @@ class CostEstimate:
         )
 
 
-def estimate(requests: Iterable[Request], settings: ServerSettings, store: Store | None = None) -> CostEstimate:
-    """Count a run before it starts; responses in the store are not sent again."""
+def estimate(
+    requests: Iterable[Request], settings: ServerSettings, store: Store | None = None, *, again: bool = False
+) -> CostEstimate:
+    """Count a run before it starts; what its client would take from the store is not sent.
+
+    Args:
+        again: as of :class:`~medunlearn.llm.client.Client`.
+    """
     unsent: set[str] = set()
     means: dict[str, float | None] = {}
     total, likely, most = 0, Usage(), Usage()
     for request in requests:
         total += 1
         key = request.key(settings.name, settings.extra)
-        if key in unsent or (store is not None and store.get(key) is not None):
+        if key in unsent or stored_outcome(store, request, key, again=again):
             continue
         unsent.add(key)
         body = body_of(request, opening(request), settings, enforce=settings.structured != "prompt")

@@ -58,7 +58,7 @@ class Dispatcher:
         """The outcome of a request; mishaps on the way are in it, none is raised."""
         key = request.key(self.settings.name, self.settings.extra)
         async with self._slots, self._alone(key):
-            if stored := self._from_store(request, key):
+            if stored := stored_outcome(self.store, request, key, again=self._again):
                 return stored
             if reason := self._decision.why_not(request.text, request.identifiers) or self.halted:
                 return Outcome(request.id, key, "not_sent", reason)
@@ -77,13 +77,19 @@ class Dispatcher:
             if not self._waiting[key]:
                 del self._locks[key], self._waiting[key]
 
-    def _from_store(self, request: Request, key: str) -> Outcome | None:
-        stored = None if self.store is None else self.store.get(key)
-        if stored is None:
-            return None
-        if stored.status == "answered":
-            return usable(request, stored)
-        return None if self._again else stored.outcome(request.id, stored=True)
+
+def stored_outcome(store: Store | None, request: Request, key: str, *, again: bool) -> Outcome | None:
+    """The outcome of a request that is not sent, since its response is in the store; None of one that is sent.
+
+    Args:
+        again: send again what ended ``invalid`` or ``refused``.
+    """
+    stored = None if store is None else store.get(key)
+    if stored is None:
+        return None
+    if stored.status == "answered":
+        return usable(request, stored)
+    return None if again else stored.outcome(request.id, stored=True)
 
 
 def usable(request: Request, stored: StoredResponse) -> Outcome | None:

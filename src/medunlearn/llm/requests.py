@@ -13,6 +13,8 @@ from medunlearn.seeds import stable_seed
 
 Role = Literal["system", "user", "assistant"]
 Status = Literal["answered", "invalid", "refused", "failed", "not_sent"]
+UNFINISHED = ("failed", "not_sent")
+"""Outcomes of server, network, budget or guard, not of the model: the next run asks them again."""
 
 
 @dataclass(frozen=True, slots=True)

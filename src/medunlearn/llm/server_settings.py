@@ -12,6 +12,11 @@ from medunlearn.errors import ConfigError
 from medunlearn.llm.guard import read_address
 
 NonNegative = Annotated[float, Field(ge=0)]
+_CLIENT_FIELDS = frozenset({
+    "model", "messages", "prompt", "max_tokens", "max_completion_tokens", "temperature", "seed", "response_format",
+    "n", "stream",
+})  # fmt: skip
+"""Fields of a request that ``extra`` cannot set: its value would be lost, or the budget passed."""
 
 
 class ServerSettings(Settings):
@@ -68,6 +73,13 @@ class ServerSettings(Settings):
         """Settings are written down, so a password must not stand in an address."""
         if value is not None:
             read_address(value)
+        return value
+
+    @field_validator("extra")
+    @classmethod
+    def _further_fields_alone(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if fields := sorted(_CLIENT_FIELDS & value.keys()):
+            raise ValueError(f"medunlearn sets {', '.join(fields)} itself; leave it out of extra")
         return value
 
     @model_validator(mode="after")

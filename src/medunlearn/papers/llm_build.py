@@ -31,7 +31,7 @@ from medunlearn.judging.writing import (
     Source,
     WritingTask,
     Written,
-    estimated,
+    estimate_task,
     reasons,
     save_rejects,
     write,
@@ -105,7 +105,9 @@ class Writer:
         """Cost by task; nothing is sent."""
         with Store.existing(self.store) as store:
             return {
-                task.name: estimated(task, of_task, self.server, store, self.sampling)
+                task.name: estimate_task(
+                    task, of_task, self.server, store, self.sampling, again=self.settings.again
+                )
                 for task, of_task in sources.items()
             }
 

@@ -12,7 +12,7 @@ import pytest
 from fake_server import FakeServer, share_of_faults
 
 from medunlearn.errors import InputError
-from medunlearn.judging.writing import Source, estimated, reasons, save_rejects, task_class, write
+from medunlearn.judging.writing import Source, estimate_task, reasons, save_rejects, task_class, write
 from medunlearn.llm import Store, decide
 from medunlearn.papers.lume.prompts import verify
 
@@ -36,7 +36,7 @@ def test_every_source_ends_as_a_result_or_a_reject(
     sources = titles(40)
     with Store(tmp_path) as store:
         server, client = connect(server=FakeServer(faults, answer=answer), store=store, retries=8, corrections=6)
-        before = estimated(LABEL, sources, client.settings, store)
+        before = estimate_task(LABEL, sources, client.settings, store)
         written = write(LABEL, sources, client)
         assert before.requests == 40
         assert list(written.results) == [f"t{n}" for n in range(40) if n != 3]
@@ -47,7 +47,7 @@ def test_every_source_ends_as_a_result_or_a_reject(
         sent = server.count
         assert write(LABEL, sources, client) == written
         assert server.count == sent
-        assert estimated(LABEL, sources, client.settings, store).requests == 0
+        assert estimate_task(LABEL, sources, client.settings, store).requests == 0
 
 
 def test_a_dead_server_is_no_reason_against_a_source(connect: Callable[..., Any]) -> None:

@@ -25,6 +25,7 @@ from medunlearn.judging.rated_responses import (
     JudgedResponses,
     judgements_of,
     kinds_to_judge,
+    known_identifiers,
     store_of,
 )
 from medunlearn.judging.tasks import JudgingCase
@@ -45,12 +46,14 @@ def attacked_responses(record: Run, benchmark: Benchmark, settings: JudgeSetting
         raise InputError(f"{record.folder} attacked on another benchmark than the one named.")
     attacked = Attacked(Run.open(record.folder.parents[1]), record, "reconstruction")
     refuse_broken({attacked.run.label: record.info.problems}, allowed=settings.allow_broken)
+    identifiers = known_identifiers(benchmark)
     cases = [
         JudgingCase(
             case_id=_case(item, context),
             subject=benchmark.subject(question.record_id),
             group=f"{item.side}, {question.kind}, {context.name}",
             fields={"question": item.question, "reference": item.reference, "response": str(item.response)},
+            identifiers=identifiers,
         )
         for question, context, item in _items(attacked, benchmark, settings.groups)
     ]

@@ -21,6 +21,7 @@ from medunlearn.data.data_use import DataUse
 from medunlearn.data.records import Question
 from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.llm import Budget, Client, LogProbs, Message, Outcome, Request, ServerSettings, Store, decide
+from medunlearn.llm.requests import UNFINISHED
 from medunlearn.models.prompts import render
 from medunlearn.sources.multiple_choice import MultipleChoice
 
@@ -128,7 +129,7 @@ class ServerRespondent:
         ):
             outcomes = list(client.stream(requests, what=title, quiet=job.quiet))
             halted = client.halted
-        if lost := [outcome for outcome in outcomes if outcome.status in ("failed", "not_sent")]:
+        if lost := [outcome for outcome in outcomes if outcome.status in UNFINISHED]:
             reason = halted or Counter(outcome.reason for outcome in lost).most_common(1)[0][0]
             raise MedunlearnError(
                 f"{len(lost)} of {len(outcomes)} prompts were not answered: {reason} Run it again: what was "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from medunlearn.judging.writing.task import Sampling, Source, WritingTask
-from medunlearn.judging.writing.writing import Reject, Written, estimated, reasons, save_rejects, write
+from medunlearn.judging.writing.writing import Reject, Written, estimate_task, reasons, save_rejects, write
 from medunlearn.registry import resolve
 
 TASKS: Mapping[str, str] = {
@@ -43,7 +43,7 @@ __all__ = [
     "Source",
     "WritingTask",
     "Written",
-    "estimated",
+    "estimate_task",
     "reasons",
     "save_rejects",
     "task_class",

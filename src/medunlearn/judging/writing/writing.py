@@ -15,7 +15,7 @@ from medunlearn.errors import InputError
 from medunlearn.judging.writing.task import Sampling, Source, WritingTask
 from medunlearn.llm.client import Client
 from medunlearn.llm.estimate import CostEstimate, estimate
-from medunlearn.llm.requests import Outcome
+from medunlearn.llm.requests import UNFINISHED, Outcome
 from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.store import Store
 from medunlearn.llm.usage import in_money
@@ -28,7 +28,6 @@ REJECTS = pa.schema(
         ("money", pa.float64()),
     ]
 )
-AGAIN = ("failed", "not_sent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class Written:
     @property
     def to_ask_again(self) -> tuple[Reject, ...]:
         """Those that server, network or budget are to blame for: another run asks them again."""
-        return tuple(reject for reject in self.rejects if reject.status in AGAIN)
+        return tuple(reject for reject in self.rejects if reject.status in UNFINISHED)
 
 
 def write(
@@ -99,16 +98,18 @@ def write(
     )
 
 
-def estimated(
+def estimate_task(
     task: WritingTask,
     sources: Sequence[Source],
     settings: ServerSettings,
     store: Store | None,
     sampling: Sampling | None = None,
+    *,
+    again: bool = False,
 ) -> CostEstimate:
-    """Requests and cost of a task; sends nothing."""
+    """Requests and cost of a task; sends nothing. ``again`` as of a client."""
     _by_id(sources)
-    return estimate((task.request(source, sampling) for source in sources), settings, store)
+    return estimate((task.request(source, sampling) for source in sources), settings, store, again=again)
 
 
 def cost(client: Client, rejects: int) -> str:

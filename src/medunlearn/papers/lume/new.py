@@ -19,7 +19,7 @@ from medunlearn.judging.judges import Judge, read_judges
 from medunlearn.judging.labels import read_people, rows_of
 from medunlearn.judging.sheet import CSV, PAGE, write_sheet
 from medunlearn.judging.tasks import get_task
-from medunlearn.judging.writing import Reject, Source, estimated
+from medunlearn.judging.writing import Reject, Source, estimate_task
 from medunlearn.llm import Budget, Client, CostEstimate, Store, decide
 from medunlearn.papers.llm_build import (
     BuildResult,
@@ -111,7 +111,9 @@ def plan_new(values: Mapping[str, Any], out: Path) -> dict[str, CostEstimate]:
     claims = [replace(draft, fields={**draft.fields, "question": filler[:100]}) for draft in questions]
     with Store.existing(writer.store) as store:
         for judge in _verifiers(settings):
-            estimates[f"{VERIFY.name} by {judge.name}"] = estimated(VERIFY, claims, judge.settings, store)
+            estimates[f"{VERIFY.name} by {judge.name}"] = estimate_task(
+                VERIFY, claims, judge.settings, store, again=settings.again
+            )
     return estimates
 
 
