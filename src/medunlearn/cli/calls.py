@@ -129,7 +129,7 @@ def plan_sweep(sweep: Path | str, *, jobs: int | None = None, device: str = "aut
 
 def plan_tuning(tuning: Path | str, *, jobs: int | None = None, device: str = "auto", **settings: Any) -> Any:
     """Trials, models and questions of a tuning; ``jobs`` changes nothing in them."""
-    from medunlearn.pipeline.tuning.tune_forecast import foresee
+    from medunlearn.pipeline.tuning.tune_cost import foresee
     from medunlearn.pipeline.tuning.tune_plan import plan_from
 
     return foresee(plan_from(tuning, jobs, settings), device=device)

@@ -38,7 +38,7 @@ def report_content(
     if any((folder / TUNING).exists() for folder in folders):
         if len(folders) > 1:
             raise InputError("A tuning is reported by itself: give its folder alone.")
-        from medunlearn.pipeline.tuning.tune_record import read_content
+        from medunlearn.pipeline.tuning.tune_result import read_content
         from medunlearn.reports.tune_report import tuning_report
 
         tuning = read_content(folders[0])

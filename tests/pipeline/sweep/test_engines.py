@@ -23,9 +23,10 @@ from medunlearn.pipeline.sweep.cell_launch import Launch, command, environment
 from medunlearn.pipeline.sweep.jobs import Job
 from medunlearn.pipeline.sweep.pool import Slot
 from medunlearn.pipeline.sweep.result import Swept
+from medunlearn.pipeline.sweep.slots import local_slots
 from medunlearn.pipeline.sweep.survey import foresee
 from medunlearn.pipeline.sweep.sweep_plan import plan
-from medunlearn.pipeline.sweep.sweep_run import lend, run_sweep
+from medunlearn.pipeline.sweep.sweep_run import run_sweep
 
 Values = dict[str, Any]
 
@@ -136,11 +137,11 @@ def test_a_cell_ends_with_the_process_that_launched_it(monkeypatch: pytest.Monke
 
 def test_each_cell_has_its_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
-    slots = lend(None, "auto", 100, 4)
+    slots = local_slots(None, "auto", 100, 4)
     assert [slot.gpus for slot in slots] == [(0, 1, 2, 3), (4, 5, 6, 7)]
-    assert [slot.gpus for slot in lend(3, "cuda", 100, 4)][2] == (0, 1, 2, 3)
+    assert [slot.gpus for slot in local_slots(3, "cuda", 100, 4)][2] == (0, 1, 2, 3)
     with pytest.raises(InputError, match="processes=9: this machine has 8 GPUs"):
-        lend(None, "cuda", 1, 9)
+        local_slots(None, "cuda", 1, 9)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,6,5,4,3,2,1,0")
     assert environment(slots[1])["CUDA_VISIBLE_DEVICES"] == "3,2,1,0"
     assert "--nproc_per_node 4" in " ".join(command(tmp_path, slots[0]))

@@ -16,10 +16,12 @@ from forking import Forked, command, forked_workers
 from medunlearn.errors import InputError
 from medunlearn.pipeline.experiment import plan as experiment
 from medunlearn.pipeline.experiment import run_experiment
+from medunlearn.pipeline.sweep.cell_runner import slug
 from medunlearn.pipeline.sweep.result import Swept
+from medunlearn.pipeline.sweep.slots import local_slots, slots_of
 from medunlearn.pipeline.sweep.survey import costs, foresee
 from medunlearn.pipeline.sweep.sweep_plan import plan
-from medunlearn.pipeline.sweep.sweep_run import lend, run_sweep, slug
+from medunlearn.pipeline.sweep.sweep_run import run_sweep
 from medunlearn.results.composites import harmonic_mean
 
 Values = dict[str, Any]
@@ -199,20 +201,20 @@ def test_an_interrupt_ends_all_and_keeps_the_checkpoint(sweep_values: Values, tm
     assert (out / "sweep.json").stat().st_mode & 0o077 == 0 or out.stat().st_mode & 0o077 == 0
 
 
-def test_slots_and_names_of_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medunlearn.pipeline.sweep.sweep_run.usable_cores", lambda: 8)
+def test_slots_and_names_of_logs(sweep_values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("medunlearn.pipeline.sweep.slots.usable_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert [(p.device, p.threads) for p in lend(None, "cpu", 100)] == [("cpu", 1)] * 8
-    assert [(p.device, p.threads) for p in lend(2, "cpu", 100)] == [("cpu", 4)] * 2
-    assert [(p.device, p.threads) for p in lend(None, "cpu", 3)] == [("cpu", 2)] * 3
+    assert [(p.device, p.threads) for p in local_slots(None, "cpu", 100, 1)] == [("cpu", 1)] * 8
+    assert [(p.device, p.threads) for p in local_slots(2, "cpu", 100, 1)] == [("cpu", 4)] * 2
+    assert [(p.device, p.threads) for p in local_slots(None, "cpu", 3, 1)] == [("cpu", 2)] * 3
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert lend(1, "cpu", 9)[0].threads == 2
+    assert local_slots(1, "cpu", 9, 1)[0].threads == 2
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    assert [p.device for p in lend(None, "auto", 100)] == ["cuda:0", "cuda:1"]
-    assert [p.device for p in lend(3, "cuda", 100)] == ["cuda:0", "cuda:1", "cuda:0"]
-    assert [p.device for p in lend(None, "auto", 1)] == ["cuda:0"]
+    assert [p.device for p in local_slots(None, "auto", 100, 1)] == ["cuda:0", "cuda:1"]
+    assert [p.device for p in local_slots(3, "cuda", 100, 1)] == ["cuda:0", "cuda:1", "cuda:0"]
+    assert [p.device for p in local_slots(None, "auto", 1, 1)] == ["cuda:0"]
     with pytest.raises(InputError, match="at least 1"):
-        lend(0, "cpu", 3)
+        slots_of(plan(sweep_values).settings, 0, "cpu", 3)
     assert slug("evaluate npo random_05 in note, seed 1") == "evaluate-npo-random_05-in-note-seed-1"
     assert slug("search my:Method 1e-05") != slug("search my-Method 1e-05")
     assert "/" not in slug("../a/b")

@@ -14,8 +14,7 @@ from forking import forked_workers
 from medunlearn.config import UnlearnSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
-from medunlearn.pipeline.tuning.tune_costs import TrialCosts
-from medunlearn.pipeline.tuning.tune_forecast import foresee
+from medunlearn.pipeline.tuning.tune_cost import TrialCosts, foresee
 from medunlearn.pipeline.tuning.tune_plan import Tuning, plan
 from medunlearn.pipeline.tuning.tune_result import Tuned
 from medunlearn.pipeline.tuning.tune_run import run_tuning

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from medunlearn.errors import ConfigError
-from medunlearn.pipeline.tuning.tune_forecast import foresee
+from medunlearn.pipeline.tuning.tune_cost import foresee
 from medunlearn.pipeline.tuning.tune_plan import plan
 
 Values = dict[str, Any]

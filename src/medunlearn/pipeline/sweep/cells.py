@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from medunlearn.config import Context
 from medunlearn.data.storage import sha256_of_json
@@ -15,6 +15,7 @@ Kind = Literal["target", "retrained", "search", "choose", "tune", "unlearn", "ev
 KINDS: tuple[Kind, ...] = get_args(Kind)
 State = Literal["to do", "running", "done", "failed", "not run", "interrupted"]
 _OPEN = ("to do", "running")
+LOST = ("failed", "not run")
 _FACTS = ("name", "kind", "status", "method", "split", "seed", "context", "lr")
 _OUTPUT = ("folder", "evaluation", "seconds", "reason")
 
@@ -58,10 +59,18 @@ class SweepCell:
     def done(self) -> bool:
         return self.status == "done"
 
+    @property
+    def takes_process(self) -> bool:
+        """False for a choice, which is made at once."""
+        return self.kind != "choose"
+
     def facts(self) -> dict[str, Any]:
         """For JSON and tables."""
         row = {name: getattr(self, name) for name in (*_FACTS, *_OUTPUT)}
         return {name: str(value) if isinstance(value, Path) else value for name, value in row.items()}
+
+
+C = TypeVar("C", bound=SweepCell)
 
 
 def make_cells(
@@ -156,17 +165,27 @@ def shown(split: str) -> str:
     return f"request-{sha256_of_json(split)[:6]}" if "=" in split else split
 
 
-class Board:
+def mark_done(cells: Sequence[C], is_done: Callable[[C], bool]) -> None:
+    """Mark the cells whose output is on disk as done. A cell counts as done only if what it stands on is."""
+    done = set[str]()
+    for cell in cells:
+        cell.status, cell.reason = "to do", None
+        if done.issuperset(cell.needs) and is_done(cell):
+            cell.status = "done"
+            done.add(cell.name)
+
+
+class Board(Generic[C]):
     """Order of cells, each behind those that it waits for, by their costs in any unit; else all cost the same."""
 
-    def __init__(self, cells: Sequence[SweepCell], costs: Mapping[str, float] | None = None) -> None:
+    def __init__(self, cells: Sequence[C], costs: Mapping[str, float] | None = None) -> None:
         self.cells = {cell.name: cell for cell in cells}
         # A cell's cost and that of the most costly way through the cells that wait for it.
-        known = costs or {}
-        self._cost_ahead = {name: known.get(name, 1.0) for name in self.cells}
+        costs = costs or {}
+        self._cost_ahead = {name: costs.get(name, 1.0) for name in self.cells}
         for name, cell in reversed(self.cells.items()):
             for other in (*cell.needs, *cell.after):
-                ahead = known.get(other, 1.0) + self._cost_ahead[name]
+                ahead = costs.get(other, 1.0) + self._cost_ahead[name]
                 self._cost_ahead[other] = max(self._cost_ahead[other], ahead)
 
     @property
@@ -174,12 +193,12 @@ class Board:
         """True if anything runs or is still to run."""
         return any(cell.status in _OPEN for cell in self.cells.values())
 
-    def running(self) -> list[SweepCell]:
+    def running(self) -> list[C]:
         return [cell for cell in self.cells.values() if cell.status == "running"]
 
-    def ready(self) -> list[SweepCell]:
+    def ready(self) -> list[C]:
         """Cells that may start now, the one with the longest way ahead first."""
-        busy, ready = {cell.alone for cell in self.running()}, []
+        busy, ready = {cell.alone for cell in self.running()}, list[C]()
         for cell in sorted(self.cells.values(), key=lambda cell: -self._cost_ahead[cell.name]):
             if cell.status != "to do" or (cell.alone and cell.alone in busy):
                 continue
@@ -189,7 +208,7 @@ class Board:
                 busy.add(cell.alone)
         return ready
 
-    def fail(self, failed: SweepCell, reason: str) -> list[str]:
+    def fail(self, failed: C, reason: str) -> list[str]:
         """Note a failure; returns the names of the cells that will not run because of it."""
         failed.status, failed.reason = "failed", reason
         lost = [failed.name]

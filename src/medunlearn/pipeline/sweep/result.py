@@ -1,83 +1,44 @@
-"""A sweep's record on disk (``sweep.json``), its results and their report."""
+"""Results of a sweep and their report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.data_use import tightest
-from medunlearn.data.storage import write_json
-from medunlearn.models.ancestry import model_use
 from medunlearn.pipeline.judge_stage import judge_all, judged_runs
 from medunlearn.pipeline.report.gather import panel_part
-from medunlearn.pipeline.sweep.rate_search import RULE, Trial
+from medunlearn.pipeline.sweep.cell_runner import CellResults
 from medunlearn.pipeline.sweep.sweep_plan import Sweep
 from medunlearn.registry import load
 from medunlearn.results.evaluated import Evaluated
-from medunlearn.results.machine import code, hardware, packages
 from medunlearn.results.runs import Run
 
-FILE = "sweep.json"
 SWEEP_REPORT = "medunlearn.papers.sweeps.report:sweep_report"
 """The report of the benchmark's paper; loaded at the end of a sweep."""
 
 
-def sweep_facts(sweep: Sweep, benchmark: Benchmark, jobs: int) -> dict[str, Any]:
-    """The part of ``sweep.json`` that does not change while a sweep runs."""
-    return {
-        "name": sweep.settings.name,
-        "status": "running",
-        "settings": sweep.settings.model_dump(mode="json"),
-        "data_use": tightest([benchmark.data_use, model_use(str(sweep.settings.train.get("model")))]),
-        "notes": list(sweep.notes),
-        "jobs": jobs,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "code": code(),
-        "packages": packages(),
-        "hardware": hardware(),
-    }
-
-
-def write_record(sweep: Sweep, facts: dict[str, Any], rows: Sequence[Trial], status: str) -> None:
-    """Write ``sweep.json``: the state of all cells, and every rate that was tried."""
-    facts |= {"status": status, "cells": [cell.facts() for cell in sweep.cells]}
-    if sweep.search:
-        facts["search"] = {
-            "rule": RULE,
-            "split": sweep.search.split,
-            "chosen": {row.method: row.lr for row in rows if row.chosen},
-            "tried": [asdict(row) for row in rows],
-        }
-    write_json(sweep.settings.out / FILE, facts)
-
-
 @dataclass(frozen=True)
-class Swept:
+class Swept(CellResults):
     """A finished sweep.
 
     Attributes:
-        folder: of all cells; ``sweep.json`` in it lists their states.
-        cells: one row a cell: name, kind, status, method, split, seed, context, lr, folder, evaluation, seconds,
-            reason.
         search: one row a method and rate: method, lr, utility, forgetting, score, chosen, ...; empty without one.
         evaluated: name of an ``evaluate`` cell -> its model and scores.
         unjudged: name and reason of what the judges did not get through.
         report: its path; None where no model was evaluated, as ``content`` is.
     """
 
-    folder: Path
-    cells: pd.DataFrame
     search: pd.DataFrame
     evaluated: Mapping[str, Evaluated]
     unjudged: tuple[tuple[str, str], ...] = ()
     report: Path | None = None
     content: Any = None
+    record = "sweep.json"
 
     @property
     def models(self) -> tuple[Evaluated, ...]:
@@ -87,20 +48,7 @@ class Swept:
     @property
     def failed(self) -> list[tuple[str, str]]:
         """Name and reason of every cell that failed or did not run because of it, and of failed judging."""
-        lost = self.cells[self.cells["status"].isin(["failed", "not run"])]
-        cells = [(str(name), str(reason)) for name, reason in zip(lost["name"], lost["reason"], strict=True)]
-        return [*cells, *self.unjudged]
-
-    def failures(self, most: int = 5) -> str:
-        """The number of cells without a result, the first of them with their reasons, and what to do."""
-        failed = self.failed
-        shown = "".join(f"\n  - {name}: {reason}" for name, reason in failed[:most])
-        rest = f"\n  ... and {len(failed) - most} more" if len(failed) > most else ""
-        return (
-            f"{len(failed)} of {len(self.cells)} cells have no result; the others are done.{shown}{rest}\n"
-            f"{self.folder / 'sweep.json'} lists them, {self.folder / 'logs'} says more. Mend the cause and give "
-            "the command again: it does only these."
-        )
+        return [*super().failed, *self.unjudged]
 
     def table(self) -> pd.DataFrame:
         """model, method, split, seed, context, then a summary's columns: side, fold, kind, measure, value, ..."""
@@ -123,7 +71,9 @@ class Swept:
         ]
         how: dict[str, Any] = {"quiet": quiet, "say": say}
         unjudged = judge_all(sweep.judges, benchmark, self.folder, self.models, attacks, **how)
-        fresh = {n: Evaluated(one.run, Run.open(one.record.folder)) for n, one in self.evaluated.items()}
+        fresh = {
+            name: Evaluated(model.run, Run.open(model.record.folder)) for name, model in self.evaluated.items()
+        }
         return replace(self, evaluated=fresh, unjudged=tuple(unjudged))
 
     def with_report(self, sweep: Sweep, benchmark: Benchmark) -> Swept:

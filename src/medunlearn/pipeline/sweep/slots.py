@@ -1,24 +1,54 @@
-"""Slots of a cluster, and what of a sweep's engine cannot work, found before anything runs."""
+"""Slots of a sweep's engine, and what of an engine cannot work, found before anything runs."""
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
+
+import torch
 
 from medunlearn.config import LoopFields, SweepSettings
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.metrics.workers import usable_cores
+from medunlearn.models.pretrained import pick_device
 from medunlearn.pipeline.sweep.pool import Slot
 
 CLUSTER_JOBS = 16
 """Cells at a time on a cluster where the user names no number."""
 
 
-def cluster_slots(settings: SweepSettings, jobs: int | None, device: str, most: int) -> list[Slot]:
-    """Slots of a cluster, whose scheduler gives each its devices. Raises InputError: fewer than one job."""
+def slots_of(settings: SweepSettings, jobs: int | None, device: str, most: int) -> list[Slot]:
+    """A slot for each cell that runs at the same time, at most ``most``.
+
+    Raises:
+        InputError: no such device, fewer than one job, or fewer GPUs than processes.
+    """
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs {jobs}: it is at least 1.")
+    if settings.on not in ("slurm", "ray"):
+        return local_slots(jobs, device, most, settings.processes)
+    # A cluster's scheduler gives each cell its devices.
     threads = int(settings.slurm.get("cpus_per_task", 1)) if settings.on == "slurm" else 1
     slot = Slot("auto" if device == "cuda" else device, threads, settings.processes)
     return [slot] * min(jobs or CLUSTER_JOBS, most)
+
+
+def local_slots(jobs: int | None, device: str, most: int, processes: int) -> list[Slot]:
+    """GPUs in turn, one a process; processor cores shared out evenly."""
+    gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
+    devices = [f"cuda:{index}" for index in range(gpus)] or [str(pick_device(device))]
+    on_gpu = devices[0].startswith("cuda")
+    if on_gpu and processes > max(1, gpus):
+        raise InputError(f"processes={processes}: this machine has {gpus} GPUs, and each process needs one.")
+    places = len(devices) // processes if on_gpu else max(1, usable_cores() // processes)
+    count = min(jobs or places, most)
+    threads = max(1, usable_cores() // (count * processes))
+    if limit := os.environ.get("OMP_NUM_THREADS", ""):
+        threads = min(threads, int(limit)) if limit.isdecimal() and int(limit) > 0 else threads
+    if processes == 1:
+        return [Slot(devices[index % len(devices)], threads) for index in range(count)]
+    groups = [tuple(range(start, start + processes)) for start in range(0, places * processes, processes)]
+    return [Slot(devices[0], threads, processes, groups[i % places] if on_gpu else ()) for i in range(count)]
 
 
 def check_engine(settings: SweepSettings) -> list[str]:

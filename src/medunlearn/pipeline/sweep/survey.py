@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from statistics import median
@@ -18,7 +18,7 @@ from medunlearn.models.folders import model_identity
 from medunlearn.pipeline.experiment import benchmark_folder
 from medunlearn.pipeline.material import training_data
 from medunlearn.pipeline.question_selection import questions_to_ask
-from medunlearn.pipeline.sweep.cells import KINDS, SweepCell
+from medunlearn.pipeline.sweep.cells import KINDS, SweepCell, mark_done
 from medunlearn.pipeline.sweep.jobs import job_of
 from medunlearn.pipeline.sweep.rate_search import Trial, best_rate, trial_of
 from medunlearn.pipeline.sweep.sweep_cost import SweepCost, sweep_cost
@@ -27,22 +27,25 @@ from medunlearn.results.evaluated import SUMMARY
 from medunlearn.results.runs import RunRecord
 
 
-def survey(sweep: Sweep, benchmark: Benchmark) -> None:
-    """Mark the cells whose output is on disk as done. A cell counts as done only if what it stands on is."""
-    folder, known = benchmark_folder(sweep.settings), cache(model_identity)
-    for cell in sweep.cells:
-        cell.status, cell.reason = "to do", None
-        if not all(sweep.cell[name].done for name in cell.needs):
-            continue
-        if cell.kind == "choose":
-            if all(sweep.cell[name].done for name in cell.after):
-                try:
-                    cell.lr, cell.seconds, cell.status = best_rate(trials(sweep, cell)), 0.0, "done"
-                except MedunlearnError:
-                    continue
-        elif output := job_of(cell, sweep, folder).output(benchmark, known):
-            cell.folder, cell.evaluation, cell.seconds = output
-            cell.status = "done"
+def is_done_in(sweep: Sweep, benchmark: Benchmark) -> Callable[[SweepCell], bool]:
+    """Test of a cell whose needs are done: True if its output is on disk, which is then noted in it."""
+    folder, identity = benchmark_folder(sweep.settings), cache(model_identity)
+
+    def is_done(cell: SweepCell) -> bool:
+        if cell.takes_process:
+            output = job_of(cell, sweep, folder).output(benchmark, identity)
+            if output:
+                cell.folder, cell.evaluation, cell.seconds = output
+            return output is not None
+        if not all(sweep.cell[name].done for name in cell.after):
+            return False
+        try:
+            cell.lr, cell.seconds = best_rate(trials(sweep, cell)), 0.0
+        except MedunlearnError:
+            return False
+        return True
+
+    return is_done
 
 
 def trials(sweep: Sweep, cell: SweepCell) -> list[Trial]:
@@ -173,7 +176,7 @@ def foresee(sweep: Sweep, *, device: str = "auto") -> SweepPlan:
     """
     seconds = {cell.name: 0.0 for cell in sweep.cells if cell.kind == "choose"}
     if (benchmark := sweep.opened) is not None:
-        survey(sweep, benchmark)
+        mark_done(sweep.cells, is_done_in(sweep, benchmark))
         seconds |= {cell.name: cell.seconds for cell in sweep.cells if cell.done and cell.seconds is not None}
         timed = {cell.kind for cell in sweep.cells if cell.name in seconds} - {"choose"}
         expected = costs(sweep, benchmark)

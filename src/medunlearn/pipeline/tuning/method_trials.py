@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.pipeline.sweep.sweep_run import slug
+from medunlearn.pipeline.sweep.cell_runner import slug
 from medunlearn.pipeline.tuning.space import default_values
 from medunlearn.pipeline.tuning.study import next_params
 from medunlearn.pipeline.tuning.trials import TuneTrial, best_trial, read_trials, write_trials
@@ -55,6 +55,23 @@ class MethodTrials:
     def spent(self) -> float:
         """FLOPs of the trials that have ended, as far as they are known."""
         return sum(trial.flops or 0.0 for trial in self.finished)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """State -> number of trials, and the number of broken models."""
+        states = ("complete", "pruned", "failed")
+        numbers = {state: sum(trial.state == state for trial in self.trials) for state in states}
+        return numbers | {"broken": sum(bool(trial.problem) for trial in self.trials)}
+
+    @property
+    def seconds(self) -> float:
+        """Of all trials."""
+        return round(sum(trial.seconds or 0.0 for trial in self.trials), 2)
+
+    @property
+    def reasons(self) -> str:
+        """The first three different ends of trials."""
+        return "; ".join(list(dict.fromkeys(trial.reason or trial.state for trial in self.trials))[:3])
 
     def run_of(self, trial: TuneTrial) -> Path:
         """Folder of a trial's run."""
@@ -103,9 +120,3 @@ class MethodTrials:
         if settings.runs is not None:
             return len(self.trials) >= self.tuning.share
         return bool(self.trials) and self.spent >= self.tuning.share
-
-
-def counts(trials: Sequence[TuneTrial]) -> dict[str, int]:
-    """State -> number of trials, and how many models were broken."""
-    states = {state: sum(trial.state == state for trial in trials) for state in ("complete", "pruned", "failed")}
-    return states | {"broken": sum(bool(trial.problem) for trial in trials)}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from medunlearn.pipeline.sweep.cells import SweepCell
 
 Half = Literal["choosing", "reporting"]
+HALVES: tuple[Half, ...] = get_args(Half)
 Setting = Literal["", "untuned", "best"]
 
 

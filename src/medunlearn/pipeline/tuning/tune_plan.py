@@ -24,7 +24,7 @@ from medunlearn.pipeline.sweep.sweep_plan import Sweep
 from medunlearn.pipeline.tuning.objective import RANKS
 from medunlearn.pipeline.tuning.space import Space, space_facts, space_of
 from medunlearn.pipeline.tuning.study import check_installed
-from medunlearn.pipeline.tuning.tune_cells import Half, TuneCell, make_cells
+from medunlearn.pipeline.tuning.tune_cells import HALVES, Half, TuneCell, make_cells
 from medunlearn.pipeline.unlearn import with_retrained
 from medunlearn.registry import names
 
@@ -81,6 +81,24 @@ class Tuning:
         if half == "choosing":
             values["folds"] = list(check(EvaluateSettings, values).folds[:1])
         return check(EvaluateSettings, values if weights is None else {**values, "weights": weights})
+
+    @property
+    def space_texts(self) -> dict[str, dict[str, str]]:
+        """Method -> name of a setting -> its range."""
+        return {method: {d.name: d.text for d in space} for method, space in self.spaces.items()}
+
+    @property
+    def budget(self) -> str:
+        """The share of each method, in words."""
+        return f"{self.share:g} {'trials' if self.settings.runs else 'FLOPs'} a method"
+
+    def subject_counts(self, benchmark: Benchmark) -> dict[str, dict[str, int]]:
+        """Half -> side -> its number of subjects with questions, before any limit."""
+        split = benchmark.split(self.settings.split)
+        return {
+            half: {side: len(half_of(benchmark, split, side, self.evaluating(half))) for side in SIDES}
+            for half in HALVES
+        }
 
     @property
     def _ranks(self) -> tuple[str, ...]:

@@ -11,27 +11,33 @@ import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
+from medunlearn.data.storage import read_frame, read_json, write_atomically
+from medunlearn.errors import InputError
 from medunlearn.models.ancestry import model_use
-from medunlearn.pipeline.tuning.method_trials import MethodTrials, counts
+from medunlearn.pipeline.sweep.cell_runner import CellResults, reasons
+from medunlearn.pipeline.sweep.cells import LOST
+from medunlearn.pipeline.tuning.method_trials import MethodTrials
 from medunlearn.pipeline.tuning.objective import AxisValues, TuneObjective
 from medunlearn.pipeline.tuning.space import Space, default_values
-from medunlearn.pipeline.tuning.trials import TuneTrial, trial_table
+from medunlearn.pipeline.tuning.trials import TABLE, TuneTrial, trial_table
 from medunlearn.pipeline.tuning.tune_cells import TuneCell
 from medunlearn.pipeline.tuning.tune_plan import Tuning
-from medunlearn.pipeline.tuning.tune_record import FILE, subject_counts
+from medunlearn.reports.json import plain
 from medunlearn.reports.tune_report import TuneContent, tuning_report
 from medunlearn.results.evaluated import Evaluated, reference_of
 
+RESULTS = "results.parquet"
 _LABELS = ("model", "setting", "seed", "fold")
+_WORDS = ("objective", "caveats", "budget", "refused")
+"""Sentences of the report."""
 
 
 @dataclass(frozen=True)
-class Tuned:
+class Tuned(CellResults):
     """A finished tuning.
 
     Attributes:
-        folder: of everything; ``tune.json`` in it lists cells, spaces and best settings.
-        cells: one row a cell: name, kind, status, method, split, seed, setting, half, folder, evaluation, ...
+        cells: with columns ``setting`` and ``half``, too.
         trials: one row a trial, on the choosing half (:class:`~.trials.TuneTrial`).
         results: one row a model, setting, seed and fold, on the reporting half: utility, forgetting, ranks, value.
         best: one row a method: its best trial's settings and how much of the budget went.
@@ -42,9 +48,7 @@ class Tuned:
         report: its path.
     """
 
-    folder: Path
     title: str
-    cells: pd.DataFrame
     trials: pd.DataFrame
     results: pd.DataFrame
     best: pd.DataFrame
@@ -56,27 +60,16 @@ class Tuned:
     refused: tuple[str, ...]
     benchmark: Mapping[str, Any]
     report: Path | None = None
+    record = "tune.json"
 
     @property
     def failed(self) -> list[tuple[str, str]]:
         """Name and reason of every cell without a result, but for untuned settings that diverge: a finding."""
-        lost = self.cells[self.cells["status"].isin(["failed", "not run"]) & (self.cells["setting"] != "untuned")]
-        return [(str(name), str(reason)) for name, reason in zip(lost["name"], lost["reason"], strict=True)]
+        return reasons(self.cells[self.cells["status"].isin(LOST) & (self.cells["setting"] != "untuned")])
 
     def table(self) -> pd.DataFrame:
         """:attr:`results`."""
         return self.results
-
-    def failures(self, most: int = 5) -> str:
-        """The number of cells without a result, the first of them with their reasons, and what to do."""
-        failed = self.failed
-        shown = "".join(f"\n  - {name}: {reason}" for name, reason in failed[:most])
-        rest = f"\n  ... and {len(failed) - most} more" if len(failed) > most else ""
-        return (
-            f"{len(failed)} of {len(self.cells)} cells have no result; the others are done.{shown}{rest}\n"
-            f"{self.folder / FILE} lists them, {self.folder / 'logs'} says more. Mend the cause and give the "
-            "command again: it does only these."
-        )
 
     def content(self) -> TuneContent:
         """Content of its report."""
@@ -106,7 +99,6 @@ def tuned(
     words = next(iter(objectives.values())).words() if objectives else "no model to tune towards"
     if len(objectives) > 1 and not settings.retrain:
         words += "; each seed has its own level and floor"
-    budget = f"{tuning.share:g} {'trials' if settings.runs else 'FLOPs'} a method"
     refused = _refused(tuning, evaluated)
     best = pd.DataFrame([_best_row(tuning, study) for study in studies.values()])
     return Tuned(
@@ -116,16 +108,48 @@ def tuned(
         trials=trial_table(trials),
         results=results,
         best=best,
-        spaces={method: {d.name: d.text for d in space} for method, space in tuning.spaces.items()},
+        spaces=tuning.space_texts,
         objective=words,
         caveats=(*refused, *_caveats(tuning, studies, evaluated), *tuning.notes),
-        subjects=subject_counts(tuning, benchmark),
-        budget=budget,
+        subjects=tuning.subject_counts(benchmark),
+        budget=tuning.budget,
         refused=refused,
         benchmark={
             **benchmark.facts(),
             "data_use": tightest([benchmark.data_use, model_use(str(settings.train.get("model")))]),
         },
+    )
+
+
+def write_content(result: Tuned) -> dict[str, Any]:
+    """Write the results of the report; returns its other parts for the record."""
+    content = result.content()
+    write_atomically(result.folder / RESULTS, content.results.to_parquet)
+    return {"report": plain({name: getattr(content, name) for name in (*_WORDS, "best", "missing")})}
+
+
+def read_content(folder: Path) -> TuneContent:
+    """Content of the report of a finished tuning, from its folder.
+
+    Raises:
+        InputError: the folder holds no tuning that has ended.
+    """
+    info = read_json(folder / Tuned.record)
+    words = info.get("report")
+    if not isinstance(words, Mapping) or not {*_WORDS, "best", "missing"} <= {*words}:
+        raise InputError(f"{folder} holds a tuning that has not ended. Give its command again: it goes on.")
+    results = read_frame(folder / RESULTS, ("model", "setting", "seed", "fold", "value"))
+    trials = read_frame(folder / TABLE, ("method", "number", "state", "value"))
+    return TuneContent(
+        title=str(info["name"]),
+        best=pd.DataFrame(words["best"]),
+        trials=trials[trials["state"] != "running"].reset_index(drop=True),
+        results=results,
+        spaces=info["spaces"],
+        subjects=info["subjects"],
+        benchmark={**info["benchmark"], "data_use": info["data_use"]},
+        missing=[tuple(row) for row in words["missing"]],
+        **{name: words[name] for name in _WORDS},
     )
 
 
@@ -169,8 +193,7 @@ def _model(tuning: Tuning, cell: TuneCell) -> str:
 def _best_row(tuning: Tuning, study: MethodTrials) -> dict[str, Any]:
     untuned = default_values(tuning.unlearning(study.method, {}, tuning.seeds[0], trial=False))
     space, best = tuning.spaces[study.method], study.best
-    seconds = sum(trial.seconds or 0.0 for trial in study.trials)
-    known = [trial.flops for trial in study.finished if trial.flops is not None]
+    flops = [trial.flops for trial in study.finished if trial.flops is not None]
     return {
         "method": study.method,
         "trial": None if best is None else best.number,
@@ -180,9 +203,9 @@ def _best_row(tuning: Tuning, study: MethodTrials) -> dict[str, Any]:
         "value": None if best is None else best.value,
         "untuned_value": study.trials[0].value if study.trials else None,
         "trials": len(study.finished),
-        **counts(study.trials),
-        "flops": sum(known) if known else None,
-        "seconds": round(seconds, 1),
+        **study.counts,
+        "flops": sum(flops) if flops else None,
+        "seconds": round(study.seconds, 1),
     }
 
 

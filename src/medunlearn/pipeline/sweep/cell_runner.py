@@ -1,0 +1,255 @@
+"""Runner of a sweep's or a tuning's cells on an engine, with their record on disk and their common result."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any, ClassVar, Generic, TypeVar
+
+import pandas as pd
+
+from medunlearn.config import SweepSettings, TuneSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import tightest
+from medunlearn.data.folder_lock import lock_folder, remove_leftovers
+from medunlearn.data.storage import sha256_of_json, write_json
+from medunlearn.errors import InputError, StorageError
+from medunlearn.models.ancestry import model_use
+from medunlearn.pipeline.experiment import benchmark_folder
+from medunlearn.pipeline.sweep.cells import LOST, Board, SweepCell, mark_done
+from medunlearn.pipeline.sweep.engines import Engine, make_engine
+from medunlearn.pipeline.sweep.pool import Call, Slot
+from medunlearn.pipeline.sweep.sweep_plan import Sweep
+from medunlearn.progress import Advance, progress
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.machine import code, hardware, packages
+from medunlearn.results.runs import Run, drop_checkpoints
+
+Say = Callable[[str], None]
+LOGS = "logs"
+C = TypeVar("C", bound=SweepCell)
+
+
+@contextmanager
+def writing_to(out: Path, command: str) -> Iterator[None]:
+    """Inside, no other command writes to the folder. Raises InputError: one does, or it is a file."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file, not a folder. Choose another --out.")
+    with lock_folder(out, command):
+        remove_leftovers(out)
+        yield
+
+
+class CellRunner(ABC, Generic[C]):
+    """Runs the cells that are not done, each behind those that it waits for.
+
+    Attributes:
+        record: file in the folder that lists the state of every cell.
+        unit: words for what the progress bar counts.
+        base: the sweep that knows engine and benchmark.
+        folder: of the benchmark.
+        facts: content of the record.
+    """
+
+    record: ClassVar[str]
+    unit: ClassVar[str] = "cells"
+
+    def __init__(
+        self,
+        settings: SweepSettings | TuneSettings,
+        cells: Sequence[C],
+        notes: Sequence[str],
+        base: Sweep,
+        benchmark: Benchmark,
+        say: Say,
+    ) -> None:
+        self.out, self.notes, self.base, self.benchmark, self.say = settings.out, notes, base, benchmark, say
+        self.folder = Path(settings.benchmark.get("folder") or benchmark_folder(base.settings))
+        self.facts: dict[str, Any] = {
+            "name": settings.name,
+            "status": "running",
+            "settings": settings.model_dump(mode="json"),
+            "data_use": tightest([benchmark.data_use, model_use(str(settings.train.get("model")))]),
+            "notes": list(notes),
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "code": code(),
+            "packages": packages(),
+            "hardware": hardware(),
+        }
+        mark_done(cells, self.is_done)
+        for cell in cells:
+            if cell.done and cell.folder:
+                drop_checkpoints(cell.folder)  # of a process that was killed before it did
+        self.board = Board(cells, self.costs())
+        self.pending = [cell for cell in cells if not cell.done]
+
+    @abstractmethod
+    def is_done(self, cell: C) -> bool:
+        """True if the output of a cell, whose needs are done, is on disk; it is then noted in the cell."""
+
+    @abstractmethod
+    def costs(self) -> Mapping[str, float]:
+        """Costs of the cells, in any unit."""
+
+    @abstractmethod
+    def call(self, cell: C) -> tuple[Callable[[Any, Slot], Any], Any] | str:
+        """Function and argument of a cell's next process; without any, why the cell failed, or "" if it is done."""
+
+    def accept(self, cell: C, output: Any, seconds: float) -> str | None:
+        """Note the output of a process; returns the reason of the cell's failure, "", or None if it goes on."""
+        cell.folder, cell.evaluation, cell.seconds = output
+        self.say(f"{cell.name}: {seconds:.1f} s")
+        return ""
+
+    def findings(self) -> dict[str, Any]:
+        """Results so far, for the record."""
+        return {}
+
+    def run(self, slots: Sequence[Slot], steps: int, *, quiet: bool) -> None:
+        """Until every cell has ended or cannot run.
+
+        Args:
+            steps: number that the progress bar counts to.
+
+        Raises:
+            KeyboardInterrupt: interrupted; the running cells have written their checkpoints.
+        """
+        self.facts["jobs"] = len(slots)
+        benchmark, cells = self.benchmark, len(self.board.cells)
+        sizes = f"{len(benchmark.records)} records, {len(benchmark.questions)} questions"
+        self.say(f"benchmark: {benchmark.name}, {sizes}")
+        self.say(f"{cells} cells, {cells - len(self.pending)} of them done; {len(slots)} at a time")
+        for note in self.notes:
+            self.say(note)
+        try:
+            with (
+                terminable(),
+                progress(self.unit, steps, quiet=quiet) as advance,
+                make_engine(self.base.settings, slots) as engine,
+            ):
+                self.write()
+                while self.board.open:
+                    self._turn(engine, advance)
+        except BaseException as error:
+            for cell in self.board.running():
+                cell.status = "interrupted"
+            with suppress(StorageError):
+                self.write("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
+            raise
+
+    def write(self, status: str = "running") -> None:
+        """Write the record: the state of all cells, and the results so far."""
+        cells = [cell.facts() for cell in self.board.cells.values()]
+        self.facts |= {"status": status, "cells": cells, **self.findings()}
+        write_json(self.out / self.record, self.facts)
+
+    def _turn(self, engine: Engine, advance: Advance) -> None:
+        """Start what is ready, and wait for the next end."""
+        for cell in self.board.ready():
+            if cell.takes_process and not engine.free:
+                continue
+            call = self.call(cell)
+            if isinstance(call, str):
+                self._settle(cell, call, 0.0, advance)
+            else:
+                cell.status = "running"
+                engine.start(Call(cell.name, *call, self.out / LOGS / f"{slug(cell.name)}.log"))
+        if self.board.running():
+            name, output, failure, seconds = engine.wait()
+            cell = self.board.cells[name]
+            ending = failure or self.accept(cell, output, seconds)
+            if ending is None:
+                cell.status = "to do"
+                advance(1)
+                self.write()
+            else:
+                self._settle(cell, ending, seconds, advance)
+
+    def _settle(self, cell: C, failure: str, seconds: float, advance: Advance) -> None:
+        """Note the end of a cell, and say why it failed."""
+        lost = list[str]()
+        if failure:
+            lost = self.board.fail(cell, failure)
+            self.say(f"{cell.name}: failed{f' after {seconds:.1f} s' if seconds else ''}: {failure}")
+            if lost:
+                self.say(f"{len(lost)} cells that need {cell.name} will not run")
+        else:
+            cell.status = "done"
+        advance(1 + len(lost))
+        self.write()
+
+
+@dataclass(frozen=True)
+class CellResults:
+    """Results of cells.
+
+    Attributes:
+        folder: of all cells; the record in it lists their states.
+        cells: one row a cell: name, kind, status, method, split, seed, context, lr, folder, evaluation, seconds,
+            reason.
+    """
+
+    folder: Path
+    cells: pd.DataFrame
+    record: ClassVar[str]
+
+    @property
+    def failed(self) -> list[tuple[str, str]]:
+        """Name and reason of every cell that failed, or did not run because of it."""
+        return reasons(self.cells[self.cells["status"].isin(LOST)])
+
+    def failures(self, most: int = 5) -> str:
+        """The number of cells without a result, the first of them with their reasons, and what to do."""
+        failed = self.failed
+        listed = "".join(f"\n  - {name}: {reason}" for name, reason in failed[:most])
+        rest = f"\n  ... and {len(failed) - most} more" if len(failed) > most else ""
+        return (
+            f"{len(failed)} of {len(self.cells)} cells have no result; the others are done.{listed}{rest}\n"
+            f"{self.folder / self.record} lists them, {self.folder / LOGS} says more. Mend the cause and give "
+            "the command again: it does only these."
+        )
+
+
+def reasons(cells: pd.DataFrame) -> list[tuple[str, str]]:
+    """Name and reason of each row."""
+    return [(str(name), str(reason)) for name, reason in zip(cells["name"], cells["reason"], strict=True)]
+
+
+def evaluated_cells(cells: Iterable[SweepCell]) -> dict[str, Evaluated]:
+    """Name of each ``evaluate`` cell that is done -> its model and scores."""
+    return {
+        cell.name: Evaluated(Run.open(cell.folder), Run.open(cell.evaluation))
+        for cell in cells
+        if cell.kind == "evaluate" and cell.done and cell.folder and cell.evaluation
+    }
+
+
+def slug(name: str) -> str:
+    """A cell's name as that of a file; a name that lost something to it gets a hash."""
+    plain = re.sub(r"[^A-Za-z0-9._+-]+", "-", name)[:80]
+    return plain if plain == name.replace(" ", "-").replace(",", "") else f"{plain}-{sha256_of_json(name)[:6]}"
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM, by which a cluster takes its machine back, ends a sweep as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
