@@ -22,6 +22,25 @@ _SCALE = "one of the file's scales, whose values replace the file's; a folder of
 _SCALES = "sizes of the experiment by name, as settings by section or dotted key (docs/scale.md)"
 
 
+EngineName = Annotated[
+    Literal["local", "torchrun", "slurm", "ray"],
+    Field(
+        description="what runs the cells: local processes of one GPU each; torchrun, several GPUs a cell; slurm "
+        "jobs (medunlearn[slurm]); ray tasks (medunlearn[ray])"
+    ),
+]
+Processes = Annotated[
+    int, Field(ge=1, le=1024, description="processes that share a training, one a GPU (not with local)")
+]
+SlurmOptions = Annotated[
+    dict[str, Any],
+    Field(
+        description="of a job, as sbatch calls it: --slurm.partition gpu --slurm.timeout_min 600; its end is told "
+        "signal_delay_s before"
+    ),
+]
+
+
 def _names(value: Any) -> Any:
     """One name, or several with commas; the commas of a request (``patient=a,b``) separate its nodes."""
     return [value] if isinstance(value, str) and "=" in value else listed(value)
@@ -111,19 +130,9 @@ class SweepSettings(Settings):
     attack: dict[str, Any] = Field(
         default_factory=dict, description="settings of `attack`, on every model; none: no model is attacked"
     )
-    on: Literal["local", "torchrun", "slurm", "ray"] = Field(
-        "local",
-        description="what runs the cells: local processes of one GPU each; torchrun, several GPUs a cell; slurm "
-        "jobs (medunlearn[slurm]); ray tasks (medunlearn[ray])",
-    )
-    processes: int = Field(
-        1, ge=1, le=1024, description="processes that share a training, one a GPU (not with local)"
-    )
-    slurm: dict[str, Any] = Field(
-        default_factory=dict,
-        description="of a job, as sbatch calls it: --slurm.partition gpu --slurm.timeout_min 600; its end is told "
-        "signal_delay_s before",
-    )
+    on: EngineName = "local"
+    processes: Processes = 1
+    slurm: SlurmOptions = Field(default_factory=dict)
     expected: dict[str, Any] = Field(
         default_factory=dict,
         description="size of a benchmark that is not built yet, for --plan: {patients: 8820, note_tokens: 716}",
@@ -202,6 +211,9 @@ class TuneSettings(Settings):
         "none: that of exchangeable alternatives",
     )
     evaluate: dict[str, Any] = Field(default_factory=dict, description="settings of `evaluate`")
+    on: EngineName = "local"
+    processes: Processes = 1
+    slurm: SlurmOptions = Field(default_factory=dict)
     seeds: Annotated[tuple[int, ...], Numbers] = Field(
         (),
         min_length=1,

@@ -23,12 +23,13 @@ from typing import IO, Any
 
 import psutil
 
-from medunlearn.data.storage import read_json, write_json
+from medunlearn.data.storage import write_atomically
 from medunlearn.errors import MedunlearnError, ProcessError
 from medunlearn.pipeline.sweep.pool import PATIENCE, Slot, failure_reason
 
 MODULE = "medunlearn.pipeline.sweep.cell_launch"
-RESULT, OUTPUT, FAILURE = "result.json", "output", "failure"
+RESULT = "result.pkl"
+"""What rank 0 leaves for the launcher: the output, and the reason of a failure or \"\"."""
 LAUNCHER = "MEDUNLEARN_LAUNCHER"
 """Environment variable with the number of the process that launched a cell's processes."""
 _BEAT = 0.2
@@ -90,13 +91,14 @@ class Launch:
             self.interrupt()
             raise
         finally:
-            result = read_json(self._result) if self._result.exists() else {}
+            result = pickle.loads(self._result.read_bytes()) if self._result.exists() else None
             self._folder.cleanup()
-        if FAILURE not in result:
+        if result is None:
             raise ProcessError(f"its processes ended (code {code}; out of memory? The log says more)")
-        if result[FAILURE]:
-            raise ProcessError(result[FAILURE])
-        return result[OUTPUT]
+        output, failure = result
+        if failure:
+            raise ProcessError(failure)
+        return output
 
     def interrupt(self) -> None:
         """Let the processes end their step and write a checkpoint; after a minute they are killed."""
@@ -156,12 +158,12 @@ def work(task: Path) -> None:
 
     def tell(said: BaseException) -> None:
         if not isinstance(said, KeyboardInterrupt):
-            write_json(result, {OUTPUT: None, FAILURE: failure_reason(said)})
+            _leave_result(result, None, failure_reason(said))
 
     try:
         value = function(argument, slot)
         if join().main:
-            write_json(result, {OUTPUT: value, FAILURE: ""})
+            _leave_result(result, value, "")
     except BaseException as raised:
         error = raised
     leave(error, tell)
@@ -170,6 +172,13 @@ def work(task: Path) -> None:
             # The lines of code without the values in them, which may be a patient's.
             sys.stderr.writelines(traceback.format_tb(error.__traceback__))
         raise SystemExit(1)
+
+
+def _leave_result(file: Path, output: Any, failure: str) -> None:
+    def write(part: Path) -> None:
+        part.write_bytes(pickle.dumps((output, failure)))
+
+    write_atomically(file, write)
 
 
 def _end_with_launcher() -> None:

@@ -1,4 +1,4 @@
-"""Engines of a sweep: what runs its cells. All take the same calls and give the same results.
+"""Engines of a sweep or a tuning: what runs the cells. All take the same calls and give the same results.
 
 | ``on`` | a cell runs |
 |---|---|
@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -22,7 +21,7 @@ from medunlearn.config import SweepSettings
 from medunlearn.data.storage import make_folder, read_json, write_json
 from medunlearn.errors import ConfigError
 from medunlearn.pipeline.sweep.cell_launch import Launch
-from medunlearn.pipeline.sweep.jobs import Job, JobOutput, launch, output_of
+from medunlearn.pipeline.sweep.jobs import launch
 from medunlearn.pipeline.sweep.pool import Call, CallResult, Pool, Slot, failure_reason
 
 FOLDER, JOBS = "slurm", "jobs.json"
@@ -71,16 +70,16 @@ class ClusterCell:
     Calling it gives its output and the reason of its failure or "".
     """
 
-    def __init__(self, job: Job, slot: Slot, log: Path) -> None:
-        self.job, self.slot, self.log = job, slot, log
+    def __init__(self, call: Call, slot: Slot) -> None:
+        self.call, self.slot = call, slot
         self._launch: Launch | None = None
 
-    def __call__(self) -> tuple[JobOutput | None, str]:
-        self.log.touch(mode=0o600)
-        with self.log.open("a", encoding="utf-8") as log:
-            self._launch = launch(self.job, self.slot, log)
+    def __call__(self) -> tuple[Any, str]:
+        self.call.log.touch(mode=0o600)
+        with self.call.log.open("a", encoding="utf-8") as log:
+            self._launch = launch(self.call.function, self.call.argument, self.slot, log)
             try:
-                return output_of(self._launch.wait()), ""
+                return self._launch.wait(), ""
             except Exception as error:
                 return None, failure_reason(error)
 
@@ -88,7 +87,7 @@ class ClusterCell:
         """submitit calls it where Slurm takes the machine back: write a checkpoint, and queue the cell again."""
         if self._launch is not None:
             self._launch.interrupt()
-        return import_module("submitit").helpers.DelayedSubmission(ClusterCell(self.job, self.slot, self.log))
+        return import_module("submitit").helpers.DelayedSubmission(ClusterCell(self.call, self.slot))
 
 
 class SlurmEngine:
@@ -145,7 +144,7 @@ class SlurmEngine:
         if new:
             with self._executor.batch():
                 for call in new:
-                    jobs.append(self._executor.submit(ClusterCell(call.argument, self._slots[0], call.log)))
+                    jobs.append(self._executor.submit(ClusterCell(call, self._slots[0])))
         for call, job in zip(new, jobs, strict=True):
             self._running[call.name] = job, time.monotonic()
             self._ids[call.name] = str(job.job_id)
@@ -195,7 +194,7 @@ class RayEngine:
 
     def start(self, call: Call) -> None:
         make_folder(call.log.parent)
-        reference = self._run.remote(ClusterCell(call.argument, self._slots[0], call.log))
+        reference = self._run.remote(ClusterCell(call, self._slots[0]))
         self._running[reference] = call.name, time.monotonic()
 
     def wait(self) -> CallResult:
@@ -219,14 +218,14 @@ class RayEngine:
                 self._ray.cancel(reference)
 
 
-def _on_ray(cell: ClusterCell) -> tuple[JobOutput | None, str]:
+def _on_ray(cell: ClusterCell) -> tuple[Any, str]:
     return cell()
 
 
-def _result(job: Any) -> tuple[JobOutput | None, str]:
+def _result(job: Any) -> tuple[Any, str]:
     """A job's output and the reason of its failure; one that was killed has the scheduler's word for it."""
     try:
-        value: tuple[JobOutput | None, str] = job.result()
+        value: tuple[Any, str] = job.result()
     except Exception as error:
         return None, f"its job {job.job_id} ended ({job.state}): {failure_reason(error)}"
     return value

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol, TypeVar
 
 import torch
 
@@ -32,6 +33,17 @@ from medunlearn.results.runs import Run
 from medunlearn.training.processes import join, several
 
 ORPHAN_SECONDS = 60.0
+T = TypeVar("T")
+J = TypeVar("J", bound="Shareable")
+
+
+class Shareable(Protocol):
+    """Work of a cell, given to a worker or to processes of its own."""
+
+    @property
+    def trains(self) -> bool:
+        """True if several processes can share it: a training, or an unlearning that is no edit of the weights."""
+        ...
 
 
 class JobOutput(NamedTuple):
@@ -62,9 +74,7 @@ class Job:
 
     @property
     def trains(self) -> bool:
-        """True if several processes can share it: a training, or an unlearning that is no edit of the weights."""
-        settings = self.settings
-        return settings is not None and not (isinstance(settings, UnlearnSettings) and is_edit(settings.method))
+        return self.settings is not None and not edits(self.settings)
 
     def folder(self, benchmark: Benchmark, known: Callable[[str], str] = model_identity) -> Path:
         """Folder of the run that the job makes or asks."""
@@ -111,38 +121,29 @@ def job_of(cell: SweepCell, sweep: Sweep, benchmark: Path) -> Job:
     return Job(benchmark, out, model=model, settings=sweep.unlearning(cell, rate), measure=measure)
 
 
-def perform(job: Job, slot: Slot) -> JobOutput:
-    """Do a job in a worker, or in the slot's processes. Raises MedunlearnError: as the commands do."""
-    if slot.processes > 1 and not several():
-        return perform_apart(job, slot)
-    # A worker of a sweep that was killed may still be writing its last checkpoint.
-    with freed(slot), patient(ORPHAN_SECONDS):
-        return _perform(job, slot.device, slot.work)
+def edits(settings: TrainSettings | UnlearnSettings) -> bool:
+    """True of an unlearning that edits weights: it has no epochs, and one process does it."""
+    return isinstance(settings, UnlearnSettings) and is_edit(settings.method)
 
 
-def perform_apart(job: Job, slot: Slot) -> JobOutput:
-    """Do a job in processes of its own."""
-    return output_of(launch(job, slot).wait())
+def in_slot(function: Callable[[J, Slot], T]) -> Callable[[J, Slot], T]:
+    """Decorator of a cell's work: done in the slot's processes where it has several, else here, on its device."""
+
+    @wraps(function)
+    def call(job: J, slot: Slot) -> T:
+        if slot.processes > 1 and not several():
+            value: T = launch(call, job, slot).wait()
+            return value
+        # A worker of a sweep that was killed may still be writing its last checkpoint.
+        with freed(slot), patient(ORPHAN_SECONDS):
+            return function(job, replace(slot, device="cuda" if slot.gpus else slot.device))
+
+    return call
 
 
-def launch(job: Job, slot: Slot, log: IO[str] | None = None) -> Launch:
-    """Start a job's processes: as many as the slot has where it trains, else one."""
-    if not job.trains:
-        slot = replace(slot, processes=1, gpus=slot.gpus[:1])
-    return Launch(perform_here, job, slot, log)
-
-
-def output_of(value: Sequence[Any]) -> JobOutput:
-    """A job's output, from what its processes wrote."""
-    folder, evaluation, seconds = value
-    return JobOutput(Path(folder), None if evaluation is None else Path(evaluation), seconds)
-
-
-def perform_here(job: Job, slot: Slot) -> tuple[str, str | None, float | None]:
-    """A job in this process or its share of one, as values for JSON."""
-    output = perform(job, replace(slot, device="cuda" if slot.gpus else slot.device))
-    evaluation = None if output.evaluation is None else str(output.evaluation)
-    return str(output.folder), evaluation, output.seconds
+def launch(function: Callable[[J, Slot], Any], job: J, slot: Slot, log: IO[str] | None = None) -> Launch:
+    """Start the processes of a call: as many as the slot has where it trains, else one."""
+    return Launch(function, job, slot if job.trains else replace(slot, processes=1, gpus=slot.gpus[:1]), log)
 
 
 @contextmanager
@@ -166,8 +167,10 @@ def freed(slot: Slot) -> Iterator[None]:
             torch.cuda.empty_cache()
 
 
-def _perform(job: Job, device: str, work: SharedWork | None) -> JobOutput:
-    started, evaluation = time.perf_counter(), None
+@in_slot
+def perform(job: Job, slot: Slot) -> JobOutput:
+    """Do a job in a worker, or in the slot's processes. Raises MedunlearnError: as the commands do."""
+    started, evaluation, device, work = time.perf_counter(), None, slot.device, slot.work
     benchmark = Benchmark.load(job.benchmark) if work is None else work.benchmark(job.benchmark)
     folder = job.folder(benchmark)
     if work is not None and (isinstance(job.settings, TrainSettings) or isinstance(job.measure, AttackSettings)):

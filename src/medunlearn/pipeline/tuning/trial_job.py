@@ -8,19 +8,19 @@ from pathlib import Path
 
 from medunlearn.config import EvaluateSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.folder_lock import patient
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import FrozenParametersError, NonFiniteLossError, OutOfMemoryError
 from medunlearn.pipeline.epochs.epoch_selection import TABLE
 from medunlearn.pipeline.epochs.epoch_settings import epoch_settings
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
-from medunlearn.pipeline.sweep.jobs import ORPHAN_SECONDS, freed
+from medunlearn.pipeline.sweep.jobs import edits, in_slot
 from medunlearn.pipeline.sweep.pool import Slot
 from medunlearn.pipeline.tuning.objective import AxisValues, TuneObjective
 from medunlearn.pipeline.tuning.study import Pruner
 from medunlearn.pipeline.tuning.trials import TuneTrial
 from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.results.runs import Run, RunRecord
+from medunlearn.training.processes import join
 
 
 @dataclass(frozen=True)
@@ -45,30 +45,36 @@ class TrialJob:
     trial: TuneTrial
     trials: tuple[TuneTrial, ...]
 
+    @property
+    def trains(self) -> bool:
+        """True if several processes can share it."""
+        return not edits(self.settings)
 
+
+@in_slot
 def perform_trial(job: TrialJob, slot: Slot) -> TuneTrial:
     """The trial as it ended. One that diverges, moves nothing or does not fit in memory has failed."""
-    with freed(slot), patient(ORPHAN_SECONDS):
-        started, work = time.perf_counter(), slot.work
-        benchmark = Benchmark.load(job.benchmark) if work is None else work.benchmark(job.benchmark)
-        pruner = Pruner(job.objective, job.trials, job.halving, job.settings.epochs)
-        try:
-            run = unlearn(
-                Run.open(job.target),
-                benchmark,
-                job.settings,
-                job.folder,
-                device=slot.device,
-                quiet=True,
-                stop=pruner,
-                work=work,
-            )
-            trial = _ended(job, run, benchmark, pruner, slot.device)
-        except (FrozenParametersError, NonFiniteLossError, OutOfMemoryError) as error:
-            trial = replace(
-                job.trial, state="failed", reason=str(error), by_epoch=pruner.by_epoch, epochs=job.trial.planned
-            )
-        return replace(trial, seconds=round(time.perf_counter() - started, 2))
+    started, work = time.perf_counter(), slot.work
+    benchmark = Benchmark.load(job.benchmark) if work is None else work.benchmark(job.benchmark)
+    pruner = Pruner(job.objective, job.trials, job.halving, job.settings.epochs)
+    try:
+        run = unlearn(
+            Run.open(job.target),
+            benchmark,
+            job.settings,
+            job.folder,
+            device=slot.device,
+            quiet=True,
+            stop=pruner,
+            work=work,
+        )
+        processes = join()
+        trial = processes.on_main(lambda: _ended(job, run, benchmark, pruner, processes.device(slot.device)))
+    except (FrozenParametersError, NonFiniteLossError, OutOfMemoryError) as error:
+        trial = replace(
+            job.trial, state="failed", reason=str(error), by_epoch=pruner.by_epoch, epochs=job.trial.planned
+        )
+    return replace(trial, seconds=round(time.perf_counter() - started, 2))
 
 
 def _ended(job: TrialJob, run: Run, benchmark: Benchmark, pruner: Pruner, device: str) -> TuneTrial:

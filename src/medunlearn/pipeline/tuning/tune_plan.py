@@ -30,7 +30,10 @@ from medunlearn.registry import names
 
 _BY_TUNE = ("evaluate_every", "evaluate", "attack", "utility", "keep_epochs", "select", "stop_early")
 """Settings of an unlearning run that tuning sets itself."""
-_SHARED = ("name", "out", "benchmark", "train", "retrain", "unlearn", "evaluate", "seeds", "seed")
+_SHARED = (
+    *("name", "out", "benchmark", "train", "retrain", "unlearn", "evaluate", "seeds", "seed"),
+    *("on", "processes", "slurm"),
+)
 
 
 @dataclass(frozen=True)
