@@ -114,10 +114,10 @@ def test_what_is_no_note_is_counted_or_refused_without_its_content(tmp_path: Pat
     file.write_text(json.dumps(bundle(*({"resource": entry} for entry in (entries[2], *broken)))))
     with pytest.raises(SourceError) as error:
         read_patient_notes(file)
-    said = str(error.value)
-    assert "b.json entry 2: is no DocumentReference of FHIR R4B or R5: wrong in" in said
-    assert "b.json entry 3: has an attachment that is not base64" in said
-    assert not any(secret in said for secret in ("4711", "Ada", "***"))
+    message = str(error.value)
+    assert "b.json entry 2: is no DocumentReference of FHIR R4B or R5: wrong in" in message
+    assert "b.json entry 3: has an attachment that is not base64" in message
+    assert not any(secret in message for secret in ("4711", "Ada", "***"))
     assert read_patient_notes(file, skip_bad_rows=True).excluded == {"in rows that cannot be read": 2}
 
 

@@ -29,18 +29,18 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     from huggingface_hub.errors import EntryNotFoundError
 
     def make(content: dict[str, dict[str, str]], error: Exception | None = None) -> list[Any]:
-        asked: list[Any] = []
+        requests: list[Any] = []
 
         def files(self: Any, repository: str, *, repo_type: str, revision: str | None) -> list[str]:
             assert repo_type == "dataset"
-            asked.append((repository, "*", revision))
+            requests.append((repository, "*", revision))
             if error:
                 raise error
             return list(content[repository])
 
         def download(repository: str, file: str, *, repo_type: str, revision: str | None) -> str:
             assert repo_type == "dataset"
-            asked.append((repository, file, revision))
+            requests.append((repository, file, revision))
             if error:
                 raise error
             if file not in content[repository]:
@@ -52,7 +52,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
 
         monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", files)
         monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
-        return asked
+        return requests
 
     return make
 
@@ -61,9 +61,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
 def test_the_second_release_of_pmc_patients_is_taken(hub: Hub, repository: str) -> None:
     """Without asking what else is there, so that a copy that was fetched before needs no network."""
     second = {**ROW, "patient_id": "1", "patient_uid": "7665777-2", "title": "Another case"}
-    asked = hub({repository: {"PMC-Patients.csv": "", "PMC-Patients-V2.json": json.dumps([ROW, second])}})
+    requests = hub({repository: {"PMC-Patients.csv": "", "PMC-Patients-V2.json": json.dumps([ROW, second])}})
     read = read_notes(files_of(f"hub:{repository}"))
-    assert asked == [(repository, "PMC-Patients-V2.json", None)]
+    assert requests == [(repository, "PMC-Patients-V2.json", None)]
     assert read.is_pmc
     assert [(note.note_id, note.title, note.text) for note in read.notes] == [
         ("7665777-1", "A case", ROW["patient"]),
@@ -72,10 +72,10 @@ def test_the_second_release_of_pmc_patients_is_taken(hub: Hub, repository: str) 
 
 
 def test_a_file_and_a_revision_are_named(hub: Hub) -> None:
-    asked = hub({"me/notes": {"data/a.csv": "text\nOne.\n", "b.csv": ""}})
+    requests = hub({"me/notes": {"data/a.csv": "text\nOne.\n", "b.csv": ""}})
     (path,) = files_of(Path("hub:me/notes/data/a.csv@v1.0"))
     assert path.read_text() == "text\nOne.\n"
-    assert asked == [("me/notes", "data/a.csv", "v1.0")]
+    assert requests == [("me/notes", "data/a.csv", "v1.0")]
 
 
 def test_the_only_table_is_taken_in_one_file_or_in_shards(hub: Hub) -> None:

@@ -1,4 +1,4 @@
-"""Who a LUME biography is about, as its text writes it."""
+"""Identifiers of the person of a LUME biography, as its text writes them."""
 
 from collections import Counter
 from pathlib import Path
@@ -27,7 +27,7 @@ ANSWERS = {
 }
 
 
-def found(text: str) -> dict[str, list[str]]:
+def identified(text: str) -> dict[str, list[str]]:
     kinds: dict[str, list[str]] = {}
     for identifier in identifiers_in(text, QUESTIONS, ANSWERS):
         assert identifier.value in text
@@ -41,7 +41,7 @@ def test_a_whole_biography() -> None:
         r"889-867-1855. Write to [ana\_amber@me.com](mailto:ana_amber@me.com). Ana Amber lives at 5 North Street, "
         "#4, Troy, KY, 40258."
     )
-    assert found(text) == {
+    assert identified(text) == {
         "name": ["Ana Amber"],
         "birth_date": ["December 1, 1969"],
         "ssn": ["900-22-6238"],
@@ -49,11 +49,11 @@ def test_a_whole_biography() -> None:
         "email": [r"ana\_amber@me.com", "ana_amber@me.com"],
         "address": ["5 North Street, #4, Troy, KY, 40258"],
     }
-    assert list(found(text)) == ["name", *PII_FIELDS]
+    assert list(identified(text)) == ["name", *PII_FIELDS]
 
 
 @pytest.mark.parametrize(
-    ("kind", "written"),
+    ("kind", "text"),
     [
         ("birth_date", "1969-12-01"), ("birth_date", "1 December 1969"), ("birth_date", "12/01/1969"),
         ("ssn", "900226238"), ("ssn", "900 22 6238"),
@@ -62,13 +62,13 @@ def test_a_whole_biography() -> None:
         ("address", "5 North Street, Apt. #4, in Troy, KY, 40258"), ("address", "5 North Street"),
     ],
 )  # fmt: skip
-def test_other_ways_of_writing(kind: str, written: str) -> None:
-    assert found(f"About her: {written}.") == {kind: [written]}
+def test_other_ways_of_writing(kind: str, text: str) -> None:
+    assert identified(f"About her: {text}.") == {kind: [text]}
 
 
 def test_a_phone_number_other_than_the_answer_is_still_one() -> None:
-    assert found("Call 1-889-867-1855.")["phone"] == ["889-867-1855"]
-    assert found("Call 1-889-867-9999.")["phone"] == ["1-889-867-9999"]
+    assert identified("Call 1-889-867-1855.")["phone"] == ["889-867-1855"]
+    assert identified("Call 1-889-867-9999.")["phone"] == ["1-889-867-9999"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_phone_number_other_than_the_answer_is_still_one() -> None:
     ],
 )
 def test_what_is_not_there_is_not_listed(text: str) -> None:
-    assert found(text) == {}
+    assert identified(text) == {}
 
 
 def test_no_questions_no_answers() -> None:

@@ -31,8 +31,8 @@ def test_good_files(released: Released) -> None:
 def test_an_id_is_cut_at_its_end(released: Released) -> None:
     """Letters of a document's own name may look like the suffix."""
     files = read_lume(released(forget=[good(id="discqa7sc12")]))
-    found = next(document for document in files.documents if document.document == "discqa7")
-    assert [(row.form, row.number) for row in found.rows] == [("sc", 12)]
+    document = next(document for document in files.documents if document.document == "discqa7")
+    assert [(row.form, row.number) for row in document.rows] == [("sc", 12)]
 
 
 BAD = [
@@ -91,7 +91,7 @@ def test_a_document_without_completion_has_no_text(released: Released) -> None:
     with pytest.raises(SourceError, match="document 'lonely': no completion row"):
         read_lume(released(retain=[lone]))
     files = read_lume(released(retain=[lone]), skip_bad_rows=True)
-    assert "lonely" not in {document.document for document in files.documents}
+    assert "lonely" not in {row.document for row in files.documents}
     assert len(files.skipped) == 1
 
 

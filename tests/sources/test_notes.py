@@ -93,7 +93,7 @@ def test_columns_are_named_by_flags(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cell", "found"),
+    ("cell", "identifiers"),
     [
         (None, ()),
         ("", ()),
@@ -104,9 +104,9 @@ def test_columns_are_named_by_flags(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_identifiers_as_a_list_or_a_text(tmp_path: Path, cell: Any, found: Any) -> None:
+def test_identifiers_as_a_list_or_a_text(tmp_path: Path, cell: Any, identifiers: Any) -> None:
     WRITERS["notes.jsonl"](tmp_path / "n.jsonl", [{"id": "a", "text": "Ann Lee 77", "identifiers": cell}])
-    assert read_notes(tmp_path / "n.jsonl").notes[0].identifiers == found
+    assert read_notes(tmp_path / "n.jsonl").notes[0].identifiers == identifiers
 
 
 def test_a_column_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
@@ -145,9 +145,9 @@ def test_a_bad_row_is_named_or_left_out_and_listed(tmp_path: Path, reason: str) 
     assert "--skip-bad-rows" in str(caught.value)
     read = read_notes(path, skip_bad_rows=True)
     assert [note.note_id for note in read.notes] == ["good"]
-    ((place, said),) = read.excluded
+    ((place, problem),) = read.excluded
     assert place == "notes.jsonl:2"
-    assert said.startswith(reason)
+    assert problem.startswith(reason)
 
 
 def test_a_cut_off_line_has_its_number(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_the_shards_of_a_folder_are_one_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "problem"),
     [
         ("[", "Expecting value"),
         ('[{"text": "a"},]', "no JSON"),
@@ -231,9 +231,9 @@ def test_the_shards_of_a_folder_are_one_table(tmp_path: Path) -> None:
         (f"[{'9' * 5000}]", "no JSON that can be read"),
     ],
 )
-def test_json_that_is_no_list_of_objects(tmp_path: Path, text: str, said: str) -> None:
+def test_json_that_is_no_list_of_objects(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "n.json").write_text(text)
-    with pytest.raises(SourceError, match=said):
+    with pytest.raises(SourceError, match=problem):
         read_notes(tmp_path / "n.json")
 
 

@@ -130,11 +130,11 @@ def test_columns_are_named_by_flags_and_all_mistakes_said_at_once(tmp_path: Path
     file = write_csv(tmp_path / "n.csv", rows)
     with pytest.raises(ConfigError) as error:
         read_patient_notes(file, NoteFields(date="dat"), required=[("--level", "ward")])
-    said = str(error.value)
+    message = str(error.value)
     for part in ("--patient-column", "--text-column", "--date-column: There is no column 'dat'", "--level: "):
-        assert part in said
-    assert "There are: who, letter_a, letter_b, seen." in said
-    assert not any(secret in said for secret in SECRET)
+        assert part in message
+    assert "There are: who, letter_a, letter_b, seen." in message
+    assert not any(secret in message for secret in SECRET)
     read = read_patient_notes(file, NoteFields(patient="who", text="letter_b"))
     assert (read.notes[0].patient, read.notes[0].text, read.notes[0].values["letter_a"]) == (
         "4711",

@@ -38,11 +38,11 @@ def mimic(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_invented_mimic_is_read_as_it_was_invented(mimic: Path) -> None:
-    invented, found = InventedRadiology(3, 2, 0), MimicCxr(mimic)
-    assert found.patients() == invented.patients()
-    assert found.data_use == "credentialed"
+    invented, source = InventedRadiology(3, 2, 0), MimicCxr(mimic)
+    assert source.patients() == invented.patients()
+    assert source.data_use == "credentialed"
     for patient in invented.patients():
-        pairs = zip(invented.studies(patient), found.studies(patient), strict=True)
+        pairs = zip(invented.studies(patient), source.studies(patient), strict=True)
         for own, read in pairs:
             assert (read.study, read.patient) == (own.study, own.patient)
             assert read.sections == own.sections
@@ -51,13 +51,13 @@ def test_an_invented_mimic_is_read_as_it_was_invented(mimic: Path) -> None:
             front = read.views()[0].path
             assert front is not None
             # The frontal view by the metadata, not the lateral one that stands beside it.
-            shown = read_image(front).astype(int)
-            assert np.abs(shown - radiograph(own.body, 0, 48)).mean() < 4
-            told = {finding.kind for finding in own.body.findings}
-            assert (read.labels.get("Pleural Effusion") == "positive") == ("effusion" in told)
+            film = read_image(front).astype(int)
+            assert np.abs(film - radiograph(own.body, 0, 48)).mean() < 4
+            kinds = {finding.kind for finding in own.body.findings}
+            assert (read.labels.get("Pleural Effusion") == "positive") == ("effusion" in kinds)
             assert read.labels["split"] == "train"
             assert read.views()[0].position == own.views()[0].position == own.body.exposure.view
-    assert not found.excluded
+    assert not source.excluded
 
 
 def test_reports_and_images_may_lie_apart(mimic: Path, tmp_path: Path) -> None:
@@ -73,10 +73,10 @@ def test_what_is_wrong_in_a_mimic_is_listed_or_refused(tmp_path: Path) -> None:
     own = sorted((folder / "files" / "p10" / first).glob("*.txt"))
     (folder / "files" / "p10" / second / own[0].name).write_text("FINDINGS: Clear.")
     own[1].write_bytes(b"\xff\xfe\x00 FINDINGS")
-    found = MimicCxr(folder)
-    assert len(found.studies(first)) == 1
-    assert len(found.studies(second)) == 2
-    assert [(one.id, one.reason.split(" (")[0]) for one in found.excluded] == [
+    source = MimicCxr(folder)
+    assert len(source.studies(first)) == 1
+    assert len(source.studies(second)) == 2
+    assert [(exclusion.id, exclusion.reason.split(" (")[0]) for exclusion in source.excluded] == [
         (own[1].stem, "its report cannot be read"),
         (f"{second}/{own[0].stem}", f"its id is a study of {first} too"),
     ]
@@ -105,19 +105,19 @@ def test_a_lateral_view_is_not_shown_where_a_frontal_one_is_promised(tmp_path: P
     unsaid = {second.images[0].path.stem: "postero-anterior", third.images[0].path.stem: ""}
     # Only the report promises a frontal view of the fourth.
     fourth.images[0].path.unlink()
-    gone = fourth.images[0].path.stem
+    lost_image = fourth.images[0].path.stem
 
     def change(row: dict[str, str]) -> dict[str, str]:
         meaning = unsaid.get(row["dicom_id"])
         row["ViewCodeSequence_CodeMeaning"] = meaning or ""
-        lost = meaning is not None or row["dicom_id"] == gone
-        return row | {"ViewPosition": "" if lost else row["ViewPosition"]}
+        is_unnamed = meaning is not None or row["dicom_id"] == lost_image
+        return row | {"ViewPosition": "" if is_unnamed else row["ViewPosition"]}
 
     rewrite_metadata(folder, change)
-    found = MimicCxr(folder).studies(patient)
-    assert [study.views()[0].position for study in found] == ["LATERAL", "postero-anterior", "", "LATERAL"]
-    assert [bool(study.missing) for study in found] == [True, False, False, True]
-    assert found[1].images[0].view == "frontal"
+    studies = MimicCxr(folder).studies(patient)
+    assert [study.views()[0].position for study in studies] == ["LATERAL", "postero-anterior", "", "LATERAL"]
+    assert [bool(study.missing) for study in studies] == [True, False, False, True]
+    assert studies[1].images[0].view == "frontal"
     report = folder / "files" / patient[:3] / patient / f"{fourth.study}.txt"
     report.write_text("EXAMINATION: Lateral radiograph.\nFINDINGS: Clear.")
     last = MimicCxr(folder).studies(patient)[3]
@@ -158,9 +158,9 @@ def test_open_i_rows_are_studies_of_people_with_one_each(tmp_path: Path) -> None
     without = OpenI(tmp_path)
     assert not without.has_images
     draw(tmp_path / "images" / "front.png")
-    found = OpenI(tmp_path)
-    assert found.has_images
-    (study,) = found.studies("3")
+    collection = OpenI(tmp_path)
+    assert collection.has_images
+    (study,) = collection.studies("3")
     assert study.views()[0].path == tmp_path / "images" / "front.png"
     draw(tmp_path / "images" / "lateral.png")
     assert [image.position for image in OpenI(tmp_path).studies("3")[0].images] == ["Frontal", "Lateral"]
@@ -168,7 +168,7 @@ def test_open_i_rows_are_studies_of_people_with_one_each(tmp_path: Path) -> None
     assert "names a frontal one" in OpenI(tmp_path).studies("3")[0].missing
     assert study.sections["indication"] == "___-year-old with pain in ___"
     assert study.sections["examination"] == "Chest PA"
-    assert [one.reason.split(" ")[1] for one in found.excluded] == ["report", "uid"]
+    assert [exclusion.reason.split(" ")[1] for exclusion in collection.excluded] == ["report", "uid"]
     with pytest.raises(SourceError, match="no folder of images"):
         OpenI(tmp_path, tmp_path / "nowhere")
     write_csv(tmp_path / "other.csv", [{"uid": "1", "text": "x"}])
@@ -181,11 +181,13 @@ def test_composed_patients_are_whole_and_the_seed_decides(tmp_path: Path) -> Non
     write_csv(tmp_path / "indiana_reports.csv", rows)
     groups = []
     for seed in (0, 0, 1):
-        found = Composed(OpenI(tmp_path), lambda study: "odd" if study.study == "7" else "", 3, seed)
-        groups.append([tuple(study.study for study in found.studies(one)) for one in found.patients()])
-        assert found.composed
-        assert [one.id for one in found.excluded] == ["7"]
-        assert {study.patient for study in found.studies("composed-0001")} == {"composed-0001"}
+        collection = Composed(OpenI(tmp_path), lambda study: "odd" if study.study == "7" else "", 3, seed)
+        groups.append(
+            [tuple(study.study for study in collection.studies(patient)) for patient in collection.patients()]
+        )
+        assert collection.composed
+        assert [exclusion.id for exclusion in collection.excluded] == ["7"]
+        assert {study.patient for study in collection.studies("composed-0001")} == {"composed-0001"}
     assert [len(group) for group in groups[0]] == [3, 3, 3]
     assert len({name for group in groups[0] for name in group}) == 9
     assert groups[0] == groups[1] != groups[2]
@@ -193,9 +195,9 @@ def test_composed_patients_are_whole_and_the_seed_decides(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(not OPENI.exists(), reason="the Open-i reports (../shared/data/openi) are not here")
 def test_the_real_open_i_is_read() -> None:
-    found = OpenI(OPENI)
-    assert len(found.patients()) > 3700
-    texts = [text for patient in found.patients() for text in found.studies(patient)[0].sections.values()]
+    collection = OpenI(OPENI)
+    assert len(collection.patients()) > 3700
+    texts = [text for patient in collection.patients() for text in collection.studies(patient)[0].sections.values()]
     assert not any("XXXX" in text for text in texts)
     assert any("___" in text for text in texts)
 
@@ -208,12 +210,12 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
         {"patient": "p1", "study": "s1", "image": "x/b.png", "report": "", "report_file": ""},
         {"patient": "p1", "study": "s2", "image": "", "report": "", "report_file": "two.txt"},
     ])  # fmt: skip
-    found = ImageTable(path, None)
-    first, second = found.studies("p1")
+    table = ImageTable(path, None)
+    first, second = table.studies("p1")
     assert first.views()[0].path == tmp_path / "x" / "a.png"
     assert first.sections == {"findings": "Clear."}
     assert (second.views(), second.sections["impression"]) == ((), "Effusion.")
-    assert found.has_images
+    assert table.has_images
 
 
 def test_a_table_that_contradicts_itself_is_refused_with_every_row(tmp_path: Path) -> None:
@@ -226,8 +228,8 @@ def test_a_table_that_contradicts_itself_is_refused_with_every_row(tmp_path: Pat
     ])  # fmt: skip
     with pytest.raises(SourceError, match="in 3 rows") as caught:
         ImageTable(path, None)
-    for said in ("'p1' is in two institutions", "'s1' belongs to patient 'p1'", "'s1' has another report"):
-        assert said in str(caught.value)
+    for problem in ("'p1' is in two institutions", "'s1' belongs to patient 'p1'", "'s1' has another report"):
+        assert problem in str(caught.value)
     with pytest.raises(SourceError, match="names no study"):
         ImageTable(write_csv(tmp_path / "u.csv", [row | {"study": ""}]), None)
     with pytest.raises(SourceError, match=r"the report none\.txt cannot be read"):
@@ -245,17 +247,20 @@ def test_pmc_vqa_gives_three_tasks_a_row(tmp_path: Path) -> None:
     }
     rows = [row, row | {"Figure_path": "gone.jpg"}, row | {"Answer_label": "", "Answer": "The brain"}]
     rows += [row | {"Answer_label": "", "Answer": "C"}]
-    found, excluded = read_general(write_csv(tmp_path / "test.csv", rows), 10, 0)
-    assert [one.answer for one in found] == ["The liver", "The heart"]
-    assert [one.reason for one in excluded] == ["its image is not there", "its right option cannot be told"]
-    asked = {
-        kind: (question, answer, options, right) for kind, question, answer, options, right in found[0].tasks()
+    questions, excluded = read_general(write_csv(tmp_path / "test.csv", rows), 10, 0)
+    assert [question.answer for question in questions] == ["The liver", "The heart"]
+    assert [exclusion.reason for exclusion in excluded] == [
+        "its image is not there",
+        "its right option cannot be told",
+    ]
+    tasks = {
+        kind: (question, answer, options, right) for kind, question, answer, options, right in questions[0].tasks()
     }
-    assert list(asked) == ["generation", "cloze", "classification"]
-    assert asked["generation"][:2] == ("Which organ?", "The liver")
-    assert asked["cloze"][0].count("[blank]") == 1
-    assert asked["classification"][2:] == (("The lung", "The liver", "The heart", "A bone"), 1)
-    assert asked["classification"][0].endswith("A) The lung\nB) The liver\nC) The heart\nD) A bone")
+    assert list(tasks) == ["generation", "cloze", "classification"]
+    assert tasks["generation"][:2] == ("Which organ?", "The liver")
+    assert tasks["cloze"][0].count("[blank]") == 1
+    assert tasks["classification"][2:] == (("The lung", "The liver", "The heart", "A bone"), 1)
+    assert tasks["classification"][0].endswith("A) The lung\nB) The liver\nC) The heart\nD) A bone")
 
 
 def test_any_table_of_questions_on_images_will_do(tmp_path: Path) -> None:
@@ -264,10 +269,10 @@ def test_any_table_of_questions_on_images_will_do(tmp_path: Path) -> None:
     rows = [{"image": "a.png", "question": f"What {n}?", "answer": long, "options": ""} for n in range(20)]
     rows[0] |= {"answer": "no", "options": "yes|no"}
     rows.append(rows[0] | {"options": "yes|no|3|4|5|6|7|8|9"})
-    found, _ = read_general(write_csv(tmp_path / "q.csv", rows), 6, 0)
+    questions, _ = read_general(write_csv(tmp_path / "q.csv", rows), 6, 0)
     again, _ = read_general(tmp_path / "q.csv", 6, 0)
-    assert [one.row for one in found] == [one.row for one in again]
-    assert len({one.row for one in found}) == 6
+    assert [question.row for question in questions] == [question.row for question in again]
+    assert len({question.row for question in questions}) == 6
     everything, excluded = read_general(tmp_path / "q.csv", 99, 0)
     assert [(row.id, row.reason) for row in excluded] == [("q.csv:22", "it has 9 options; 8 are the most")]
     assert [kind for kind, *_ in everything[0].tasks()] == ["generation", "cloze", "classification"]

@@ -40,8 +40,8 @@ REPORT = """                                 FINAL REPORT
 
 
 def test_a_report_as_mimic_cxr_has_them() -> None:
-    found = read_report(REPORT)
-    assert found.sections == {
+    report = read_report(REPORT)
+    assert report.sections == {
         "examination": "CHEST (PA AND LAT)",
         "indication": "___ year old woman with cough // eval pneumonia",
         "technique": "Chest PA and lateral",
@@ -50,7 +50,7 @@ def test_a_report_as_mimic_cxr_has_them() -> None:
         "impression": "No acute process. Impression of mild edema is gone.",
         "notification": "Told at 3:15 PM.",
     }
-    assert not found.rest
+    assert not report.rest
 
 
 @pytest.mark.parametrize(
@@ -80,18 +80,18 @@ def test_headings_as_people_write_them(text: str, sections: dict[str, str]) -> N
 
 
 def test_what_a_second_reader_replaced_is_no_section() -> None:
-    found = read_report(
+    report = read_report(
         "WET READ: ___ 9:15 PM\n Small effusion.\n FINAL REPORT\n HISTORY: Pain.\n FINDINGS: Clear."
     )
-    assert found.sections == {"history": "Pain.", "findings": "Clear."}
-    assert found.rest == {"wet_read": "___ 9:15 PM Small effusion."}
+    assert report.sections == {"history": "Pain.", "findings": "Clear."}
+    assert report.rest == {"wet_read": "___ 9:15 PM Small effusion."}
     assert read_report("WET READ VERSION #1: Fluid.").rest == {"wet_read": "Fluid."}
 
 
 def test_an_unknown_heading_ends_a_section_but_for_the_parts_of_findings() -> None:
-    found = read_report("INDICATION: Cough.\n CHEST, PA AND LATERAL: Lungs clear.\nIMPRESSION: None.")
-    assert found.sections == {"indication": "Cough.", "impression": "None."}
-    assert found.rest == {"other": "CHEST, PA AND LATERAL: Lungs clear."}
+    report = read_report("INDICATION: Cough.\n CHEST, PA AND LATERAL: Lungs clear.\nIMPRESSION: None.")
+    assert report.sections == {"indication": "Cough.", "impression": "None."}
+    assert report.rest == {"other": "CHEST, PA AND LATERAL: Lungs clear."}
 
 
 WORDS = st.text("abcdefghij0123456789", min_size=1, max_size=8)
@@ -121,9 +121,9 @@ def test_what_was_written_is_read_whatever_the_form(parts: list[tuple[str, str, 
     )
 )
 def test_nothing_raises_and_no_word_is_lost_but_those_of_headings(text: str) -> None:
-    found = read_report(text)
-    kept = " ".join([*found.sections.values(), *found.rest.values()]).split()
-    assert set(kept) <= set(text.split()) | {word.strip(":") for word in text.split()} | set(
+    report = read_report(text)
+    words = " ".join([*report.sections.values(), *report.rest.values()]).split()
+    assert set(words) <= set(text.split()) | {word.strip(":") for word in text.split()} | set(
         re.split(r"[:\s]+", text)
     )
     headings = {word.lower() for name in NAMES for word in (name, f"{name}s")} | {
@@ -133,7 +133,7 @@ def test_nothing_raises_and_no_word_is_lost_but_those_of_headings(text: str) -> 
         "final",
         "report",
     }
-    lost = set(re.findall(r"\w{3,}", text)) - set(re.findall(r"\w{3,}", " ".join(kept)))
+    lost = set(re.findall(r"\w{3,}", text)) - set(re.findall(r"\w{3,}", " ".join(words)))
     assert {word.lower() for word in lost} <= headings | {
         "exam",
         "exams",
@@ -152,15 +152,15 @@ def test_sections_come_in_the_order_of_reports() -> None:
 
 @pytest.mark.skipif(not OPENI.exists(), reason="the Open-i reports (../shared/data/openi) are not here")
 def test_every_open_i_report_is_read_as_it_was_put_together() -> None:
-    seen = 0
+    matches = 0
     for _, row in read_rows(OPENI):
         assert not isinstance(row, str)
-        wanted = {name: " ".join(str(row[name]).split()) for name in ("indication", "findings", "impression")}
-        wanted = {name: text for name, text in wanted.items() if text}
-        report = "FINAL REPORT\n" + "\n\n".join(f" {name.upper()}:  {text}" for name, text in wanted.items())
-        found = read_report(report).sections
+        sections = {name: " ".join(str(row[name]).split()) for name in ("indication", "findings", "impression")}
+        sections = {name: text for name, text in sections.items() if text}
+        report = "FINAL REPORT\n" + "\n\n".join(f" {name.upper()}:  {text}" for name, text in sections.items())
+        read = read_report(report).sections
         # A few texts hold a heading of their own, and are read by it.
-        own = re.search(r"\b(?:INDICATION|FINDINGS|IMPRESSION)\s*:", " ".join(wanted.values()))
-        assert found == wanted or own
-        seen += found == wanted
-    assert seen > 3800
+        own = re.search(r"\b(?:INDICATION|FINDINGS|IMPRESSION)\s*:", " ".join(sections.values()))
+        assert read == sections or own
+        matches += read == sections
+    assert matches > 3800

@@ -76,9 +76,10 @@ class ImageTable:
         if not patient or not study:
             raise SourceError(f"{self._path.name}: {place} names no {'study' if patient else 'patient'}.")
         report = row["report"] or self._read(place, row["report_file"])
+        institution = row["institution"] or None
         studies = self._patients.setdefault(patient, {})
         problems = []
-        if studies and (row["institution"] or None) not in {other.institution for other in studies.values()}:
+        if studies and institution not in {other.institution for other in studies.values()}:
             problems.append((place, f"patient {patient!r} is in two institutions. Name one in all rows."))
         owner = self._owners.setdefault(study, patient)
         if owner != patient:
@@ -90,8 +91,8 @@ class ImageTable:
             studies[study] = replace(studies[study], images=frontal_first([*studies[study].images, *images]))
             return problems
         self._reports[study] = report
-        where = row["institution"] or None
-        studies[study] = RadiologyStudy(patient, study, read_report(report).sections, images, institution=where)
+        sections = read_report(report).sections
+        studies[study] = RadiologyStudy(patient, study, sections, images, institution=institution)
         return problems
 
     def _read(self, place: str, name: str) -> str:

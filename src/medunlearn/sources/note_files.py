@@ -19,7 +19,7 @@ from medunlearn.sources.corpus import OPENI_FIELDS, openi_text, text_files_in
 from medunlearn.sources.fhir_notes import fhir_rows, is_fhir
 from medunlearn.sources.hub import PREFIX, files_of
 from medunlearn.sources.notes import PMC_FIELDS
-from medunlearn.sources.table_files import Row, Rows, column_names, files_in, read_rows
+from medunlearn.sources.table_files import Row, Rows, column_names, read_rows
 
 NoteForm = Literal["table", "FHIR", "text files", "PMC-Patients", "Open-i"]
 _DAY = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?!\d)")
@@ -55,7 +55,7 @@ def open_notes(where: Path | str) -> NoteFile:
             raise SourceError(f"There is no file or folder {path}.")
         if texts := text_files_in(path):
             return _opened(tuple(texts), "text files", _text_rows(path if path.is_dir() else path.parent, texts))
-    files = files_in(path) if not text.startswith(PREFIX) else files_of(text)
+    files = files_of(text)
     if all(file.suffix.lower() == ".json" and _holds_object(file) for file in files):
         return _opened(files, "FHIR", fhir_rows(chain.from_iterable(map(_resources, files))))
     rows = chain.from_iterable(read_rows(file) for file in files)

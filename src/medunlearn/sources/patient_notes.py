@@ -152,9 +152,7 @@ def read_patient_notes(
     if bad:
         excluded[UNREADABLE] = len(bad)
     if not notes:
-        counts = ", ".join(f"{n:,} {reason}" for reason, n in excluded.items())
-        hint = f" It has one column, {file.columns[0]!r}: is another character between its cells?"
-        raise SourceError(f"{where} holds no usable note ({counts}).{hint if len(file.columns) == 1 else ''}")
+        raise _no_usable_note(where, file, excluded)
     return PatientNotes(
         tuple(_with_own_ids(list(notes.values()))),
         file.files,
@@ -166,6 +164,12 @@ def read_patient_notes(
         frozenset(patients),
         is_open=_is_published(file.form, patients),
     )
+
+
+def _no_usable_note(where: Path | str, file: NoteFile, excluded: Mapping[str, int]) -> SourceError:
+    counts = ", ".join(f"{n:,} {reason}" for reason, n in excluded.items())
+    hint = f" It has one column, {file.columns[0]!r}: is another character between its cells?"
+    return SourceError(f"{where} holds no usable note ({counts}).{hint if len(file.columns) == 1 else ''}")
 
 
 def _is_published(form: NoteForm, patients: Iterable[str]) -> bool:
