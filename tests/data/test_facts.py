@@ -53,6 +53,12 @@ def test_facts_of_an_answer(answer: str, found: list[tuple[str, str]]) -> None:
     assert [(fact.kind, fact.of(answer)) for fact in facts] == found
 
 
+def test_digits_that_no_float_holds_are_no_number() -> None:
+    digits = "7" * 400
+    record = Record("r", f"Code {digits}, ratio 1.{digits}, dose 30 mg.", {"patient": "p"})
+    assert [fact.of(record.text) for fact in facts_in(record)] == ["30"]
+
+
 def test_what_the_question_says_is_no_fact() -> None:
     asked = question(0, "Which dose had Ana Silva on day 12?", "Ana Silva had 30 mg on day 12.")
     facts = facts_of(asked, RECORDS[0].identifiers)

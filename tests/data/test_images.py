@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medunlearn.data.images import augmented, image_problem, png, read_image, within
+from medunlearn.data.images import augment, image_problem, image_size, png, read_image, within
 from medunlearn.errors import SourceError
 
 
@@ -75,6 +75,13 @@ def test_palettes_transparency_cmyk_and_turned_photos(tmp_path: Path, stained: n
     upside_down[0x0112] = 3
     image.save(tmp_path / "photo.png", exif=upside_down)
     assert np.array_equal(read_image(tmp_path / "photo.png"), stained[::-1, ::-1])
+    assert image_size(tmp_path / "photo.png") == (32, 24)
+    on_its_side = Image.Exif()
+    on_its_side[0x0112] = 6
+    for name in ("photo.jpg", "photo.png", "photo.tif"):
+        image.save(tmp_path / name, exif=on_its_side)
+        assert read_image(tmp_path / name).shape == (32, 24, 3)
+        assert image_size(tmp_path / name) == (24, 32)
 
 
 def test_deep_colour_that_would_be_black_is_refused(tmp_path: Path) -> None:
@@ -157,13 +164,13 @@ def test_a_broken_dicom_names_its_file(tmp_path: Path) -> None:
 
 def test_an_augmented_view_is_as_large_and_another(grey: np.ndarray) -> None:
     image = (np.sin(grey / 50.0) * 60 + 120).astype(np.uint8)
-    found = [augmented(image, np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    found = [augment(image, np.random.default_rng(seed)) for seed in (1, 1, 2)]
     assert found[0].shape == image.shape
     assert np.array_equal(found[0], found[1])
     assert not np.array_equal(found[0], found[2])
     assert 2 < np.abs(found[0].astype(int) - image).mean() < 90
     coloured = np.stack([image, image // 2, image // 3], axis=2)
-    assert augmented(coloured, np.random.default_rng(1)).shape == coloured.shape
+    assert augment(coloured, np.random.default_rng(1)).shape == coloured.shape
 
 
 def test_the_same_image_gives_the_same_file(grey: np.ndarray) -> None:

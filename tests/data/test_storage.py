@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from medunlearn.data import storage
@@ -136,6 +137,13 @@ def test_a_table_that_is_absent_or_a_folder(tmp_path: Path) -> None:
         storage.read_table(tmp_path / "a")
     with pytest.raises(BenchmarkError, match="cannot be read: it is a folder"):
         storage.read_table(tmp_path)
+
+
+def test_a_table_whose_text_is_no_utf_8_is_broken(tmp_path: Path) -> None:
+    text = pa.array([b"\xff"], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"id": text}), tmp_path / "a")
+    with pytest.raises(BenchmarkError, match="cannot be read as Parquet"):
+        storage.read_table(tmp_path / "a")
 
 
 def test_nulls_are_refused_with_their_first_row() -> None:

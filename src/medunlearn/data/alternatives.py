@@ -23,7 +23,7 @@ Source: the exposure of Carlini et al. 2019 ("The Secret Sharer"), Section 4; th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -100,7 +100,7 @@ class AlternativePool:
         record = self._of_record[question.record_id]
         if fact.kind == "statement":
             statements = self._statements(question, rng)
-            return self._collect(question.answer, fact, dict.fromkeys(statements))
+            return self._collect(question.answer, fact, _distinct(statements, question.answer))
         return self._with_other_values(question.answer, fact, record, rng)
 
     def in_record(self, record: Record, fact: Fact) -> Alternatives:
@@ -127,22 +127,22 @@ class AlternativePool:
             same = dates if len(dates) >= ENOUGH else self._measurements.of_others(text, fact, subject)
             return self._collect(text, fact, dates_like(true, rng, self.count, same))
         if fact.kind == "name":
-            return self._collect(text, fact, dict.fromkeys(names_like(true, self._names, rng, self.count)))
+            return self._collect(text, fact, _distinct(names_like(true, self._names, rng, self.count), true))
         # The true value is one of those whose form counts.
-        own = [word for one in record.identifiers if one.type in NAMES for word in one.value.split()]
-        return self._collect(text, fact, dict.fromkeys(codes_like(true, [*named], rng, self.count, own)))
+        names = [identifier.value for identifier in record.identifiers if identifier.type in NAMES]
+        own_words = [word for name in names for word in name.split()]
+        return self._collect(text, fact, _distinct(codes_like(true, [*named], rng, self.count, own_words), true))
 
-    def _collect(self, text: str, fact: Fact, values: Iterator[str] | Mapping[str, None]) -> Alternatives:
+    def _collect(self, text: str, fact: Fact, values: Iterable[str]) -> Alternatives:
         """The first ``count`` values, unless they are too few or too much like the true one.
 
-        Draws with repetition that gave the true value are counted; of a set of values it is no member.
+        Draws that gave the true value are counted.
         """
-        true = fact.of(text)
-        drawn = list(islice((v for v in values if not isinstance(values, Mapping) or v != true), self.count))
-        others = [value for value in drawn if value != true]
-        if (equal := len(drawn) - len(others)) > USUAL * len(drawn):
-            return Alternatives((), f"{COMMON}: {equal} of {len(drawn)} draws are the same")
-        if (distinct := len(set(others))) < FEWEST and (len(drawn) < FEWEST or not is_telling(drawn, true)):
+        true, draws = fact.of(text), list(islice(values, self.count))
+        others = [value for value in draws if value != true]
+        if (equal := len(draws) - len(others)) > USUAL * len(draws):
+            return Alternatives((), f"{COMMON}: {equal} of {len(draws)} draws are the same")
+        if (distinct := len(set(others))) < FEWEST and (len(draws) < FEWEST or not is_telling(draws, true)):
             return Alternatives((), f"too few alternatives of its kind ({fact.kind}): {distinct}")
         return Alternatives(tuple(fact.replaced(text, value) for value in others), equal=equal)
 
@@ -215,13 +215,17 @@ class AlternativePool:
 
     def _is_template(self, same: Sequence[Question]) -> bool:
         """True if questions of one provenance ask the same of many subjects, in a few words each."""
-        asked = {_without_identifiers(other.question, self._of_record[other.record_id]) for other in same}
-        return 4 * len(asked) <= len(same)
+        wordings = {_without_identifiers(other.question, self._of_record[other.record_id]) for other in same}
+        return 4 * len(wordings) <= len(same)
 
 
 def pool_of(benchmark: Benchmark, count: int) -> AlternativePool:
     """The pool of a benchmark's own records and questions."""
     return AlternativePool(benchmark.records, benchmark.questions, benchmark.subject_level, count)
+
+
+def _distinct(values: Iterable[str], true: str) -> list[str]:
+    return [value for value in dict.fromkeys(values) if value != true]
 
 
 def _without_identifiers(text: str, record: Record) -> str:

@@ -21,5 +21,5 @@ def normalised(text: str) -> str:
 
 def stands_in(phrase: str, text: str) -> bool:
     """True if a phrase stands in a text as whole words; case, punctuation and white space aside."""
-    wanted = normalised(phrase)
-    return bool(wanted) and f" {wanted} " in f" {normalised(text)} "
+    words = normalised(phrase)
+    return bool(words) and f" {words} " in f" {normalised(text)} "

@@ -78,9 +78,9 @@ class Benchmark:
         if self.data_use not in ("open", "credentialed"):
             problems.append(f"data_use is {self.data_use!r}, not open or credentialed")
         if problems:
-            shown = "\n".join(f"  - {problem}" for problem in problems[:20])
+            lines = "\n".join(f"  - {problem}" for problem in problems[:20])
             more = f"\n  ... and {len(problems) - 20} more" if len(problems) > 20 else ""
-            raise BenchmarkError(f"Benchmark {self.name!r} contradicts itself:\n{shown}{more}")
+            raise BenchmarkError(f"Benchmark {self.name!r} contradicts itself:\n{lines}{more}")
 
     @cached_property
     def hierarchy(self) -> Hierarchy:
@@ -173,8 +173,8 @@ class Benchmark:
         It stays the same with other splits, and with other questions of the other folds.
         """
         records = sorted((record.record_id, record.text) for record in self.records)
-        asked = sorted((q.record_id, q.question, q.answer) for q in self.questions if q.fold == "train")
-        return storage.sha256_of_json([records, asked])
+        questions = sorted((q.record_id, q.question, q.answer) for q in self.questions if q.fold == "train")
+        return storage.sha256_of_json([records, questions])
 
     def facts(self) -> dict[str, Any]:
         """Provenance and counts for run records and reports; no record's text."""

@@ -85,10 +85,10 @@ def _records(folder: Path) -> Iterator[Any]:
             yield results.get("data_use") if isinstance(results, dict) else None
 
 
-def use_of_file(path: Path, known: DataUse | None = None) -> DataUse | None:
-    """Use of a file or folder: credentialed inside a folder that is recorded so, else what is known of it."""
+def use_of_file(path: Path, published_use: DataUse | None = None) -> DataUse | None:
+    """Use of a file or folder: credentialed inside a folder that is recorded so, else that of its publication."""
     places = {place for path in (path.absolute(), path.resolve()) for place in (path, *path.parents)}
-    return "credentialed" if any(recorded_use(place) == "credentialed" for place in places) else known
+    return "credentialed" if any(recorded_use(place) == "credentialed" for place in places) else published_use
 
 
 def write_lineage(folder: Path, use: DataUse | None, made_from: Mapping[str, Any], template: Any = None) -> None:

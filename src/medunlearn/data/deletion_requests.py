@@ -35,16 +35,16 @@ def with_request(benchmark: Benchmark, subjects: Iterable[str], *, name: str = R
         InputError: nobody, everybody who is trained on, somebody whom no model is trained on, or another split of
             this name.
     """
-    level, wanted = benchmark.subject_level, list(dict.fromkeys(subjects))
-    known = set(benchmark.hierarchy.nodes(level))
-    if absent := [subject for subject in wanted if subject not in known]:
+    level, forget = benchmark.subject_level, list(dict.fromkeys(subjects))
+    everyone = set(benchmark.hierarchy.nodes(level))
+    if absent := [subject for subject in forget if subject not in everyone]:
         raise UnknownNameError(level, absent[0], None)
     trained = {record.groups[level] for record in benchmark.records if record.fold == "train"}
-    if unseen := [subject for subject in wanted if subject not in trained]:
+    if unseen := [subject for subject in forget if subject not in trained]:
         raise InputError(f"No model is trained on {level} {unseen[0]!r}, so there is nothing to forget.")
-    if trained <= set(wanted):
+    if trained <= set(forget):
         raise InputError(f"The request names every {level} that is trained on: nothing is left to retain.")
-    split = request(benchmark.hierarchy, name, level, wanted)
+    split = request(benchmark.hierarchy, name, level, forget)
     if benchmark.splits.get(name, split) != split:
         raise InputError(f"The benchmark has another split {name!r}. Give the request another name.")
     return replace(benchmark, splits={**benchmark.splits, name: split})

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.records import KINDS, Question, Record, Side
+from medunlearn.data.records import KINDS, SIDES, Question, Record
 from medunlearn.data.splits import Split
 
 TOTAL = "Total"
@@ -129,18 +129,10 @@ def describe(benchmark: Benchmark, *, count: Count = words, tokens: str = WORDS)
     for question in benchmark.questions:
         questions[benchmark.record[question.record_id].groups.get(level, "none")].append(question)
     everyone = _subjects(benchmark, benchmark.documents)
-    sizes = dict(
-        zip((r.record_id for r in benchmark.records), count([r.text for r in benchmark.records]), strict=True)
-    )
+    sizes = dict(zip(benchmark.record, count([record.text for record in benchmark.records]), strict=True))
     question_lengths = count([question.question for question in benchmark.questions])
     answer_lengths = count([question.answer for question in benchmark.questions])
-    both = dict(
-        zip(
-            (q.question_id for q in benchmark.questions),
-            zip(question_lengths, answer_lengths, strict=True),
-            strict=True,
-        )
-    )
+    both = dict(zip(benchmark.question, zip(question_lengths, answer_lengths, strict=True), strict=True))
     groups = [
         _group(benchmark, name, group_records, questions[name], len(everyone), sizes)
         for name, group_records in records.items()
@@ -200,18 +192,17 @@ def _splits(benchmark: Benchmark) -> Iterable[SplitSize]:
     trained: dict[str, int] = defaultdict(int)
     for question in benchmark.questions:
         trained[question.record_id] += question.fold == "train"
-    sides: tuple[Side, ...] = ("forget", "retain")
     for split in benchmark.splits.values():
         size, scope = _size(split)
         of = benchmark.sides(split)
-        for side in sides:
+        for side in SIDES:
             questions = sum(n for record_id, n in trained.items() if of[record_id] == side)
             records = [r for r in benchmark.records if of[r.record_id] == side and r.fold == "train"]
             scopes[side, size, len(_subjects(benchmark, records)), questions].append(scope)
-    for shown in sides:
-        rows = [SplitSize(*key, tuple(available)) for key, available in scopes.items() if key[0] == shown]
+    for side in SIDES:
+        rows = [SplitSize(*key, tuple(available)) for key, available in scopes.items() if key[0] == side]
         # The same order for both: what forgets less first.
-        yield from sorted(rows, key=lambda row: row.subjects, reverse=shown == "retain")
+        yield from sorted(rows, key=lambda row: row.subjects, reverse=side == "retain")
     holdout = [question for question in benchmark.questions if question.fold == "holdout"]
     if holdout:
         subjects = {benchmark.subject(question.record_id) for question in holdout}

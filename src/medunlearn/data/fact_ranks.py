@@ -69,8 +69,8 @@ def in_half(value: str, subject: str, half: Half, seed: int) -> bool:
     """
     if half == "all":
         return True
-    drawn = int(generator("half of values", seed, subject, " ".join(value.casefold().split())).integers(2))
-    return drawn == (0 if half == "choosing" else 1)
+    side = int(generator("half of values", seed, subject, " ".join(value.casefold().split())).integers(2))
+    return side == (0 if half == "choosing" else 1)
 
 
 def record_facts(
@@ -88,14 +88,14 @@ def record_facts(
         notes: versions of the whole note for one more fact of kind ``note``, the first; 0 for none.
         keep: values whose facts count.
     """
-    known = [fact for fact in facts_in(record) if keep(fact.of(record.text))]
-    facts, drawn = list[tuple[Fact, Alternatives]](), 0
-    for place in generator("record facts", pool.seed, record.record_id).permutation(len(known)).tolist():
-        if drawn == most:
+    candidates = [fact for fact in facts_in(record) if keep(fact.of(record.text))]
+    facts, rankable = list[tuple[Fact, Alternatives]](), 0
+    for place in generator("record facts", pool.seed, record.record_id).permutation(len(candidates)).tolist():
+        if rankable == most:
             break
-        fact, alternatives = known[place], pool.in_record(record, known[place])
-        facts.append((fact, alternatives))
-        drawn += alternatives.reason is None
+        alternatives = pool.in_record(record, candidates[place])
+        facts.append((candidates[place], alternatives))
+        rankable += alternatives.reason is None
     facts.sort(key=lambda entry: entry[0].start)
     return [(Fact(0, len(record.text), "note"), versions_of(record, pool, notes)), *facts] if notes else facts
 
@@ -103,7 +103,7 @@ def record_facts(
 def known_ranks(facts: Mapping[str, Facts], stored: Responses, variant: str) -> dict[str, list[FactRank]]:
     """Ranks of the facts of those texts, by question or record, whose facts were all rated before."""
     ranks = {key: ranks_of(key, own, stored, variant) for key, own in facts.items()}
-    return {key: known for key, known in ranks.items() if known is not None}
+    return {key: complete for key, complete in ranks.items() if complete is not None}
 
 
 def texts_to_rate(true: str, alternatives: Alternatives) -> list[str]:

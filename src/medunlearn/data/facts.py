@@ -17,8 +17,8 @@ from medunlearn.data.records import Identifier, Question, Record
 FactKind = Literal["date", "name", "identifier", "number", "option", "statement", "note"]
 
 _DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
-# Not part of a word, a code, a power of ten or a longer number.
-_NUMBER = re.compile(r"(?<![\w.^/-])\d+(?:\.\d+)?(?![\w^-]|\.\d)")
+# Not part of a word, a code, a power of ten or a longer number; a run of digits that no float holds is none.
+_NUMBER = re.compile(r"(?<![\w.^/-])\d{1,100}(?:\.\d{1,100})?(?![\w^-]|\.\d)")
 NAMES = ("name",)
 """Types of identifiers that are people's names."""
 
@@ -58,9 +58,9 @@ def facts_of(question: Question, identifiers: Iterable[Identifier] = ()) -> list
     """
     if question.options and question.answer_index is not None:
         return [Fact(0, len(question.answer), "option")]
-    found = _found(question.answer, identifiers)
-    told = (fact for fact in found if not says(question.question, fact.of(question.answer)))
-    return _in_order(question.answer, told) or [Fact(0, len(question.answer), "statement")]
+    answer = question.answer
+    values = (fact for fact in _matches(answer, identifiers) if not says(question.question, fact.of(answer)))
+    return _in_order(answer, values) or [Fact(0, len(answer), "statement")]
 
 
 def facts_in(record: Record) -> list[Fact]:
@@ -75,16 +75,16 @@ def facts_in(record: Record) -> list[Fact]:
 
 def values_in(text: str, identifiers: Iterable[Identifier] = ()) -> list[Fact]:
     """Every identifier, date and number of a text, in their order; of two that overlap the more telling kind."""
-    return _in_order(text, _found(text, identifiers))
+    return _in_order(text, _matches(text, identifiers))
 
 
-def _in_order(text: str, found: Iterable[Fact]) -> list[Fact]:
-    """Facts by their place, without those that overlap one before them in the list."""
+def _in_order(text: str, candidates: Iterable[Fact]) -> list[Fact]:
+    """Facts by their place, without those that overlap an earlier candidate."""
     facts: list[Fact] = []
-    taken = bytearray(len(text))
-    for fact in found:
-        if not any(taken[fact.start : fact.end]):
-            taken[fact.start : fact.end] = b"\1" * (fact.end - fact.start)
+    covered = bytearray(len(text))
+    for fact in candidates:
+        if not any(covered[fact.start : fact.end]):
+            covered[fact.start : fact.end] = b"\1" * (fact.end - fact.start)
             facts.append(fact)
     return sorted(facts, key=lambda fact: fact.start)
 
@@ -105,9 +105,9 @@ def is_date(text: str) -> bool:
     return True
 
 
-def _found(text: str, identifiers: Iterable[Identifier]) -> Iterator[Fact]:
+def _matches(text: str, identifiers: Iterable[Identifier]) -> Iterator[Fact]:
     """The most telling kinds first: an identifier's digits are no number."""
-    for identifier in sorted(identifiers, key=lambda one: -len(one.value)):
+    for identifier in sorted(identifiers, key=lambda identifier: -len(identifier.value)):
         kind: FactKind = "name" if identifier.type in NAMES else "identifier"
         if is_date(identifier.value):
             kind = "date"

@@ -44,7 +44,7 @@ def lock_folder(folder: Path, what: str) -> Iterator[None]:
     if key in _held:
         yield
         return
-    made = not folder.exists()
+    is_new = not folder.exists()
     file = _lock(folder, what)
     if file is None:
         yield
@@ -57,7 +57,7 @@ def lock_folder(folder: Path, what: str) -> Iterator[None]:
             with suppress(OSError):
                 (folder / LOCK).unlink()
             os.close(file)
-            if made:
+            if is_new:
                 with suppress(OSError):
                     folder.rmdir()  # only if nothing was written
 

@@ -64,12 +64,12 @@ class Hierarchy:
         Raises:
             UnknownNameError: no such level or node.
         """
-        known = self._at(level)
+        record_ids = self._at(level)
         closed: set[str] = set()
         for node in nodes:
-            if node not in known:
-                raise UnknownNameError(level, node, known if level in PUBLIC_LEVELS else None)
-            closed.update(known[node])
+            if node not in record_ids:
+                raise UnknownNameError(level, node, record_ids if level in PUBLIC_LEVELS else None)
+            closed.update(record_ids[node])
         return frozenset(closed)
 
     def _at(self, level: str) -> dict[str, list[str]]:

@@ -43,12 +43,11 @@ def with_swapped_images(benchmark: Benchmark, seed: int) -> Benchmark:
 def with_blank_images(benchmark: Benchmark, folder: Path) -> Benchmark:
     """Every record shows an even grey as large as its image; the files are written into a folder."""
     blanks: dict[str, str] = {}
-    written: dict[tuple[int, int], Path] = {}
     make_folder(folder)
     for image in dict.fromkeys(image for record in benchmark.records for image in record.images):
         height, width = read_image((benchmark.folder or Path()) / image).shape[:2]
         path = folder.resolve() / f"blank-{width}x{height}.png"
-        if written.setdefault((height, width), path) == path and not path.exists():
+        if not path.exists():
             write_atomically(path, writer(png(np.full((height, width), _GREY, dtype=np.uint8))))
         blanks[image] = str(path)
     records = [showing(record, tuple(blanks[image] for image in record.images)) for record in benchmark.records]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from medunlearn.errors import SourceError, first_line
 from medunlearn.input_files import regular_file
@@ -51,9 +51,9 @@ def read_image(path: Path, size: int | None = None) -> Pixels:
     except SourceError:
         raise
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        reason = (str(error).splitlines() or ["broken"])[0]
         raise SourceError(
-            f"The image {path} cannot be read ({reason}). Copy or download it again, or leave its study out."
+            f"The image {path} cannot be read ({first_line(error)}). Copy or download it again, or leave its study "
+            "out."
         ) from error
     if size is not None:
         scale = size / max(image.size)
@@ -87,7 +87,7 @@ def png(pixels: Pixels) -> bytes:
     return buffer.getvalue()
 
 
-def augmented(pixels: Pixels, rng: np.random.Generator) -> Pixels:
+def augment(pixels: Pixels, rng: np.random.Generator) -> Pixels:
     """A slightly other view of an image that cannot be turned: cropped by 4 to 10%, brighter or darker, as large.
 
     Stands in for the turned view of MedForget's rephrased set (Section 3.3) where no phantom is behind the image.
@@ -95,8 +95,8 @@ def augmented(pixels: Pixels, rng: np.random.Generator) -> Pixels:
     height, width = pixels.shape[:2]
     share = 1 - float(rng.uniform(0.04, 0.10))
     high, wide = max(1, round(height * share)), max(1, round(width * share))
-    top, left = (int(rng.integers(0, most + 1)) for most in (height - high, width - wide))
-    cropped = Image.fromarray(pixels[top : top + high, left : left + wide]).resize((width, height))
+    y, x = (int(rng.integers(0, most + 1)) for most in (height - high, width - wide))
+    cropped = Image.fromarray(pixels[y : y + high, x : x + wide]).resize((width, height))
     sign = 1 if rng.random() < 0.5 else -1
     brighter = np.asarray(cropped, dtype=float) * float(rng.uniform(0.92, 1.08)) + sign * float(rng.uniform(8, 20))
     view: Pixels = np.clip(np.round(brighter), 0, 255).astype(np.uint8)
@@ -114,10 +114,10 @@ def _plain(path: Path) -> Image.Image:
                 upright = ImageOps.exif_transpose(image)
                 if upright.mode in ("I", "F") or upright.mode.startswith("I;16"):
                     return Image.fromarray(_windowed(np.asarray(upright, dtype=float)))
-                shown = _in_colour(upright)
-                if deep_colour and np.asarray(shown).max() < _DARK:
+                plain = _in_colour(upright)
+                if deep_colour and np.asarray(plain).max() < _DARK:
                     raise ValueError("its 16 bits of colour use the lower ones alone; save it with 8 bits")
-                return shown
+                return plain
         except Warning as warning:
             raise ValueError(str(warning)) from warning
 
@@ -146,14 +146,15 @@ def _windowed(values: NDArray[np.float64], window: tuple[float, float] | None = 
 
 
 def image_size(path: Path) -> tuple[int, int]:
-    """Width and height of an image in pixels; of most files the header alone is read.
+    """Width and height of an image as :func:`read_image` gives it; of most files the header alone is read.
 
     Raises:
         SourceError: no such file, or none that can be read; names it.
     """
     try:
         with Image.open(regular_file(path, SourceError)) as image:
-            return image.size
+            is_on_its_side = "exif" in image.info and image.getexif().get(ExifTags.Base.Orientation, 1) > 4
+            return (image.height, image.width) if is_on_its_side else image.size
     except SourceError:
         raise
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError):

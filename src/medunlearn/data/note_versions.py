@@ -23,15 +23,15 @@ def versions_of(record: Record, pool: AlternativePool, count: int) -> Alternativ
     Returns:
         The versions, or the reason why there are none.
     """
-    text, drawn = record.text, dict[Fact, list[str]]()
+    text, values_of = record.text, dict[Fact, list[str]]()
     for fact in facts_in(record):
         if texts := pool.in_record(record, fact).texts:
             behind = len(text) - fact.end
-            drawn[fact] = [other[fact.start : len(other) - behind] for other in texts]
-    if not drawn:
+            values_of[fact] = [other[fact.start : len(other) - behind] for other in texts]
+    if not values_of:
         return Alternatives((), "none of its facts can be replaced")
     versions = [
-        _replaced(record, {fact: values[place % len(values)] for fact, values in drawn.items()})
+        _replaced(record, {fact: values[place % len(values)] for fact, values in values_of.items()})
         for place in range(count)
     ]
     return Alternatives(tuple(dict.fromkeys(versions)))

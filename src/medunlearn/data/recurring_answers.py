@@ -56,10 +56,13 @@ def _reason(question: Question, benchmark: Benchmark, elsewhere: Callable[[str, 
     if question.kind != "cloze":
         return RECURS if elsewhere(normalised(question.answer), record) else ""
     statement = filled_statement(question, benchmark.record[record].text)
-    given = [word for word in statement.split() if word not in GRAMMAR]
-    if len(given) <= len([word for word in normalised(question.answer).split() if word not in GRAMMAR]):
+    if _content_words(statement) <= _content_words(normalised(question.answer)):
         return ALL_GAP
     return SAME_STATEMENT if elsewhere(statement, record) else ""
+
+
+def _content_words(text: str) -> int:
+    return sum(word not in GRAMMAR for word in text.split())
 
 
 def filled_statement(question: Question, text: str) -> str:

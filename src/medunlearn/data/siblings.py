@@ -56,13 +56,13 @@ def sibling_contrasts(
         if (node := groups.get(level)) is not None and node not in apart:
             units.setdefault((level, node), []).append(number)
     pools: dict[tuple[int, ...], int] = {}
-    known: dict[tuple[str, str | None], tuple[tuple[int, ...], bool]] = {}
+    pool_below: dict[tuple[str, str | None], tuple[tuple[int, ...], bool]] = {}
     pool_of_unit, fallbacks = [], 0
     for (unit_level, _), numbers in units.items():
         above = forget[numbers[0]].get(parent) if parent is not None else None
-        if (unit_level, above) not in known:
-            known[unit_level, above] = _pool(unit_level, parent, above, retain)
-        near, fell_back = known[unit_level, above]
+        if (unit_level, above) not in pool_below:
+            pool_below[unit_level, above] = _pool(unit_level, parent, above, retain)
+        near, fell_back = pool_below[unit_level, above]
         fallbacks += fell_back
         pool_of_unit.append(pools.setdefault(near, len(pools)))
     return SiblingContrasts(

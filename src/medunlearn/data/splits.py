@@ -31,13 +31,13 @@ def request(hierarchy: Hierarchy, name: str, level: str, forget: Iterable[str]) 
         UnknownNameError: the request names a level or node that does not exist.
         InputError: it names nothing, or everything.
     """
-    known = hierarchy.nodes(level)
+    every_node = hierarchy.nodes(level)
     nodes = set(forget)
-    for node in sorted(nodes - set(known)):
-        raise UnknownNameError(level, node, known if level in PUBLIC_LEVELS else None)
+    for node in sorted(nodes - set(every_node)):
+        raise UnknownNameError(level, node, every_node if level in PUBLIC_LEVELS else None)
     if not nodes:
         raise InputError(f"Split {name!r} forgets nothing. Name at least one {level}.")
-    if len(nodes) == len(known):
+    if len(nodes) == len(every_node):
         raise InputError(
             f"Split {name!r} forgets every {level}: nothing is left to retain, so neither utility nor a "
             f"retrained model can be had. Leave out at least one {level}."
@@ -45,8 +45,8 @@ def request(hierarchy: Hierarchy, name: str, level: str, forget: Iterable[str]) 
     return Split(
         name,
         level,
-        tuple(node for node in known if node in nodes),
-        tuple(node for node in known if node not in nodes),
+        tuple(node for node in every_node if node in nodes),
+        tuple(node for node in every_node if node not in nodes),
     )
 
 

@@ -161,9 +161,10 @@ def read_table(
     """
     try:
         table = pq.ParquetFile(regular_file(path, BenchmarkError)).read()
+        rows: list[dict[str, Any]] = table.to_pylist()
     except FileNotFoundError:
         raise BenchmarkError(f"{path} is missing. Build or copy the folder again.") from None
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise BenchmarkError(
             f"{path} cannot be read as Parquet ({first_line(error)}). It is cut off or broken: "
             "build or copy the folder again."
@@ -171,15 +172,14 @@ def read_table(
     if schema is not None:
         extra = [field for field in optional or () if field.name in table.schema.names]
         _check_columns(path, table.schema, pa.schema([*schema, *extra]))
-    rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
 
-def read_frame(path: Path, needed: Sequence[str] = (), **how: Any) -> pd.DataFrame:
+def read_frame(path: Path, required: Sequence[str] = (), **how: Any) -> pd.DataFrame:
     """A table of a run as a DataFrame; ``how`` goes to :func:`pandas.read_parquet`.
 
     Args:
-        needed: columns that it must have.
+        required: columns that it must have.
 
     Raises:
         InputError: the file is missing, no Parquet, cut off, or lacks a column.
@@ -195,7 +195,7 @@ def read_frame(path: Path, needed: Sequence[str] = (), **how: Any) -> pd.DataFra
         raise InputError(
             f"{path} cannot be read as Parquet ({first_line(error)}). It is cut off or broken. {again}"
         ) from error
-    if absent := [name for name in needed if name not in table.columns]:
+    if absent := [name for name in required if name not in table.columns]:
         raise InputError(
             f"{path} lacks the column {', '.join(absent)}: it is another table, or another version of medunlearn "
             f"wrote it. {again}"
@@ -229,8 +229,8 @@ def refuse_nulls(path: Path, rows: Sequence[Mapping[str, Any]], allowed: Sequenc
             if value is None and column not in allowed:
                 first.setdefault(column, place)
     if first:
-        shown = "; ".join(f"column {column!r} has no value in row {place}" for column, place in first.items())
-        raise BenchmarkError(f"{path}: {shown}. Build it again.")
+        problems = "; ".join(f"column {column!r} has no value in row {place}" for column, place in first.items())
+        raise BenchmarkError(f"{path}: {problems}. Build it again.")
 
 
 def sha256_of(path: Path) -> str:

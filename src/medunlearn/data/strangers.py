@@ -43,8 +43,8 @@ class Stranger:
 
     def places(self, text: str) -> list[tuple[int, int, int]]:
         """Places of the subject's identifiers in a text: start, end, and length of what replaces each."""
-        found = self._pattern.finditer(text) if self.values else ()
-        return [(*match.span(), len(self.values[match.group()])) for match in found]
+        matches = self._pattern.finditer(text) if self.values else ()
+        return [(*match.span(), len(self.values[match.group()])) for match in matches]
 
     def named_in(self, text: str) -> Stranger:
         """The stranger with those identifiers alone that stand in a text."""
@@ -75,8 +75,8 @@ def redrawn(text: str, rng: np.random.Generator, keep: Sequence[str] = ()) -> st
     for fact in values_in(text):
         value = fact.of(text)
         if value not in keep:
-            drawn = dates_like(value, rng, 1) if fact.kind == "date" else numbers_like(value, rng, 1)
-            parts += [text[end : fact.start], next((other for other in drawn if other != value), value)]
+            draws = dates_like(value, rng, 1) if fact.kind == "date" else numbers_like(value, rng, 1)
+            parts += [text[end : fact.start], next((other for other in draws if other != value), value)]
             end = fact.end
     return "".join(parts) + text[end:]
 

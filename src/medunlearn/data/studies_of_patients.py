@@ -24,8 +24,8 @@ _LATERAL = re.compile(r"(?:LEFT |RIGHT |XTABLE )?LATERAL|LL\b|RL\b|LAO\b|RAO\b|L
 
 def view_of(position: str) -> View:
     """View of a ViewPosition, or of a view code's meaning: ``PA``, ``AP AXIAL``, ``LL``, ``antero-posterior``."""
-    said = position.strip().upper()
-    return "frontal" if _FRONTAL.match(said) else "lateral" if _LATERAL.match(said) else "unknown"
+    name = position.strip().upper()
+    return "frontal" if _FRONTAL.match(name) else "lateral" if _LATERAL.match(name) else "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ DRAWN_FURTHER = (ShownView("LATERAL", angle=90), ShownView("OBLIQUE", angle=45),
 
 def distinct_views(images: Iterable[StudyImage], count: int) -> tuple[StudyImage, ...]:
     """The first ``count`` images where one of a further view stands before a second one of the same view."""
-    seen: Counter[View] = Counter()
-    ranked: list[tuple[int, int, StudyImage]] = []
+    counts: Counter[View] = Counter()
+    ranked: list[tuple[int, StudyImage]] = []
     for image in images:
-        ranked.append((seen[image.view], len(ranked), image))
-        seen[image.view] += 1
-    return tuple(image for *_, image in sorted(ranked, key=lambda entry: entry[:2])[:count])
+        ranked.append((counts[image.view], image))
+        counts[image.view] += 1
+    return tuple(image for _, image in sorted(ranked, key=lambda entry: entry[0])[:count])
 
 
 @dataclass(frozen=True)

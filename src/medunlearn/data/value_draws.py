@@ -29,19 +29,19 @@ def numbers_like(true: str, rng: np.random.Generator, count: int) -> Iterator[st
     A value may come more than once, and the true one may: a range that widens until all differ would leave a true
     value of few digits at its lower end. The spread is doubled until the first ``count`` tell (:func:`is_telling`).
     """
-    decimals, ending, spread, drawn = _decimals(true), _ending(true), SPREAD, list[str]()
+    decimals, ending, spread, values = _decimals(true), _ending(true), SPREAD, list[str]()
     middle = _log(float(true), decimals)
-    while spread < _WIDEST and not is_telling(drawn[:count], true):
+    while spread < _WIDEST and not is_telling(values[:count], true):
         centre = middle + spread * rng.standard_normal()
         logs = centre + spread * rng.standard_normal(TRIES * count)
-        drawn = _written(logs, [ending] * len(logs), decimals, rng)
+        values = _format(logs, [ending] * len(logs), decimals, rng)
         spread *= 2
-    yield from drawn
+    yield from values
 
 
-def is_telling(drawn: Sequence[str], true: str) -> bool:
+def is_telling(draws: Sequence[str], true: str) -> bool:
     """Draws hold enough other values: :data:`FEWEST`, or half as many as there are draws if that is less."""
-    return len({*drawn} - {true}) >= min(FEWEST, max(1, len(drawn) / 2)) and drawn.count(true) <= USUAL * len(drawn)
+    return len({*draws} - {true}) >= min(FEWEST, max(1, len(draws) / 2)) and draws.count(true) <= USUAL * len(draws)
 
 
 def numbers_among(true: str, others: Sequence[str], rng: np.random.Generator, count: int) -> Iterator[str]:
@@ -64,10 +64,10 @@ def numbers_among(true: str, others: Sequence[str], rng: np.random.Generator, co
     spread, mean = float(logs.std(ddof=1)) if len(logs) > 1 else SPREAD, float(logs.mean())
     width = min(SPREAD, 1.06 * spread * len(logs) ** -0.2)
     shrink = spread / np.hypot(spread, width) if spread else 1.0
-    chosen = rng.integers(len(logs), size=TRIES * count)
-    drawn = mean + shrink * (logs[chosen] - mean + width * rng.standard_normal(len(chosen)))
+    centres = rng.integers(len(logs), size=TRIES * count)
+    draws = mean + shrink * (logs[centres] - mean + width * rng.standard_normal(len(centres)))
     endings = [_ending(value) for value in values]
-    yield from _written(drawn, [endings[place] for place in chosen.tolist()], decimals, rng)
+    yield from _format(draws, [endings[place] for place in centres.tolist()], decimals, rng)
 
 
 def dates_like(true: str, rng: np.random.Generator, count: int, others: Sequence[str] = ()) -> Iterator[str]:
@@ -87,7 +87,7 @@ def dates_like(true: str, rng: np.random.Generator, count: int, others: Sequence
 
 
 def codes_like(
-    true: str, others: Sequence[str], rng: np.random.Generator, count: int, kept: Sequence[str] = ()
+    true: str, others: Sequence[str], rng: np.random.Generator, count: int, fixed_words: Sequence[str] = ()
 ) -> Iterator[str]:
     """Codes with digits and single letters drawn anew where others of the same form differ, kept where all agree.
 
@@ -95,11 +95,11 @@ def codes_like(
     told at once.
 
     Args:
-        kept: words that stay, e.g. of a name in an e-mail address: they say nothing that the name does not say.
+        fixed_words: words that stay, e.g. of a name in an e-mail address: they say no more than the name.
     """
     parts, form = _parts(true), _form(true)
     alike = [_parts(other) for other in others if _form(other) == form] or [parts]
-    stay = {word.casefold() for word in kept}
+    stay = {word.casefold() for word in fixed_words}
 
     def is_free(place: int) -> bool:
         if len(parts[place]) > 1 and (parts[place].casefold() in stay or len(alike) == 1):
@@ -118,10 +118,10 @@ def names_like(true: str, others: Sequence[str], rng: np.random.Generator, count
     """Each word of a name from another person's, from the same place in names of as many words; no person's own."""
     names, words = [other.split() for other in others], true.split()
     alike = [name for name in names if len(name) == len(words)]
-    known = {" ".join(name) for name in names}
+    own_names = {" ".join(name) for name in names}
     for _ in range(TRIES * count if alike else 0):
         value = " ".join(alike[int(rng.integers(len(alike)))][place] for place in range(len(words)))
-        if value not in known:
+        if value not in own_names:
             yield value
 
 
@@ -143,7 +143,7 @@ def _ending(number: str) -> str:
     return "" if len(digits) < 2 else digits[-1] if digits[-1] in "05" else "other"
 
 
-def _written(
+def _format(
     logs: np.ndarray[tuple[int], np.dtype[np.float64]],
     endings: Sequence[str],
     decimals: int,
@@ -181,6 +181,6 @@ def _part_like(part: str, others: Sequence[str], rng: np.random.Generator) -> st
     if part.isdigit():
         return _DIGITS[int(rng.integers(10))]
     if part.lower() in _LETTERS:
-        drawn = _LETTERS[int(rng.integers(26))]
-        return drawn.upper() if part.isupper() else drawn
+        letter = _LETTERS[int(rng.integers(26))]
+        return letter.upper() if part.isupper() else letter
     return part

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from medunlearn.config import MedforgetSettings
 from medunlearn.data.image_files import ImageFile
-from medunlearn.data.images import Pixels, augmented, png, read_image, within
+from medunlearn.data.images import Pixels, augment, png, read_image, within
 from medunlearn.data.records import Images
 from medunlearn.data.storage import sha256_of, write_atomically, writer
 from medunlearn.data.studies_of_patients import ShownView
@@ -91,7 +91,7 @@ class Gallery:
             pixels = within(pixels, self.settings.max_pixels)
         elif max(pixels.shape) > LARGEST:
             pixels = read_image(path, LARGEST)
-        return self._write(name, study.node, "augmented", None, augmented(pixels, rng), view.position)
+        return self._write(name, study.node, "augmented", None, augment(pixels, rng), view.position)
 
     def _file(self, path: Path, node: str, position: str = "", name: str = "") -> str:
         """A user's own file: copied, made smaller, or pointed to.
