@@ -50,13 +50,13 @@ def test_questions_follow_their_records() -> None:
     records = [
         Record(f"r{n}", f"{TEXT} Number {n}.", {"d": f"r{n}"}, fold="holdout" if n else "train") for n in range(9)
     ]
-    asked = completion_questions([*records, Record("w", "word", {"d": "w"})], "d", seed=3)
-    assert [question.record_id for question in asked] == [record.record_id for record in records]
-    assert {question.kind for question in asked} == {"completion"}
-    assert [question.fold for question in asked] == ["train"] + ["holdout"] * 8
-    assert completion_questions(records[4:5], "d", seed=3) == asked[4:5], "other records change nothing"
-    assert completion_questions(records, "d", seed=4) != asked
-    assert all(len(sentence_starts(question.question)) >= 2 for question in asked)
+    questions = completion_questions([*records, Record("w", "word", {"d": "w"})], "d", seed=3)
+    assert [question.record_id for question in questions] == [record.record_id for record in records]
+    assert {question.kind for question in questions} == {"completion"}
+    assert [question.fold for question in questions] == ["train"] + ["holdout"] * 8
+    assert completion_questions(records[4:5], "d", seed=3) == questions[4:5], "other records change nothing"
+    assert completion_questions(records, "d", seed=4) != questions
+    assert all(len(sentence_starts(question.question)) >= 2 for question in questions)
 
 
 WORDS = " ".join(f"w{place}" for place in range(40))

@@ -85,14 +85,14 @@ def small() -> Benchmark:
     """Two documents of one task and one of another, with a picture that has no text."""
     texts = {"d1": ("story", "One two three."), "d2": ("story", "Four."), "d3": ("bio", "Ana-Lee, 61, was ill.")}
     records = [Record(name, text, {"task": task, "document": name}) for name, (task, text) in texts.items()]
-    asked: list[tuple[str, Any, str, str]] = [
+    rows: list[tuple[str, Any, str, str]] = [
         ("d1", "completion", "One two", "three."),
         ("d2", "knowledge", "What comes after three?", "Four"),
         ("d3", "knowledge", "Who?", "Ana Lee"),
     ]
     questions = [
         Question(f"q{place}", name, "train", kind, "document", question, answer)
-        for place, (name, kind, question, answer) in enumerate(asked)
+        for place, (name, kind, question, answer) in enumerate(rows)
     ]
     hierarchy = Hierarchy(("task", "document"), records)
     splits = {"released": request(hierarchy, "released", "document", ["d2"])}
@@ -100,29 +100,29 @@ def small() -> Benchmark:
 
 
 def test_any_benchmark_is_grouped_by_its_coarsest_level(small: Benchmark) -> None:
-    found = describe(small)
-    assert (found.level, found.subject) == ("task", "document")
-    story, bio, total = found.groups
+    description = describe(small)
+    assert (description.level, description.subject) == ("task", "document")
+    story, bio, total = description.groups
     assert (story.group, story.subjects, story.questions, story.share) == ("story", 2, 2, pytest.approx(2 / 3))
     assert (story.shortest, story.mean, story.longest) == (1, 2.0, 3)
     # Ana, Lee, 61, was, ill: five words.
     assert (bio.shortest, bio.mean, bio.longest) == (5, 5.0, 5)
     assert (total.shortest, total.mean, total.longest) == (1, 3.0, 5)
-    assert found.kinds() == ["completion", "knowledge"]
-    lengths = {row.group: row for row in found.lengths}
+    assert description.kinds() == ["completion", "knowledge"]
+    lengths = {row.group: row for row in description.lengths}
     assert lengths["story"].question == {"completion": 2.0, "knowledge": 4.0}
     assert lengths["bio"].question == {"knowledge": 1.0}
     assert lengths[TOTAL].answer == {"completion": 1.0, "knowledge": 1.5}
-    assert [(row.side, row.size, row.subjects, row.questions, row.available) for row in found.splits] == [
+    assert [(row.side, row.size, row.subjects, row.questions, row.available) for row in description.splits] == [
         ("forget", "released", 1, 1, ("document",)),
         ("retain", "released", 2, 2, ("document",)),
     ]
 
 
 def test_lengths_are_in_whatever_is_counted(small: Benchmark) -> None:
-    found = describe(small, count=lambda texts: [len(text) for text in texts], tokens="letters")
-    assert found.tokens == "letters"
-    assert found.groups[-1].longest == len("Ana-Lee, 61, was ill.")
+    description = describe(small, count=lambda texts: [len(text) for text in texts], tokens="letters")
+    assert description.tokens == "letters"
+    assert description.groups[-1].longest == len("Ana-Lee, 61, was ill.")
 
 
 def test_words_are_runs_of_letters_and_digits() -> None:
@@ -152,6 +152,6 @@ def test_splits_of_one_share_but_other_counts_are_rows_of_their_own(small: Bench
     hierarchy = small.hierarchy
     splits = {name: request(hierarchy, name, "document", [node]) for name, node in (("a_10", "d1"), ("b_10", "d3"))}
     extra = replace(small.questions[0], question_id="q9")
-    found = describe(replace(small, splits=splits, questions=(*small.questions, extra)))
-    forget = [(row.size, row.questions, row.available) for row in found.splits if row.side == "forget"]
+    description = describe(replace(small, splits=splits, questions=(*small.questions, extra)))
+    forget = [(row.size, row.questions, row.available) for row in description.splits if row.side == "forget"]
     assert forget == [("10%", 2, ("a",)), ("10%", 1, ("b",))]

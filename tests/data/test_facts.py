@@ -28,8 +28,8 @@ RECORDS = [
 ]
 
 
-def question(n: int, asked: str, answer: str, provenance: str = "template:x") -> Question:
-    return Question(f"q{n}", f"r{n}", "train", "factual", "patient", asked, answer, provenance=provenance)
+def question(n: int, text: str, answer: str, provenance: str = "template:x") -> Question:
+    return Question(f"q{n}", f"r{n}", "train", "factual", "patient", text, answer, provenance=provenance)
 
 
 def pool(questions: list[Question], count: int = 19) -> AlternativePool:
@@ -37,7 +37,7 @@ def pool(questions: list[Question], count: int = 19) -> AlternativePool:
 
 
 @pytest.mark.parametrize(
-    ("answer", "found"),
+    ("answer", "values"),
     [
         ("Urine protein 7.5 g/day and albumin 24.8 g/L.", [("number", "7.5"), ("number", "24.8")]),
         ("Leucocytes 12.1 x10^9/L on 2024-05-03.", [("number", "12.1"), ("date", "2024-05-03")]),
@@ -48,9 +48,9 @@ def pool(questions: list[Question], count: int = 19) -> AlternativePool:
         ("Day 5, as on day 5 before.", [("number", "5"), ("number", "5")]),
     ],
 )
-def test_facts_of_an_answer(answer: str, found: list[tuple[str, str]]) -> None:
+def test_facts_of_an_answer(answer: str, values: list[tuple[str, str]]) -> None:
     facts = facts_of(question(0, "What?", answer), RECORDS[0].identifiers)
-    assert [(fact.kind, fact.of(answer)) for fact in facts] == found
+    assert [(fact.kind, fact.of(answer)) for fact in facts] == values
 
 
 def test_digits_that_no_float_holds_are_no_number() -> None:
@@ -60,9 +60,9 @@ def test_digits_that_no_float_holds_are_no_number() -> None:
 
 
 def test_what_the_question_says_is_no_fact() -> None:
-    asked = question(0, "Which dose had Ana Silva on day 12?", "Ana Silva had 30 mg on day 12.")
-    facts = facts_of(asked, RECORDS[0].identifiers)
-    assert [fact.of(asked.answer) for fact in facts] == ["30"]
+    probe = question(0, "Which dose had Ana Silva on day 12?", "Ana Silva had 30 mg on day 12.")
+    facts = facts_of(probe, RECORDS[0].identifiers)
+    assert [fact.of(probe.answer) for fact in facts] == ["30"]
 
 
 def _ranks(
@@ -97,8 +97,8 @@ def test_numbers_of_few_digits_are_as_high_as_others(score: Callable[[float], fl
         rng = np.random.default_rng(seed)
         centre = np.exp(rng.uniform(1.5, 3))
         true = f"{max(1, round(centre * np.exp(0.3 * rng.standard_normal())))}"
-        drawn = list(islice(numbers_like(true, rng, 39), 39))
-        p.append((1 + sum(score(float(text)) >= score(float(true)) for text in drawn)) / 40)
+        draws = list(islice(numbers_like(true, rng, 39), 39))
+        p.append((1 + sum(score(float(text)) >= score(float(true)) for text in draws)) / 40)
     # Three quarters of them and none, with such a range.
     assert 0.1 < np.mean(np.array(p) <= 0.25) < 0.4
 
@@ -107,7 +107,7 @@ def test_a_scorer_that_does_not_know_ranks_dates_uniformly() -> None:
     def draw(rng: np.random.Generator) -> tuple[float, list[float]]:
         true = date.fromordinal(int(rng.integers(680_000, 740_000))).isoformat()
         others = [text for text, _ in zip(dates_like(true, rng, 19), range(19), strict=False)]
-        return date.fromisoformat(true).toordinal(), [date.fromisoformat(one).toordinal() for one in others]
+        return date.fromisoformat(true).toordinal(), [date.fromisoformat(other).toordinal() for other in others]
 
     p = _ranks(draw, lambda day: -abs(day - 715_000))
     assert kstest(p, "uniform").statistic < 0.05 + 1.63 / 20
@@ -115,18 +115,18 @@ def test_a_scorer_that_does_not_know_ranks_dates_uniformly() -> None:
 
 def test_numbers_are_written_as_the_true_one_is() -> None:
     rng = np.random.default_rng(0)
-    drawn = {true: list(numbers_like(true, rng, 20))[:20] for true in ("7.5", "130", "128", "3")}
-    assert all(text.endswith("5") and len(text.partition(".")[2]) == 1 for text in drawn["7.5"])
-    assert all(text.endswith("0") for text in drawn["130"])
-    assert not any(text[-1] in "05" for text in drawn["128"] if len(text) > 1)
+    others = {true: list(numbers_like(true, rng, 20))[:20] for true in ("7.5", "130", "128", "3")}
+    assert all(text.endswith("5") and len(text.partition(".")[2]) == 1 for text in others["7.5"])
+    assert all(text.endswith("0") for text in others["130"])
+    assert not any(text[-1] in "05" for text in others["128"] if len(text) > 1)
     # Few digits leave few values near: they come again, and 3 itself too.
-    assert len({*drawn["3"]} - {"3"}) >= 9
-    assert len({*drawn["3"]}) < 20
+    assert len({*others["3"]} - {"3"}) >= 9
+    assert len({*others["3"]}) < 20
 
 
 def test_an_identifier_keeps_what_all_of_its_type_agree_in() -> None:
-    asked = question(0, "Number?", "It is HX-000000.")
-    texts = pool([asked]).of(asked, facts_of(asked, RECORDS[0].identifiers)[0]).texts
+    probe = question(0, "Number?", "It is HX-000000.")
+    texts = pool([probe]).of(probe, facts_of(probe, RECORDS[0].identifiers)[0]).texts
     # Of the six digits only the last two differ between thirty records.
     assert len(texts) == 19
     assert all(text.startswith("It is HX-0000") and text.endswith(".") for text in texts)
@@ -135,32 +135,32 @@ def test_an_identifier_keeps_what_all_of_its_type_agree_in() -> None:
 def test_words_of_a_code_are_others_words_and_a_name_in_it_stays() -> None:
     others = ["12 Elm Street, Ayr", "9 Oak Street, Ely", "77 Ash Lane, Ayr", "31 Yew Lane, Rye"]
     rng = np.random.default_rng(0)
-    drawn = set(codes_like("12 Elm Street, Ayr", others, rng, 20))
+    draws = set(codes_like("12 Elm Street, Ayr", others, rng, 20))
     assert all(
         text.split()[1] in {"Elm", "Oak", "Ash", "Yew"} and text.split()[2] in {"Street,", "Lane,"}
-        for text in drawn
+        for text in draws
     )
     mails = ["ana.silva.794@example.net", "bo.larsen.123@example.net", "cy.moreau.551@example.net"]
-    drawn = set(codes_like(mails[0], mails, rng, 20, ["Ana", "Silva"]))
-    assert len(drawn) > 10
-    assert all(text.startswith("ana.silva.") and text.endswith("@example.net") for text in drawn)
+    draws = set(codes_like(mails[0], mails, rng, 20, ["Ana", "Silva"]))
+    assert len(draws) > 10
+    assert all(text.startswith("ana.silva.") and text.endswith("@example.net") for text in draws)
 
 
 def test_names_are_put_together_anew() -> None:
-    asked = question(0, "Who?", "Fay Quist.")
-    texts = pool([asked]).of(asked, Fact(0, 9, "name", "name")).texts
-    given, family = {name.split()[0] for name in NAMES}, {name.split()[1] for name in NAMES}
+    probe = question(0, "Who?", "Fay Quist.")
+    texts = pool([probe]).of(probe, Fact(0, 9, "name", "name")).texts
+    given_names, family_names = {name.split()[0] for name in NAMES}, {name.split()[1] for name in NAMES}
     assert len(texts) == 19
     for text in texts:
         first, last = text.rstrip(".").split()
-        assert first in given
-        assert last in family
+        assert first in given_names
+        assert last in family_names
         assert f"{first} {last}" not in NAMES
 
 
 def test_a_name_that_two_patients_have_is_not_hers_alone() -> None:
-    asked = question(0, "Who?", "Ana Silva.")
-    assert pool([asked]).of(asked, Fact(0, 9, "name", "name")).reason == (
+    probe = question(0, "Who?", "Ana Silva.")
+    assert pool([probe]).of(probe, Fact(0, 9, "name", "name")).reason == (
         "it is not hers alone: another subject's text says the same"
     )
 
@@ -177,8 +177,10 @@ def test_statements_are_others_answers_under_the_own_name() -> None:
 
 
 def test_questions_of_one_writer_are_no_template() -> None:
-    asked = [question(n, f"Question number {n}, of its own?", f"Answer {chr(65 + n)}.", "llm:x") for n in range(26)]
-    alternatives = pool(asked).of(asked[0], facts_of(asked[0])[0])
+    probes = [
+        question(n, f"Question number {n}, of its own?", f"Answer {chr(65 + n)}.", "llm:x") for n in range(26)
+    ]
+    alternatives = pool(probes).of(probes[0], facts_of(probes[0])[0])
     assert alternatives.texts == ()
     assert alternatives.reason == "too few alternatives of its kind (statement): 0"
 
@@ -193,35 +195,35 @@ def test_what_another_subject_shares_is_left_out() -> None:
 def test_an_answer_that_is_an_identifier_is_hers_alone() -> None:
     """Without their identifiers such answers of all subjects are the same."""
     questions = [question(n, "Which number?", f"{RECORDS[n].identifiers[1].value}.") for n in range(5)]
-    facts = [facts_of(one, RECORDS[n].identifiers)[0] for n, one in enumerate(questions)]
+    facts = [facts_of(probe, RECORDS[n].identifiers)[0] for n, probe in enumerate(questions)]
     assert {fact.type for fact in facts} == {"record_number"}
-    for one, fact in zip(questions, facts, strict=True):
-        alternatives = pool(questions).of(one, fact)
+    for probe, fact in zip(questions, facts, strict=True):
+        alternatives = pool(questions).of(probe, fact)
         assert alternatives.reason is None
         assert len(alternatives.texts) == 19
-        assert one.answer not in alternatives.texts
+        assert probe.answer not in alternatives.texts
 
 
 def test_options_count_however_few() -> None:
-    asked = Question("q", "r0", "train", "factual", "patient", "Which?", "b", ("a", "b", "c"), 1)
-    assert pool([asked]).of(asked, facts_of(asked)[0]).texts == ("a", "c")
+    probe = Question("q", "r0", "train", "factual", "patient", "Which?", "b", ("a", "b", "c"), 1)
+    assert pool([probe]).of(probe, facts_of(probe)[0]).texts == ("a", "c")
 
 
 def test_alternatives_do_not_depend_on_what_else_is_asked() -> None:
-    one, two = question(0, "Which dose?", "It was 31 mg."), question(1, "Which dose?", "It was 77 mg.")
-    fact = facts_of(one)[0]
-    assert pool([one]).of(one, fact) == pool([one, two]).of(one, fact)
+    first, second = question(0, "Which dose?", "It was 31 mg."), question(1, "Which dose?", "It was 77 mg.")
+    fact = facts_of(first)[0]
+    assert pool([first]).of(first, fact) == pool([first, second]).of(first, fact)
 
 
 def test_a_number_within_another_is_not_said_by_the_question() -> None:
-    asked = question(0, "What followed the 15 days at 5.2 mg?", "Rest for 5 days.")
-    assert [fact.of(asked.answer) for fact in facts_of(asked)] == ["5"]
+    probe = question(0, "What followed the 15 days at 5.2 mg?", "Rest for 5 days.")
+    assert [fact.of(probe.answer) for fact in facts_of(probe)] == ["5"]
 
 
 def test_dates_at_the_ends_of_the_calendar_have_alternatives() -> None:
     for true in ("0001-01-01", "9999-12-31"):
-        drawn = [one for one, _ in zip(dates_like(true, np.random.default_rng(1), 19), range(19), strict=False)]
-        assert all(len(one) == 10 for one in drawn)
+        draws = [day for day, _ in zip(dates_like(true, np.random.default_rng(1), 19), range(19), strict=False)]
+        assert all(len(day) == 10 for day in draws)
 
 
 def ward(values: list[str], text: str = "Sodium was {} mmol/L.") -> tuple[list[Record], AlternativePool]:
@@ -247,11 +249,11 @@ def test_numbers_are_spread_as_other_patients_values_are() -> None:
     values = [f"{value:.3f}" for value in np.random.default_rng(0).normal(140, 3, 40)]
     records, pool = ward([*values, "139.337"])
     fact = facts_in(records[-1])[0]
-    drawn = [float(text.split()[2]) for text in pool.in_record(records[-1], fact).texts]
-    assert len(drawn) == 39
+    draws = [float(text.split()[2]) for text in pool.in_record(records[-1], fact).texts]
+    assert len(draws) == 39
     # Around the ward's values, which a factor of 1.35 around her own would leave.
-    assert 2 < np.std(drawn) < 5
-    assert abs(np.mean(drawn) - 140) < 3
+    assert 2 < np.std(draws) < 5
+    assert abs(np.mean(draws) - 140) < 3
 
 
 def test_a_model_that_knows_what_is_usual_ranks_unseen_numbers_uniformly() -> None:
@@ -259,9 +261,9 @@ def test_a_model_that_knows_what_is_usual_ranks_unseen_numbers_uniformly() -> No
     p = []
     for _ in range(300):
         true, *others = (f"{value:.2f}" for value in rng.normal(140, 4, 30))
-        drawn = [float(text) for text, _ in zip(numbers_among(true, others, rng, 19), range(19), strict=False)]
+        draws = [float(text) for text, _ in zip(numbers_among(true, others, rng, 19), range(19), strict=False)]
         # The likelihood of a value under the distribution that all of them come from.
-        p.append((1 + sum(abs(value - 140) <= abs(float(true) - 140) for value in drawn)) / 20)
+        p.append((1 + sum(abs(value - 140) <= abs(float(true) - 140) for value in draws)) / 20)
     assert kstest(p, "uniform").statistic < 0.05 + 1.63 / 300**0.5
 
 
@@ -271,9 +273,9 @@ def test_numbers_of_few_values_are_first_no_more_often_than_is_due() -> None:
     p = []
     for _ in range(300):
         true, *others = (str(week) for week in rng.integers(3, 15, 31))
-        drawn = list(islice(numbers_among(true, others, rng, 39), 39))
-        ahead = sum(likeliest.get(value, -1) > likeliest[true] for value in drawn)
-        p.append(p_value(FactRank("number", 1 + ahead, 40, equal=drawn.count(true))))
+        draws = list(islice(numbers_among(true, others, rng, 39), 39))
+        ahead = sum(likeliest.get(value, -1) > likeliest[true] for value in draws)
+        p.append(p_value(FactRank("number", 1 + ahead, 40, equal=draws.count(true))))
     assert all(np.mean(np.array(p) <= level) < level + 0.02 for level in (0.025, 0.05, 0.1, 0.25, 0.5))
 
 
@@ -325,7 +327,8 @@ def test_a_value_that_most_have_is_not_ranked() -> None:
     texts = [f"Case {chr(97 + n)}{chr(98 + n)} began on day {2 + n % 2} in hospital." for n in range(24)]
     records = [Record(f"r{n}", text, {"patient": f"p{n}"}) for n, text in enumerate(texts)]
     reasons = [
-        AlternativePool(records, [], "patient", 39).in_record(one, facts_in(one)[0]).reason for one in records
+        AlternativePool(records, [], "patient", 39).in_record(record, facts_in(record)[0]).reason
+        for record in records
     ]
     assert all(
         reason is not None and reason.startswith(("its value is usual", "too few", "it is not"))

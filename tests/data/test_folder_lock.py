@@ -39,8 +39,10 @@ def test_a_second_process_is_told_who_writes_and_a_dead_one_does_not_count(tmp_p
     holder = hold(out)
     with pytest.raises(InputError) as refused, lock_folder(out, "train"):
         pass
-    said = rf"`train`, process {holder.pid} on .+ since 20\d\d-\S+, writes to {re.escape(str(out))}\. Wait for it"
-    assert re.match(said, str(refused.value))
+    message = (
+        rf"`train`, process {holder.pid} on .+ since 20\d\d-\S+, writes to {re.escape(str(out))}\. Wait for it"
+    )
+    assert re.match(message, str(refused.value))
     holder.kill()
     holder.wait()
     assert (out / ".lock").exists()
@@ -113,7 +115,7 @@ def test_without_locks_or_rights_work_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(number: int) -> Any:
-        def call(*given: object) -> None:
+        def call(*arguments: object) -> None:
             raise OSError(number, os.strerror(number))
 
         return call

@@ -1,4 +1,4 @@
-"""What lies below a node goes with it."""
+"""Closures: a node takes what lies below it along."""
 
 from itertools import pairwise
 

@@ -42,13 +42,13 @@ def ward(folder: Path, images: dict[str, int]) -> Benchmark:
 def test_swapped_images_are_all_used_and_all_of_another_patient(tmp_path: Path, seed: int) -> None:
     own = ward(tmp_path, {"p": 3, "q": 1, "r": 2, "s": 2})
     other = with_swapped_images(own, seed)
-    shown = {record.record_id: record.image for record in other.records}
+    images = {record.record_id: record.image for record in other.records}
     for record in own.records:
         if record.image is None:
-            assert shown[record.record_id] is None
+            assert images[record.record_id] is None
         else:
-            assert str(shown[record.record_id])[0] != record.image[0]
-            assert shown[record.record_id] == shown[f"{record.image}-a"]
+            assert str(images[record.record_id])[0] != record.image[0]
+            assert images[record.record_id] == images[f"{record.image}-a"]
     assert {r.image for r in other.records} == {r.image for r in own.records}
     assert with_swapped_images(own, seed) == other
 
@@ -57,9 +57,9 @@ def test_images_shown_together_are_swapped_and_blanked_together(tmp_path: Path) 
     ward(tmp_path, {"p": 2, "q": 2, "r": 2})
     records = [Record(p, "x", {"patient": p}, image=f"{p}0.png", further_images=(f"{p}1.png",)) for p in "pqr"]
     own = replace(ward(tmp_path, {}), records=tuple(records))
-    shown = [record.images for record in with_swapped_images(own, 0).records]
-    assert sorted(shown) == [record.images for record in records]
-    assert all(images != record.images for images, record in zip(shown, records, strict=True))
+    swapped = [record.images for record in with_swapped_images(own, 0).records]
+    assert sorted(swapped) == [record.images for record in records]
+    assert all(images != record.images for images, record in zip(swapped, records, strict=True))
     blank = with_blank_images(own, tmp_path / "blank").records
     for before, after in zip(records, blank, strict=True):
         sizes = [[read_image(tmp_path / image).shape for image in record.images] for record in (before, after)]

@@ -30,15 +30,15 @@ def test_grey_files_and_colour_files_without_colour_are_grey(tmp_path: Path, gre
 
 def test_sixteen_bits_are_scaled_not_cut(tmp_path: Path, grey: np.ndarray) -> None:
     Image.fromarray(grey).save(tmp_path / "a.png")
-    found = read_image(tmp_path / "a.png")
-    assert (found.min(), found.max()) == (0, 255)
+    pixels = read_image(tmp_path / "a.png")
+    assert (pixels.min(), pixels.max()) == (0, 255)
     low, high = np.quantile(grey, (0.001, 0.999))
-    assert np.array_equal(found, np.round(np.clip((grey - low) / (high - low), 0, 1) * 255).astype(np.uint8))
+    assert np.array_equal(pixels, np.round(np.clip((grey - low) / (high - low), 0, 1) * 255).astype(np.uint8))
     # A burnt-in mark of the largest value leaves the rest its contrast: 12 bits in 16.
     marked = grey.copy()
     marked[0, :2] = 65535
     Image.fromarray(marked).save(tmp_path / "b.png")
-    assert np.abs(read_image(tmp_path / "b.png").astype(int) - found)[1:].max() < 2
+    assert np.abs(read_image(tmp_path / "b.png").astype(int) - pixels)[1:].max() < 2
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ def stained() -> np.ndarray:
 @pytest.mark.parametrize("suffix", ["png", "tif", "jpg", "gif"])
 def test_colour_is_kept_whatever_the_file(tmp_path: Path, stained: np.ndarray, suffix: str) -> None:
     Image.fromarray(stained).save(tmp_path / f"a.{suffix}")
-    found = read_image(tmp_path / f"a.{suffix}")
-    assert found.shape == stained.shape
-    assert np.abs(found.astype(int) - stained)[:, [2, 29]].max() < 6
+    pixels = read_image(tmp_path / f"a.{suffix}")
+    assert pixels.shape == stained.shape
+    assert np.abs(pixels.astype(int) - stained)[:, [2, 29]].max() < 6
     assert read_image(tmp_path / f"a.{suffix}", 16).shape == (12, 16, 3)
 
 
@@ -66,9 +66,9 @@ def test_palettes_transparency_cmyk_and_turned_photos(tmp_path: Path, stained: n
     # Of the first colour nothing is seen: the page is white there.
     clear = palette.getpixel((0, 0))
     palette.save(tmp_path / "clear.png", transparency=bytes(0 if place == clear else 255 for place in range(2)))
-    seen = read_image(tmp_path / "clear.png")
-    assert (seen[:, 0] == 255).all()
-    assert np.abs(seen[:, 20].astype(int) - stained[:, 20]).max() < 4
+    on_white = read_image(tmp_path / "clear.png")
+    assert (on_white[:, 0] == 255).all()
+    assert np.abs(on_white[:, 20].astype(int) - stained[:, 20]).max() < 4
     image.convert("CMYK").save(tmp_path / "print.tif")
     assert np.abs(read_image(tmp_path / "print.tif").astype(int) - stained).max() < 4
     upside_down = Image.Exif()
@@ -164,11 +164,11 @@ def test_a_broken_dicom_names_its_file(tmp_path: Path) -> None:
 
 def test_an_augmented_view_is_as_large_and_another(grey: np.ndarray) -> None:
     image = (np.sin(grey / 50.0) * 60 + 120).astype(np.uint8)
-    found = [augment(image, np.random.default_rng(seed)) for seed in (1, 1, 2)]
-    assert found[0].shape == image.shape
-    assert np.array_equal(found[0], found[1])
-    assert not np.array_equal(found[0], found[2])
-    assert 2 < np.abs(found[0].astype(int) - image).mean() < 90
+    views = [augment(image, np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    assert views[0].shape == image.shape
+    assert np.array_equal(views[0], views[1])
+    assert not np.array_equal(views[0], views[2])
+    assert 2 < np.abs(views[0].astype(int) - image).mean() < 90
     coloured = np.stack([image, image // 2, image // 3], axis=2)
     assert augment(coloured, np.random.default_rng(1)).shape == coloured.shape
 

@@ -1,4 +1,4 @@
-"""What killed processes leave: part files that nobody reads and the next writer removes, and broken files."""
+"""Leftovers of killed processes: part files that nobody reads and the next writer removes, and broken files."""
 
 from __future__ import annotations
 

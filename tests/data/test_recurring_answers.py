@@ -1,4 +1,4 @@
-"""Which questions ask about what only their own record holds."""
+"""Private questions: those on what only their own record holds."""
 
 from __future__ import annotations
 

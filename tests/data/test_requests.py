@@ -39,8 +39,8 @@ def test_a_request_takes_what_lies_below(benchmark: Benchmark, words: str, forgo
     """Records without a node at the level of the request (notes, for a study) are retained."""
     split = benchmark.split(words)
     assert ids(benchmark.records_of(split, "forget"), "record_id") == forgotten
-    kept = [name for name in ids(list(benchmark.records), "record_id") if name not in forgotten]
-    assert ids(benchmark.records_of(split, "retain"), "record_id") == kept
+    retained = [name for name in ids(list(benchmark.records), "record_id") if name not in forgotten]
+    assert ids(benchmark.records_of(split, "retain"), "record_id") == retained
     assert {name for name, side in benchmark.sides(split).items() if side == "forget"} == set(forgotten)
 
 
@@ -93,14 +93,14 @@ def test_subjects_and_facts(benchmark: Benchmark) -> None:
 
 
 def test_a_request_becomes_a_split(benchmark: Benchmark) -> None:
-    asked = with_request(benchmark, ["p3", "p1", "p1"])
-    assert asked.splits["request"].forget == ("p1", "p3")
-    assert {name: split for name, split in asked.splits.items() if name != "request"} == benchmark.splits
-    assert asked.texts_fingerprint == benchmark.texts_fingerprint
-    assert with_request(asked, ["p1", "p3"]) == asked
-    assert with_request(asked, ["p1"], name="second").splits["second"].forget == ("p1",)
+    requested = with_request(benchmark, ["p3", "p1", "p1"])
+    assert requested.splits["request"].forget == ("p1", "p3")
+    assert {name: split for name, split in requested.splits.items() if name != "request"} == benchmark.splits
+    assert requested.texts_fingerprint == benchmark.texts_fingerprint
+    assert with_request(requested, ["p1", "p3"]) == requested
+    assert with_request(requested, ["p1"], name="second").splits["second"].forget == ("p1",)
     with pytest.raises(InputError, match="another split 'request'"):
-        with_request(asked, ["p1"])
+        with_request(requested, ["p1"])
 
 
 def test_a_request_that_cannot_be(benchmark: Benchmark) -> None:
@@ -117,15 +117,15 @@ def test_a_request_that_cannot_be(benchmark: Benchmark) -> None:
 def test_splits_are_written_and_nothing_else(benchmark: Benchmark, tmp_path: Path) -> None:
     benchmark.save(tmp_path / "b")
     tables = {name: (tmp_path / "b" / name).stat().st_mtime_ns for name in ("records.parquet", "questions.parquet")}
-    asked = with_request(Benchmark.load(tmp_path / "b"), ["p1"])
-    save_splits(asked)
-    assert Benchmark.load(tmp_path / "b") == asked
+    requested = with_request(Benchmark.load(tmp_path / "b"), ["p1"])
+    save_splits(requested)
+    assert Benchmark.load(tmp_path / "b") == requested
     assert tables == {name: (tmp_path / "b" / name).stat().st_mtime_ns for name in tables}
     assert "`request`" in (tmp_path / "b" / "README.md").read_text()
     assert (tmp_path / "b" / "splits.parquet").stat().st_mode & 0o077 == 0
     with pytest.raises(InputError, match="was not read from a folder"):
         save_splits(with_request(benchmark, ["p1"]))
-    other = replace(asked, records=(replace(asked.records[0], text="Another."), *asked.records[1:]))
+    other = replace(requested, records=(replace(requested.records[0], text="Another."), *requested.records[1:]))
     with pytest.raises(BenchmarkError, match="holds another benchmark"):
         save_splits(other)
 

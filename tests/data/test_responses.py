@@ -48,17 +48,17 @@ def test_what_goes_in_comes_out(tmp_path_factory: pytest.TempPathFactory, batche
     folder = tmp_path_factory.mktemp("stores") / "one"
     for batch in batches:
         ResponseStore(folder, SETTINGS).add(batch)
-    wanted = {(r.question_id, r.variant, r.sample): r for batch in batches for r in batch}
-    assert ResponseStore(folder, SETTINGS).read() == wanted
+    expected = {(r.question_id, r.variant, r.sample): r for batch in batches for r in batch}
+    assert ResponseStore(folder, SETTINGS).read() == expected
 
 
 def test_nothing_is_written_before_the_first_batch(store: ResponseStore) -> None:
     assert store.read() == {}
     assert not store.folder.exists()
     store.add([response(1)])
-    part, told = sorted(path.name for path in store.folder.iterdir())
+    part, settings_file = sorted(path.name for path in store.folder.iterdir())
     assert re.fullmatch(r"part-00000-[0-9a-f]{8}\.parquet", part)
-    assert told == "settings.json"
+    assert settings_file == "settings.json"
     assert store.folder.stat().st_mode & 0o077 == 0
     assert ResponseStore.settings_of(store.folder) == SETTINGS
 
@@ -130,7 +130,7 @@ def test_the_last_answer_to_a_question_counts(tmp_path: Path) -> None:
     store = ResponseStore(tmp_path, SETTINGS)
     for number in range(12):
         store.add([replace(response(1), response=f"try {number}")])
-    assert [found.response for found in store.read().values()] == ["try 11"]
+    assert [response.response for response in store.read().values()] == ["try 11"]
 
 
 def test_a_full_disk_loses_the_batch_in_flight_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

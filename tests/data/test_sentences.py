@@ -1,4 +1,4 @@
-"""Where sentences begin, and cutting at their ends."""
+"""Beginnings of sentences, and cuts at their ends."""
 
 from __future__ import annotations
 

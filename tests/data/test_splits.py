@@ -68,22 +68,22 @@ def test_the_order_of_the_records_does_not_matter(count: int, seed: int, rng: ra
 
 
 def test_another_seed_is_another_split() -> None:
-    found = {
+    forget_sets = {
         nested_splits(flat(patients(200)), "patient", [25], prefix="r", seed=seed)["r_25"].forget
         for seed in range(20)
     }
-    assert len(found) == 20
+    assert len(forget_sets) == 20
 
 
 def test_every_patient_is_drawn_about_as_often() -> None:
     """Over 400 seeds each of 20 patients is in a 25% split 100 times, with a standard deviation of 8.7."""
     hierarchy = flat(patients(20))
-    drawn = [
+    nodes = [
         node
         for seed in range(400)
         for node in nested_splits(hierarchy, "patient", [25], prefix="r", seed=seed)["r_25"].forget
     ]
-    counts = [drawn.count(node) for node in hierarchy.nodes("patient")]
+    counts = [nodes.count(node) for node in hierarchy.nodes("patient")]
     assert sum(counts) == 2000
     assert all(abs(count - 100) < 5 * 8.7 for count in counts)
 
@@ -94,8 +94,8 @@ def test_splits_are_the_same_in_another_process() -> None:
         "from medunlearn.data.splits import shuffled;"
         "print(*shuffled([f'p{n}' for n in range(30)], 'splits', 'patient', 0))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == order
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.split() == order
     assert sorted(order) == sorted(f"p{n}" for n in range(30))
     assert order != sorted(order)
 

@@ -97,7 +97,7 @@ def test_a_new_folder_is_private(tmp_path: Path) -> None:
 
 
 class LibraryError(Exception):
-    """What a library written in another language raises."""
+    """Error of a library written in another language."""
 
 
 @pytest.mark.parametrize(
@@ -169,5 +169,5 @@ def test_json_that_cannot_be_read(tmp_path: Path, content: bytes) -> None:
 def test_hashes(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     assert storage.sha256_of(tmp_path / "a") == hashlib.sha256(b"abc").hexdigest()
-    wanted = hashlib.sha256(b'{"a":[1,2],"b":"x"}').hexdigest()
-    assert storage.sha256_of_json({"b": "x", "a": (1, 2)}) == wanted
+    expected = hashlib.sha256(b'{"a":[1,2],"b":"x"}').hexdigest()
+    assert storage.sha256_of_json({"b": "x", "a": (1, 2)}) == expected

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from medunlearn.data.duplicates import Seen, shingles
+from medunlearn.data.duplicates import DuplicateIndex, shingles
 from medunlearn.errors import InputError
 from medunlearn.seeds import generator
 from medunlearn.synthetic.biographies import ask_person, invent_lives, tell_person
@@ -113,8 +113,8 @@ def test_texts_are_varied(
     }[kind]
     triples = Counter(triple for text in texts for triple in shingles(text))
     assert len(triples) / triples.total() > least
-    seen = Seen(most)
-    assert [found for place, text in enumerate(texts) if (found := seen.take(str(place), text))] == []
+    index = DuplicateIndex(most)
+    assert [duplicate for place, text in enumerate(texts) if (duplicate := index.add(str(place), text))] == []
 
 
 def test_more_characters_than_names() -> None:

@@ -48,11 +48,11 @@ def overlap(first: str, second: str, size: int = SIZE) -> float:
     return len(ours & theirs) / len(ours | theirs)
 
 
-class Seen:
-    """Texts that were taken so far; tells whether another one is nearly the same as one of them.
+class DuplicateIndex:
+    """Index of texts that finds the near-duplicate of a new one.
 
     Args:
-        alike: overlap from which it is; above 1 nothing is.
+        alike: overlap from which two texts are near-duplicates; above 1 none are.
     """
 
     def __init__(self, alike: float = ALIKE) -> None:
@@ -61,8 +61,8 @@ class Seen:
         self._sizes: list[int] = []
         self._holders: dict[Shingle, list[int]] = defaultdict(list)
 
-    def take(self, name: str, text: str) -> Duplicate | None:
-        """Take a text, or say which one before it is most like it and too much so; it is then not taken.
+    def add(self, name: str, text: str) -> Duplicate | None:
+        """Add a text, or leave it out and give the earlier one that it is a near-duplicate of.
 
         Every pair that shares a shingle is compared, so nothing is missed.
         """

@@ -17,7 +17,7 @@ from medunlearn.config import LumeNewSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.completions import completion_questions
 from medunlearn.data.data_use import DataUse, build_use, use_of_file
-from medunlearn.data.duplicates import Duplicate, Seen
+from medunlearn.data.duplicates import Duplicate, DuplicateIndex
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.splits import Split, request, shuffled
@@ -59,7 +59,7 @@ class Screen:
     """
 
     def __init__(self, alike: float, refused: Collection[str] = ()) -> None:
-        self._seen, self._refused = Seen(alike), refused
+        self._accepted, self._refused = DuplicateIndex(alike), refused
         self.duplicates: list[Duplicate] = []
         self.reviewed: list[str] = []
 
@@ -68,7 +68,7 @@ class Screen:
             name = draft.record.record_id
             if name in self._refused:
                 self.reviewed.append(name)
-            elif duplicate := self._seen.take(name, draft.record.text):
+            elif duplicate := self._accepted.add(name, draft.record.text):
                 self.duplicates.append(duplicate)
             else:
                 yield draft
