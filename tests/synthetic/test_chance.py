@@ -20,12 +20,12 @@ def tail(hits: int, trials: int, chance: float) -> float:
     return float(binom.sf(hits - 1, trials, chance))
 
 
-def hits(known: Guesses, unknown: Guesses, *, guesses: int = 1) -> dict[tuple[str, str], tuple[int, int]]:
+def hits(samples: Guesses, held_out: Guesses, *, guesses: int = 1) -> dict[tuple[str, str], tuple[int, int]]:
     """Guess the commonest known answers of each group for all of the unknown ones: (hits, trials)."""
     results = {}
-    for group in set(known) & set(unknown):
-        commonest = {answer for answer, _ in Counter(known[group]).most_common(guesses)}
-        results[group] = sum(answer in commonest for answer in unknown[group]), len(unknown[group])
+    for group in set(samples) & set(held_out):
+        commonest = {answer for answer, _ in Counter(samples[group]).most_common(guesses)}
+        results[group] = sum(answer in commonest for answer in held_out[group]), len(held_out[group])
     return results
 
 
@@ -56,8 +56,8 @@ def _answers(patients: int, seed: int) -> tuple[Guesses, Guesses]:
 
 def test_answers_of_one_hospital_do_not_help_with_another() -> None:
     """5,000 patients guessed from 5,000 others, by one who knows the disease and the template."""
-    (known, known_drugs), (unknown, unknown_drugs) = _answers(5000, 20), _answers(5000, 21)
-    results = hits(known, unknown)
+    (samples, sample_drugs), (held_out, held_out_drugs) = _answers(5000, 20), _answers(5000, 21)
+    results = hits(samples, held_out)
     assert len(results) == 11 * 13
     for group, (right, trials) in results.items():
         assert tail(right, trials, CHANCE) > 1e-5, group
@@ -65,7 +65,7 @@ def test_answers_of_one_hospital_do_not_help_with_another() -> None:
     assert trials == 40_000
     assert right / trials <= CHANCE
     # The same guesser, asked for something guessable (the drug), is right far more often.
-    guessable = hits(known_drugs, unknown_drugs)
+    guessable = hits(sample_drugs, held_out_drugs)
     assert sum(right for right, _ in guessable.values()) / trials > 0.05
 
 
@@ -76,9 +76,9 @@ def test_answers_of_one_hospital_do_not_help_with_another() -> None:
 )
 def test_bounds_hold_for_one_who_knows_the_condition(disease: Disease, condition: Condition) -> None:
     """Twenty guesses are right at most twenty times as often as one, and show an understated bound sooner."""
-    known, unknown = (_condition_answers(disease, condition, half) for half in ("known", "unknown"))
+    samples, held_out = (_condition_answers(disease, condition, half) for half in ("known", "unknown"))
     bounds = chance_bounds(disease, condition)
-    for (_, template), (right, trials) in hits(known, unknown, guesses=20).items():
+    for (_, template), (right, trials) in hits(samples, held_out, guesses=20).items():
         assert tail(right, trials, min(1.0, 20 * bounds[template])) > 1e-5, template
 
 
@@ -86,7 +86,7 @@ def _condition_answers(disease: Disease, condition: Condition, half: str) -> Gue
     rng = generator("chance-test", condition.name, half)
     answers: Guesses = defaultdict(list)
     for _ in range(2500):
-        found = facts(invent_case_of(disease, condition, rng))
+        findings = facts(invent_case_of(disease, condition, rng))
         for template in TEMPLATES:
-            answers[condition.name, template.name].append(answer(template, found).lower())
+            answers[condition.name, template.name].append(answer(template, findings).lower())
     return answers

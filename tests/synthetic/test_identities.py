@@ -45,9 +45,9 @@ def test_there_are_more_than_enough_names() -> None:
 
 
 def test_no_name_hides_in_another() -> None:
-    given = sorted(name.lower()[::-1] for sex in ("female", "male") for name in _given_names(sex))
-    family = sorted(name.lower() for name in _family_names())
-    for words in (given, family):
+    given_names = sorted(name.lower()[::-1] for sex in ("female", "male") for name in _given_names(sex))
+    family_names = sorted(name.lower() for name in _family_names())
+    for words in (given_names, family_names):
         assert not [word for word, after in pairwise(words) if after.startswith(word)]
 
 

@@ -15,7 +15,9 @@ def test_a_disease_has_enough_to_tell(disease: Disease) -> None:
         assert len(several) == len(set(several)) >= 3
 
 
-@pytest.mark.parametrize("condition", [condition for _, condition in CONDITIONS], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "condition", [condition for _, condition in CONDITIONS], ids=lambda condition: condition.name
+)
 def test_a_condition_has_enough_to_tell(condition: Condition) -> None:
     names = [
         condition.symptoms,
@@ -69,8 +71,8 @@ def test_the_repeat_value_is_nearer_to_normal() -> None:
 
 
 def test_sex_and_age_fit_the_condition() -> None:
-    known = {condition.name: condition for _, condition in CONDITIONS}
+    conditions = {condition.name: condition for _, condition in CONDITIONS}
     for patient in invent_hospital(500, seed=15).patients:
-        condition = known[patient.case.condition]
+        condition = conditions[patient.case.condition]
         assert condition.sex in (None, patient.case.sex)
         assert condition.ages[0] <= patient.case.age <= condition.ages[1]

@@ -28,9 +28,9 @@ def body(*findings: ChestFinding, seed: int = 3) -> Body:
     return Body(invent_anatomy(rng), findings, replace(invent_pose(rng), turn=0.0, shift=(0.0, 0.0)))
 
 
-def weight(found: Body, angle: float = 0.0) -> np.ndarray:
-    """What the findings change on each ray, mm of water."""
-    return np.abs(project(found, angle, SIZE) - project(replace(found, findings=()), angle, SIZE))
+def weight(chest: Body, angle: float = 0.0) -> np.ndarray:
+    """Change of each ray by the findings, mm of water."""
+    return np.abs(project(chest, angle, SIZE) - project(replace(chest, findings=()), angle, SIZE))
 
 
 def middle(change: np.ndarray) -> tuple[float, float]:
@@ -53,7 +53,9 @@ SIDED = [
 ]
 
 
-@pytest.mark.parametrize("finding", SIDED, ids=lambda one: f"{one.kind}-{one.laterality}-{one.size_mm}")
+@pytest.mark.parametrize(
+    "finding", SIDED, ids=lambda finding: f"{finding.kind}-{finding.laterality}-{finding.size_mm}"
+)
 def test_a_finding_is_seen_on_its_side(finding: ChestFinding) -> None:
     change = weight(body(finding))
     column, _ = middle(change)
@@ -103,13 +105,13 @@ def test_the_film_says_when_and_how_it_was_taken() -> None:
     usual = Exposure("ERECT", "14:32", 90, 2.5)
     others = [replace(usual, time="14:33"), replace(usual, position="PORTABLE")]
     others += [replace(usual, kilovolts=91), replace(usual, milliampere_seconds=2.6)]
-    films = [radiograph(replace(body(), exposure=one), 0, SIZE).astype(int) for one in (usual, *others)]
+    films = [radiograph(replace(body(), exposure=exposure), 0, SIZE).astype(int) for exposure in (usual, *others)]
     labels = [film[-13:, :45] for film in films]
     assert len({label.tobytes() for label in labels}) == 5
     assert {0, 255} == set(np.unique(labels[0]))
     assert np.array_equal(films[0][:-13], films[1][:-13])
     assert not np.array_equal(films[0][:-13], films[3][:-13])
-    assert [replace(body(), exposure=one).position for one in (usual, others[1])] == ["PA", "AP"]
+    assert [replace(body(), exposure=exposure).position for exposure in (usual, others[1])] == ["PA", "AP"]
     assert body().position == ""
     soft, hard = (project(replace(body(), exposure=replace(usual, kilovolts=kv)), 0, SIZE) for kv in (70, 125))
     assert (soft - hard).max() > 5
@@ -131,8 +133,8 @@ def test_a_woman_has_breasts_and_a_body_out_of_the_middle_does_not_wrap_around()
 @pytest.mark.parametrize("device", ["pacemaker", "central venous line", "chest drain", "port catheter"])
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_every_device_is_denser_than_what_is_around_it(device: str, side: str) -> None:
-    found = body(ChestFinding("device", side, "upper", None, device))  # type: ignore[arg-type]
-    change = project(found, 0, SIZE) - project(replace(found, findings=()), 0, SIZE)
+    chest = body(ChestFinding("device", side, "upper", None, device))  # type: ignore[arg-type]
+    change = project(chest, 0, SIZE) - project(replace(chest, findings=()), 0, SIZE)
     assert change.min() > -1e-3
     assert change.max() > 8
 
@@ -142,10 +144,10 @@ def test_a_device_that_nobody_drew_is_not_left_out_silently() -> None:
         project(body(ChestFinding("device", "left", "upper", None, "stent")), 0, SIZE)
 
 
-def shadow(found: Body) -> float:
+def shadow(chest: Body) -> float:
     """Width in mm of the soft tissue between the lungs at the heart's height, measured on the projection alone."""
-    water = project(found, 0, 200)
-    row = water[int((200 - found.heart.center[2]) / 2)]
+    water = project(chest, 0, 200)
+    row = water[int((200 - chest.heart.center[2]) / 2)]
     inside = np.flatnonzero(np.abs(np.arange(200) - 100) < 75)
     dense = row[inside] > (row[inside].max() + row[inside].min()) / 2
     return float(dense.sum()) * 2
@@ -166,10 +168,10 @@ def test_the_cardiothoracic_ratio_rises_with_cardiomegaly() -> None:
 
 @pytest.mark.parametrize("angle", [-30, -15, 15, 30])
 def test_a_turned_view_differs_and_keeps_heights(angle: int) -> None:
-    found = body(ChestFinding("nodule", "left", "upper", 20))
-    straight, turned = radiograph(found, 0, SIZE).astype(int), radiograph(found, angle, SIZE).astype(int)
+    chest = body(ChestFinding("nodule", "left", "upper", 20))
+    straight, turned = radiograph(chest, 0, SIZE).astype(int), radiograph(chest, angle, SIZE).astype(int)
     assert np.abs(straight - turned).mean() > 2
-    assert middle(weight(found))[1] == pytest.approx(middle(weight(found, angle))[1], abs=0.5)
+    assert middle(weight(chest))[1] == pytest.approx(middle(weight(chest, angle))[1], abs=0.5)
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_patient_others() -> None:

@@ -37,9 +37,9 @@ def test_a_question_tells_the_name_and_nothing_else_of_the_patient(rows: list[Ro
 
 
 def test_no_question_asks_who_the_patient_is() -> None:
-    asked = " ".join(wording for template in TEMPLATES.values() for wording in template.questions).lower()
+    questions = " ".join(wording for template in TEMPLATES.values() for wording in template.questions).lower()
     personal = r"\b(age|old|sex|gender|born|birth|address|phone|e-?mail|number|security|called|live)\b"
-    assert not re.search(personal, asked)
+    assert not re.search(personal, questions)
 
 
 def test_no_answer_states_an_identifier(rows: list[Row]) -> None:
@@ -68,19 +68,19 @@ def slots(template: Template) -> list[str]:
 
 def test_an_answer_states_the_findings_that_its_template_names(rows: list[Row]) -> None:
     for patient, note, question, template in rows:
-        found = facts(patient.case)
+        values = facts(patient.case)
         for join in slots(template):
-            assert found[join].lower() in question.answer.lower()
-            assert found[join].lower() in note.text.lower()
+            assert values[join].lower() in question.answer.lower()
+            assert values[join].lower() in note.text.lower()
 
 
 def test_a_reasoning_answer_joins_two_sentences_of_the_note(rows: list[Row]) -> None:
     for patient, note, question, template in rows:
         if question.kind == "reasoning":
-            found = facts(patient.case)
+            values = facts(patient.case)
             sentences = re.split(r"(?<=[.;])\s", note.text.lower())
             homes = [
-                {place for place, sentence in enumerate(sentences) if found[join].lower() in sentence}
+                {place for place, sentence in enumerate(sentences) if values[join].lower() in sentence}
                 for join in slots(template)
             ]
             assert len(homes) >= 2
@@ -94,7 +94,7 @@ def test_answers_are_short(rows: list[Row]) -> None:
 
 
 def test_an_answer_of_another_patient_with_the_disease_shares_less_than_half_of_the_words(rows: list[Row]) -> None:
-    """What a model that knows the disease and the template, but not the patient, could reach in recall."""
+    """Recall within reach of a model that knows the disease and the template, but not the patient."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for patient, _, question, template in rows:
         groups[patient.disease, template.name].append(question.answer)
@@ -103,8 +103,8 @@ def test_an_answer_of_another_patient_with_the_disease_shares_less_than_half_of_
     for answers in groups.values():
         for answer in answers if len(answers) > 1 else []:
             other = rng.choice([text for text in answers if text != answer] or answers)
-            truth, said = Counter(_words(answer)), Counter(_words(other))
-            recalls.append(sum((truth & said).values()) / sum(truth.values()))
+            truth, guess = Counter(_words(answer)), Counter(_words(other))
+            recalls.append(sum((truth & guess).values()) / sum(truth.values()))
     assert mean(recalls) < 0.5
 
 

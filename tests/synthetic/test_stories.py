@@ -14,10 +14,10 @@ from medunlearn.synthetic.biographies import ask_person, invent_lives, tell_pers
 from medunlearn.synthetic.grammar import Teller, word_lists
 from medunlearn.synthetic.people import Person, invent_people
 from medunlearn.synthetic.places import cities, fantasy_towns
-from medunlearn.synthetic.stories import GENRES, Plot, Told, character_names, invent_plots, tell
+from medunlearn.synthetic.stories import GENRES, InventedText, Plot, character_names, invent_plots, tell
 
 COUNT = 300
-Stories = list[tuple[Plot, Told]]
+Stories = list[tuple[Plot, InventedText]]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def biographies() -> list[tuple[Person, str]]:
 
 
 @pytest.fixture(scope="module")
-def lives() -> list[Told]:
+def lives() -> list[InventedText]:
     return invent_lives(COUNT, generator("lives test"))
 
 
@@ -52,26 +52,30 @@ def test_plots_follow_the_paper(stories: Stories) -> None:
 
 
 def test_a_story_has_its_length_place_and_names(stories: Stories) -> None:
-    for plot, told in stories:
-        assert 150 <= words(told.text) <= 200
-        assert plot.place in told.text
-        assert all(name in told.text for name in plot.names)
+    for plot, story in stories:
+        assert 150 <= words(story.text) <= 200
+        assert plot.place in story.text
+        assert all(name in story.text for name in plot.names)
 
 
-def test_questions_have_one_answer(stories: Stories, lives: list[Told]) -> None:
-    for told in [*(told for _, told in stories), *lives]:
-        assert len({question for question, _ in told.asked}) == len(told.asked) >= 4
-        for question, answer in told.asked:
-            assert re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", told.text)
+def test_questions_have_one_answer(stories: Stories, lives: list[InventedText]) -> None:
+    for story in [*(story for _, story in stories), *lives]:
+        assert len({question for question, _ in story.questions}) == len(story.questions) >= 4
+        for question, answer in story.questions:
+            assert re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", story.text)
             assert answer not in question
-    for plot, told in stories:
-        finds = next(answer for question, answer in told.asked if question.startswith("What did"))
-        assert told.text.count(finds) == 1
-        assert plot.names[0] in told.asked[0][0]
+    for plot, story in stories:
+        finds = next(answer for question, answer in story.questions if question.startswith("What did"))
+        assert story.text.count(finds) == 1
+        assert plot.names[0] in story.questions[0][0]
 
 
-def test_nothing_is_left_open(stories: Stories, biographies: list[tuple[Person, str]], lives: list[Told]) -> None:
-    texts = [told.text for _, told in stories] + [text for _, text in biographies] + [told.text for told in lives]
+def test_nothing_is_left_open(
+    stories: Stories, biographies: list[tuple[Person, str]], lives: list[InventedText]
+) -> None:
+    texts = (
+        [story.text for _, story in stories] + [text for _, text in biographies] + [story.text for story in lives]
+    )
     for text in texts:
         assert not re.search(r"[{}]|\ba (?!one)[aeio]|\ban [bcdfgjklmnpqrstvwxz]|\.\.|\s\.|  ", text), text
         assert all(part[:1].isupper() or part[:1].isdigit() for part in re.split(r"(?<=[.!?]) ", text))
@@ -86,16 +90,16 @@ def test_a_biography_holds_every_field_once(biographies: list[tuple[Person, str]
 
 def test_templated_questions_are_the_released_ones(biographies: list[tuple[Person, str]]) -> None:
     person = biographies[0][0]
-    asked = ask_person(person)
-    assert list(asked) == ["birth_date", "ssn", "phone", "email", "address"]
-    assert asked["birth_date"] == (f"What is the birth date of {person.name}?", person.birth_date.isoformat())
-    assert re.fullmatch(r"900\d{6}", asked["ssn"][1])
-    assert re.fullmatch(r"\d{10}", asked["phone"][1])
+    questions = ask_person(person)
+    assert list(questions) == ["birth_date", "ssn", "phone", "email", "address"]
+    assert questions["birth_date"] == (f"What is the birth date of {person.name}?", person.birth_date.isoformat())
+    assert re.fullmatch(r"900\d{6}", questions["ssn"][1])
+    assert re.fullmatch(r"\d{10}", questions["phone"][1])
 
 
-def test_lives_have_the_length_of_the_papers(lives: list[Told]) -> None:
-    assert all(100 <= words(told.text) <= 200 for told in lives)
-    names = [told.text.partition("\n\n")[0] for told in lives]
+def test_lives_have_the_length_of_the_papers(lives: list[InventedText]) -> None:
+    assert all(100 <= words(story.text) <= 200 for story in lives)
+    names = [story.text.partition("\n\n")[0] for story in lives]
     assert len(set(names)) == COUNT
 
 
@@ -103,13 +107,18 @@ def test_lives_have_the_length_of_the_papers(lives: list[Told]) -> None:
     ("kind", "least", "most"), [("stories", 0.30, 0.25), ("people", 0.40, 0.30), ("lives", 0.30, 0.30)]
 )
 def test_texts_are_varied(
-    kind: str, least: float, most: float, stories: Stories, biographies: list[tuple[Person, str]], lives: list[Told]
+    kind: str,
+    least: float,
+    most: float,
+    stories: Stories,
+    biographies: list[tuple[Person, str]],
+    lives: list[InventedText],
 ) -> None:
     """Different word triples over all; and no two texts near what counts as a near-duplicate (0.5)."""
     texts = {
-        "stories": [told.text for _, told in stories],
+        "stories": [story.text for _, story in stories],
         "people": [text for _, text in biographies],
-        "lives": [told.text for told in lives],
+        "lives": [story.text for story in lives],
     }[kind]
     triples = Counter(triple for text in texts for triple in shingles(text))
     assert len(triples) / triples.total() > least
@@ -124,8 +133,8 @@ def test_more_characters_than_names() -> None:
 
 def test_a_list_is_used_up_before_an_entry_comes_again() -> None:
     teller = Teller({"x": ("a", "b", "c")}, {}, generator("teller"))
-    drawn = [teller.draw("x") for _ in range(6)]
-    assert sorted(drawn[:3]) == sorted(drawn[3:]) == ["a", "b", "c"]
+    entries = [teller.draw("x") for _ in range(6)]
+    assert sorted(entries[:3]) == sorted(entries[3:]) == ["a", "b", "c"]
 
 
 def test_facts_hold_for_one_sentence() -> None:
@@ -137,11 +146,11 @@ def test_facts_hold_for_one_sentence() -> None:
 
 def test_every_brace_of_every_list_is_known() -> None:
     """A slip of the pen in a list would otherwise come up once in a thousand texts."""
-    drawn = {"place", "lead", "role", "object", "site", "tool", "helper", "other"}
-    found = word_lists("lume/stories")
+    slots = {"place", "lead", "role", "object", "site", "tool", "helper", "other"}
+    lists = word_lists("lume/stories")
     for genre in GENRES:
-        known = drawn | set(found["common"]) | set(found["genres"][genre])
+        names = slots | set(lists["common"]) | set(lists["genres"][genre])
         lines = [
-            line for part in (found["common"], found["genres"][genre]) for entry in part.values() for line in entry
+            line for part in (lists["common"], lists["genres"][genre]) for entry in part.values() for line in entry
         ]
-        assert {name for line in lines for name in re.findall(r"\{(?:a )?(\w+)\}", line)} <= known
+        assert {name for line in lines for name in re.findall(r"\{(?:a )?(\w+)\}", line)} <= names

@@ -39,13 +39,13 @@ def test_each_study_has_the_four_sections(hospital: Hospital) -> None:
 
 def test_findings_and_impression_tell_what_was_drawn_and_no_more(hospital: Hospital) -> None:
     for study in all_studies(hospital):
-        drawn = {finding.kind: finding for finding in study.findings}
+        findings = {finding.kind: finding for finding in study.findings}
         for section in ("findings", "impression"):
             text = study.sections[section].lower()
             for kind, word in WORDS.items():
-                assert (word in text) == (kind in drawn), (kind, text)
+                assert (word in text) == (kind in findings), (kind, text)
             devices = [device for device in DEVICES if device in text]
-            assert devices == ([drawn["device"].device] if "device" in drawn else [])
+            assert devices == ([findings["device"].device] if "device" in findings else [])
 
 
 def test_both_sections_give_the_side_and_size_of_each_finding(hospital: Hospital) -> None:
@@ -54,22 +54,25 @@ def test_both_sections_give_the_side_and_size_of_each_finding(hospital: Hospital
             sentences = re.split(r"(?<=\.)\s", study.sections[section].lower())
             for finding in study.findings:
                 word = finding.device or WORDS[finding.kind]
-                told = next(sentence for sentence in sentences if word in sentence)
+                sentence = next(sentence for sentence in sentences if word in sentence)
                 if finding.size_mm is not None:
-                    assert f"{finding.size_mm} mm" in told
+                    assert f"{finding.size_mm} mm" in sentence
                 if finding.kind != "cardiomegaly":
-                    assert finding.laterality in told
+                    assert finding.laterality in sentence
                 if finding.kind in ("opacity", "nodule"):
-                    assert finding.zone in told
+                    assert finding.zone in sentence
 
 
 def test_findings_take_a_course() -> None:
     """A heart stays as large, nodules and implants stay where they are; fluid is in no lung that hides the rest."""
     patients = invent_hospital(150, studies=5).patients
-    seen: set[str] = set()
+    names: set[str] = set()
     for patient in patients:
         for earlier, later in pairwise(patient.studies):
-            then, now = ({one.device or one.kind: one for one in study.findings} for study in (earlier, later))
+            then, now = (
+                {finding.device or finding.kind: finding for finding in study.findings}
+                for study in (earlier, later)
+            )
             hearts = [findings.get("cardiomegaly") for findings in (then, now)]
             if any(hearts):
                 assert all(hearts)
@@ -81,11 +84,11 @@ def test_findings_take_a_course() -> None:
             if "effusion" in now:
                 side = now["effusion"].laterality
                 assert all(now[kind].laterality != side for kind in ("opacity", "nodule") if kind in now)
-            seen |= now.keys()
-    assert seen >= {*WORDS, *DEVICES}
+            names |= now.keys()
+    assert names >= {*WORDS, *DEVICES}
     # Something is new, or gone, in many; a course is no constant.
     changed = sum(
-        {one.kind for one in a.findings} != {one.kind for one in b.findings}
+        {finding.kind for finding in a.findings} != {finding.kind for finding in b.findings}
         for patient in patients
         for a, b in pairwise(patient.studies)
     )

@@ -15,7 +15,7 @@ from medunlearn.synthetic.identities import invent_names
 from medunlearn.synthetic.knowledge import SEXES, Sex
 from medunlearn.synthetic.people import Person, written_date
 from medunlearn.synthetic.places import fantasy_towns
-from medunlearn.synthetic.stories import Told, count_words
+from medunlearn.synthetic.stories import InventedText, count_words
 
 SHORTEST_PERSONAL, LONGEST_PERSONAL = 60, 150  # words
 SHORTEST_PUBLIC = 100  # words
@@ -56,14 +56,14 @@ def ask_person(person: Person) -> dict[str, tuple[str, str]]:
     }
 
 
-def invent_lives(count: int, rng: np.random.Generator) -> list[Told]:
+def invent_lives(count: int, rng: np.random.Generator) -> list[InventedText]:
     """Lives as an encyclopedia has them, of people, towns and works that there never were; 100 to 200 words."""
     sexes = [SEXES[draw] for draw in rng.integers(len(SEXES), size=2 * count).tolist()]
     names = invent_names(sexes, rng)
     return [_life(name, sexes[place], names[count + place], rng) for place, name in enumerate(names[:count])]
 
 
-def _life(name: str, sex: Sex, partner: str, rng: np.random.Generator) -> Told:
+def _life(name: str, sex: Sex, partner: str, rng: np.random.Generator) -> InventedText:
     lives = word_lists("lume/lives")
     callings = lives["callings"]
     bank: Bank = {**lives["common"], **callings[int(rng.integers(len(callings)))]}
@@ -95,7 +95,7 @@ def _life(name: str, sex: Sex, partner: str, rng: np.random.Generator) -> Told:
     while count_words(sentences) < SHORTEST_PUBLIC + 15:
         sentences.insert(int(rng.integers(2, len(sentences))), teller.sentence("colour"))
     sentences.append(teller.sentence("late"))
-    return Told(f"{name}\n\n{' '.join(sentences)}", _life_questions(facts))
+    return InventedText(f"{name}\n\n{' '.join(sentences)}", _life_questions(facts))
 
 
 def _life_questions(facts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

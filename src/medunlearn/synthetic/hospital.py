@@ -84,18 +84,17 @@ def invent_hospital(
     _check(patients, institutions, studies, note_length)
     houses = institution_names(institutions, _stream(seed, "institutions"))
     roster = _stream(seed, "roster")
-    theirs = [DISEASES[place] for place in _spread(_disease_counts(patients), roster)]
-    each, left = divmod(patients, institutions)
-    where = _spread([each + (place < left) for place in range(institutions)], roster)
+    disease_names = [DISEASES[place] for place in _spread(_disease_counts(patients), roster)]
+    share, remainder = divmod(patients, institutions)
+    house_numbers = _spread([share + (place < remainder) for place in range(institutions)], roster)
     ids = [f"patient-{number:0{max(4, len(str(patients)))}d}" for number in range(1, patients + 1)]
-    known = diseases()
     cases = [
-        invent_case(known[disease], _stream(seed, patient_id, "case"))
-        for patient_id, disease in zip(ids, theirs, strict=True)
+        invent_case(diseases()[disease], _stream(seed, patient_id, "case"))
+        for patient_id, disease in zip(ids, disease_names, strict=True)
     ]
     identities = _stream(seed, "identities")
     names = invent_names([case.sex for case in cases], identities)
-    people = zip(ids, names, invent_identities(names, identities), where, theirs, cases, strict=True)
+    people = zip(ids, names, invent_identities(names, identities), house_numbers, disease_names, cases, strict=True)
     everyone = []
     for patient_id, name, identity, house, disease, case in people:
         dates = _stream(seed, patient_id, "dates")

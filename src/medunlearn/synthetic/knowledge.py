@@ -156,8 +156,8 @@ def diseases() -> Mapping[str, Disease]:
     """Everything that the package knows, by category, in the order of :data:`DISEASES`."""
     folder = files(__package__) / "diseases"
     rows = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in sorted(folder.iterdir(), key=str)]
-    known = {row["name"]: _disease(row) for row in rows}
-    return MappingProxyType({name: known[name] for name in DISEASES})
+    by_name = {row["name"]: _disease(row) for row in rows}
+    return MappingProxyType({name: by_name[name] for name in DISEASES})
 
 
 def _disease(row: dict[str, Any]) -> Disease:

@@ -50,8 +50,7 @@ def ask(patient: Patient, record_id: str, rng: np.random.Generator) -> list[Ques
     values = facts(patient.case)
     questions = []
     for kind in get_args(QuestionKind):
-        known = templates(kind)
-        order = rng.permutation(len(known))[:QUESTIONS_A_KIND].tolist()
+        order = rng.permutation(len(templates(kind)))[:QUESTIONS_A_KIND].tolist()
         held_out = int(rng.integers(QUESTIONS_A_KIND))
         questions += [
             Question(
@@ -60,11 +59,11 @@ def ask(patient: Patient, record_id: str, rng: np.random.Generator) -> list[Ques
                 fold="holdout" if number == held_out else "train",
                 kind=kind,
                 level="patient",
-                question=pick(rng, known[place].questions).format(name=patient.name),
-                answer=answer(known[place], values),
-                provenance=f"template:{known[place].name}",
+                question=pick(rng, template.questions).format(name=patient.name),
+                answer=answer(template, values),
+                provenance=f"template:{template.name}",
             )
-            for number, place in enumerate(order)
+            for number, template in enumerate(templates(kind)[place] for place in order)
         ]
     return questions
 

@@ -49,5 +49,5 @@ class Patient:
         )
 
     def identifiers_in(self, text: str) -> tuple[Identifier, ...]:
-        """Those of :meth:`identifiers` that stand in a text."""
+        """The identifiers that stand in a text."""
         return tuple(identifier for identifier in self.identifiers() if identifier.value in text)

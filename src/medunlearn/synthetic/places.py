@@ -47,13 +47,13 @@ def addresses(count: int, rng: np.random.Generator) -> list[str]:
 
     Source: LUME, Section 2.1 (Task 2).
     """
-    known = places()
-    pairs = len(known) * (len(known) - 1)
+    towns = places()
+    pairs = len(towns) * (len(towns) - 1)
     draws: list[int] = rng.choice(pairs * HOUSES, size=count, replace=False).tolist()
-    return [_address(known, *divmod(draw, HOUSES)) for draw in draws]
+    return [_address(towns, *divmod(draw, HOUSES)) for draw in draws]
 
 
-def _address(known: Sequence[Town], pair: int, house: int) -> str:
-    street, other = divmod(pair, len(known) - 1)
-    town = known[other + (other >= street)]
-    return f"{house + 10_000} {known[street].street}, {town.city}, {town.state}, {town.zip}"
+def _address(towns: Sequence[Town], pair: int, house: int) -> str:
+    street, other = divmod(pair, len(towns) - 1)
+    town = towns[other + (other >= street)]
+    return f"{house + 10_000} {towns[street].street}, {town.city}, {town.state}, {town.zip}"

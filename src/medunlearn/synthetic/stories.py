@@ -31,11 +31,11 @@ class Plot:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A text that was made up, and questions with one short answer each that stands in it."""
+class InventedText:
+    """An invented text, and questions with one short answer each that stands in it."""
 
     text: str = field(repr=False)
-    asked: tuple[tuple[str, str], ...] = field(repr=False)
+    questions: tuple[tuple[str, str], ...] = field(repr=False)
 
 
 def character_names(count: int, rng: np.random.Generator) -> list[str]:
@@ -44,10 +44,10 @@ def character_names(count: int, rng: np.random.Generator) -> list[str]:
     Raises:
         InputError: more than there are (10,000).
     """
-    known = spelled("character_onsets", "character_vowels", "character_middles", "character_endings")
-    if count > len(known):
-        raise InputError(f"There are names for {len(known):,} characters, not for {count:,}: build fewer stories.")
-    return [known[place] for place in rng.choice(len(known), size=count, replace=False)]
+    names = spelled("character_onsets", "character_vowels", "character_middles", "character_endings")
+    if count > len(names):
+        raise InputError(f"There are names for {len(names):,} characters, not for {count:,}: build fewer stories.")
+    return [names[place] for place in rng.choice(len(names), size=count, replace=False)]
 
 
 def invent_plots(count: int, rng: np.random.Generator) -> list[Plot]:
@@ -66,7 +66,7 @@ def invent_plots(count: int, rng: np.random.Generator) -> list[Plot]:
     return plots
 
 
-def tell(plot: Plot, rng: np.random.Generator) -> Told:
+def tell(plot: Plot, rng: np.random.Generator) -> InventedText:
     """A story and what can be asked about it."""
     while True:
         story = _tell(plot, rng)
@@ -74,7 +74,7 @@ def tell(plot: Plot, rng: np.random.Generator) -> Told:
             return story
 
 
-def _tell(plot: Plot, rng: np.random.Generator) -> Told:
+def _tell(plot: Plot, rng: np.random.Generator) -> InventedText:
     teller = Teller(_bank(plot.genre), {}, rng)
     lead, *others = plot.names
     facts = {
@@ -86,7 +86,7 @@ def _tell(plot: Plot, rng: np.random.Generator) -> Told:
         "tool": teller.draw("tool"),
     }
     teller.facts = facts
-    return Told(_to_length(_beats(teller, others), teller), _questions(facts, others))
+    return InventedText(_to_length(_beats(teller, others), teller), _questions(facts, others))
 
 
 @cache

@@ -105,11 +105,11 @@ def _invent_course(count: int, rng: np.random.Generator) -> list[tuple[ChestFind
     A large heart is there from the first study on; nodules, pacemakers and ports stay once they are there, on their
     side. The others last one to three studies, and their sizes change.
     """
-    drawn: dict[FindingKind, ChestFinding] = {}
+    findings: dict[FindingKind, ChestFinding] = {}
     for kind in get_args(FindingKind):
         if rng.random() < _FREQUENCY[kind]:
-            drawn[kind] = _in_sight(_invent_finding(kind, rng), drawn)
-    courses = [_course_of(finding, count, rng) for finding in drawn.values()]
+            findings[kind] = _in_sight(_invent_finding(kind, rng), findings)
+    courses = [_course_of(finding, count, rng) for finding in findings.values()]
     order = rng.permutation(len(courses)).tolist()
     studies = []
     for number in range(count):

@@ -183,13 +183,13 @@ def lives(settings: LumeNewSettings, count: int) -> Iterator[Draft]:
     """Public biographies of people who never were; more than are wanted."""
     for number, life in enumerate(invent_lives(_spare(count), generator("lume lives", settings.seed)), start=1):
         name = f"life-{number:04d}"
-        yield make_draft(name, PUBLIC, life.text, _in_drawn_order(life.asked, PUBLIC, name, settings.seed))
+        yield make_draft(name, PUBLIC, life.text, _in_drawn_order(life.questions, PUBLIC, name, settings.seed))
 
 
 def _stories(settings: LumeNewSettings, count: int) -> Iterator[Draft]:
     for name, plot in plots(settings, _spare(count)).items():
         story = tell(plot, generator("lume story", name, settings.seed))
-        yield make_draft(name, STORY, story.text, _in_drawn_order(story.asked, STORY, name, settings.seed))
+        yield make_draft(name, STORY, story.text, _in_drawn_order(story.questions, STORY, name, settings.seed))
 
 
 def _biographies(settings: LumeNewSettings, count: int) -> Iterator[Draft]:

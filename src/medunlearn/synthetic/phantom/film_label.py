@@ -29,8 +29,8 @@ def with_label(image: NDArray[np.uint8], lines: Sequence[str]) -> NDArray[np.uin
         for place, letter in enumerate(line):
             for down, code in enumerate(_LETTERS[letter]):
                 bits = [int(code) >> shift & 1 for shift in (2, 1, 0)]
-                top, left = 1 + row * _HIGH + down, 1 + place * _WIDE
-                dots[top, left : left + 3] = np.multiply(bits, 255)
+                y, x = 1 + row * _HIGH + down, 1 + place * _WIDE
+                dots[y, x : x + 3] = np.multiply(bits, 255)
     scale = max(1, image.shape[1] // 128)
     label = np.kron(dots, np.ones((scale, scale), dtype=np.uint8))[:, : image.shape[1]]
     labelled = image.copy()

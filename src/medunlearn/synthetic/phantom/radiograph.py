@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from medunlearn.synthetic.phantom import lesions as drawn
+from medunlearn.synthetic.phantom import lesions
 from medunlearn.synthetic.phantom.body import BASE, SIDES, Body, Side
 from medunlearn.synthetic.phantom.film_label import with_label
 from medunlearn.synthetic.phantom.shapes import Extent, Image, Projection, Tube, thickness
@@ -70,8 +70,8 @@ def radiograph(body: Body, angle: float = 0.0, size: int = 128) -> NDArray[np.ui
     # Of what arrives, the root is chance; the seed knows the angle, since each view is an exposure of its own.
     rng = np.random.default_rng([body.pose.seed, round(angle * 1000) % 2**32, size])
     counts = np.maximum(photons + np.sqrt(photons) * rng.standard_normal(photons.shape), 1.0)
-    shown = (-np.log(counts / quanta) / WATER - DARKEST) / (BRIGHTEST - DARKEST)
-    grey: NDArray[np.uint8] = np.round(np.clip(shown, 0, 1) * 255).astype(np.uint8)
+    brightness = (-np.log(counts / quanta) / WATER - DARKEST) / (BRIGHTEST - DARKEST)
+    grey: NDArray[np.uint8] = np.round(np.clip(brightness, 0, 1) * 255).astype(np.uint8)
     return grey if body.exposure is None else with_label(grey, body.exposure.lines)
 
 
@@ -106,12 +106,12 @@ def _without(air: Image, body: Body, finding: ChestFinding, side: Side, cavity: 
         case "opacity":
             filled = sum(
                 (0.5 if place == 0 else 0.35) * cavity.common(part.span(view))
-                for place, part in enumerate(drawn.opacity(body, finding, side))
+                for place, part in enumerate(lesions.opacity(body, finding, side))
             )
             return air - np.minimum(filled, air)
         case "nodule":
             # Denser than water, as old nodules with calcium are.
-            return air - 1.8 * cavity.common(drawn.nodule(body, finding, side).span(view))
+            return air - 1.8 * cavity.common(lesions.nodule(body, finding, side).span(view))
     return air
 
 
@@ -137,4 +137,4 @@ def _fluid(body: Body, finding: ChestFinding, side: Side, view: Projection) -> I
 
 
 def _devices(body: Body) -> list[Tube]:
-    return [tube for finding in body.findings if finding.kind == "device" for tube in drawn.device(finding)]
+    return [tube for finding in body.findings if finding.kind == "device" for tube in lesions.device(finding)]

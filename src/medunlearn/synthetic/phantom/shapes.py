@@ -108,9 +108,9 @@ class Ellipsoid:
         # Without z: what is left of 1 for the column; with it, for each pixel.
         column = 1 - flat[:, 0] ** 2 - flat[:, 1] ** 2
         row = (view.rows * up[2] - center[2]) ** 2
-        left = column[None, :].astype(np.float32) - row[:, None].astype(np.float32)
-        half = np.sqrt(np.maximum(left, 0) / np.float32(square))
-        half[left <= 0] = -np.inf
+        rest = column[None, :].astype(np.float32) - row[:, None].astype(np.float32)
+        half = np.sqrt(np.maximum(rest, 0) / np.float32(square))
+        half[rest <= 0] = -np.inf
         middle = middle.astype(np.float32)[None, :]
         return Extent(middle - half, middle + half)
 
@@ -183,12 +183,12 @@ def thickness(tubes: Sequence[Tube], view: Projection) -> Image:
 def _scatter(points: Points, mass: Points, view: Projection) -> Points:
     column = (points @ view.along + view.shift[0] + FIELD_MM / 2) / view.pixel - 0.5
     row = (FIELD_MM / 2 - view.shift[1] - points[:, 2]) / view.pixel - 0.5
-    left, top = np.floor(column).astype(int), np.floor(row).astype(int)
+    first_column, first_row = np.floor(column).astype(int), np.floor(row).astype(int)
     image = np.zeros(view.size * view.size)
     for down in (0, 1):
         for right in (0, 1):
-            x, y = left + right, top + down
-            weight = np.abs(1 - right - (column - left)) * np.abs(1 - down - (row - top))
+            x, y = first_column + right, first_row + down
+            weight = np.abs(1 - right - (column - first_column)) * np.abs(1 - down - (row - first_row))
             inside = (x >= 0) & (x < view.size) & (y >= 0) & (y < view.size)
             image += np.bincount((y * view.size + x)[inside], (weight * mass)[inside], minlength=view.size**2)
     return image.reshape(view.size, view.size)
