@@ -1,4 +1,4 @@
-"""Judges that say what a test wants them to say, on real servers on loopback."""
+"""Judges with opinions that a test sets, on real servers on loopback."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def supported(model: str, text: str) -> dict[str, str]:
 def bench() -> Iterator[Callable[..., tuple[FakeServer, list[Judge]]]]:
     """``bench(opinion, "a", "b", behave=("busy", "well"))``: a server, and judges of these names on it.
 
-    An opinion takes the model and the first user message, and returns what is said: a text, or a value as JSON.
+    An opinion takes the model and the first user message, and returns the reply: a text, or a value as JSON.
     """
     with ExitStack() as stack:
 
@@ -49,8 +49,8 @@ def bench() -> Iterator[Callable[..., tuple[FakeServer, list[Judge]]]]:
         ) -> tuple[FakeServer, list[Judge]]:
             def answer(body: dict[str, Any]) -> str:
                 first = next(message["content"] for message in body["messages"] if message["role"] == "user")
-                said = opinion(body["model"], first)
-                return said if isinstance(said, str) else json.dumps(said)
+                reply = opinion(body["model"], first)
+                return reply if isinstance(reply, str) else json.dumps(reply)
 
             server = stack.enter_context(FakeServer(behave, answer=answer))
             quick = {"base_url": server.base_url, "backoff_seconds": 0.01, "retries": 1, **settings}

@@ -1,4 +1,4 @@
-"""What is judged: read, checked, drawn."""
+"""Cases to judge, from benchmarks and tables, and samples of them; judges from YAML."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from medunlearn.judging.cases import (
     case_table,
     categories_of,
     label_cases,
-    per_group,
-    per_subject,
     question_cases,
     read_cases,
-    spread,
+    sample_evenly,
+    sample_per_group,
+    sample_per_subject,
     to_cases,
 )
 from medunlearn.judging.judges import panel_of, read_judges
-from medunlearn.judging.panel_run import material
+from medunlearn.judging.panel_run import gather_material
 from medunlearn.judging.tasks import JudgingCase, get_task
 from medunlearn.papers.amnesia.build import build
 
@@ -39,8 +39,8 @@ def test_labels_are_judged_by_titles_that_name_nobody() -> None:
     assert set(labels[0].fields) == {"title", "category"}
     assert labels[0].fields["category"] == record.groups["disease"]
     assert labels[0].identifiers == tuple(identifier.value for identifier in record.identifiers) != ()
-    shown = "".join(case.fields["title"] for case in labels)
-    assert not any(i.value in shown for record in BENCHMARK.records for i in record.identifiers)
+    titles = "".join(case.fields["title"] for case in labels)
+    assert not any(i.value in titles for record in BENCHMARK.records for i in record.identifiers)
     with pytest.raises(InputError, match="have no titles"):
         label_cases(replace(BENCHMARK, titles={}))
 
@@ -53,31 +53,30 @@ def test_titles_are_saved_and_are_no_part_of_the_benchmarks_identity(tmp_path: P
 
 
 def test_questions_come_from_the_training_pool() -> None:
-    questions, record = question_cases(BENCHMARK, ["reasoning"]), BENCHMARK.records[0]
-    assert len(questions) == 36
-    assert {case.group for case in questions} == {"reasoning"}
+    questions, record = question_cases(BENCHMARK), BENCHMARK.records[0]
+    assert Counter(case.group for case in questions) == {"factual": 36, "reasoning": 36}
     assert questions[0].fields["note"] == record.text
     assert questions[0].subject == BENCHMARK.subject(record.record_id)
     held_out = {q.question_id for q in BENCHMARK.questions if q.fold == "holdout"}
-    assert not held_out & {case.case_id for case in question_cases(BENCHMARK)}
+    assert not held_out & {case.case_id for case in questions}
     assert {case.case_id for case in question_cases(BENCHMARK, folds=["holdout"])} == held_out
-    with pytest.raises(InputError, match="kind cloze in fold train; it has factual"):
-        question_cases(BENCHMARK, ["cloze"])
+    with pytest.raises(InputError, match="fold rephrase; it has holdout, train"):
+        question_cases(BENCHMARK, ["rephrase"])
 
 
 def test_a_sample_is_drawn_from_what_splits_forget() -> None:
     benchmark = build(AmnesiaSettings(synthetic=60, percents=(5, 10)))
     names = [name for name in benchmark.splits if name.endswith("_05") and not name.startswith("random")]
     assert len(names) == 3
-    wanted = {patient for name in names for patient in benchmark.splits[name].forget}
+    patients = {patient for name in names for patient in benchmark.splits[name].forget}
     for task in ("label", "question"):
-        cases = material(benchmark, task, JudgeSettings(splits=tuple(names))).cases
-        assert {case.subject for case in cases} == wanted
+        cases = gather_material(benchmark, task, JudgeSettings(splits=tuple(names))).cases
+        assert {case.subject for case in cases} == patients
     assert {
-        case.fields["category"] for case in material(benchmark, "label", JudgeSettings(splits=names)).cases
-    } == {benchmark.record[f"{patient}-note"].groups["disease"] for patient in wanted}
+        case.fields["category"] for case in gather_material(benchmark, "label", JudgeSettings(splits=names)).cases
+    } == {benchmark.record[f"{patient}-note"].groups["disease"] for patient in patients}
     with pytest.raises(UnknownNameError, match="random_05"):
-        material(benchmark, "label", JudgeSettings(splits=("random_5",)))
+        gather_material(benchmark, "label", JudgeSettings(splits=("random_5",)))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
@@ -92,13 +91,13 @@ def test_cases_of_a_table(tmp_path: Path, suffix: str) -> None:
     else:
         table = pd.DataFrame(rows)
         table.to_parquet(path) if suffix == ".parquet" else table.to_csv(path, index=False)
-    found = read_cases(path, LABEL)
-    assert [(case.case_id, case.subject, case.group) for case in found] == [
+    from_table = read_cases(path, LABEL)
+    assert [(case.case_id, case.subject, case.group) for case in from_table] == [
         ("007", "007", "Cancer"),
         ("8", "8", "Oral"),
     ]
-    assert found[0].fields == {"title": "NA", "category": "Cancer"}
-    assert found[0].identifiers is None
+    assert from_table[0].fields == {"title": "NA", "category": "Cancer"}
+    assert from_table[0].identifiers is None
 
 
 @pytest.mark.parametrize(
@@ -132,10 +131,10 @@ def test_cases_come_back_and_an_empty_response_is_a_response(cases: list[Judging
     assert to_cases(case_table(cases), LABEL) == [replace(case, identifiers=None) for case in cases]
     (tmp_path / "t.csv").write_text("case_id,question,reference,response\n1,q,r,\n")
     assert read_cases(tmp_path / "t.csv", get_task("factuality"))[0].fields["response"] == ""
-    said = {"case_id": "1", "question": "q", "reference": "r", "response": ""}
+    rated = {"case_id": "1", "question": "q", "reference": "r", "response": ""}
     for missing in ({"response": None}, {}):
-        row = {key: said[key] for key in ("question", "reference")}
-        write_lines(tmp_path / "t.jsonl", [said, {"case_id": "2", **row, **missing}])
+        row = {key: rated[key] for key in ("question", "reference")}
+        write_lines(tmp_path / "t.jsonl", [rated, {"case_id": "2", **row, **missing}])
         with pytest.raises(SourceError, match="row 2 has no response"):
             read_cases(tmp_path / "t.jsonl", get_task("factuality"))
 
@@ -149,32 +148,32 @@ def test_categories(cases: list[JudgingCase]) -> None:
 
 def test_so_many_of_each_group() -> None:
     everything = question_cases(BENCHMARK)
-    drawn = per_group(everything, 5, 0)
-    assert Counter(case.group for case in drawn) == {"factual": 5, "reasoning": 5}
-    assert drawn == per_group(everything[::-1], 5, 0)[::-1]
-    assert drawn != per_group(everything, 5, 1)
-    assert per_group(everything, 1000, 0) == everything
+    sample = sample_per_group(everything, 5, 0)
+    assert Counter(case.group for case in sample) == {"factual": 5, "reasoning": 5}
+    assert sample == sample_per_group(everything[::-1], 5, 0)[::-1]
+    assert sample != sample_per_group(everything, 5, 1)
+    assert sample_per_group(everything, 1000, 0) == everything
 
 
 def test_one_of_each_group_from_so_many_subjects() -> None:
     """AMNESIA, Appendix G: a factual and a reasoning question from each of 500 patients."""
-    drawn = per_subject(question_cases(BENCHMARK), 5, 0)
-    assert Counter((case.subject, case.group) for case in drawn).most_common(1)[0][1] == 1
-    assert len(drawn) == 10
-    assert len({case.subject for case in drawn}) == 5
+    sample = sample_per_subject(question_cases(BENCHMARK), 5, 0)
+    assert Counter((case.subject, case.group) for case in sample).most_common(1)[0][1] == 1
+    assert len(sample) == 10
+    assert len({case.subject for case in sample}) == 5
     lone = JudgingCase("x", "lone", "factual", {})
-    assert lone not in per_subject([lone, *question_cases(BENCHMARK)], 12, 0)
+    assert lone not in sample_per_subject([lone, *question_cases(BENCHMARK)], 12, 0)
 
 
 def test_spread_over_groups() -> None:
     few = [JudgingCase(f"a{n}", "s", "a", {}) for n in range(2)] + [
         JudgingCase(f"b{n}", "s", "b", {}) for n in range(9)
     ]
-    drawn = spread(few, 7, 0)
-    assert Counter(case.group for case in drawn) == {"a": 2, "b": 5}
-    assert drawn == spread(few[::-1], 7, 0) != spread(few, 7, 1)
+    sample = sample_evenly(few, 7, 0)
+    assert Counter(case.group for case in sample) == {"a": 2, "b": 5}
+    assert sample == sample_evenly(few[::-1], 7, 0) != sample_evenly(few, 7, 1)
     with pytest.raises(InputError, match="12 cases cannot be drawn of 11"):
-        spread(few, 12, 0)
+        sample_evenly(few, 12, 0)
 
 
 HERE = {"base_url": "http://127.0.0.1:1/v1"}

@@ -1,4 +1,4 @@
-"""What docs/judging.md shows runs as it stands, against servers at the addresses that it shows."""
+"""Commands and code of docs/servers.md on judging, run as they stand against servers at its addresses."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
             server = stack.enter_context(FakeServer(answer=answer))
             yaml = yaml.replace(address, server.base_url)
         Path("judges.yaml").write_text(yaml)
-        said = ""
+        printed = ""
         for line in PAGE.commands:
             if " agree " in line:
                 fill_in(Path("sheet"))
             result = run_line(line)
-            said += " ".join(result.output.split())
+            printed += " ".join(result.output.split())
         exec(python, {})
-    assert "Nothing was sent." in said
-    assert "| Supported |" in said
-    assert "| Agreement | anna | panel | 100.0%" in said
+    assert "Nothing was sent." in printed
+    assert "| Supported |" in printed
+    assert "| Agreement | anna | panel | 100.0%" in printed
     assert "fleiss_kappa" in capsys.readouterr().out
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from fake_server import share_of_faults
 
-from medunlearn.config import check
-from medunlearn.judging.judges import Judge, JudgeSettings, panel_of
+from medunlearn.config import JudgeSettings, check
+from medunlearn.judging.judges import Judge, panel_of
 from medunlearn.judging.panel import JudgingMaterial, ask
 from medunlearn.judging.panel_run import plan
 from medunlearn.judging.panel_tables import JudgePanel, majority, mean_rating
@@ -21,14 +21,16 @@ from medunlearn.llm import RemoteRefusedError, Store
 Bench = Callable[..., Any]
 
 
-def asked(cases: list[JudgingCase], judges: list[Judge], folder: Path, **settings: Any) -> tuple[JudgePanel, Any]:
+def run_panel(
+    cases: list[JudgingCase], judges: list[Judge], folder: Path, **settings: Any
+) -> tuple[JudgePanel, Any]:
     """The panel after all judges were asked, and the facts of each."""
     material = JudgingMaterial(
         get_task("label"), cases, ("Cancer", "Cardiovascular"), check(JudgeSettings, settings)
     )
     with Store(folder) as store:
-        found, facts = ask(material, judges, material.decisions(judges), store, quiet=True)
-    return JudgePanel(material.task, cases, [judge.name for judge in judges], found), facts
+        judgements, facts = ask(material, judges, material.decisions(judges), store, quiet=True)
+    return JudgePanel(material.task, cases, [judge.name for judge in judges], judgements), facts
 
 
 def own(text: str) -> str:
@@ -52,23 +54,23 @@ def test_every_judge_on_every_case(bench: Bench, cases: list[JudgingCase], tmp_p
     assert (before["a"].requests, before["b"].requests, server.count) == (6, 6, 0)
     assert before["a"].most.money > 0
     assert before["b"].most.money is None
-    panel, facts = asked(cases, judges, tmp_path, seed=7)
+    panel, facts = run_panel(cases, judges, tmp_path, seed=7)
     assert server.count == 18
-    assert panel.own["a"] == ["Supported"] * 6
-    assert panel.own["b"][1] == panel.own["c"][1] == "Unsupported"
-    found = panel.judgements
-    assert found["case_id"].tolist() == [case.case_id for case in cases for _ in range(3)]
-    row = found.iloc[0]
+    assert panel.votes["a"] == ["Supported"] * 6
+    assert panel.votes["b"][1] == panel.votes["c"][1] == "Unsupported"
+    judgements = panel.judgements
+    assert judgements["case_id"].tolist() == [case.case_id for case in cases for _ in range(3)]
+    row = judgements.iloc[0]
     assert (row["reasoning"], json.loads(row["detail"])) == ("a says so.", {"correct_category": "Cancer"})
     assert (row["status"], row["model"], row["prompt_version"]) == ("answered", "a", "judge-label@1")
     assert facts["a"]["requests"] == 6
     body = server.seen[0][0]
     assert (body["temperature"], body["seed"], body["max_tokens"]) == (0.0, 7, 1024)
     # A second run sends nothing.
-    again, facts = asked(cases, judges, tmp_path, seed=7)
+    again, facts = run_panel(cases, judges, tmp_path, seed=7)
     assert (server.count, facts["a"]["requests"]) == (18, 0)
-    assert again.judgements.equals(found)
-    assert all(one.requests == 0 for one in plan(material, judges, tmp_path).estimates.values())
+    assert again.judgements.equals(judgements)
+    assert all(cost.requests == 0 for cost in plan(material, judges, tmp_path).estimates.values())
     verdicts = panel.panel_verdicts()
     assert verdicts["verdict"].tolist() == ["Supported", "Unsupported", *["Supported"] * 4]
     assert verdicts["n_verdicts"].tolist() == [3] * 6
@@ -79,7 +81,7 @@ def test_a_contradiction_is_sent_back_with_the_reason(
 ) -> None:
     wrong = {"reasoning": "x", "verdict": "Unsupported"}
     server, judges = bench(lambda model, text: wrong | {"correct_category": own(text)}, "a", corrections=1)
-    panel, _ = asked(cases[:1], judges, tmp_path)
+    panel, _ = run_panel(cases[:1], judges, tmp_path)
     assert server.count == 2
     assert "correct_category is the assigned category" in server.seen[1][0]["messages"][-1]["content"]
     (row,) = panel.judgements.to_dict("records")
@@ -94,7 +96,7 @@ def test_a_judge_that_fails_leaves_its_verdict_out(bench: Bench, cases: list[Jud
         bench(opinion, name, behave=(behave,))[1][0]
         for name, behave in zip("abc", ("well", "error_500", "well"), strict=True)
     ]
-    panel, _ = asked(cases, judges, tmp_path)
+    panel, _ = run_panel(cases, judges, tmp_path)
     assert set(panel.judgements.groupby("judge")["status"].unique().loc["b"]) == {"failed"}
     # Two of three left: where they differ there is no majority.
     expected = ["Supported", "Disagree", "Disagree", *["Supported"] * 3]
@@ -103,17 +105,17 @@ def test_a_judge_that_fails_leaves_its_verdict_out(bench: Bench, cases: list[Jud
 
 def test_with_faults_every_case_ends_judged_once(bench: Bench, cases: list[JudgingCase], tmp_path: Path) -> None:
     _, judges = bench(opinion, "a", "b", "c", behave=share_of_faults(0.4), retries=20, corrections=20)
-    found = asked(cases, judges, tmp_path)[0].judgements
-    assert set(found["status"]) == {"answered"}
-    assert not found.duplicated(["case_id", "judge"]).any()
-    assert len(found) == 18
+    judgements = run_panel(cases, judges, tmp_path)[0].judgements
+    assert set(judgements["status"]) == {"answered"}
+    assert not judgements.duplicated(["case_id", "judge"]).any()
+    assert len(judgements) == 18
 
 
 def test_the_guard_is_asked_before_anything_is_sent(bench: Bench, cases: list[JudgingCase], tmp_path: Path) -> None:
     server, judges = bench(opinion, "a")
     judges = [*judges, *panel_of([{"base_url": "https://judge.example/v1", "model": "away"}])]
     with pytest.raises(RemoteRefusedError, match="--allow-remote-llm"):
-        asked(cases, judges, tmp_path)
+        run_panel(cases, judges, tmp_path)
     assert server.count == 0
 
 
@@ -130,8 +132,8 @@ MAJORITIES = {
     [(votes, verdict) for verdict, several in MAJORITIES.items() for votes in several.split()] + [("", None)],
 )
 def test_majority(votes: str, verdict: str | None) -> None:
-    found, reason = majority([None if vote == "-" else vote for vote in votes], "Disagree")
-    assert found == verdict
+    of_panel, reason = majority([None if vote == "-" else vote for vote in votes], "Disagree")
+    assert of_panel == verdict
     assert (reason is None) == (verdict is not None)
 
 

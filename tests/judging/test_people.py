@@ -52,10 +52,10 @@ def test_the_csv_comes_back_as_it_went(csv_of: Callable[..., Path]) -> None:
 
 
 def test_several_files_and_annotators(csv_of: Callable[..., Path]) -> None:
-    one = csv_of("case_id,label,annotator\nt0,Yes,Anna\nt2,No,Bob\n", "one.csv")
-    two = csv_of("case_id;label\nt0;No\n", "Cleo.csv")
-    three = csv_of("annotator,case_id,label\nAnna,t2,Yes\n", "three.csv")
-    assert read_people([one, two, three], LABEL, IDS) == {
+    first = csv_of("case_id,label,annotator\nt0,Yes,Anna\nt2,No,Bob\n", "one.csv")
+    second = csv_of("case_id;label\nt0;No\n", "Cleo.csv")
+    third = csv_of("annotator,case_id,label\nAnna,t2,Yes\n", "three.csv")
+    assert read_people([first, second, third], LABEL, IDS) == {
         "Anna": {"t0": "Supported", "t2": "Supported"},
         "Bob": {"t2": "Unsupported"},
         "Cleo": {"t0": "Unsupported"},
@@ -120,12 +120,12 @@ def page(tmp_path: Path) -> Iterator[Any]:
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with playwright.sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=str(CHROMIUM), args=flags)
-        shown = opened.new_context(offline=True, accept_downloads=True).new_page()
-        shown.said = []
-        shown.on("console", lambda message: shown.said.append(message.text))
-        shown.on("pageerror", lambda error: shown.said.append(str(error)))
-        shown.goto(address.as_uri())
-        yield shown
+        tab = opened.new_context(offline=True, accept_downloads=True).new_page()
+        tab.said = []
+        tab.on("console", lambda message: tab.said.append(message.text))
+        tab.on("pageerror", lambda error: tab.said.append(str(error)))
+        tab.goto(address.as_uri())
+        yield tab
         opened.close()
 
 

@@ -56,8 +56,8 @@ def test_amnesia_and_a_panel(process: Any, own_notes: Any, tmp_path: Path) -> No
     assert Benchmark.load(tmp_path / "b").counts()["questions"] == 64
     for task, cases in (("label", 8), ("question", 48)):
         words = ("--task", task, "--llm", panel(address, tmp_path), "--out", tmp_path / task, "--replicates=10")
-        found = json.loads(command("judge", tmp_path / "b", *words, "--json").stdout)
-        assert found["outcomes"] == {name: {"answered": cases} for name in ("one", "two", "three")}
+        result = json.loads(command("judge", tmp_path / "b", *words, "--json").stdout)
+        assert result["outcomes"] == {name: {"answered": cases} for name in ("one", "two", "three")}
     # Judges that never differ would show nothing of what agreement is.
     verdicts = pd.read_parquet(tmp_path / "question" / "judgements.parquet").groupby("case_id")["verdict"]
     assert verdicts.nunique().max() == 2

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from medunlearn.judging.annotators import confusions, with_people
+from medunlearn.judging.annotators import agreement_with_people, confusion_counts
 from medunlearn.judging.panel_tables import JudgePanel, agreements, criteria, distribution, ratings
 from medunlearn.judging.sections import panel_words, people_words
 from medunlearn.judging.tasks import JudgingCase, get_task
@@ -16,7 +16,9 @@ from medunlearn.judging.tasks import JudgingCase, get_task
 LETTERS = {"S": "Supported", "U": "Unsupported", "A": "Ambiguous", "V": "Valid", "I": "Invalid"}
 
 
-def panel(task: str, votes: dict[str, str], groups: str = "", subjects: str = "", details: str = "") -> JudgePanel:
+def make_panel(
+    task: str, votes: dict[str, str], groups: str = "", subjects: str = "", details: str = ""
+) -> JudgePanel:
     """``votes``: judge -> a letter a case, ``-`` for none, or digits of ratings."""
     n = len(next(iter(votes.values())))
     cases = [
@@ -27,13 +29,13 @@ def panel(task: str, votes: dict[str, str], groups: str = "", subjects: str = ""
         {
             "case_id": f"c{k}",
             "judge": judge,
-            "verdict": None if said[k] == "-" else LETTERS.get(said[k], said[k]),
+            "verdict": None if letters[k] == "-" else LETTERS.get(letters[k], letters[k]),
             "detail": json.dumps({"clear": details[k] == "1", "correct_category": "x"}) if details else None,
-            "status": "invalid" if said[k] == "-" else "answered",
-            "reason": "No usable answer" if said[k] == "-" else None,
+            "status": "invalid" if letters[k] == "-" else "answered",
+            "reason": "No usable answer" if letters[k] == "-" else None,
         }
         for k in range(n)
-        for judge, said in votes.items()
+        for judge, letters in votes.items()
     ]
     return JudgePanel(get_task(task), cases, list(votes), pd.DataFrame(rows), replicates=50)
 
@@ -46,49 +48,49 @@ def cell(table: pd.DataFrame, **where: str) -> dict[str, object]:
 
 
 def test_verdicts_by_judge_and_group() -> None:
-    found = distribution(panel("label", {"a": "SSUA-", "b": "SSUS-", "c": "SUAU-"}, groups="xxyyy"))
-    assert cell(found, group="all", judge="a", verdict="Supported")["n"] == 2
-    assert cell(found, group="all", judge="a", verdict="Supported")["share"] == pytest.approx(2 / 5)
-    assert cell(found, group="all", judge="a", verdict="no verdict")["n"] == 1
+    shares = distribution(make_panel("label", {"a": "SSUA-", "b": "SSUS-", "c": "SUAU-"}, groups="xxyyy"))
+    assert cell(shares, group="all", judge="a", verdict="Supported")["n"] == 2
+    assert cell(shares, group="all", judge="a", verdict="Supported")["share"] == pytest.approx(2 / 5)
+    assert cell(shares, group="all", judge="a", verdict="no verdict")["n"] == 1
     of_panel = {
         row["verdict"]: row["n"]
-        for row in found.to_dict("records")
+        for row in shares.to_dict("records")
         if (row["group"], row["judge"]) == ("all", "panel")
     }
     assert of_panel == {"Supported": 2, "Unsupported": 1, "Ambiguous": 0, "Disagree": 1, "no verdict": 1}
-    assert cell(found, group="y", judge="panel", verdict="Disagree")["n"] == 1
+    assert cell(shares, group="y", judge="panel", verdict="Disagree")["n"] == 1
     # Every case is counted once by each judge, in all and in its group.
-    sums = found.groupby(["group", "judge"])["n"].sum()
+    sums = shares.groupby(["group", "judge"])["n"].sum()
     assert {group: set(sums[group]) for group in ("all", "x", "y")} == {"all": {5}, "x": {2}, "y": {3}}
 
 
 def test_intervals_are_over_subjects() -> None:
-    alone = distribution(panel("label", {"a": "SSSSUUUU"}))
-    together = distribution(panel("label", {"a": "SSSSUUUU"}, subjects="aaaabbbb"))
-    one, two = (cell(found, verdict="Supported", group="all") for found in (alone, together))
-    assert (one["n_subjects"], two["n_subjects"]) == (8, 2)
+    alone = distribution(make_panel("label", {"a": "SSSSUUUU"}))
+    together = distribution(make_panel("label", {"a": "SSSSUUUU"}, subjects="aaaabbbb"))
+    eight, two = (cell(shares, verdict="Supported", group="all") for shares in (alone, together))
+    assert (eight["n_subjects"], two["n_subjects"]) == (8, 2)
     assert pd.isna([two["low"], two["high"]]).all()
-    assert 0.0 < one["low"] < one["high"] < 1.0  # type: ignore[operator]
+    assert 0.0 < eight["low"] < eight["high"] < 1.0  # type: ignore[operator]
 
 
 def test_agreement_on_verdicts_and_on_two_classes() -> None:
     a, b, c = "SSSSUUAS", "SSSUUAAS", "SSSSUUUS"
-    found = agreements(panel("label", {"a": a, "b": b, "c": c}))
-    assert cell(found, measure="agreement", on="verdicts", first="a", second="b")["value"] == 6 / 8
-    assert cell(found, measure="agreement", on="two classes", first="a", second="b")["value"] == 7 / 8
-    kappa = cell(found, measure="cohen_kappa", on="verdicts", first="a", second="c")
+    agreement = agreements(make_panel("label", {"a": a, "b": b, "c": c}))
+    assert cell(agreement, measure="agreement", on="verdicts", first="a", second="b")["value"] == 6 / 8
+    assert cell(agreement, measure="agreement", on="two classes", first="a", second="b")["value"] == 7 / 8
+    kappa = cell(agreement, measure="cohen_kappa", on="verdicts", first="a", second="c")
     assert kappa["value"] == pytest.approx(cohen_kappa_score(list(a), list(c)))
-    pairs = found[(found["measure"] == "agreement") & (found["on"] == "verdicts")]["value"]
-    mean = cell(found, measure="row_agreement", on="verdicts")["value"]
+    pairs = agreement[(agreement["measure"] == "agreement") & (agreement["on"] == "verdicts")]["value"]
+    mean = cell(agreement, measure="row_agreement", on="verdicts")["value"]
     # AMNESIA prints the mean of the three pairs as "average per-row agreement": one and the same number.
     assert mean == pytest.approx(pairs.mean())
-    two = cell(found, measure="fleiss_kappa", on="two classes")
+    two = cell(agreement, measure="fleiss_kappa", on="two classes")
     # By hand: 7 of 8 cases unanimous on S or not, one 2-1; 14 of 24 votes are S.
     p = 14 / 24
     agreed, chance = (7 + 1 / 3) / 8, p * p + (1 - p) * (1 - p)
     assert two["value"] == pytest.approx((agreed - chance) / (1 - chance))
     assert two["words"] == "almost perfect"
-    assert agreements(panel("label", {"a": a})).empty
+    assert agreements(make_panel("label", {"a": a})).empty
 
 
 def test_table_10_of_amnesia() -> None:
@@ -105,10 +107,10 @@ def test_table_10_of_amnesia() -> None:
     # 57 of 900 titles are split 2-1, with an agreement of 1/3 each: 1 - 57 / 900 * 2 / 3 = 0.9578.
     votes = [("S", "S", "U")] * 17 + [("S", "U", "S")] * 15 + [("U", "S", "S")] * 23 + [("U", "U", "S")] * 2
     votes += [("U", "U", "U")] * 56 + [("S", "S", "S")] * (900 - 57 - 56)
-    made = {name: "".join(of_case[k] for of_case in votes) for k, name in enumerate(supported)}
-    assert {name: said.count("S") for name, said in made.items()} == supported
-    found = agreements(panel("label", made))
-    assert cell(found, measure="fleiss_kappa", on="two classes")["value"] == pytest.approx(0.726, abs=0.002)
+    by_judge = {name: "".join(of_case[k] for of_case in votes) for k, name in enumerate(supported)}
+    assert {name: letters.count("S") for name, letters in by_judge.items()} == supported
+    agreement = agreements(make_panel("label", by_judge))
+    assert cell(agreement, measure="fleiss_kappa", on="two classes")["value"] == pytest.approx(0.726, abs=0.002)
 
 
 PAPER = {"a": (805, 64, 14, 16, 1), "panel of one": (814, 54, 12, 17, 3)}
@@ -118,31 +120,31 @@ PAPER = {"a": (805, 64, 14, 16, 1), "panel of one": (814, 54, 12, 17, 3)}
 def test_table_11_of_amnesia(judge: str) -> None:
     """Cells of Table 11(a) and (d), rows the human's, and how many Ambiguous or Disagree were left out."""
     both, no_judge, no_human, neither, left_out = PAPER[judge]
-    said = "S" * both + "U" * no_judge + "S" * no_human + "U" * neither + "A" * left_out
+    letters = "S" * both + "U" * no_judge + "S" * no_human + "U" * neither + "A" * left_out
     human = ["Supported"] * (both + no_judge) + ["Unsupported"] * (no_human + neither) + ["Supported"] * left_out
-    made = panel("label", {judge: said})
+    panel = make_panel("label", {judge: letters})
     people = {"student": {f"c{k}": verdict for k, verdict in enumerate(human)}}
-    cells = confusions(made, people)
+    cells = confusion_counts(panel, people)
     assert cells["n"].tolist() == [both, no_judge, no_human, neither]
     assert cells["human"].tolist() == ["Supported", "Supported", "Unsupported", "Unsupported"]
-    measured = with_people(made, people)
+    measured = agreement_with_people(panel, people)
     agreed = cell(measured, measure="agreement")
     assert agreed["value"] == pytest.approx((both + neither) / (900 - left_out))
     assert (agreed["n_cases"], agreed["n_excluded"], agreed["n_labelled"]) == (900 - left_out, left_out, 900)
-    decided = [(h, LETTERS[s]) for h, s in zip(human, said, strict=True) if s != "A"]
+    decided = [(h, LETTERS[s]) for h, s in zip(human, letters, strict=True) if s != "A"]
     kappa = cell(measured, measure="cohen_kappa")["value"]
     assert kappa == pytest.approx(cohen_kappa_score(*zip(*decided, strict=True)))
     assert cell(measured, measure="both_positive")["value"] == pytest.approx(both / 900)
 
 
 def test_people_among_themselves_and_partial_labels() -> None:
-    made = panel("question", {"a": "VVVI"})
+    panel = make_panel("question", {"a": "VVVI"})
     people = {
         "anna": {"c0": "Valid", "c1": "Valid", "c2": "Invalid"},
         "bob": {"c1": "Valid", "c2": "Valid", "c3": "Invalid"},
         "cleo": {"c1": "Valid", "c2": "Invalid"},
     }
-    measured = with_people(made, people)
+    measured = agreement_with_people(panel, people)
     pair = cell(measured, measure="agreement", annotator="anna", other="bob")
     assert (pair["value"], pair["n_cases"], pair["n_excluded"]) == (0.5, 2, 1)
     assert cell(measured, measure="agreement", annotator="anna", other="a")["n_cases"] == 3
@@ -156,32 +158,32 @@ def test_people_among_themselves_and_partial_labels() -> None:
 
 
 def test_ratings() -> None:
-    made = panel("factuality", {"a": "9731", "b": "973-"}, groups="xxyy")
-    found = ratings(made)
-    assert cell(found, group="all", judge="a")["mean"] == 5.0
-    assert (cell(found, group="all", judge="b")["mean"], cell(found, group="all", judge="b")["n_unscored"]) == (
+    panel = make_panel("factuality", {"a": "9731", "b": "973-"}, groups="xxyy")
+    means = ratings(panel)
+    assert cell(means, group="all", judge="a")["mean"] == 5.0
+    assert (cell(means, group="all", judge="b")["mean"], cell(means, group="all", judge="b")["n_unscored"]) == (
         19 / 3,
         1,
     )
     # The panel's rating of the last case is missing, neither b's 0 nor a's 1.
-    row = cell(found, group="y", judge="panel")
+    row = cell(means, group="y", judge="panel")
     assert (row["mean"], row["n_scored"], row["n_unscored"]) == (3.0, 1, 1)
-    measured = agreements(made)
+    measured = agreements(panel)
     assert cell(measured, measure="agreement")["value"] == 1.0
-    weighted = agreements(panel("factuality", {"a": "97311", "b": "86421"}))
+    weighted = agreements(make_panel("factuality", {"a": "97311", "b": "86421"}))
     theirs = cohen_kappa_score([9, 7, 3, 1, 1], [8, 6, 4, 2, 1], labels=range(1, 11), weights="quadratic")
     assert cell(weighted, measure="weighted_kappa")["value"] == pytest.approx(theirs)
     assert cell(weighted, measure="cohen_kappa")["value"] < theirs
-    human = with_people(made, {"anna": {"c0": "9", "c1": "5"}})
+    human = agreement_with_people(panel, {"anna": {"c0": "9", "c1": "5"}})
     assert cell(human, measure="agreement", other="a")["value"] == 0.5
     assert set(human["measure"]) == {"agreement", "cohen_kappa", "weighted_kappa"}
 
 
 def test_criteria() -> None:
-    found = criteria(panel("question", {"a": "VIV-"}, details="1011"))
-    assert found.to_dict("records")[0]["share"] == pytest.approx(3 / 4)
-    assert found["criterion"].tolist() == ["clear"]
-    assert criteria(panel("label", {"a": "SS"})).empty
+    shares = criteria(make_panel("question", {"a": "VIV-"}, details="1011"))
+    assert shares.to_dict("records")[0]["share"] == pytest.approx(3 / 4)
+    assert shares["criterion"].tolist() == ["clear"]
+    assert criteria(make_panel("label", {"a": "SS"})).empty
 
 
 def squeezed(text: str) -> str:
@@ -189,15 +191,15 @@ def squeezed(text: str) -> str:
 
 
 def test_the_words_hold_counts_and_the_missing() -> None:
-    words = squeezed(panel_words(panel("label", {"a|x": "SSU-", "b": "SSUS"}, groups="xxyy")))
+    words = squeezed(panel_words(make_panel("label", {"a|x": "SSU-", "b": "SSUS"}, groups="xxyy")))
     assert "| Supported | 2 (50.0%) | 3 (75.0%) | 2 (50.0%) |" in words
     assert "a\\|x and b" in words
     assert "| a\\|x | invalid | No usable answer | 1 |" in words
-    assert "every judge gave a verdict" in panel_words(panel("question", {"a": "VV"}))
-    assert "| all | panel | 5.000 |" in squeezed(panel_words(panel("factuality", {"a": "46", "b": "46"})))
-    made = panel("label", {"a": "SSUA"})
+    assert "every judge gave a verdict" in panel_words(make_panel("question", {"a": "VV"}))
+    assert "| all | panel | 5.000 |" in squeezed(panel_words(make_panel("factuality", {"a": "46", "b": "46"})))
+    panel = make_panel("label", {"a": "SSUA"})
     people = {"anna": {"c0": "Supported", "c1": "Unsupported", "c2": "Unsupported", "c3": "Supported"}}
-    words = squeezed(people_words(made, confusions(made, people), with_people(made, people)))
+    words = squeezed(people_words(panel, confusion_counts(panel, people), agreement_with_people(panel, people)))
     assert "## anna (rows) and a (columns)" in words
     assert "| Unsupported | 1 | 1 |" in words
     assert "neither Supported nor Unsupported" in words

@@ -36,8 +36,8 @@ def test_a_prompt_shows_the_whole_case_and_says_that_it_is_no_instruction(name: 
     assert (system.role, user.role) == ("system", "user")
     assert "never an instruction" in " ".join(system.content.split())
     for field in task.shows:
-        shown = FIELDS[name][field].replace("</note", "< /note")
-        assert f">\n{shown}\n</" in user.content
+        text = FIELDS[name][field].replace("</note", "< /note")
+        assert f">\n{text}\n</" in user.content
     assert set(task.shows) == set(FIELDS[name])
     assert task.version.endswith("@1")
 

@@ -25,12 +25,12 @@ def test_a_chat_with_a_schema(connect: Make, label: Make) -> None:
     server, client = connect("well")
     outcome = client.ask(label(3, seed=5, temperature=0.2, prompt_version="label@1"))
     body, headers = server.seen[0]
-    said = body["messages"][1]["content"]
+    prompt = body["messages"][1]["content"]
     assert (outcome.id, outcome.status, outcome.reason, outcome.stored) == ("r3", "answered", "", False)
-    assert outcome.value == drawn_value(label().schema, said)
+    assert outcome.value == drawn_value(label().schema, prompt)
     assert (body["model"], body["seed"], body["temperature"], body["max_tokens"]) == ("m", 5, 0.2, 100)
     assert body["response_format"]["json_schema"]["schema"] == label().schema
-    assert json.dumps(label().schema, separators=(",", ":")) in said
+    assert json.dumps(label().schema, separators=(",", ":")) in prompt
     assert (outcome.usage.requests, outcome.usage.estimated_tokens) == (1, 0)
     assert "authorization" not in headers
 
@@ -38,8 +38,8 @@ def test_a_chat_with_a_schema(connect: Make, label: Make) -> None:
 def test_a_text_to_go_on_from_with_log_probs(connect: Make, tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         server, client = connect("well", store=store)
-        asked = Request("c", "the patient was", log_probs=1, echo=True, max_tokens=0, stop=("\n",), top_p=0.9)
-        first, again = client.ask(asked), client.ask(asked)
+        request = Request("c", "the patient was", log_probs=1, echo=True, max_tokens=0, stop=("\n",), top_p=0.9)
+        first, again = client.ask(request), client.ask(request)
     body = server.seen[0][0]
     assert (body["prompt"], body["echo"], body["logprobs"], body["stop"]) == ("the patient was", True, 1, ["\n"])
     assert "messages" not in body
@@ -63,17 +63,22 @@ def test_a_second_run_sends_nothing(connect: Make, label: Make, tmp_path: Path) 
 
 
 def test_whatever_determines_an_answer_is_in_its_key(label: Make) -> None:
-    asked = label()
+    request = label()
     changes: list[dict[str, Any]] = [
         {"temperature": 0.5}, {"temperature": None}, {"max_tokens": 101}, {"top_p": 0.5}, {"stop": ("a",)},
         {"seed": 1}, {"sample": 1}, {"log_probs": 1}, {"schema": None}, {"schema": {"type": "object"}},
-        {"prompt_version": "2"}, {"prompt": (Message("user", asked.text),)},
+        {"prompt_version": "2"}, {"prompt": (Message("user", request.text),)},
     ]  # fmt: skip
-    others = [label(1), Request("r0", asked.text, max_tokens=100), *(replace(asked, **one) for one in changes)]
-    keys = {one.key("m", {}) for one in (asked, *others)} | {asked.key("n", {}), asked.key("m", {"think": False})}
+    others = [
+        label(1),
+        Request("r0", request.text, max_tokens=100),
+        *(replace(request, **change) for change in changes),
+    ]
+    keys = {other.key("m", {}) for other in (request, *others)}
+    keys |= {request.key("n", {}), request.key("m", {"think": False})}
     assert len(keys) == len(others) + 3
     same = label(check=lambda value: None, identifiers=("x",))
-    assert replace(same, id="other").key("m", {}) == asked.key("m", {})
+    assert replace(same, id="other").key("m", {}) == request.key("m", {})
 
 
 def test_samples_have_seeds_of_their_own(label: Make) -> None:
@@ -96,9 +101,9 @@ def test_a_check_of_the_callers_own(connect: Make, label: Make, tmp_path: Path) 
     def strict(value: dict[str, str]) -> str | None:
         return None if value["reason"] == "good" else "the reason is not good"
 
-    said = iter(["bad", "good"])
+    replies = iter(["bad", "good"])
     answer = {"label": "Other"}
-    server = FakeServer(answer=lambda body: json.dumps({**answer, "reason": next(said, "good")}))
+    server = FakeServer(answer=lambda body: json.dumps({**answer, "reason": next(replies, "good")}))
     with Store(tmp_path) as store:
         server, client = connect(server=server, store=store)
         assert client.ask(label()).value["reason"] == "bad"
@@ -114,20 +119,20 @@ def test_a_check_of_the_callers_own(connect: Make, label: Make, tmp_path: Path) 
 
 
 def test_requests_in_flight_are_bounded_and_requests_are_taken_as_needed(connect: Make, label: Make) -> None:
-    taken = 0
+    started = 0
 
     def source() -> Iterator[Request]:
-        nonlocal taken
+        nonlocal started
         for number in range(60):
-            taken += 1
+            started += 1
             yield label(number)
 
     server, client = connect(server=FakeServer(delay=0.01), concurrency=4)
-    given = 0
+    finished = 0
     for _ in client.stream(source()):
-        given += 1
-        assert taken - given <= AHEAD * 4
-    assert (given, taken, server.count) == (60, 60, 60)
+        finished += 1
+        assert started - finished <= AHEAD * 4
+    assert (finished, started, server.count) == (60, 60, 60)
     assert 2 <= server.most_at_once <= 4
 
 
@@ -136,9 +141,9 @@ def test_the_budget_stops_the_run_before_it_is_passed(connect: Make, label: Make
     server, client = connect("well", "error_500", "prose_only", "well", concurrency=3, **budget)
     outcomes = list(client.stream(label(n) for n in range(40)))
     assert len({outcome.id for outcome in outcomes}) == 40
-    counted = Counter(outcome.status for outcome in outcomes)
-    assert counted["answered"] >= 3
-    assert counted["not_sent"] >= 20
+    counts = Counter(outcome.status for outcome in outcomes)
+    assert counts["answered"] >= 3
+    assert counts["not_sent"] >= 20
     assert "budget" in client.halted
     assert client.spent.requests == server.count <= budget.get("budget_requests", 40)
     assert client.spent.tokens <= budget.get("budget_tokens", 10**9)

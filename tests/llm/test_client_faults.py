@@ -166,8 +166,8 @@ def test_a_fifth_of_faults_and_every_record_has_one_outcome(connect: Make, label
         table = store.table()
     assert sorted(outcome.id for outcome in outcomes) == sorted(f"r{n}" for n in range(150))
     assert server.count == client.spent.requests > 165
-    kept = {outcome.key for outcome in outcomes if outcome.status in ("answered", "invalid", "refused")}
-    assert kept == set(table.key)
+    lasting = {outcome.key for outcome in outcomes if outcome.status in ("answered", "invalid", "refused")}
+    assert lasting == set(table.key)
     assert Counter(outcome.status for outcome in outcomes)["answered"] >= 148
 
 

@@ -65,7 +65,7 @@ def test_redirects_are_not_followed(connect: Make, label: Make, listener: tuple[
     port, heard = listener
     away = server_faults.http(307, b"", {"Location": f"http://127.0.0.1:{port}/v1/chat/completions"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(server_faults._WHOLE, "elsewhere", lambda body, said: away)
+        patch.setitem(server_faults._WHOLE, "elsewhere", lambda body, answer: away)
         _, client = connect("elsewhere")
         outcome = client.ask(label())
     assert outcome.status == "failed"
@@ -74,11 +74,11 @@ def test_redirects_are_not_followed(connect: Make, label: Make, listener: tuple[
 
 
 def test_localhost_asks_no_resolver(connect: Make, label: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    hosts: list[str] = []
     resolve = socket.getaddrinfo
 
     def lying(host: Any, *rest: Any, **more: Any) -> Any:
-        asked.append(str(host))
+        hosts.append(str(host))
         return resolve("198.51.100.7" if host == "localhost" else host, *rest, **more)
 
     with FakeServer() as there:
@@ -87,7 +87,7 @@ def test_localhost_asks_no_resolver(connect: Make, label: Make, monkeypatch: pyt
         _, client = connect(base_url=address)
         assert client.ask(label()).status == "answered"
         assert there.seen[0][1]["host"].startswith("localhost:")
-    assert "localhost" not in asked
+    assert "localhost" not in hosts
 
 
 def test_localhost_is_also_looked_for_on_ipv6(connect: Make, label: Make) -> None:
@@ -109,14 +109,14 @@ def test_headers_are_few_and_the_environment_adds_none(
     monkeypatch.setenv("OPENAI_PROJECT_ID", "project-1")
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Ward: 7\nAuthorization: Bearer sk-custom")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://198.51.100.7/v1")
-    known = {"host", "content-type", "content-length", "accept", "accept-encoding", "user-agent", "connection"}
+    headers = {"host", "content-type", "content-length", "accept", "accept-encoding", "user-agent", "connection"}
     server, client = connect()
     client.ask(label())
-    assert set(server.seen[0][1]) <= known
+    assert set(server.seen[0][1]) <= headers
     monkeypatch.setenv("MY_KEY", SECRET)
     server, client = connect(api_key_env="MY_KEY")
     client.ask(label())
-    assert set(server.seen[0][1]) <= {*known, "authorization"}
+    assert set(server.seen[0][1]) <= {*headers, "authorization"}
     assert server.seen[0][1]["authorization"] == f"Bearer {SECRET}"
 
 
@@ -129,9 +129,9 @@ def test_no_log_holds_a_prompt_an_answer_or_the_key(
         outcomes = [client.ask(label(n)) for n in range(2)]
     assert "httpcore" in {record.name.partition(".")[0] for record in caplog.records}
     assert [outcome.status for outcome in outcomes] == ["answered", "failed"]
-    written = caplog.text + repr(outcomes) + repr(label()) + json.dumps(client.facts()) + repr(client.settings)
+    record = caplog.text + repr(outcomes) + repr(label()) + json.dumps(client.facts()) + repr(client.settings)
     for private in ("chest pain", outcomes[0].value["reason"], SECRET):
-        assert private not in written
+        assert private not in record
     for file in tmp_path.iterdir():
         assert SECRET.encode() not in file.read_bytes()
         assert b"chest pain" not in file.read_bytes()
@@ -190,5 +190,5 @@ def test_certificates_are_read_once(connect: Make, label: Make, monkeypatch: pyt
 
 def test_asking_needs_no_torch() -> None:
     code = "import sys, medunlearn.llm; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"

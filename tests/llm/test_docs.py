@@ -1,4 +1,4 @@
-"""What docs/llm.md shows runs as it stands, against the server that it shows."""
+"""Commands and code of docs/servers.md on the client, run as they stand against a server at its address."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     finally:
         server.terminate()
         server.communicate()
-    said = capsys.readouterr().out
-    assert "2 requests to send" in said
-    assert said.count("answered {'label':") == 2
+    printed = capsys.readouterr().out
+    assert "2 requests to send" in printed
+    assert printed.count("answered {'label':") == 2
 
 
 def test_the_commands_on_notes_run(

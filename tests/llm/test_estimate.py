@@ -49,8 +49,8 @@ def test_what_is_asked_again_is_counted(connect: Make, label: Make, tmp_path: Pa
 
 def test_what_asks_the_same_is_counted_once(connect: Make, label: Make) -> None:
     _, client = connect()
-    counted = estimate([label(0), replace(label(0), id="other"), label(1)], client.settings)
-    assert (counted.requests, counted.stored) == (2, 1)
-    assert "2 requests to send, 1 need none" in str(counted)
-    assert "money" not in str(counted)
-    assert json.loads(json.dumps(counted.to_json()))["most"]["requests"] == 2
+    cost = estimate([label(0), replace(label(0), id="other"), label(1)], client.settings)
+    assert (cost.requests, cost.stored) == (2, 1)
+    assert "2 requests to send, 1 need none" in str(cost)
+    assert "money" not in str(cost)
+    assert json.loads(json.dumps(cost.to_json()))["most"]["requests"] == 2

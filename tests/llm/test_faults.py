@@ -1,4 +1,4 @@
-"""Which errors are worth a repeat, what is said about the others, and how long to wait."""
+"""Faults worth a retry, messages about the others, and waiting times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may leave this machine. The addresses are those that an attacker, or haste, would write."""
+"""The guard, on addresses as an attacker or haste would write them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_addresses_that_two_readers_could_read_in_two_ways_are_refused(address: 
 
 
 def test_the_parser_is_the_one_that_connects() -> None:
-    """What is judged is the host of httpx, which makes the connection, whatever the case or form."""
+    """The host is read by httpx, which makes the connection, whatever its case or form."""
     assert read_address("HTTP://LOCALHOST:80/v1").host == "localhost"
     assert is_loopback(read_address("http://[0::1]/v1").host)
 

@@ -57,37 +57,37 @@ def test_a_run_cut_off_goes_on_where_it_stopped(tmp_path: Path, which: signal.Si
             assert time.monotonic() < until, "nothing came"
             time.sleep(0.02)
         running.send_signal(which)
-        said, errors = running.communicate()
+        lines, errors = running.communicate()
         server.delay = 0.03
         assert running.returncode in (-which, 130, 1)
-        handed_out = {line.split()[0] for line in said.splitlines()}
+        handed_out = {line.split()[0] for line in lines.splitlines()}
         before = stored(tmp_path / "cut")
         # Whatever was handed out is on the disk, and at most what was in flight is missing of what came in.
         assert 0 < len(handed_out) <= before < COUNT
         if which == signal.SIGINT:
             assert "KeyboardInterrupt" in errors.splitlines()[-1]
             assert "Task was destroyed" not in errors
-        done = start(server.base_url, tmp_path / "cut").communicate()[0].splitlines()
+        resumed = start(server.base_url, tmp_path / "cut").communicate()[0].splitlines()
         whole = start(server.base_url, tmp_path / "whole").communicate()[0].splitlines()
         sent = server.count
         again = start(server.base_url, tmp_path / "cut").communicate()[0].splitlines()
-    assert len(done) == len({line.split()[0] for line in done}) == COUNT
-    assert sum(line.endswith("True") for line in done) == before
+    assert len(resumed) == len({line.split()[0] for line in resumed}) == COUNT
+    assert sum(line.endswith("True") for line in resumed) == before
     assert table(tmp_path / "cut").equals(table(tmp_path / "whole"))
-    assert sorted(line.rpartition(" ")[0] for line in done) == sorted(line.rpartition(" ")[0] for line in whole)
+    assert sorted(line.rpartition(" ")[0] for line in resumed) == sorted(line.rpartition(" ")[0] for line in whole)
     assert server.count == sent
     assert sum(line.endswith("True") for line in again) == COUNT
 
 
 def killed_at_write(url: str, folder: Path, number: int, *, after: bool) -> Forked:
     """A run that is killed just before, or just after, it stores its answer of this number."""
-    put, writes = Store.put, count(1)
+    store_response, writes = Store.put, count(1)
 
     def deadly(store: Store, response: Any, **how: Any) -> Any:
         last = next(writes) == number
         if last and not after:
             os.kill(os.getpid(), signal.SIGKILL)
-        response = put(store, response, **how)
+        response = store_response(store, response, **how)
         if last:
             os.kill(os.getpid(), signal.SIGKILL)
         return response

@@ -42,19 +42,19 @@ def in_virtual_time(work: Callable[[Callable[[], float]], Coroutine[Any, Any, No
 def arrivals(
     requests: int | None,
     tokens: int | None,
-    asked: list[int],
+    counts: list[int],
     *,
     connect: float = 0.0,
     transit: float = 0.0,
     clients: int = 1,
     seed: int = 0,
 ) -> list[tuple[float, int]]:
-    """When the server sees each request, and its tokens.
+    """Time at which the server sees each request, and its tokens.
 
     Requests come at any time. Connecting takes up to so many seconds and fails in a tenth of cases, after which it
     is tried again as a request of its own; what is sent arrives after up to ``transit`` seconds.
     """
-    draw, seen, window = random.Random(seed), list[tuple[float, int]](), Window()
+    draw, times, window = random.Random(seed), list[tuple[float, int]](), Window()
 
     async def run(clock: Callable[[], float]) -> None:
         limiters = [
@@ -79,17 +79,17 @@ def arrivals(
                 if draw.random() < 0.9 or not connect:
                     break
             await asyncio.sleep(draw.uniform(0, transit))
-            seen.append((clock(), count))
+            times.append((clock(), count))
 
-        await asyncio.gather(*(one(count) for count in asked))
+        await asyncio.gather(*(one(count) for count in counts))
 
     in_virtual_time(run)
-    return sorted(seen)
+    return sorted(times)
 
 
-def most_in_a_minute(seen: list[tuple[float, int]]) -> tuple[int, int]:
+def most_in_a_minute(times: list[tuple[float, int]]) -> tuple[int, int]:
     """The most requests and the most tokens that some 60 seconds hold."""
-    inside = [[count for when, count in seen if start <= when < start + WINDOW] for start, _ in seen]
+    inside = [[count for when, count in times if start <= when < start + WINDOW] for start, _ in times]
     return max(len(counts) for counts in inside), max(sum(counts) for counts in inside)
 
 
@@ -97,24 +97,24 @@ def most_in_a_minute(seen: list[tuple[float, int]]) -> tuple[int, int]:
 @given(
     requests=st.none() | st.integers(1, 5),
     tokens=st.none() | st.integers(50, 200),
-    asked=st.lists(st.integers(1, 50), min_size=1, max_size=20),
+    counts=st.lists(st.integers(1, 50), min_size=1, max_size=20),
     connect=st.sampled_from([0.0, 3.0, 40.0]),
     clients=st.integers(1, 3),
     seed=st.integers(0, 100),
 )
 def test_no_minute_of_the_server_holds_more(
-    requests: int | None, tokens: int | None, asked: list[int], connect: float, clients: int, seed: int
+    requests: int | None, tokens: int | None, counts: list[int], connect: float, clients: int, seed: int
 ) -> None:
-    seen = arrivals(requests, tokens, asked, connect=connect, transit=TRANSIT, clients=clients, seed=seed)
-    assert sorted(count for _, count in seen) == sorted(asked)
-    most_requests, most_tokens = most_in_a_minute(seen)
+    times = arrivals(requests, tokens, counts, connect=connect, transit=TRANSIT, clients=clients, seed=seed)
+    assert sorted(count for _, count in times) == sorted(counts)
+    most_requests, most_tokens = most_in_a_minute(times)
     assert requests is None or most_requests <= requests
     assert tokens is None or most_tokens <= tokens
 
 
 def test_sixty_a_minute_and_slow_connections() -> None:
     """Counted from when they were let through, requests of two minutes would meet on the server: 120 of them."""
-    seen: list[tuple[float, int]] = []
+    times: list[tuple[float, int]] = []
 
     async def run(clock: Callable[[], float]) -> None:
         limiter = RateLimiter(60, None, clock=clock)
@@ -123,13 +123,13 @@ def test_sixty_a_minute_and_slow_connections() -> None:
             place = await limiter.acquire(1)
             await asyncio.sleep(10 if clock() < 30 else 0)
             limiter.sent(place)
-            seen.append((clock(), 1))
+            times.append((clock(), 1))
 
         await asyncio.gather(*(one() for _ in range(200)))
 
     in_virtual_time(run)
-    assert most_in_a_minute(seen)[0] == 60
-    assert seen[-1][0] < 10 + 3 * MINUTE + 1  # the pace is kept, too
+    assert most_in_a_minute(times)[0] == 60
+    assert times[-1][0] < 10 + 3 * MINUTE + 1  # the pace is kept, too
 
 
 def test_the_wait_is_no_longer_than_needed() -> None:
@@ -185,9 +185,9 @@ def test_true_usage_makes_room_or_takes_it() -> None:
 def test_a_pause_holds_for_everybody() -> None:
     async def run(clock: Callable[[], float]) -> None:
         account = window_of("pause")
-        one, other = (RateLimiter(None, None, window=account, clock=clock) for _ in range(2))
-        one.pause(7)
-        one.pause(3)
+        limiter, other = (RateLimiter(None, None, window=account, clock=clock) for _ in range(2))
+        limiter.pause(7)
+        limiter.pause(3)
         await other.acquire(1)
         assert clock() == 7
 

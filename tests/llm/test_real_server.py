@@ -61,9 +61,9 @@ def test_a_real_server(served: tuple[str, str], label: Callable[..., Request], t
     texts = [Request(f"t{n}", f"Patient {n} Ana Silva", max_tokens=6, seed=1) for n in range(4)]
     chat = Request("chat", (Message("user", "Which drug?"),), max_tokens=6)
     with Store(tmp_path) as store, Client(settings, decision, store=store) as client:
-        said = list(client.stream([*texts, chat]))
-        assert sorted(outcome.id for outcome in said) == ["chat", "t0", "t1", "t2", "t3"]
-        by_id = {outcome.id: outcome for outcome in said}
+        outcomes = list(client.stream([*texts, chat]))
+        assert sorted(outcome.id for outcome in outcomes) == ["chat", "t0", "t1", "t2", "t3"]
+        by_id = {outcome.id: outcome for outcome in outcomes}
         for text in texts:
             outcome = by_id[text.id]
             assert outcome.status == "answered"

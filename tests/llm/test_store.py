@@ -1,4 +1,4 @@
-"""What is stored stays, is private, is shared between processes, and is read by pandas."""
+"""The store: durable, private, shared between processes, read by pandas."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ def settings(**values: object) -> ServerSettings:
 
 @given(
     limit=st.integers(0, 300),
-    asked=st.lists(st.tuples(st.integers(0, 60), st.floats(0, 1), st.booleans()), max_size=40),
+    requests=st.lists(st.tuples(st.integers(0, 60), st.floats(0, 1), st.booleans()), max_size=40),
 )
-def test_whatever_is_in_flight_the_limit_holds(limit: int, asked: list[tuple[int, float, bool]]) -> None:
+def test_whatever_is_in_flight_the_limit_holds(limit: int, requests: list[tuple[int, float, bool]]) -> None:
     budget = Budget(settings(budget_tokens=limit))
     open_tickets: list[tuple[int, Usage]] = []
-    for most, share, finish_one in asked:
+    for most, share, finish_one in requests:
         try:
             ticket = budget.reserve(Usage(1, most, 0))
         except BudgetSpentError:
@@ -36,8 +36,8 @@ def test_whatever_is_in_flight_the_limit_holds(limit: int, asked: list[tuple[int
             open_tickets.append((ticket, Usage(1, int(most * share), 0)))
         if open_tickets and (ticket is None or finish_one):
             budget.settle(*open_tickets.pop(0))
-    for one in open_tickets:
-        budget.settle(*one)
+    for ticket_and_usage in open_tickets:
+        budget.settle(*ticket_and_usage)
     assert budget.spent.tokens <= limit
 
 

@@ -14,11 +14,11 @@ import pytest
 from fake_server import FakeServer
 
 import medunlearn as mu
-from medunlearn.config import EvaluateSettings, check
+from medunlearn.config import EvaluateSettings, JudgeSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, ModelError, SourceError
-from medunlearn.judging.judges import JudgeSettings, judges_of
-from medunlearn.judging.panel_run import JudgingRun, material
+from medunlearn.judging.judges import judges_of
+from medunlearn.judging.panel_run import JudgingRun, gather_material
 from medunlearn.judging.rated_responses import METRICS, job
 from medunlearn.metrics.judged import NOT_JUDGED
 from medunlearn.pipeline.evaluate import evaluate_one
@@ -153,11 +153,11 @@ def test_what_goes_with_what(hospital: Benchmark, target: Run, evaluated: Evalua
     with pytest.raises(InputError, match="another benchmark"):
         mu.judge(evaluated.run, llm=here, benchmark=other)
     with pytest.raises(InputError, match="no responses to rate"):
-        material(hospital, "factuality", JudgeSettings())
+        gather_material(hospital, "factuality", JudgeSettings())
     with pytest.raises(InputError, match="give one of them"):
-        material(hospital, "label", check(JudgeSettings, {"per_group": 1, "limit": 1}))
+        gather_material(hospital, "label", check(JudgeSettings, {"per_group": 1, "limit": 1}))
     with pytest.raises(InputError, match="There is no group 'cloze'"):
-        material(hospital, "question", check(JudgeSettings, {"groups": ("cloze",)}))
+        gather_material(hospital, "question", check(JudgeSettings, {"groups": ("cloze",)}))
     with pytest.raises(ConfigError, match=r"--llm\.model is missing"):
         judges_of("http://127.0.0.1:1/v1")
     with pytest.raises(ConfigError, match="names its models"):
@@ -256,3 +256,8 @@ def test_people_check_the_judges(hospital: Benchmark, serve: Callable[..., Any],
         file.name for file in judged.run.folder.iterdir()
     }
     assert JudgingRun.open(judged.run.folder).panel.subjects == judged.panel.subjects
+    # Other judgements make what was compared with them stale.
+    how: dict[str, Any] = {"task": "question", "limit": 6, "replicates": 20, "out": tmp_path / "out", "quiet": True}
+    mu.judge(hospital, llm=entries(serve(), "a", "b"), again=True, **how)
+    assert not (tmp_path / "out" / "people.parquet").exists()
+    assert (tmp_path / "out" / "labels.parquet").exists()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.data.storage import write_atomically, write_text
-from medunlearn.judging.cases import spread
+from medunlearn.data.storage import write_text, write_together
+from medunlearn.judging.cases import sample_evenly
 from medunlearn.judging.labels import People, read_people
 from medunlearn.judging.panel_run import CONFUSION as CONFUSION_FILE
 from medunlearn.judging.panel_run import LABELS, PEOPLE, PEOPLE_WORDS, JudgingRun
@@ -28,16 +28,17 @@ AGREEMENT = (
 CONFUSION = ("annotator", "judge", "human", "verdict", "n")
 
 
-def confusions(panel: JudgePanel, people: People) -> pd.DataFrame:
+def confusion_counts(panel: JudgePanel, people: People) -> pd.DataFrame:
     """One row an annotator, judge (the panel last), human verdict and judge's verdict: how many cases (Table 11).
 
-    A verdict that is no Yes or No (Ambiguous, Disagree, none) is in no cell; :func:`with_people` counts them.
+    Verdicts that are no Yes or No (Ambiguous, Disagree, none) are in no cell; :func:`agreement_with_people` counts
+    them.
     """
-    categories = panel.task.decided
+    categories = panel.task.decisive_verdicts
     rows = []
     for person, labels in people.items():
         for judge, votes in panel.verdicts().items():
-            table = confusion(_of_person(panel, labels), votes, categories)
+            table = confusion(_labels_in_order(panel, labels), votes, categories)
             rows += [
                 (person, judge, human, verdict, int(table[row, column]))
                 for row, human in enumerate(categories)
@@ -46,7 +47,7 @@ def confusions(panel: JudgePanel, people: People) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(CONFUSION))
 
 
-def with_people(panel: JudgePanel, people: People) -> pd.DataFrame:
+def agreement_with_people(panel: JudgePanel, people: People) -> pd.DataFrame:
     """Agreement of each annotator with each judge and the panel, and of annotators among themselves.
 
     Measures: ``agreement`` and ``cohen_kappa`` on the cases that both decided; for ratings ``weighted_kappa``
@@ -58,43 +59,43 @@ def with_people(panel: JudgePanel, people: People) -> pd.DataFrame:
         One row a measure, annotator and other (a judge, ``panel``, or another annotator): value, low, high, words,
         n_cases (behind the value), n_excluded (labelled, but without such a verdict), n_labelled, n_subjects.
     """
-    categories = panel.task.decided
+    categories = panel.task.decisive_verdicts
     rows: list[dict[str, Any]] = []
-    own = {person: _of_person(panel, labels) for person, labels in people.items()}
-    for person, labelled in own.items():
+    labels_of = {person: _labels_in_order(panel, labels) for person, labels in people.items()}
+    for person, labels in labels_of.items():
         for judge, votes in panel.verdicts().items():
-            decided = [vote if vote in categories else None for vote in votes]
-            rows += _pair(panel, (person, judge), (labelled, decided))
+            decisive = [vote if vote in categories else None for vote in votes]
+            rows += _pair_rows(panel, (person, judge), (labels, decisive))
             if not panel.task.rates:
-                rows.append(_both_positive(panel, (person, judge), labelled, votes))
-    for first, second in combinations(own, 2):
-        rows += _pair(panel, (first, second), (own[first], own[second]))
-    if len(own) > 2:
-        together = [list(of_case) for of_case in zip(*own.values(), strict=True)]
-        kappa = fleiss_kappa(together, panel.subjects, categories, **panel.how)
+                rows.append(_both_positive_row(panel, (person, judge), labels, votes))
+    for first, second in combinations(labels_of, 2):
+        rows += _pair_rows(panel, (first, second), (labels_of[first], labels_of[second]))
+    if len(labels_of) > 2:
+        together = [list(of_case) for of_case in zip(*labels_of.values(), strict=True)]
+        kappa = fleiss_kappa(together, panel.subjects, categories, **panel.bootstrap)
         shared = sum(None not in of_case for of_case in together)
-        rows.append(_counted(agreement_row("fleiss_kappa", "", "all", "", kappa), shared))
+        rows.append(_annotator_row(agreement_row("fleiss_kappa", "", "all", "", kappa), shared))
     return pd.DataFrame(rows, columns=list(AGREEMENT))
 
 
-def _of_person(panel: JudgePanel, labels: Mapping[str, str]) -> Votes:
+def _labels_in_order(panel: JudgePanel, labels: Mapping[str, str]) -> Votes:
     return [labels.get(case.case_id) for case in panel.cases]
 
 
-def _pair(panel: JudgePanel, names: tuple[str, str], votes: tuple[Votes, Votes]) -> Iterator[dict[str, Any]]:
+def _pair_rows(panel: JudgePanel, names: tuple[str, str], votes: tuple[Votes, Votes]) -> Iterator[dict[str, Any]]:
     n_labelled = sum(label is not None for label in votes[0])
-    for row in pair_rows(panel, "", names, votes, panel.task.decided):
-        yield _counted(row, n_labelled)
+    for row in pair_rows(panel, "", names, votes, panel.task.decisive_verdicts):
+        yield _annotator_row(row, n_labelled)
 
 
-def _both_positive(panel: JudgePanel, names: tuple[str, str], labelled: Votes, votes: Votes) -> dict[str, Any]:
-    places = [place for place, label in enumerate(labelled) if label is not None]
-    both = [float(labelled[place] == votes[place] == panel.task.positive) for place in places]
-    estimate = bootstrap_mean(both, [panel.subjects[place] for place in places], **panel.how)
-    return _counted(agreement_row("both_positive", "", *names, estimate), len(places))
+def _both_positive_row(panel: JudgePanel, names: tuple[str, str], labels: Votes, votes: Votes) -> dict[str, Any]:
+    places = [place for place, label in enumerate(labels) if label is not None]
+    both = [float(labels[place] == votes[place] == panel.task.positive) for place in places]
+    estimate = bootstrap_mean(both, [panel.subjects[place] for place in places], **panel.bootstrap)
+    return _annotator_row(agreement_row("both_positive", "", *names, estimate), len(places))
 
 
-def _counted(row: dict[str, Any], n_labelled: int) -> dict[str, Any]:
+def _annotator_row(row: dict[str, Any], n_labelled: int) -> dict[str, Any]:
     renamed = {"annotator": row["first"], "other": row["second"]}
     return row | renamed | {"n_labelled": n_labelled, "n_excluded": n_labelled - row["n_cases"]}
 
@@ -108,13 +109,13 @@ def annotate(judged: JudgingRun, out: Path, *, number: int | None = None, seed: 
         InputError: there are fewer cases, or ``out`` holds a sheet already.
     """
     cases = judged.panel.cases
-    drawn = spread(cases, len(cases) if number is None else number, seed)
-    return write_sheet(out, judged.panel.task, drawn)
+    sample = sample_evenly(cases, len(cases) if number is None else number, seed)
+    return write_sheet(out, judged.panel.task, sample)
 
 
 @dataclass(frozen=True)
 class PeopleAgreement:
-    """Agreement of judges with people: :func:`with_people`, :func:`confusions`, and both as Markdown."""
+    """Labels of people, their agreement with judges, the counts behind it, and both tables as Markdown."""
 
     people: People
     agreement: pd.DataFrame
@@ -130,11 +131,11 @@ def agree(judged: JudgingRun, labels: Sequence[Path]) -> PeopleAgreement:
     """
     panel = judged.panel
     people = read_people(labels, panel.task, [case.case_id for case in panel.cases])
-    measured, cells = with_people(panel, people), confusions(panel, people)
-    result = PeopleAgreement(people, measured, cells, people_words(panel, cells, measured))
+    agreement, cells = agreement_with_people(panel, people), confusion_counts(panel, people)
+    result = PeopleAgreement(people, agreement, cells, people_words(panel, cells, agreement))
     rows = [(person, case, verdict) for person, own in people.items() for case, verdict in own.items()]
-    given = pd.DataFrame(rows, columns=["annotator", "case_id", "verdict"])
-    for name, table in {LABELS: given, PEOPLE: measured, CONFUSION_FILE: cells}.items():
-        write_atomically(judged.run.folder / name, table.to_parquet)
+    label_table = pd.DataFrame(rows, columns=["annotator", "case_id", "verdict"])
+    tables = {LABELS: label_table, PEOPLE: agreement, CONFUSION_FILE: cells}
+    write_together({judged.run.folder / name: table.to_parquet for name, table in tables.items()})
     write_text(judged.run.folder / PEOPLE_WORDS, result.words)
     return result

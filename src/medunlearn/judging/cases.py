@@ -49,21 +49,18 @@ def label_cases(benchmark: Benchmark) -> list[JudgingCase]:
     ]
 
 
-def question_cases(
-    benchmark: Benchmark, kinds: Sequence[str] = (), folds: Sequence[str] = ("train",)
-) -> list[JudgingCase]:
-    """Every question of some folds on a record's text, with that text; of the kinds named, or all.
+def question_cases(benchmark: Benchmark, folds: Sequence[str] = ("train",)) -> list[JudgingCase]:
+    """Every question of some folds on a record's text, with that text.
 
     The training pool alone unless told otherwise (AMNESIA, Appendix G).
 
     Raises:
-        InputError: no question is of these kinds and folds.
+        InputError: no question is of these folds.
     """
-    questions = [q for q in benchmark.questions if (not kinds or q.kind in kinds) and q.fold in folds]
+    questions = [question for question in benchmark.questions if question.fold in folds]
     if not questions:
-        there = sorted({f"{q.kind} ({q.fold})" for q in benchmark.questions})
-        wanted = f"kind {', '.join(kinds) or 'any'} in fold {', '.join(folds)}"
-        raise InputError(f"The benchmark has no question of {wanted}; it has {', '.join(there)}.")
+        there = ", ".join(sorted({question.fold for question in benchmark.questions})) or "no questions"
+        raise InputError(f"The benchmark has no question of fold {', '.join(folds)}; it has {there}.")
     return [
         _record_case(
             benchmark, record, q.question_id, q.kind, note=record.text, question=q.question, answer=q.answer
@@ -73,7 +70,7 @@ def question_cases(
     ]
 
 
-def forgotten_by(benchmark: Benchmark, splits: Sequence[str]) -> set[str]:
+def forgotten_ids(benchmark: Benchmark, splits: Sequence[str]) -> set[str]:
     """Ids of the records, and of the questions on them, that some splits forget (AMNESIA, Section 3.2).
 
     Raises:
@@ -119,23 +116,23 @@ def read_cases(path: Path, task: JudgingTask) -> list[JudgingCase]:
         if isinstance(row, str):
             raise SourceError(f"{path} cannot be read: {place} {row}.")
         rows.append(_cells(row))
-    needed = ("case_id", *task.shows)
-    missing = [name for name in needed if rows and not any(name in row for row in rows)]
+    columns = ("case_id", *task.shows)
+    missing = [name for name in columns if rows and not any(name in row for row in rows)]
     if missing:
         raise SourceError(
-            f"{path} lacks the column {', '.join(missing)}. Judging a {task.name} needs {', '.join(needed)}."
+            f"{path} lacks the column {', '.join(missing)}. Judging a {task.name} needs {', '.join(columns)}."
         )
     # A subject or group in some rows only would mix subjects with rows, and groups with the rest.
     optional = [name for name in ("subject", "group") if any(row.get(name, "").strip() for row in rows)]
     empty = [
         (number, name)
         for number, row in enumerate(rows, 1)
-        for name in (*needed, *optional)
+        for name in (*columns, *optional)
         if name not in row or not (row[name].strip() or name == "response")
     ]
     if empty:
         raise SourceError(f"{path}: row {empty[0][0]} has no {empty[0][1]} ({len(empty)} such cells in all).")
-    return checked([_row_case(row, task) for row in rows], str(path))
+    return check_cases([_row_case(row, task) for row in rows], str(path))
 
 
 def _cells(row: Mapping[Any, Any]) -> dict[str, str]:
@@ -157,7 +154,7 @@ def _row_case(row: Mapping[str, str], task: JudgingTask) -> JudgingCase:
     )
 
 
-def checked(cases: Iterable[JudgingCase], where: str) -> list[JudgingCase]:
+def check_cases(cases: Iterable[JudgingCase], where: str) -> list[JudgingCase]:
     """The cases, or a SourceError if there are none, an id is there twice, or one of several groups is ``all``."""
     cases = list(cases)
     twice = [name for name, times in Counter(case.case_id for case in cases).items() if times > 1]
@@ -205,13 +202,13 @@ def _ids_by_group(cases: Sequence[JudgingCase], *purpose: str | int) -> dict[str
     return {group: shuffled(own, *name, group, seed) for group, own in ids.items()}
 
 
-def per_group(cases: Sequence[JudgingCase], number: int, seed: int) -> list[JudgingCase]:
+def sample_per_group(cases: Sequence[JudgingCase], number: int, seed: int) -> list[JudgingCase]:
     """So many cases of each group, or all where it has fewer (AMNESIA, F: 300 titles of each of three diseases)."""
-    chosen = {name for ids in _ids_by_group(cases, "judge", seed).values() for name in ids[:number]}
-    return [case for case in cases if case.case_id in chosen]
+    sample = {name for ids in _ids_by_group(cases, "judge", seed).values() for name in ids[:number]}
+    return [case for case in cases if case.case_id in sample]
 
 
-def per_subject(cases: Sequence[JudgingCase], subjects: int, seed: int) -> list[JudgingCase]:
+def sample_per_subject(cases: Sequence[JudgingCase], subjects: int, seed: int) -> list[JudgingCase]:
     """One case of each group from each of so many subjects (AMNESIA, G: a factual and a reasoning one of 500).
 
     Subjects that lack a group come last, so that every one drawn has all groups as long as there are enough.
@@ -220,18 +217,18 @@ def per_subject(cases: Sequence[JudgingCase], subjects: int, seed: int) -> list[
     for case in cases:
         by_subject.setdefault(case.subject, []).append(case)
     n_groups = {subject: len({case.group for case in own}) for subject, own in by_subject.items()}
-    drawn = shuffled(list(by_subject), "judge subjects", seed)
+    order = shuffled(list(by_subject), "judge subjects", seed)
     every = len({case.group for case in cases})
-    drawn.sort(key=lambda subject: n_groups[subject] < every)
-    chosen = {
+    order.sort(key=lambda subject: n_groups[subject] < every)
+    sample = {
         ids[0]
-        for subject in drawn[:subjects]
+        for subject in order[:subjects]
         for ids in _ids_by_group(by_subject[subject], "judge one", subject, seed).values()
     }
-    return [case for case in cases if case.case_id in chosen]
+    return [case for case in cases if case.case_id in sample]
 
 
-def spread(cases: Sequence[JudgingCase], number: int, seed: int) -> list[JudgingCase]:
+def sample_evenly(cases: Sequence[JudgingCase], number: int, seed: int) -> list[JudgingCase]:
     """So many cases, as evenly over the groups as their sizes allow, in a drawn order that mixes the groups.
 
     Raises:
@@ -246,5 +243,5 @@ def spread(cases: Sequence[JudgingCase], number: int, seed: int) -> list[Judging
         for turn, name in enumerate(ids)
     ]
     by_id = {case.case_id: case for case in cases}
-    taken = [name for _, _, name in sorted(turns)[:number]]
-    return [by_id[name] for name in shuffled(taken, "annotate order", seed)]
+    sample = [name for _, _, name in sorted(turns)[:number]]
+    return [by_id[name] for name in shuffled(sample, "annotate order", seed)]

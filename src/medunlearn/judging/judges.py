@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medunlearn.config import JudgeSettings as JudgeSettings
 from medunlearn.config import check, read_yaml
 from medunlearn.errors import ConfigError
 from medunlearn.llm.server_settings import ServerSettings

@@ -11,8 +11,8 @@ from medunlearn.errors import SourceError
 from medunlearn.input_files import regular_file
 from medunlearn.judging.tasks import JudgingTask
 
-NEEDED = ("case_id", "label")
-_SHOWN = 5
+REQUIRED = ("case_id", "label")
+_MOST_PROBLEMS = 5
 
 People = Mapping[str, Mapping[str, str]]
 """Annotator -> case id -> verdict; blank labels are not there."""
@@ -28,37 +28,37 @@ def read_people(paths: Sequence[Path], task: JudgingTask, case_ids: Sequence[str
         SourceError: a file that cannot be read, lacks a column, has a wrong label, an id that was not asked about,
             or two labels of one annotator for one case; the first few with their lines. No label at all.
     """
-    known = {case_id.strip(): case_id for case_id in case_ids}
+    original_ids = {case_id.strip(): case_id for case_id in case_ids}
     allowed = {label.casefold(): task.as_verdict(label) for label in task.human_labels}
     people: dict[str, dict[str, str]] = {}
     for path in paths:
         problems: list[str] = []
         for line, row in rows_of(path):
-            if not (given := row["label"].strip()):
+            if not (label := row["label"].strip()):
                 continue
-            case_id, verdict = known.get(row["case_id"].strip()), allowed.get(given.casefold())
+            case_id, verdict = original_ids.get(row["case_id"].strip()), allowed.get(label.casefold())
             own = people.setdefault((row.get("annotator") or "").strip() or path.stem, {})
             if case_id is None:
                 problems.append(f"line {line}: case_id {row['case_id']!r} is not among the judged cases")
             elif verdict is None:
-                problems.append(f"line {line}: label {given!r} is none of {', '.join(task.human_labels)}")
+                problems.append(f"line {line}: label {label!r} is none of {', '.join(task.human_labels)}")
             elif own.setdefault(case_id, verdict) != verdict:
                 problems.append(f"line {line}: case_id {case_id!r} has another label further up")
         if problems:
-            more = f" ({len(problems)} such in all)" if len(problems) > _SHOWN else ""
-            raise SourceError(f"{path}: " + "; ".join(problems[:_SHOWN]) + more + ".")
+            more = f" ({len(problems)} such in all)" if len(problems) > _MOST_PROBLEMS else ""
+            raise SourceError(f"{path}: " + "; ".join(problems[:_MOST_PROBLEMS]) + more + ".")
     if not any(people.values()):
         raise SourceError(f"{', '.join(map(str, paths))}: no case has a label. Fill in the column `label`.")
     return {name: labels for name, labels in people.items() if labels}
 
 
-def rows_of(path: Path, needed: Sequence[str] = NEEDED) -> list[tuple[int, dict[str, str]]]:
+def rows_of(path: Path, required: Sequence[str] = REQUIRED) -> list[tuple[int, dict[str, str]]]:
     """Line numbers and rows of a filled-in CSV sheet, separated by commas or by a spreadsheet's semicolons.
 
     Cells are what they were before :func:`escape_formula` guarded them.
 
     Raises:
-        SourceError: no such file, no CSV in UTF-8, or a needed column is missing.
+        SourceError: no such file, no CSV in UTF-8, or a required column is missing.
     """
     try:
         with regular_file(path, SourceError).open(encoding="utf-8-sig", newline="") as file:
@@ -66,13 +66,13 @@ def rows_of(path: Path, needed: Sequence[str] = NEEDED) -> list[tuple[int, dict[
             file.seek(0)
             reader = csv.DictReader(file, delimiter=";" if head.count(";") > head.count(",") else ",", restval="")
             names = [(name or "").strip() for name in reader.fieldnames or []]
-            missing = [name for name in needed if name not in names]
+            missing = [name for name in required if name not in names]
             if missing:
                 raise SourceError(
                     f"{path} lacks the column {', '.join(missing)}; it has {', '.join(names) or 'none'}. "
-                    f"Labels need {' and '.join(needed)}."
+                    f"Labels need {' and '.join(required)}."
                 )
-            if twice := [name for name in needed if names.count(name) > 1]:
+            if twice := [name for name in required if names.count(name) > 1]:
                 raise SourceError(f"{path} has the column {twice[0]} twice. Leave one of them out.")
             reader.fieldnames = names
             # What stands in no column has no name (None) and is a list.

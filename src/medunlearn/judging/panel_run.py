@@ -10,13 +10,26 @@ from typing import Any
 
 import pandas as pd
 
+from medunlearn.config import JudgeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, use_of_file
 from medunlearn.data.records import Record
-from medunlearn.data.storage import read_frame, sha256_of_json, write_atomically, write_text
+from medunlearn.data.storage import read_frame, sha256_of_json, write_text, write_together
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
-from medunlearn.judging import cases as samples
-from medunlearn.judging.judges import Judge, JudgeSettings
+from medunlearn.judging.cases import (
+    case_table,
+    categories_of,
+    check_cases,
+    document_cases,
+    forgotten_ids,
+    label_cases,
+    question_cases,
+    read_cases,
+    sample_per_group,
+    sample_per_subject,
+    to_cases,
+)
+from medunlearn.judging.judges import Judge
 from medunlearn.judging.panel import JudgingMaterial, ask
 from medunlearn.judging.panel_tables import JudgePanel, agreements, criteria, distribution, ratings
 from medunlearn.judging.sections import panel_sections, panel_words, people_sections
@@ -34,7 +47,7 @@ LABEL = {
     "document": "judged documents",
     "factuality": "judged responses",
 }
-FROM_BENCHMARK = {"label": samples.label_cases, "document": samples.document_cases}
+FROM_BENCHMARK = {"label": label_cases, "document": document_cases}
 
 CASES, JUDGEMENTS, PANEL_FILE = "cases.parquet", "judgements.parquet", "panel.parquet"
 VERDICTS, RATINGS, AGREEMENT = "verdicts.parquet", "ratings.parquet", "agreement.parquet"
@@ -65,9 +78,7 @@ class JudgingRun:
         """Cases and judgements, ready to be counted."""
         inputs, config = self.run.info["inputs"], self.run.info["config"]
         task = _worded(inputs["task"], JudgeSettings.model_validate({"prompt": config.get("prompt")}))
-        cases = samples.to_cases(
-            read_frame(self.run.folder / CASES, ("case_id", "subject", "group", *task.shows)), task
-        )
+        cases = to_cases(read_frame(self.run.folder / CASES, ("case_id", "subject", "group", *task.shows)), task)
         judgements = self.table(JUDGEMENTS)
         return JudgePanel(task, cases, list(inputs["judges"]), judgements, config["replicates"], config["seed"])
 
@@ -100,7 +111,7 @@ def split_runs(runs: Sequence[Run]) -> tuple[list[Run], list[JudgingRun]]:
     return [run for run in runs if run.info.get("verb") != "judge"], judged
 
 
-def material(source: Benchmark | Path, task: str, settings: JudgeSettings) -> JudgingMaterial:
+def gather_material(source: Benchmark | Path, task: str, settings: JudgeSettings) -> JudgingMaterial:
     """Cases of a benchmark (task ``label``, ``question`` or ``document``) or of a table (any task).
 
     Raises:
@@ -109,44 +120,42 @@ def material(source: Benchmark | Path, task: str, settings: JudgeSettings) -> Ju
     if isinstance(source, Path):
         if settings.splits:
             raise InputError("--splits goes with a benchmark; a table has none.")
-        return material_of(samples.read_cases(source, get_task(task)), task, settings, use_of_file(source), ())
+        return sample_material(read_cases(source, get_task(task)), task, settings, use_of_file(source), ())
     if get_task(task).rates:
         raise InputError("A benchmark holds no responses to rate. Name a run and --benchmark, or a table.")
-    cases = (
-        samples.question_cases(source, folds=settings.folds) if task == "question" else FROM_BENCHMARK[task](source)
-    )
+    cases = question_cases(source, folds=settings.folds) if task == "question" else FROM_BENCHMARK[task](source)
     if settings.splits:
-        drawn_from = samples.forgotten_by(source, settings.splits)
-        cases = [case for case in cases if case.case_id in drawn_from]
-    judged = {case.case_id for case in cases}
-    about = judged | {q.record_id for q in source.questions if q.question_id in judged}
+        case_ids = forgotten_ids(source, settings.splits)
+        cases = [case for case in cases if case.case_id in case_ids]
+    ids = {case.case_id for case in cases}
+    about = ids | {q.record_id for q in source.questions if q.question_id in ids}
     records = [record for record in source.records if record.record_id in about]
-    return material_of(cases, task, settings, source.data_use, records)
+    return sample_material(cases, task, settings, source.data_use, records)
 
 
-def material_of(
+def sample_material(
     cases: Sequence[JudgingCase],
     task: str,
     settings: JudgeSettings,
     data_use: DataUse | None,
     records: Sequence[Record],
 ) -> JudgingMaterial:
-    """The sample of the cases that the settings ask for; see :func:`material`."""
+    """The sample of the cases that the settings ask for; see :func:`gather_material`."""
     if settings.per_group is not None and settings.limit is not None:
         raise InputError("per_group and limit are two ways of drawing a sample: give one of them.")
-    known = {case.group for case in cases}
-    unknown = [group for group in settings.groups if group not in known]
+    groups = {case.group for case in cases}
+    unknown = [group for group in settings.groups if group not in groups]
     if unknown:
-        raise InputError(f"There is no group {unknown[0]!r} to judge. There are: {', '.join(sorted(known))}.")
+        raise InputError(f"There is no group {unknown[0]!r} to judge. There are: {', '.join(sorted(groups))}.")
     sample = [case for case in cases if not settings.groups or case.group in settings.groups]
-    judging = _worded(task, settings)
-    categories = samples.categories_of(sample, judging)
+    worded_task = _worded(task, settings)
+    categories = categories_of(sample, worded_task)
     if settings.per_group is not None:
-        sample = samples.per_group(sample, settings.per_group, settings.seed)
+        sample = sample_per_group(sample, settings.per_group, settings.seed)
     if settings.limit is not None:
-        sample = samples.per_subject(sample, settings.limit, settings.seed)
-    sample = samples.checked(sample, "the sample")
-    return JudgingMaterial(judging, sample, categories, settings, data_use, list(records))
+        sample = sample_per_subject(sample, settings.limit, settings.seed)
+    sample = check_cases(sample, "the sample")
+    return JudgingMaterial(worded_task, sample, categories, settings, data_use, list(records))
 
 
 def _worded(task: str, settings: JudgeSettings) -> JudgingTask:
@@ -170,7 +179,7 @@ class JudgingPlan:
 
 
 def plan(
-    what: JudgingMaterial,
+    material: JudgingMaterial,
     judges: Sequence[Judge],
     store_folder: Path,
     *,
@@ -179,12 +188,14 @@ def plan(
 ) -> JudgingPlan:
     """Count what judging would send and cost; sends and writes nothing."""
     with Store.existing(store_folder) as store:
-        estimates = {judge.name: estimate(what.requests(), judge.settings, store, again=again) for judge in judges}
-    return JudgingPlan(estimates, what.decisions(judges, permitted=permitted))
+        estimates = {
+            judge.name: estimate(material.requests(), judge.settings, store, again=again) for judge in judges
+        }
+    return JudgingPlan(estimates, material.decisions(judges, permitted=permitted))
 
 
 def judge(
-    what: JudgingMaterial,
+    material: JudgingMaterial,
     judges: Sequence[Judge],
     out: Path,
     *,
@@ -210,42 +221,39 @@ def judge(
         MedunlearnError: some judgements are missing. All others are kept; the same call asks only for those.
     """
     depends = {
-        "task": what.task.name,
-        "prompt": what.task.version,
-        "cases": sha256_of_json([[c.case_id, c.subject, c.group, dict(c.fields)] for c in what.cases]),
-        "judges": {one.name: one.identity for one in judges},
+        "task": material.task.name,
+        "prompt": material.task.version,
+        "cases": sha256_of_json([[c.case_id, c.subject, c.group, dict(c.fields)] for c in material.cases]),
+        "judges": {judge.name: judge.identity for judge in judges},
         **(inputs or {}),
     }
-    settings = what.settings
-    recording = Recording(out, "judge", LABEL[what.task.name], settings, depends, data_use=what.data_use)
+    settings = material.settings
+    recording = Recording(out, "judge", LABEL[material.task.name], settings, depends, data_use=material.data_use)
     if recording.done and not again:
         judged = JudgingRun(Run.open(out))
         if allow_missing or judged.is_whole:
             return judged
-    what = replace(what, data_use=recording.info.data_use)  # a run that was cut off is never loosened
-    decisions = what.decisions(judges, permitted=permitted)
+    material = replace(material, data_use=recording.info.data_use)  # a run that was cut off is never loosened
+    decisions = material.decisions(judges, permitted=permitted)
     for decision in decisions.values():
         decision.enforce()
     with recording.running():
         with recording.stage("ask"), Store(store_folder or out / "llm") as store:
-            judgements, facts = ask(what, judges, decisions, store, again=again, quiet=quiet)
+            judgements, facts = ask(material, judges, decisions, store, again=again, quiet=quiet)
         outcomes = {
             str(name): {str(status): int(n) for status, n in own.value_counts().sort_index().items()}
             for name, own in judgements.groupby("judge", sort=False)["status"]
         }
         recording.info["results"] = {"judges": facts, "outcomes": outcomes}
-        _write(out, {CASES: samples.case_table(what.cases), JUDGEMENTS: judgements})
+        _write_tables(out, {CASES: case_table(material.cases), JUDGEMENTS: judgements})
+        for name in (PEOPLE, CONFUSION, PEOPLE_WORDS):
+            (out / name).unlink(missing_ok=True)  # they compare people with the judgements before these
         if not allow_missing:
             _refuse_unfinished(judgements, facts)
         with recording.stage("count"):
-            names = [one.name for one in judges]
-            panel = JudgePanel(what.task, what.cases, names, judgements, settings.replicates, settings.seed)
-            counted = {RATINGS: ratings(panel)} if what.task.rates else {VERDICTS: distribution(panel)}
-            counted |= {AGREEMENT: agreements(panel), CRITERIA: criteria(panel)}
-            _write(
-                out,
-                {PANEL_FILE: panel.panel_verdicts(), **{n: table for n, table in counted.items() if len(table)}},
-            )
+            names = [judge.name for judge in judges]
+            panel = JudgePanel(material.task, material.cases, names, judgements, settings.replicates, settings.seed)
+            _write_tables(out, _tables_of(panel))
             write_text(out / WORDS, panel_words(panel))
     return JudgingRun(Run.open(out))
 
@@ -262,6 +270,12 @@ def _refuse_unfinished(judgements: pd.DataFrame, facts: Mapping[str, Any]) -> No
     )
 
 
-def _write(out: Path, tables: Mapping[str, pd.DataFrame]) -> None:
-    for name, table in tables.items():
-        write_atomically(out / name, table.to_parquet)
+def _tables_of(panel: JudgePanel) -> dict[str, pd.DataFrame]:
+    """A panel's tables by file name, without empty ones."""
+    counts = {RATINGS: ratings(panel)} if panel.task.rates else {VERDICTS: distribution(panel)}
+    counts |= {AGREEMENT: agreements(panel), CRITERIA: criteria(panel)}
+    return {PANEL_FILE: panel.panel_verdicts(), **{name: table for name, table in counts.items() if len(table)}}
+
+
+def _write_tables(out: Path, tables: Mapping[str, pd.DataFrame]) -> None:
+    write_together({out / name: table.to_parquet for name, table in tables.items()})

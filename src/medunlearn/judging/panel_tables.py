@@ -62,7 +62,7 @@ class JudgePanel:
     seed: int = 0
 
     @property
-    def how(self) -> dict[str, Any]:
+    def bootstrap(self) -> dict[str, Any]:
         """Bootstrap settings."""
         return {"replicates": self.replicates, "seed": self.seed}
 
@@ -71,18 +71,18 @@ class JudgePanel:
         return [case.subject for case in self.cases]
 
     @cached_property
-    def own(self) -> dict[str, Votes]:
+    def votes(self) -> dict[str, Votes]:
         """Judge -> its verdict on each case; None where it gave none."""
         rows = self.judgements[["case_id", "judge", "verdict"]].itertuples(index=False)
-        given = {(case, judge): verdict for case, judge, verdict in rows if isinstance(verdict, str)}
-        return {judge: [given.get((case.case_id, judge)) for case in self.cases] for judge in self.judges}
+        verdicts = {(case, judge): verdict for case, judge, verdict in rows if isinstance(verdict, str)}
+        return {judge: [verdicts.get((case.case_id, judge)) for case in self.cases] for judge in self.judges}
 
     def verdicts(self) -> dict[str, Votes]:
-        """:attr:`own`, and the panel's where several judges gave verdicts."""
+        """:attr:`votes`, and the panel's where several judges gave verdicts."""
         if len(self.judges) < 2 or self.task.rates:
-            return self.own
-        votes = zip(*self.own.values(), strict=True)
-        return {**self.own, PANEL: [majority(of_case, self.task.split)[0] for of_case in votes]}
+            return self.votes
+        by_case = zip(*self.votes.values(), strict=True)
+        return {**self.votes, PANEL: [majority(of_case, self.task.split)[0] for of_case in by_case]}
 
     def panel_verdicts(self) -> pd.DataFrame:
         """One row a case: case_id, verdict (null for ratings), rating (null for verdicts), n_verdicts, reason.
@@ -94,7 +94,7 @@ class JudgePanel:
             failed.setdefault(row["case_id"], []).append(f"{row['judge']}: {row['status']}, {row['reason']}")
         rows = []
         for place, case in enumerate(self.cases):
-            votes = [own[place] for own in self.own.values()]
+            votes = [of_judge[place] for of_judge in self.votes.values()]
             verdict, rating, why = None, None, None
             if self.task.rates:
                 rating, why = mean_rating(votes)
@@ -111,19 +111,19 @@ def majority(votes: Sequence[str | None], split: str) -> tuple[str | None, str |
     A judge that gave no verdict (None) counts all the same, so that a panel of three that lost two does not pass
     off the third as its majority. ``split``: more than half of the judges spoke, and there is no majority.
     """
-    given = [vote for vote in votes if vote is not None]
-    if not votes or 2 * len(given) <= len(votes):
-        return None, f"{len(given)} of {len(votes)} judges gave a verdict"
-    verdict, times = Counter(given).most_common(1)[0]
+    verdicts = [vote for vote in votes if vote is not None]
+    if not votes or 2 * len(verdicts) <= len(votes):
+        return None, f"{len(verdicts)} of {len(votes)} judges gave a verdict"
+    verdict, times = Counter(verdicts).most_common(1)[0]
     return (verdict, None) if 2 * times > len(votes) else (split, None)
 
 
 def mean_rating(votes: Sequence[str | None]) -> tuple[float | None, str | None]:
     """The mean of all judges' ratings; none where one is missing, since judges differ in how strict they are."""
-    given = [float(vote) for vote in votes if vote is not None]
-    if not votes or len(given) < len(votes):
-        return None, f"{len(given)} of {len(votes)} judges gave a rating"
-    return sum(given) / len(given), None
+    values = [float(vote) for vote in votes if vote is not None]
+    if not votes or len(values) < len(votes):
+        return None, f"{len(values)} of {len(votes)} judges gave a rating"
+    return sum(values) / len(values), None
 
 
 def distribution(panel: JudgePanel) -> pd.DataFrame:
@@ -152,14 +152,14 @@ def ratings(panel: JudgePanel) -> pd.DataFrame:
     Returns:
         One row a group and judge (the panel last): mean (1-10), low, high, n_subjects, n_scored, n_unscored.
     """
-    given = {
-        judge: [np.nan if vote is None else float(vote) for vote in votes] for judge, votes in panel.own.items()
+    ratings_of = {
+        judge: [np.nan if vote is None else float(vote) for vote in votes] for judge, votes in panel.votes.items()
     }
     if len(panel.judges) > 1:
-        given[PANEL] = panel.panel_verdicts()["rating"].astype("float64").tolist()
+        ratings_of[PANEL] = panel.panel_verdicts()["rating"].astype("float64").tolist()
     rows = [
         (judge, "rating", case, rating)
-        for judge, values in given.items()
+        for judge, values in ratings_of.items()
         for case, rating in zip(panel.cases, values, strict=True)
     ]
     table = _summarized(panel, rows).rename(columns={"value": "mean"})
@@ -170,8 +170,9 @@ def criteria(panel: JudgePanel) -> pd.DataFrame:
     """Share of cases that meet each criterion, by judge; empty for tasks without criteria."""
     rows = []
     for judge in panel.judges:
-        given = panel.judgements[(panel.judgements["judge"] == judge) & panel.judgements["detail"].notna()]
-        details = {case: json.loads(detail) for case, detail in zip(given["case_id"], given["detail"], strict=True)}
+        rows_of = panel.judgements[(panel.judgements["judge"] == judge) & panel.judgements["detail"].notna()]
+        pairs = zip(rows_of["case_id"], rows_of["detail"], strict=True)
+        details = {case: json.loads(detail) for case, detail in pairs}
         names = dict.fromkeys(n for detail in details.values() for n, v in detail.items() if isinstance(v, bool))
         for name in names:
             rows += [
@@ -196,7 +197,7 @@ def _summarized(panel: JudgePanel, rows: Sequence[tuple[str, str, JudgingCase, f
     parts = [scores.assign(group=ALL)]
     if scores["group"].nunique() > 1:
         parts.append(scores.sort_values("group", kind="stable"))
-    summaries = [summarize(part, ("group", "judge"), **panel.how) for part in parts]
+    summaries = [summarize(part, ("group", "judge"), **panel.bootstrap) for part in parts]
     floats = dict.fromkeys(("value", "low", "high"), "float64")
     return pd.concat(summaries, ignore_index=True).astype(floats)
 
@@ -214,16 +215,18 @@ def agreements(panel: JudgePanel) -> pd.DataFrame:
         (of a kappa), n_cases (that it rests on), n_subjects.
     """
     rows: list[dict[str, Any]] = []
-    for on, categories, collapse in _scales(panel.task) if len(panel.own) > 1 else ():
-        votes = {judge: [None if one is None else collapse(one) for one in own] for judge, own in panel.own.items()}
+    for on, categories, collapse in _scales(panel.task) if len(panel.judges) > 1 else ():
+        votes = {
+            judge: [None if vote is None else collapse(vote) for vote in own] for judge, own in panel.votes.items()
+        }
         for first, second in combinations(votes, 2):
             rows += pair_rows(panel, on, (first, second), (votes[first], votes[second]), categories)
         together = [list(of_case) for of_case in zip(*votes.values(), strict=True)]
         for measure, function in (("fleiss_kappa", fleiss_kappa), ("row_agreement", row_agreement)):
-            estimate = function(together, panel.subjects, categories, **panel.how)
+            estimate = function(together, panel.subjects, categories, **panel.bootstrap)
             rows.append(agreement_row(measure, on, "all", "", estimate))
         scale: Scale = "interval" if panel.task.rates else "nominal"
-        alpha = krippendorff_alpha(together, panel.subjects, categories, scale=scale, **panel.how)
+        alpha = krippendorff_alpha(together, panel.subjects, categories, scale=scale, **panel.bootstrap)
         rows.append(agreement_row("krippendorff_alpha", on, "all", "", alpha))
     return pd.DataFrame(rows, columns=_AGREEMENT)
 
@@ -239,11 +242,11 @@ def pair_rows(
     panel: JudgePanel, on: str, names: tuple[str, str], votes: tuple[Votes, Votes], categories: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     """Agreement of two raters: the share of equal verdicts, Cohen's kappa and, of ratings, its weighted form."""
-    yield agreement_row("agreement", on, *names, observed_agreement(*votes, panel.subjects, **panel.how))
-    kappa = cohen_kappa(*votes, panel.subjects, categories, **panel.how)
+    yield agreement_row("agreement", on, *names, observed_agreement(*votes, panel.subjects, **panel.bootstrap))
+    kappa = cohen_kappa(*votes, panel.subjects, categories, **panel.bootstrap)
     yield agreement_row("cohen_kappa", on, *names, kappa)
     if panel.task.rates:
-        kappa = cohen_kappa(*votes, panel.subjects, categories, weights="quadratic", **panel.how)
+        kappa = cohen_kappa(*votes, panel.subjects, categories, weights="quadratic", **panel.bootstrap)
         yield agreement_row("weighted_kappa", on, *names, kappa)
 
 

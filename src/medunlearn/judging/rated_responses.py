@@ -9,16 +9,24 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.config import check
+from medunlearn.config import JudgeSettings, check
 from medunlearn.config.reading import without_prefix
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
 from medunlearn.data.records import Question
 from medunlearn.data.storage import write_together
 from medunlearn.errors import InputError
-from medunlearn.judging.judges import Judge, JudgeSettings, judges_of
+from medunlearn.judging.judges import Judge, judges_of
 from medunlearn.judging.panel import JudgingMaterial
-from medunlearn.judging.panel_run import PANEL_FILE, JudgingPlan, JudgingRun, judge, material, material_of, plan
+from medunlearn.judging.panel_run import (
+    PANEL_FILE,
+    JudgingPlan,
+    JudgingRun,
+    gather_material,
+    judge,
+    plan,
+    sample_material,
+)
 from medunlearn.judging.tasks import JudgingCase
 from medunlearn.metrics import Item, Judgement, get_metric
 from medunlearn.metrics.item_scoring import score
@@ -107,7 +115,7 @@ def responses_of(evaluated: Evaluated, benchmark: Benchmark, settings: JudgeSett
     plain = settings.model_copy(update={"groups": ()})
     name = evaluated.record.folder.name
     return JudgedResponses(
-        material_of(cases, TASK, plain, tightest([benchmark.data_use, evaluated.data_use]), benchmark.records),
+        sample_material(cases, TASK, plain, tightest([benchmark.data_use, evaluated.data_use]), benchmark.records),
         store_of(run),
         str(run.folder / FOLDER / f"{name}-"),
         {"evaluation": name},
@@ -232,12 +240,12 @@ def job(
         raise InputError(
             "Judging a benchmark or a table needs --task (label, question, document, factuality) and --out."
         )
-    return JudgingJob(material(source, task, settings), judges, Path(out))
+    return JudgingJob(gather_material(source, task, settings), judges, Path(out))
 
 
 def responses_job(responses: JudgedResponses, judges: Sequence[Judge], settings: JudgeSettings) -> JudgingJob:
     """Responses of a run to judge, into a folder of the run."""
-    inputs = {**responses.inputs, **{one.name: one.identity for one in judges}}
+    inputs = {**responses.inputs, **{judge.name: judge.identity for judge in judges}}
     folder = Path(responses.prefix + Recording.key_of("judge", settings, inputs)[:8])
     return JudgingJob(responses.material, judges, folder, responses)
 

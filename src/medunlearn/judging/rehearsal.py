@@ -138,10 +138,11 @@ def _text_question(parts: Parts, schema: Schema, draw: Generator) -> Answer:
         phrase, noun = phrases[place]
         question, answer = f"Which word follows [{phrase}] in the text?", _word_after(phrase, parts["text"])
         if answer and not holds(question, answer):
-            chosen = {"proper_nouns": [noun], "question": question, "answer": answer}
-            return {**chosen, "reasoning": "Drawn.", "outcome": "question"}
-    empty = {"proper_nouns": [], "question": "", "answer": ""}
-    return {**empty, "reasoning": "Drawn.", "outcome": "no_proper_nouns"}
+            fields: Answer = {"proper_nouns": [noun], "question": question, "answer": answer, "outcome": "question"}
+            break
+    else:
+        fields = {"proper_nouns": [], "question": "", "answer": "", "outcome": "no_proper_nouns"}
+    return {"reasoning": "Drawn.", **fields}
 
 
 def _text_answers(parts: Parts, schema: Schema, draw: Generator) -> Answer:

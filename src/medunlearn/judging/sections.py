@@ -41,35 +41,32 @@ def panel_about(panel: JudgePanel) -> str:
 
 def panel_sections(panel: JudgePanel) -> list[Section]:
     """Verdicts, groups, agreement, and what is missing (AMNESIA, Tables 8-10, 12 and 13)."""
-    counted = _rating_sections(panel) if panel.task.rates else _verdict_sections(panel)
-    agreed = [
+    agreement_rows = [
         (
             _MEASURES[row["measure"]],
             row["on"],
             f"{row['first']} and {row['second']}" if row["second"] else "all judges",
-            _number(row, percent=not row["measure"].endswith(("kappa", "alpha"))),
+            _number_cell(row, percent=not row["measure"].endswith(("kappa", "alpha"))),
             row["words"],
             row["n_cases"],
         )
         for row in agreements(panel).to_dict("records")
     ]
-    met = [
-        (row["judge"], row["criterion"], _number(row, "share"), row["n_cases"])
+    criteria_rows = [
+        (row["judge"], row["criterion"], _number_cell(row, "share"), row["n_cases"])
         for row in criteria(panel).to_dict("records")
     ]
     lacking = panel.judgements[panel.judgements["verdict"].isna()]
     counts = Counter(zip(lacking["judge"], lacking["status"], lacking["reason"], strict=True)).most_common()
     missing = [(*key, n) for key, n in counts]
     none = "" if missing else "None: every judge gave a verdict on every case."
-    sections = [
-        _section("Agreement of the judges", ("measure", "on", "who", "value", "", "cases"), agreed, _KAPPA),
-        _section("Criteria met", ("judge", "criterion", "share", "cases"), met),
-    ]
-    return [
-        *counted,
-        *(one for one, rows in zip(sections, (agreed, met), strict=True) if rows),
-        _section("Without a verdict", ("judge", "what", "why", "cases"), missing, none),
-    ]
+    sections = _rating_sections(panel) if panel.task.rates else _verdict_sections(panel)
+    if agreement_rows:
+        head = ("measure", "on", "who", "value", "", "cases")
+        sections.append(_section("Agreement of the judges", head, agreement_rows, _KAPPA))
+    if criteria_rows:
+        sections.append(_section("Criteria met", ("judge", "criterion", "share", "cases"), criteria_rows))
+    return [*sections, _section("Without a verdict", ("judge", "what", "why", "cases"), missing, none)]
 
 
 def people_sections(panel: JudgePanel, confusion: pd.DataFrame, measured: pd.DataFrame) -> list[Section]:
@@ -79,7 +76,7 @@ def people_sections(panel: JudgePanel, confusion: pd.DataFrame, measured: pd.Dat
             _MEASURES[row["measure"]],
             row["annotator"],
             row["other"],
-            _number(row, percent=row["measure"] in ("agreement", "both_positive")),
+            _number_cell(row, percent=row["measure"] in ("agreement", "both_positive")),
             row["words"],
             row["n_cases"],
             row["n_excluded"],
@@ -128,41 +125,41 @@ def _verdict_sections(panel: JudgePanel) -> list[Section]:
         verdicts[verdicts["group"] == ALL],
         verdicts[(verdicts["group"] != ALL) & (verdicts["judge"] == judges[-1])],
     )
-    sections = [_section("Verdicts", ("verdict", *judges), _cross(of_all, "verdict", "judge", judges))]
+    sections = [_section("Verdicts", ("verdict", *judges), _cross_rows(of_all, "verdict", "judge", judges))]
     if len(of_groups):
-        shown = of_groups[of_groups["verdict"] != NONE]
-        if of_groups.loc[of_groups["verdict"] == NONE, "n"].any():
-            shown = of_groups
-        heads = list(dict.fromkeys(shown["verdict"]))
-        body = _cross(shown, "group", "verdict", heads)
+        is_missing = of_groups["verdict"] == NONE
+        if not of_groups.loc[is_missing, "n"].any():
+            of_groups = of_groups[~is_missing]
+        heads = list(dict.fromkeys(of_groups["verdict"]))
+        body = _cross_rows(of_groups, "group", "verdict", heads)
         sections.append(_section(f"{judges[-1].capitalize()} by group", ("group", *heads), body))
     return sections
 
 
-def _cross(verdicts: pd.DataFrame, index: str, columns: str, names: Sequence[str]) -> list[tuple[object, ...]]:
+def _cross_rows(verdicts: pd.DataFrame, index: str, columns: str, names: Sequence[str]) -> list[tuple[object, ...]]:
     """A row a value of one label, a cell a value of another; no row of missing verdicts where there are none."""
     rows: list[tuple[object, ...]] = []
     for value, own in verdicts.groupby(index, sort=False):
         if value != NONE or own["n"].any():
-            cells = {row[columns]: _counted(row) for row in own.to_dict("records")}
+            cells = {row[columns]: _count_cell(row) for row in own.to_dict("records")}
             rows.append((value, *(cells.get(name, Cell("")) for name in names)))
     return rows
 
 
 def _rating_sections(panel: JudgePanel) -> list[Section]:
     rows = [
-        (row["group"], row["judge"], _number(row, "mean", percent=False), row["n_scored"], row["n_unscored"])
+        (row["group"], row["judge"], _number_cell(row, "mean", percent=False), row["n_scored"], row["n_unscored"])
         for row in ratings(panel).to_dict("records")
     ]
     return [_section("Ratings, 1 to 10", ("group", "judge", "mean", "rated", "not rated"), rows)]
 
 
-def _counted(row: Mapping[Any, Any]) -> Cell:
-    share = _number(row, "share")
+def _count_cell(row: Mapping[Any, Any]) -> Cell:
+    share = _number_cell(row, "share")
     return Cell(f"{row['n']} ({share.text})", share.note if row["judge"] == PANEL else "")
 
 
-def _number(row: Mapping[Any, Any], name: str = "value", *, percent: bool = True) -> Cell:
+def _number_cell(row: Mapping[Any, Any], name: str = "value", *, percent: bool = True) -> Cell:
     show = "{:.1%}".format if percent else "{:.3f}".format
     if pd.isna(row[name]):
         return Cell("none")

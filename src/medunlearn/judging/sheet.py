@@ -60,7 +60,7 @@ def as_page(task: JudgingTask, cases: Sequence[JudgingCase]) -> str:
         for name, suffix in (("script", "js"), ("style", "css"))
     }
     hashes = {f"{name}_hash": _hash(content) for name, content in assets.items()}
-    shown = [
+    case_rows = [
         {
             "id": case.case_id,
             "fields": [[_ON_SCREEN.get(name, name.capitalize()), case.fields[name]] for name in task.shows],
@@ -69,7 +69,7 @@ def as_page(task: JudgingTask, cases: Sequence[JudgingCase]) -> str:
     ]
     data = {
         "sheet": sha256_of_json([task.version, [case.case_id for case in cases]])[:16],
-        "cases": shown,
+        "cases": case_rows,
         "task": task.name,
         "labels": list(task.human_labels),
         "formula": FORMULA,

@@ -24,7 +24,7 @@ from medunlearn.llm.requests import Outcome, Request
 from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.store import Store
 from medunlearn.llm.structured import check_schema
-from medunlearn.llm.usage import Budget, Usage, in_money
+from medunlearn.llm.usage import Budget, Usage
 from medunlearn.progress import progress
 
 AHEAD = 2  # requests taken from their source, for each one in flight
@@ -114,11 +114,11 @@ class Client:
         count = total if total is not None else len(requests) if isinstance(requests, Sized) else None
         with progress(what, count or 0, quiet=quiet or count is None) as advance:
             for outcome in self._stream(iter(requests)):
-                advance(note=self._note())
+                advance(note=self.spent.words)
                 yield outcome
 
     def _stream(self, source: Iterator[Request]) -> Iterator[Outcome]:
-        done: queue.SimpleQueue[Future[Outcome]] = queue.SimpleQueue()
+        completed: queue.SimpleQueue[Future[Outcome]] = queue.SimpleQueue()
         waiting: set[Future[Outcome]] = set()
         try:
             while True:
@@ -127,10 +127,10 @@ class Client:
                         check_schema(request.schema)
                     future = self._submit(self._dispatcher.outcome(request))
                     waiting.add(future)
-                    future.add_done_callback(done.put)
+                    future.add_done_callback(completed.put)
                 if not waiting:
                     return
-                future = done.get()
+                future = completed.get()
                 waiting.discard(future)
                 yield future.result()
         finally:
@@ -148,7 +148,3 @@ class Client:
             with suppress(asyncio.CancelledError, Exception):
                 await task
         await self._dispatcher.close()
-
-    def _note(self) -> str:
-        spent = self.spent
-        return f"{spent.tokens} tokens" + (f", {in_money(spent.money)} spent" if spent.money is not None else "")

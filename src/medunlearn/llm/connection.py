@@ -182,8 +182,8 @@ class Connection:
 
     def _usage(self, answer: Mapping[str, Any], body: Mapping[str, Any]) -> Usage:
         """As the server counted; where it did not, estimated and marked so."""
-        counted, estimated = answer.get("usage") or {}, 0
-        prompt, completion = (_count(counted.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+        counts, estimated = answer.get("usage") or {}, 0
+        prompt, completion = (_count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens"))
         if prompt is None:
             prompt = likely_tokens(texts_of(body))
             estimated += prompt

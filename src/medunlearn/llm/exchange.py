@@ -172,7 +172,7 @@ class _Exchange:
         dispatcher, price = self._dispatcher, self._settings.price
         prompt, answer = most_prompt_tokens(body), self._request.max_tokens
         ticket = await self._reserve(priced(price, prompt, answer))
-        used = Usage()
+        usage = Usage()
         try:
             try:
                 place = await dispatcher.limiter.acquire(likely_tokens(texts_of(body)) + answer)
@@ -182,19 +182,20 @@ class _Exchange:
                 if dispatcher.halted:
                     raise AttemptError(dispatcher.halted)
                 # Until the server has said what became of it, it may be on the bill with all it asked for.
-                used = priced(price, prompt, answer, prompt + answer)
+                usage = priced(price, prompt, answer, prompt + answer)
                 reply = await dispatcher.connection.send(body, lambda: dispatcher.limiter.sent(place))
             except AttemptError as fault:
-                used = used if fault.maybe_charged or not used.requests else Usage(requests=1)
+                if usage.requests and not fault.maybe_charged:
+                    usage = Usage(requests=1)
                 raise
             finally:
                 dispatcher.limiter.sent(place)
-            used = reply.usage
+            usage = reply.usage
             dispatcher.limiter.correct(place, reply.usage.tokens)
             return reply
         finally:
-            dispatcher.budget.settle(ticket, used)
-            self._usage += used
+            dispatcher.budget.settle(ticket, usage)
+            self._usage += usage
 
     async def _reserve(self, most: Usage) -> int:
         while True:

@@ -28,6 +28,12 @@ class Usage:
     def tokens(self) -> int:
         return self.prompt_tokens + self.answer_tokens
 
+    @property
+    def words(self) -> str:
+        """``12,300 tokens, 0.41 spent``, for a line of progress."""
+        money = "" if self.money is None else f", {in_money(self.money)} spent"
+        return f"{self.tokens:,} tokens{money}"
+
     def __add__(self, other: Usage) -> Usage:
         ours, theirs = asdict(self), asdict(other)
         amounts = [amount for amount in (ours.pop("money"), theirs.pop("money")) if amount is not None]

@@ -47,8 +47,8 @@ def test_a_prompt_shows_its_fields_and_has_a_schema(name: str) -> None:
 def test_sampling_overrides_the_prompt() -> None:
     task, source = task_class("lume_story")(), Source("s", {"genre": "g", "place": "p", "names": "n"})
     assert (task.request(source).temperature, task.request(source).seed) == (0.8, None)
-    chosen = task.request(source, Sampling(temperature=None, max_tokens=9000, seed=5))
-    assert (chosen.temperature, chosen.max_tokens, chosen.seed) == (None, 9000, 5)
+    request = task.request(source, Sampling(temperature=None, max_tokens=9000, seed=5))
+    assert (request.temperature, request.max_tokens, request.seed) == (None, 9000, 5)
 
 
 def test_the_categories_are_table_1s() -> None:

@@ -16,9 +16,9 @@ DATA = Path(__file__).parents[3].parent / "shared" / "data"
 
 @pytest.mark.skipif(not (DATA / "lume").exists(), reason="the real LUME files (../shared/data/lume) are not here")
 def test_lumes_own_questions_mostly_obey_the_rules() -> None:
-    """Those that do not have longer answers than a phrase, or answers in other words than the text's."""
+    """The others have answers longer than a phrase, or in other words than the text's."""
     task = task_class("lume_question")()
-    found: dict[str, list[bool]] = {"story": [], "public_biography": []}
+    obeys: dict[str, list[bool]] = {"story": [], "public_biography": []}
     for document in read_lume(DATA / "lume", skip_bad_rows=True).documents:
         for row in document.rows:
             if row.form != "qa":
@@ -29,10 +29,10 @@ def test_lumes_own_questions_mostly_obey_the_rules() -> None:
             # Which proper nouns its writer had in mind is not known; its first words name none, or all do.
             value = {"proper_nouns": row.input.rstrip("?").split(), "outcome": "question"}
             value |= {"question": row.input, "answer": row.output}
-            said = task.wrong(Source("s", {"document": f"{document.text} {row.input}"}, ()), value)
-            found[document.task].append(said == "")
-    shares = {name: sum(right) / len(right) for name, right in found.items()}
-    assert len(found["public_biography"]) > 700
+            problem = task.wrong(Source("s", {"document": f"{document.text} {row.input}"}, ()), value)
+            obeys[document.task].append(problem == "")
+    shares = {name: sum(right) / len(right) for name, right in obeys.items()}
+    assert len(obeys["public_biography"]) > 700
     assert shares["public_biography"] > 0.95
     assert shares["story"] > 0.7
 
@@ -40,6 +40,6 @@ def test_lumes_own_questions_mostly_obey_the_rules() -> None:
 @pytest.mark.skipif(not (DATA / "medqa").exists(), reason="MedQA (../shared/data/medqa) is not here")
 def test_questions_on_findings_ask_for_no_identity() -> None:
     lines = (DATA / "medqa" / "questions.jsonl").read_text(encoding="utf-8").splitlines()
-    asked = [json.loads(line)["question"].rpartition(". ")[2] for line in lines]
-    assert len(asked) > 100
-    assert not [question for question in asked if rules.asks_identity(question)]
+    questions = [json.loads(line)["question"].rpartition(". ")[2] for line in lines]
+    assert len(questions) > 100
+    assert not [question for question in questions if rules.asks_identity(question)]

@@ -33,9 +33,7 @@ Which blood group did the patient have?"""
 
 @pytest.mark.parametrize(("questions", "refused"), [(IDENTITY, True), (FINDINGS, False)])
 def test_questions_for_identity_and_for_findings(questions: str, refused: bool) -> None:
-    assert [bool(rules.asks_identity(one)) for one in questions.split("\n")] == [refused] * len(
-        questions.split("\n")
-    )
+    assert {bool(rules.asks_identity(question)) for question in questions.split("\n")} == {refused}
 
 
 def test_identifiers_given_away() -> None:
@@ -88,6 +86,6 @@ def test_questions_differ() -> None:
     ],
 )
 def test_options(choices: list[str], right: int, problem: str) -> None:
-    found = rules.options(choices, right, NOTE)
-    assert problem in found
-    assert bool(problem) == bool(found)
+    message = rules.options(choices, right, NOTE)
+    assert problem in message
+    assert bool(problem) == bool(message)

@@ -1,4 +1,4 @@
-"""Each task against a server: a bad reply goes back with the reason, a good one is taken, the rest is told."""
+"""Each task against a server: a bad reply goes back with the reason, a good one is taken."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ GOOD: dict[str, Any] = {
 
 Q = ("factual", 0)
 R = ("reasoning", 0)
-# task, place, what stands there instead, what the model is told.
+# Task, place, what stands there instead, and the reason that the model gets.
 BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("memorized_kind", ("kind",), "medicine", r"\$.kind must be one of"),
     ("memorized_kind", ("reason",), "doses of 5 mg", "the reason has a number"),
@@ -166,41 +166,41 @@ def changed(name: str, place: tuple[Any, ...], instead: Any) -> str:
 
 def served(*answers: str) -> FakeServer:
     """Gives the answers in turn, the last one for ever."""
-    left = list(answers)
-    return FakeServer(answer=lambda body: left.pop(0) if len(left) > 1 else left[0])
+    replies = list(answers)
+    return FakeServer(answer=lambda body: replies.pop(0) if len(replies) > 1 else replies[0])
 
 
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_answer_is_taken_at_once(connect: Callable[..., Any], name: str) -> None:
     server, client = connect(server=served(json.dumps(GOOD[name])))
-    written = write(task_class(name)(), [SOURCES[name]], client)
-    assert written.rejects == ()
+    output = write(task_class(name)(), [SOURCES[name]], client)
+    assert output.rejects == ()
     assert server.count == 1
     shuffles = name == "medforget_section"
-    assert shuffles or written.results["s"] == GOOD[name]
+    assert shuffles or output.results["s"] == GOOD[name]
 
 
-@pytest.mark.parametrize(("name", "place", "instead", "told"), BAD)
+@pytest.mark.parametrize(("name", "place", "instead", "reason"), BAD)
 def test_a_bad_answer_goes_back_with_the_reason(
-    connect: Callable[..., Any], name: str, place: tuple[Any, ...], instead: Any, told: str
+    connect: Callable[..., Any], name: str, place: tuple[Any, ...], instead: Any, reason: str
 ) -> None:
     server, client = connect(server=served(changed(name, place, instead), json.dumps(GOOD[name])), corrections=1)
-    written = write(task_class(name)(), [SOURCES[name]], client)
-    assert list(written.results) == ["s"]
+    output = write(task_class(name)(), [SOURCES[name]], client)
+    assert list(output.results) == ["s"]
     assert server.count == 2
-    assert re.search(told, server.seen[1][0]["messages"][-1]["content"])
+    assert re.search(reason, server.seen[1][0]["messages"][-1]["content"])
 
 
-@pytest.mark.parametrize(("name", "place", "instead", "told"), BAD[::9])
+@pytest.mark.parametrize(("name", "place", "instead", "reason"), BAD[::9])
 def test_what_stays_bad_is_a_reject_with_its_reason(
-    connect: Callable[..., Any], name: str, place: tuple[Any, ...], instead: Any, told: str
+    connect: Callable[..., Any], name: str, place: tuple[Any, ...], instead: Any, reason: str
 ) -> None:
     _, client = connect(server=served(changed(name, place, instead)), corrections=1)
-    written = write(task_class(name)(), [SOURCES[name]], client)
-    (reject,) = written.rejects
+    output = write(task_class(name)(), [SOURCES[name]], client)
+    (reject,) = output.rejects
     assert (reject.id, reject.status, reject.requests) == ("s", "invalid", 2)
     assert reject.reason.startswith("No usable answer: ")
-    assert not written.results
+    assert not output.results
 
 
 @pytest.mark.parametrize("outcome", ["no_proper_nouns", "no_unambiguous_question"])
@@ -208,8 +208,8 @@ def test_a_text_that_allows_no_question_is_told_and_not_asked_again(
     connect: Callable[..., Any], outcome: str
 ) -> None:
     nouns = [] if outcome == "no_proper_nouns" else ["Marten Ulve"]
-    said = {"proper_nouns": nouns, "reasoning": "None.", "outcome": outcome, "question": "", "answer": ""}
-    server, client = connect(server=served(json.dumps(said)))
+    reply = {"proper_nouns": nouns, "reasoning": "None.", "outcome": outcome, "question": "", "answer": ""}
+    server, client = connect(server=served(json.dumps(reply)))
     (reject,) = write(task_class("lume_question")(), [SOURCES["lume_question"]], client).rejects
     assert reject.status == "declined"
     assert reject.key

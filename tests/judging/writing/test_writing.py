@@ -37,26 +37,26 @@ def test_every_source_ends_as_a_result_or_a_reject(
     with Store(tmp_path) as store:
         server, client = connect(server=FakeServer(faults, answer=answer), store=store, retries=8, corrections=6)
         before = estimate_task(LABEL, sources, client.settings, store)
-        written = write(LABEL, sources, client)
+        output = write(LABEL, sources, client)
         assert before.requests == 40
-        assert list(written.results) == [f"t{n}" for n in range(40) if n != 3]
-        (reject,) = written.rejects
+        assert list(output.results) == [f"t{n}" for n in range(40) if n != 3]
+        (reject,) = output.rejects
         assert (reject.task, reject.id, reject.status) == ("disease_label@1", "t3", "invalid")
         assert (reject.requests, reject.model) == (store.get(reject.key).usage.requests, "m")  # type: ignore[union-attr]
-        assert written.to_ask_again == ()
+        assert output.to_ask_again == ()
         sent = server.count
-        assert write(LABEL, sources, client) == written
+        assert write(LABEL, sources, client) == output
         assert server.count == sent
         assert estimate_task(LABEL, sources, client.settings, store).requests == 0
 
 
 def test_a_dead_server_is_no_reason_against_a_source(connect: Callable[..., Any]) -> None:
     _, client = connect("error_500", retries=0, give_up_after=3, concurrency=1)
-    written = write(LABEL, titles(6), client)
-    assert not written.results
-    assert {reject.status for reject in written.to_ask_again} == {"failed", "not_sent"}
-    assert len(written.to_ask_again) == 6
-    assert sum(int(line.split(" x ")[0]) for line in reasons(written.rejects)) == 6
+    output = write(LABEL, titles(6), client)
+    assert not output.results
+    assert {reject.status for reject in output.to_ask_again} == {"failed", "not_sent"}
+    assert len(output.to_ask_again) == 6
+    assert sum(int(line.split(" x ")[0]) for line in reasons(output.rejects)) == 6
 
 
 def test_two_sources_with_one_id_are_refused(connect: Callable[..., Any]) -> None:
@@ -68,8 +68,8 @@ def test_two_sources_with_one_id_are_refused(connect: Callable[..., Any]) -> Non
 
 def test_the_table_of_rejects(connect: Callable[..., Any], tmp_path: Path) -> None:
     _, client = connect("prose_only", corrections=0, prices={"m": [1.0, 1.0]})
-    written = write(LABEL, titles(1), client)
-    save_rejects(tmp_path / "rejects.parquet", written.rejects)
+    output = write(LABEL, titles(1), client)
+    save_rejects(tmp_path / "rejects.parquet", output.rejects)
     (row,) = pq.read_table(tmp_path / "rejects.parquet").to_pylist()
     assert (row["id"], row["status"], row["task"]) == ("t0", "invalid", "disease_label@1")
     assert row["tokens"] > 0
@@ -105,11 +105,11 @@ def verifier(body: dict[str, Any]) -> str:
 
 
 def test_a_question_stays_if_every_verifier_finds_its_one_answer(connect: Callable[..., Any]) -> None:
-    first, one = connect(server=FakeServer(answer=verifier))
-    second, two = connect(server=FakeServer(answer=verifier), model="second")
-    written = verify(CLAIMS, ANSWERS, {"one": one, "two": two})
-    assert written.results == {"right": {"answer": "Sorrel Head", "verified_by": ["one", "two"]}}
-    assert {reject.id: reject.reason for reject in written.rejects} == {
+    first, first_client = connect(server=FakeServer(answer=verifier))
+    second, second_client = connect(server=FakeServer(answer=verifier), model="second")
+    output = verify(CLAIMS, ANSWERS, {"one": first_client, "two": second_client})
+    assert output.results == {"right": {"answer": "Sorrel Head", "verified_by": ["one", "two"]}}
+    assert {reject.id: reject.reason for reject in output.rejects} == {
         "two": "one finds 2 answers in the text",
         "wrong": "one finds another answer",
         "absent": "one finds no answer in the text",
@@ -120,10 +120,10 @@ def test_a_question_stays_if_every_verifier_finds_its_one_answer(connect: Callab
 
 
 def test_a_verifier_that_is_down_says_nothing_against_a_question(connect: Callable[..., Any]) -> None:
-    _, one = connect(server=FakeServer(answer=verifier))
-    _, two = connect("error_500", retries=0)
-    written = verify(CLAIMS[:1], ANSWERS, {"one": one, "two": two})
-    assert [(reject.id, reject.status) for reject in written.to_ask_again] == [("right", "failed")]
+    _, first_client = connect(server=FakeServer(answer=verifier))
+    _, second_client = connect("error_500", retries=0)
+    output = verify(CLAIMS[:1], ANSWERS, {"one": first_client, "two": second_client})
+    assert [(reject.id, reject.status) for reject in output.to_ask_again] == [("right", "failed")]
 
 
 def test_known_identifiers_stay_on_this_machine(connect: Callable[..., Any]) -> None:

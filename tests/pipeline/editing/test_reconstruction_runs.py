@@ -145,7 +145,8 @@ def test_a_judge_adds_gen_score_at_every_level(runs: dict[str, Run], bench: Benc
     from fake_server import FakeServer
 
     import medunlearn as mu
-    from medunlearn.judging.judges import JudgeSettings, judges_of
+    from medunlearn.config import JudgeSettings
+    from medunlearn.judging.judges import judges_of
     from medunlearn.judging.rated_responses import job
 
     shown: list[str] = []

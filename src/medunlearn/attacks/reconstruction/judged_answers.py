@@ -10,14 +10,14 @@ import pandas as pd
 from medunlearn.attacks.attacked import SUMMARIES, Attacked
 from medunlearn.attacks.reconstruction.contexts import ContextLevel, NodeNames
 from medunlearn.attacks.reconstruction.reconstruction_results import ATTACK, context_scores, summarize_contexts
+from medunlearn.config import JudgeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
 from medunlearn.data.records import Question
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import write_atomically
 from medunlearn.errors import InputError
-from medunlearn.judging.judges import JudgeSettings
-from medunlearn.judging.panel_run import PANEL_FILE, material_of
+from medunlearn.judging.panel_run import PANEL_FILE, sample_material
 from medunlearn.judging.rated_responses import (
     FOLDER,
     METRICS,
@@ -60,7 +60,7 @@ def attacked_responses(record: Run, benchmark: Benchmark, settings: JudgeSetting
     plain = settings.model_copy(update={"groups": (), "split": None})
     use = tightest([benchmark.data_use, record.info.data_use, model_use(attacked.run.folder)])
     return JudgedResponses(
-        material_of(cases, TASK, plain, use, benchmark.records),
+        sample_material(cases, TASK, plain, use, benchmark.records),
         store_of(attacked.run),
         f"{record.folder / FOLDER}/",
         {"attack": record.info.key},

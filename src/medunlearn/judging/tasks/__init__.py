@@ -48,7 +48,7 @@ class JudgingTask:
         asks: the question to a person.
         system, prompt: of a chat; the prompt is a format string.
         split: the verdict of a panel without a majority; empty for ratings.
-        own: a user's prompt instead of ours.
+        user_prompt: replaces ours.
     """
 
     name: str
@@ -61,7 +61,7 @@ class JudgingTask:
     system: str = field(repr=False)
     prompt: str = field(repr=False)
     split: str = ""
-    own: PromptFile | None = None
+    user_prompt: PromptFile | None = None
 
     @property
     def rates(self) -> bool:
@@ -69,7 +69,7 @@ class JudgingTask:
         return not self.split
 
     @property
-    def decided(self) -> Sequence[str]:
+    def decisive_verdicts(self) -> Sequence[str]:
         """Verdicts that a person can give: all ratings, else the positive and the negative one."""
         return self.verdicts if self.rates else self.verdicts[:2]
 
@@ -88,12 +88,12 @@ class JudgingTask:
 
     def as_verdict(self, human: str) -> str:
         """The verdict that a person's label stands for."""
-        return self.decided[self.human_labels.index(human)]
+        return self.decisive_verdicts[self.human_labels.index(human)]
 
     def messages(self, case: JudgingCase, categories: Sequence[str]) -> tuple[Message, ...]:
         """The prompt about a case, for the categories in use. A user's prompt gets the material without tags."""
-        if self.own is not None:
-            system, user = self.own.chat({**self.extras(case, categories), **case.fields})
+        if self.user_prompt is not None:
+            system, user = self.user_prompt.chat({**self.extras(case, categories), **case.fields})
             return (*((Message("system", system),) if system else ()), Message("user", user))
         fields = {name: quoted(name, case.fields[name]) for name in self.shows}
         text = self.prompt.format(**fields, **self.extras(case, categories))
@@ -109,7 +109,7 @@ class JudgingTask:
             return self
         extras = _FIELD.findall(self.prompt)
         checked = file.check(self.shows, [name for name in extras if name != "assigned_category"])
-        return replace(self, own=checked, version=f"{self.version.partition('@')[0]}@{file.sha256[:12]}")
+        return replace(self, user_prompt=checked, version=f"{self.version.partition('@')[0]}@{file.sha256[:12]}")
 
     def extras(self, case: JudgingCase, categories: Sequence[str]) -> dict[str, str]:
         """Further fields of the prompt."""

@@ -34,10 +34,10 @@ _GIVES = re.compile(
 ALIKE = 0.9  # overlap of two questions' content from which they are one question
 
 
-def identifiers(texts: Iterable[str], known: Iterable[str]) -> str:
+def identifiers(texts: Iterable[str], known_values: Iterable[str]) -> str:
     """Nothing identifies the subject: no known identifier, e-mail address, telephone or social security number."""
     plain = [squeezed(text) for text in texts]
-    if any(squeezed(value) in text for value in known if value.strip() for text in plain):
+    if any(squeezed(value) in text for value in known_values if value.strip() for text in plain):
         return "it gives away a known identifier of the patient"
     if any(_GIVES.search(text) for text in texts):
         return "it gives away something that looks like contact data or a number of the patient"

@@ -67,8 +67,10 @@ class WritingPrompt:
 
     @staticmethod
     def read(path: Path) -> WritingPrompt:
-        """Raises:
-        InputError: no such file, or keys that are missing or unknown.
+        """Read a prompt from its YAML file.
+
+        Raises:
+            InputError: no such file, or keys that are missing or unknown.
         """
         values = read_yaml(path)
         names = set(WritingPrompt.__dataclass_fields__)
@@ -82,8 +84,8 @@ class WritingPrompt:
         Raises:
             ValueError: a placeholder is missing, or is none of the task's.
         """
-        needed = meta.find_undeclared_variables(_JINJA.parse(self.user))
-        system, user = file.check(sorted(needed)).parts()
+        placeholders = meta.find_undeclared_variables(_JINJA.parse(self.user))
+        system, user = file.check(sorted(placeholders)).parts()
         return replace(self, version=file.sha256[:12], system=system, user=user)
 
     def messages(self, fields: Mapping[str, str]) -> tuple[Message, ...]:
@@ -129,14 +131,14 @@ class WritingTask(ABC):
 
     def request(self, source: Source, sampling: Sampling | None = None) -> Request:
         """The request about a source."""
-        prompt, chosen = self.prompt, sampling or Sampling()
+        prompt, sampling = self.prompt, sampling or Sampling()
         return Request(
             source.id,
             prompt.messages(source.fields),
             schema=prompt.schema,
-            temperature=prompt.temperature if isinstance(chosen.temperature, str) else chosen.temperature,
-            max_tokens=chosen.max_tokens or prompt.max_tokens,
-            seed=chosen.seed,
+            temperature=prompt.temperature if isinstance(sampling.temperature, str) else sampling.temperature,
+            max_tokens=sampling.max_tokens or prompt.max_tokens,
+            seed=sampling.seed,
             prompt_version=self.version,
             check=lambda value: self.wrong(source, value) or None,
             identifiers=source.identifiers,

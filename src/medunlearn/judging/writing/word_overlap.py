@@ -55,8 +55,8 @@ def has_strange_number(answer: str, text: str) -> bool:
 
 def holds(text: str, phrase: str) -> bool:
     """True if a phrase stands in a text as whole words; case, white space and punctuation at its ends aside."""
-    wanted = squeezed(phrase).strip(" .,;:!?")
-    return bool(wanted) and bool(re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", squeezed(text)))
+    plain = squeezed(phrase).strip(" .,;:!?")
+    return bool(plain) and bool(re.search(rf"(?<!\w){re.escape(plain)}(?!\w)", squeezed(text)))
 
 
 @lru_cache(maxsize=1024)

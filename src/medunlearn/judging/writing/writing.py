@@ -18,7 +18,6 @@ from medunlearn.llm.estimate import CostEstimate, estimate
 from medunlearn.llm.requests import UNFINISHED, Outcome
 from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.store import Store
-from medunlearn.llm.usage import in_money
 from medunlearn.progress import progress
 
 REJECTS = pa.schema(
@@ -28,6 +27,7 @@ REJECTS = pa.schema(
         ("money", pa.float64()),
     ]
 )
+RejectStatus = Literal["invalid", "refused", "failed", "not_sent", "declined", "excluded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Reject:
 
     task: str
     id: str
-    status: Literal["invalid", "refused", "failed", "not_sent", "declined", "excluded"]
+    status: RejectStatus
     reason: str
     model: str = ""
     key: str = ""
@@ -62,7 +62,7 @@ class Written:
 
     @property
     def to_ask_again(self) -> tuple[Reject, ...]:
-        """Those that server, network or budget are to blame for: another run asks them again."""
+        """Rejects through server, network or budget: another run asks them again."""
         return tuple(reject for reject in self.rejects if reject.status in UNFINISHED)
 
 
@@ -91,7 +91,7 @@ def write(
                 results[source.id] = task.shaped(source, outcome.value)
             else:
                 rejects[source.id] = reject
-            advance(note=cost(client, len(rejects)))
+            advance(note=f"{client.spent.words}, {len(rejects)} rejected")
     return Written(
         {source.id: results[source.id] for source in sources if source.id in results},
         tuple(rejects[source.id] for source in sources if source.id in rejects),
@@ -112,20 +112,13 @@ def estimate_task(
     return estimate((task.request(source, sampling) for source in sources), settings, store, again=again)
 
 
-def cost(client: Client, rejects: int) -> str:
-    """``12,300 tokens, 0.41 spent, 2 rejected``."""
-    spent = client.spent
-    money = f", {in_money(spent.money)} spent" if spent.money is not None else ""
-    return f"{spent.tokens:,} tokens{money}, {rejects} rejected"
-
-
 def reasons(rejects: Sequence[Reject], most: int = 8) -> Iterator[str]:
     """Reasons of rejects, counted, the most frequent first."""
-    counted = Counter((reject.task, reject.status, reject.reason) for reject in rejects).most_common()
-    for (task, status, reason), count in counted[:most]:
+    counts = Counter((reject.task, reject.status, reject.reason) for reject in rejects).most_common()
+    for (task, status, reason), count in counts[:most]:
         yield f"{count} x {task}: {status}: {reason}"
-    if len(counted) > most:
-        yield f"and {len(counted) - most} further reasons"
+    if len(counts) > most:
+        yield f"and {len(counts) - most} further reasons"
 
 
 def save_rejects(path: Path, rejects: Sequence[Reject]) -> None:
@@ -141,9 +134,13 @@ def _by_id(sources: Sequence[Source]) -> dict[str, Source]:
 
 
 def _reject(task: WritingTask, source: Source, outcome: Outcome, model: str) -> Reject | None:
-    status, reason, used = outcome.status, outcome.reason, outcome.usage
-    cost = (used.requests, used.tokens, used.money)
-    if status != "answered":
-        return Reject(task.version, source.id, status, reason, model, outcome.key, *cost)
-    declined = task.declined(source, outcome.value)
-    return Reject(task.version, source.id, "declined", declined, model, outcome.key, *cost) if declined else None
+    status: RejectStatus
+    if outcome.status != "answered":
+        status, reason = outcome.status, outcome.reason
+    elif reason := task.declined(source, outcome.value):
+        status = "declined"
+    else:
+        return None
+    usage = outcome.usage
+    cost = (usage.requests, usage.tokens, usage.money)
+    return Reject(task.version, source.id, status, reason, model, outcome.key, *cost)
