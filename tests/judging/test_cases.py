@@ -70,8 +70,10 @@ def test_a_sample_is_drawn_from_what_splits_forget() -> None:
     assert len(names) == 3
     patients = {patient for name in names for patient in benchmark.splits[name].forget}
     for task in ("label", "question"):
-        cases = gather_material(benchmark, task, JudgeSettings(splits=tuple(names))).cases
-        assert {case.subject for case in cases} == patients
+        material = gather_material(benchmark, task, JudgeSettings(splits=tuple(names)))
+        assert {case.subject for case in material.cases} == patients
+        # The guard looks at their records, and at no others.
+        assert {benchmark.subject(record.record_id) for record in material.records} == patients
     assert {
         case.fields["category"] for case in gather_material(benchmark, "label", JudgeSettings(splits=names)).cases
     } == {benchmark.record[f"{patient}-note"].groups["disease"] for patient in patients}
@@ -190,6 +192,9 @@ def test_judges_from_yaml(tmp_path: Path) -> None:
     assert (first.name, first.settings.model, second.name) == ("medical", "org/a", "b")
     assert {first.settings.concurrency, second.settings.concurrency} == {3}
     assert first.identity != second.identity
+    assert (
+        len(panel_of([{**HERE, "model": "a"}, {**HERE, "model": "a", "name": "b", "extra": {"think": True}}])) == 2
+    )
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,8 @@ def test_the_page_is_one_file_that_loads_nothing_and_runs_nothing_of_a_record() 
     assert "http" not in page.replace("http-equiv", "")
     assert "default-src 'none'" in page
     assert "Data protection" in page
+    sheets = {re.search(r'"sheet": "(\w+)"', as_page(LABEL, cases)) for cases in (CASES, CASES[:2])}
+    assert len({sheet[1] for sheet in sheets if sheet}) == 2  # a browser keeps the labels of each apart
     assert for_script("</script>&") == '"\\u003c/script\\u003e\\u0026"'
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 from sklearn.metrics import cohen_kappa_score
@@ -90,6 +91,10 @@ def test_agreement_on_verdicts_and_on_two_classes() -> None:
     agreed, chance = (7 + 1 / 3) / 8, p * p + (1 - p) * (1 - p)
     assert two["value"] == pytest.approx((agreed - chance) / (1 - chance))
     assert two["words"] == "almost perfect"
+    # By hand, nominal: 2 of 3 pairs differ in cases 3, 6 and 7 each, of 24 votes 14 S, 7 U and 3 A.
+    observed, expected = 3 * (2 / 3) / 8, 1 - (14 * 13 + 7 * 6 + 3 * 2) / (24 * 23)
+    alpha = cell(agreement, measure="krippendorff_alpha", on="verdicts")["value"]
+    assert alpha == pytest.approx(1 - observed / expected)
     assert agreements(make_panel("label", {"a": a})).empty
 
 
@@ -174,6 +179,11 @@ def test_ratings() -> None:
     theirs = cohen_kappa_score([9, 7, 3, 1, 1], [8, 6, 4, 2, 1], labels=range(1, 11), weights="quadratic")
     assert cell(weighted, measure="weighted_kappa")["value"] == pytest.approx(theirs)
     assert cell(weighted, measure="cohen_kappa")["value"] < theirs
+    # By hand: squared differences within cases, and among all ten ratings.
+    values = np.array([[9, 7, 3, 1, 1], [8, 6, 4, 2, 1]], dtype=float)
+    observed = 2 * ((values[0] - values[1]) ** 2).sum() / 10
+    expected = ((values.ravel()[:, None] - values.ravel()) ** 2).sum() / (10 * 9)
+    assert cell(weighted, measure="krippendorff_alpha")["value"] == pytest.approx(1 - observed / expected)
     human = agreement_with_people(panel, {"anna": {"c0": "9", "c1": "5"}})
     assert cell(human, measure="agreement", other="a")["value"] == 0.5
     assert set(human["measure"]) == {"agreement", "cohen_kappa", "weighted_kappa"}

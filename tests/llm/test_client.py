@@ -165,6 +165,11 @@ def test_rates_are_kept(connect: Make, label: Make) -> None:
     time.sleep(0.3)
     assert server.count == 3  # the fourth waits for the minute to pass
     stream.close()
+    # What a request was expected to use gives way to what it used.
+    _, client = connect(tokens_per_minute=1800)
+    start = time.monotonic()
+    assert [client.ask(label(n, max_tokens=1000)).status for n in range(3)] == ["answered"] * 3
+    assert time.monotonic() - start < 5
     _, client = connect(tokens_per_minute=50)
     assert "tokens_per_minute is 50" in client.ask(label()).reason
 

@@ -14,7 +14,7 @@ import pytest
 from fake_server import FakeServer, share_of_faults
 from server_faults import FAULTS, TWICE
 
-from medunlearn.llm import Message, Request, Store
+from medunlearn.llm import Message, Request, Store, Usage
 
 Make = Callable[..., Any]
 MENDED = "busy error_500 error_503 reset half_closed not_json no_choices error_in_200 half_surrogate"
@@ -96,6 +96,19 @@ def test_a_server_that_is_not_there_stops_the_run(connect: Make, label: Make) ->
     assert Counter(outcome.status for outcome in outcomes) == {"failed": 3, "not_sent": 6}
     assert "3 requests in a row failed" in client.halted
     assert "is it running" in client.halted
+
+
+def test_failures_with_answers_between_them_do_not_stop_the_run(connect: Make, label: Make) -> None:
+    faults = [name for _ in range(4) for name in ("error_500", "well")]
+    _, client = connect(*faults, retries=0, give_up_after=2, concurrency=1)
+    outcomes = list(client.stream(label(n) for n in range(8)))
+    assert [outcome.status for outcome in outcomes] == ["failed", "answered"] * 4
+    assert not client.halted
+
+
+def test_what_a_server_has_not_worked_on_costs_no_tokens(connect: Make, label: Make) -> None:
+    _, client = connect("error_500", retries=1, prices={"m": [1.0, 1.0]})
+    assert client.ask(label()).usage == Usage(requests=2)
 
 
 def test_notes_that_are_too_long_do_not_stop_the_run(connect: Make, label: Make) -> None:

@@ -32,6 +32,7 @@ def test_the_bounds_hold_and_nothing_is_sent(connect: Make, label: Make, tmp_pat
         assert (after.requests, after.stored) == (10, 10)
         assert after.likely.answer_tokens == 10 * round(spent.answer_tokens / 10)
         assert after.most.answer_tokens == 10 * 100
+        assert estimate([replace(more[-1], max_tokens=2)], client.settings, store).likely.answer_tokens == 2
 
 
 def test_what_is_asked_again_is_counted(connect: Make, label: Make, tmp_path: Path) -> None:

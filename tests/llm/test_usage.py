@@ -74,6 +74,8 @@ def test_no_prompt_has_more_tokens_than_its_bound() -> None:
     for text in ("chest pain", "naïve 病人 🫀", "\n\t \x00"):
         body = {"messages": [{"role": "user", "content": text}]}
         assert len(bytewise.encode(text).ids) <= most_prompt_tokens(body)
+        enforced = body | {"response_format": {"json_schema": text * 100}}  # some servers put it into the prompt
+        assert most_prompt_tokens(enforced) >= most_prompt_tokens(body) + len(bytewise.encode(text * 100).ids)
 
 
 def test_money_without_a_price_is_refused() -> None:

@@ -138,6 +138,17 @@ def test_identified_records_stay_here(hospital: Benchmark, tmp_path: Path) -> No
         mu.judge(table, llm=away, task="label", out=tmp_path / "out")
 
 
+def test_a_run_that_was_cut_off_is_never_loosened(
+    hospital: Benchmark, serve: Callable[..., Any], tmp_path: Path
+) -> None:
+    how = {"task": "label", "replicates": 20, "quiet": True, "out": tmp_path / "out"}
+    assert hospital.data_use == "open"
+    with pytest.raises(MedunlearnError, match="judgements are missing"):
+        mu.judge(replace(hospital, data_use="credentialed"), llm=entries(serve("error_500"), "a"), **how)
+    with pytest.raises(InputError, match="the data is credentialed"):
+        mu.judge(hospital, llm=[{"base_url": "https://judge.example/v1", "model": "a"}], **how)
+
+
 def test_what_goes_with_what(hospital: Benchmark, target: Run, evaluated: Evaluated, tmp_path: Path) -> None:
     here = [{"base_url": "http://127.0.0.1:1/v1", "model": "a"}]
     judges = judges_of(here)
