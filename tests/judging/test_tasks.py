@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from medunlearn.errors import UnknownNameError
-from medunlearn.judging.tasks import TASKS, JudgingCase, JudgingTask, get_task, quoted
+from medunlearn.judging.tasks import TASKS, JudgingCase, JudgingTask, get_task, in_tags
 from medunlearn.llm.structured import UnusableError, read
 
 CATEGORIES = ("Cancer", "Cardiovascular", "Infectious/Immune")
@@ -44,7 +44,7 @@ def test_a_prompt_shows_the_whole_case_and_says_that_it_is_no_instruction(name: 
 
 def test_material_cannot_close_its_own_tag() -> None:
     _, user = get_task("question").messages(case(get_task("question")), ())
-    assert user.content.count("</note>") == quoted("note", NOTE).count("</note>") == 1
+    assert user.content.count("</note>") == in_tags("note", NOTE).count("</note>") == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from medunlearn.config import check
 from medunlearn.errors import ConfigError
 from medunlearn.llm import Budget, ServerSettings, Usage
-from medunlearn.llm.usage import BudgetSpentError, most_prompt_tokens, priced
+from medunlearn.llm.usage import BudgetSpentError, most_prompt_tokens, usage_of
 
 URL = "http://127.0.0.1:1/v1"
 
@@ -46,14 +46,14 @@ def test_requests_and_money_too() -> None:
     budget.settle(budget.reserve(Usage(1)) or 0, Usage(1))
     with pytest.raises(BudgetSpentError, match="1 requests"):
         budget.reserve(Usage(1))
-    priced_settings = settings(budget_money=0.5, prices={"m": [2.0, 10.0]})
-    most = priced(priced_settings.price, 100_000, 20_000)
+    with_prices = settings(budget_money=0.5, prices={"m": [2.0, 10.0]})
+    most = usage_of(with_prices.price, 100_000, 20_000)
     assert most.money == pytest.approx(0.1 * 2 + 0.02 * 10)
-    budget = Budget(priced_settings)
+    budget = Budget(with_prices)
     ticket = budget.reserve(most)
     assert budget.reserve(most) is None  # 0.8 would be in flight
     assert ticket is not None
-    budget.settle(ticket, priced(priced_settings.price, 10_000, 2_000))
+    budget.settle(ticket, usage_of(with_prices.price, 10_000, 2_000))
     assert budget.reserve(most) is not None
 
 

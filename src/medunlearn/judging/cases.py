@@ -50,9 +50,7 @@ def label_cases(benchmark: Benchmark) -> list[JudgingCase]:
 
 
 def question_cases(benchmark: Benchmark, folds: Sequence[str] = ("train",)) -> list[JudgingCase]:
-    """Every question of some folds on a record's text, with that text.
-
-    The training pool alone unless told otherwise (AMNESIA, Appendix G).
+    """Questions of these folds, each with its record's text; by default the training pool (AMNESIA, Appendix G).
 
     Raises:
         InputError: no question is of these folds.
@@ -82,7 +80,7 @@ def forgotten_ids(benchmark: Benchmark, splits: Sequence[str]) -> set[str]:
 
 
 def document_cases(benchmark: Benchmark) -> list[JudgingCase]:
-    """Every record with all the questions on it but completions."""
+    """Every record with the questions on it, completions left out."""
     question_lines: dict[str, list[str]] = {}
     for question in benchmark.questions:
         if question.kind != "completion":
@@ -169,7 +167,7 @@ def check_cases(cases: Iterable[JudgingCase], where: str) -> list[JudgingCase]:
 
 
 def categories_of(cases: Sequence[JudgingCase], task: JudgingTask) -> tuple[str, ...]:
-    """The categories in use, for a task that has some.
+    """Categories in use; empty for a task without categories.
 
     Raises:
         SourceError: one is called as the judges call "none of them".
@@ -203,13 +201,13 @@ def _ids_by_group(cases: Sequence[JudgingCase], *purpose: str | int) -> dict[str
 
 
 def sample_per_group(cases: Sequence[JudgingCase], number: int, seed: int) -> list[JudgingCase]:
-    """So many cases of each group, or all where it has fewer (AMNESIA, F: 300 titles of each of three diseases)."""
+    """Draw cases of each group, or take all where it has fewer (AMNESIA, F: 300 titles of each of 3 diseases)."""
     sample = {name for ids in _ids_by_group(cases, "judge", seed).values() for name in ids[:number]}
     return [case for case in cases if case.case_id in sample]
 
 
 def sample_per_subject(cases: Sequence[JudgingCase], subjects: int, seed: int) -> list[JudgingCase]:
-    """One case of each group from each of so many subjects (AMNESIA, G: a factual and a reasoning one of 500).
+    """Draw subjects, and one case of each group from each (AMNESIA, G: a factual and a reasoning one of 500).
 
     Subjects that lack a group come last, so that every one drawn has all groups as long as there are enough.
     """
@@ -229,7 +227,7 @@ def sample_per_subject(cases: Sequence[JudgingCase], subjects: int, seed: int) -
 
 
 def sample_evenly(cases: Sequence[JudgingCase], number: int, seed: int) -> list[JudgingCase]:
-    """So many cases, as evenly over the groups as their sizes allow, in a drawn order that mixes the groups.
+    """Draw cases as evenly over the groups as their sizes allow, in an order that mixes the groups.
 
     Raises:
         InputError: there are fewer.

@@ -76,8 +76,8 @@ def panel_of(entries: Sequence[Any], overrides: Mapping[str, Any] | None = None)
     for identity, times in Counter(judge.identity for judge in judges).items():
         if times > 1:
             problems.append(
-                f"the model {json.loads(identity)[0]!r} is there {times} times, and one answer would count as "
-                "often: give each judge another model, or other fields (extra: ...)"
+                f"the model {json.loads(identity)[0]!r} is there {times} times, and would count as {times} judges: "
+                "give each judge another model, or other fields (extra: ...)"
             )
     if problems:
         raise ConfigError(problems)

@@ -38,7 +38,7 @@ COLUMNS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class JudgingMaterial:
-    """Cases to judge, and what the guard must know of them.
+    """Cases to judge, and the facts about them that the guard needs.
 
     Attributes:
         categories: in use, for tasks that have some.

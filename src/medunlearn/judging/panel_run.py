@@ -77,7 +77,7 @@ class JudgingRun:
     def panel(self) -> JudgePanel:
         """Cases and judgements, ready to be counted."""
         inputs, config = self.run.info["inputs"], self.run.info["config"]
-        task = _worded(inputs["task"], JudgeSettings.model_validate({"prompt": config.get("prompt")}))
+        task = _with_prompt(inputs["task"], JudgeSettings.model_validate({"prompt": config.get("prompt")}))
         cases = to_cases(read_frame(self.run.folder / CASES, ("case_id", "subject", "group", *task.shows)), task)
         judgements = self.table(JUDGEMENTS)
         return JudgePanel(task, cases, list(inputs["judges"]), judgements, config["replicates"], config["seed"])
@@ -140,7 +140,7 @@ def sample_material(
     data_use: DataUse | None,
     records: Sequence[Record],
 ) -> JudgingMaterial:
-    """The sample of the cases that the settings ask for; see :func:`gather_material`."""
+    """Draw the sample that the settings ask for; see :func:`gather_material`."""
     if settings.per_group is not None and settings.limit is not None:
         raise InputError("per_group and limit are two ways of drawing a sample: give one of them.")
     groups = {case.group for case in cases}
@@ -148,7 +148,7 @@ def sample_material(
     if unknown:
         raise InputError(f"There is no group {unknown[0]!r} to judge. There are: {', '.join(sorted(groups))}.")
     sample = [case for case in cases if not settings.groups or case.group in settings.groups]
-    worded_task = _worded(task, settings)
+    worded_task = _with_prompt(task, settings)
     categories = categories_of(sample, worded_task)
     if settings.per_group is not None:
         sample = sample_per_group(sample, settings.per_group, settings.seed)
@@ -158,8 +158,8 @@ def sample_material(
     return JudgingMaterial(worded_task, sample, categories, settings, data_use, list(records))
 
 
-def _worded(task: str, settings: JudgeSettings) -> JudgingTask:
-    """The task in the words of the user's prompt, where the settings name one.
+def _with_prompt(task: str, settings: JudgeSettings) -> JudgingTask:
+    """The task with the user's prompt, where the settings name one.
 
     Raises:
         ConfigError: a placeholder that is missing or unknown.

@@ -141,7 +141,7 @@ def distribution(panel: JudgePanel) -> pd.DataFrame:
         if verdict != panel.task.split or judge == PANEL
         for case, vote in zip(panel.cases, votes, strict=True)
     ]
-    table = _summarized(panel, rows).rename(columns={"measure": "verdict", "value": "share", "n_scored": "n_cases"})
+    table = _summary(panel, rows).rename(columns={"measure": "verdict", "value": "share", "n_scored": "n_cases"})
     table["n"] = (table["share"] * table["n_cases"]).round().astype("int64")
     return table[["group", "judge", "verdict", "n", "share", *_INTERVAL, "n_cases"]]
 
@@ -162,7 +162,7 @@ def ratings(panel: JudgePanel) -> pd.DataFrame:
         for judge, values in ratings_of.items()
         for case, rating in zip(panel.cases, values, strict=True)
     ]
-    table = _summarized(panel, rows).rename(columns={"value": "mean"})
+    table = _summary(panel, rows).rename(columns={"value": "mean"})
     return table[["group", "judge", "mean", *_INTERVAL, "n_scored", "n_unscored"]]
 
 
@@ -181,14 +181,14 @@ def criteria(panel: JudgePanel) -> pd.DataFrame:
             ]
     if not rows:
         return pd.DataFrame()
-    table = _summarized(panel, rows)
+    table = _summary(panel, rows)
     table = table[table["group"] == ALL].rename(
         columns={"measure": "criterion", "value": "share", "n_scored": "n_cases"}
     )
     return table[["judge", "criterion", "share", *_INTERVAL, "n_cases"]]
 
 
-def _summarized(panel: JudgePanel, rows: Sequence[tuple[str, str, JudgingCase, float]]) -> pd.DataFrame:
+def _summary(panel: JudgePanel, rows: Sequence[tuple[str, str, JudgingCase, float]]) -> pd.DataFrame:
     """Means by judge and measure (in the rows' order) of all cases, then of every group where there are several."""
     scores = pd.DataFrame(
         [(judge, measure, case.case_id, case.subject, case.group, value) for judge, measure, case, value in rows],

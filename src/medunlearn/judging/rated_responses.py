@@ -204,7 +204,7 @@ class JudgingJob:
 def job_of(
     what: Any, llm: Any, model: str | None, task: str | None, benchmark: Any, out: Any, **settings: Any
 ) -> JudgingJob:
-    """:func:`job` by servers' settings; ``llm.KEY`` in the settings sets a key of every judge's server."""
+    """:func:`job` from flags; ``llm.KEY`` in the settings sets a key of every judge's server."""
     server = without_prefix("llm.", settings)
     judges = judges_of(llm, server.pop("model", model), server)
     return job(what, judges, check(JudgeSettings, settings), task, benchmark, out)
@@ -218,7 +218,7 @@ def job(
     benchmark: Benchmark | Path | None = None,
     out: Path | str | None = None,
 ) -> JudgingJob:
-    """Inputs named by the user, read and checked.
+    """Read and check the inputs that the user names.
 
     Raises:
         InputError: it is none of the three, or something that goes with it is missing or too much.
@@ -227,7 +227,8 @@ def job(
     if isinstance(source, Run):
         if task not in (None, TASK) or out is not None:
             raise InputError(
-                "Of a run its responses are judged (task factuality), into the run's folder: no --out."
+                "Of a run its responses are judged (task factuality), and the result lies in the run's folder. "
+                "Leave --task and --out out."
             )
         if benchmark is None:
             raise InputError("Judging responses needs the reference answers: --benchmark FOLDER.")
@@ -235,7 +236,7 @@ def job(
         read = load(RUNS["attack" if source.info["verb"] == "attack" else "evaluation"])
         return responses_job(read(source, loaded, settings), judges, settings)
     if benchmark is not None or settings.split is not None:
-        raise InputError("--benchmark and split go with a run whose responses are judged, not with this.")
+        raise InputError("--benchmark and --split go with a run whose responses are judged; this is none.")
     if task is None or out is None:
         raise InputError(
             "Judging a benchmark or a table needs --task (label, question, document, factuality) and --out."

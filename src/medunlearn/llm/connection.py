@@ -24,7 +24,7 @@ import httpx
 from medunlearn.llm.faults import AttemptError, clean_words, fault_of_status
 from medunlearn.llm.requests import LogProbs, Message, Request
 from medunlearn.llm.server_settings import ServerSettings
-from medunlearn.llm.usage import Usage, likely_tokens, priced, texts_of
+from medunlearn.llm.usage import Usage, likely_tokens, texts_of, usage_of
 
 LOCALHOST = ("127.0.0.1", "::1")
 
@@ -91,7 +91,7 @@ class Connection:
             headers["authorization"] = f"Bearer {self._secret}"
         self._client = httpx.AsyncClient(
             headers=headers,
-            verify=_trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
+            verify=_ssl_context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
             proxy=None if on_this_machine else settings.proxy,
             trust_env=False,
             follow_redirects=False,
@@ -119,7 +119,7 @@ class Connection:
             reason = f"Connection closed before the response was complete ({type(error).__name__})."
             raise AttemptError(reason, again=True, maybe_charged=True) from None
         if not 200 <= status < 300:
-            words = clean_words(_decoded(content), "\n".join(texts_of(body)), self._secret)
+            words = clean_words(_json_or_text(content), "\n".join(texts_of(body)), self._secret)
             raise fault_of_status(status, headers, words, self._settings.model)
         return self._reply(content, body)
 
@@ -132,7 +132,7 @@ class Connection:
             request = self._client.build_request(
                 "POST",
                 url.copy_with(host=host),
-                content=_announced(content, sent),
+                content=_body_stream(content, sent),
                 headers={
                     "content-type": "application/json",
                     "content-length": str(len(content)),
@@ -154,12 +154,12 @@ class Connection:
 
     async def _content(self, response: httpx.Response) -> bytes:
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise _unread("it is compressed, though that was not asked for")
+            raise _unread_error("it is compressed, though that was not asked for")
         content, most = bytearray(), self._settings.largest_answer_bytes
         async for part in response.aiter_raw():
             content += part
             if len(content) > most:
-                raise _unread(f"it has more than {most} bytes (largest_answer_bytes)")
+                raise _unread_error(f"it has more than {most} bytes (largest_answer_bytes)")
         return bytes(content)
 
     def _reply(self, content: bytes, body: Mapping[str, Any]) -> Reply:
@@ -190,17 +190,17 @@ class Connection:
         if completion is None:
             completion = likely_tokens([_text_of(answer["choices"][0])])
             estimated += completion
-        return priced(self._settings.price, prompt, completion, estimated)
+        return usage_of(self._settings.price, prompt, completion, estimated)
 
 
-async def _announced(content: bytes, sent: Callable[[], None]) -> AsyncIterator[bytes]:
-    """A body that says when it was sent: the next part is asked for once the last one is written."""
+async def _body_stream(content: bytes, sent: Callable[[], None]) -> AsyncIterator[bytes]:
+    """Body of a request; httpx asks for the part after it once it is written, and then ``sent`` is called."""
     yield content
     sent()
 
 
 @lru_cache(maxsize=4)
-def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
+def _ssl_context(file: str | None, folder: str | None) -> ssl.SSLContext:
     """Trusted certificates, one context for all clients: reading them takes longer than an answer may.
 
     OpenSSL reads its own variables, ``file`` and ``folder``, when the context is made.
@@ -210,11 +210,11 @@ def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
     return context
 
 
-def _unread(why: str) -> AttemptError:
+def _unread_error(why: str) -> AttemptError:
     return AttemptError(f"The answer was not read: {why}.", again=True, maybe_charged=True)
 
 
-def _decoded(content: bytes) -> object:
+def _json_or_text(content: bytes) -> object:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):

@@ -11,8 +11,8 @@ from medunlearn.llm.exchange import stored_outcome
 from medunlearn.llm.requests import Request
 from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.store import Store
-from medunlearn.llm.structured import opening
-from medunlearn.llm.usage import Usage, in_money, likely_tokens, most_prompt_tokens, priced, texts_of
+from medunlearn.llm.structured import opening_messages
+from medunlearn.llm.usage import Usage, in_money, likely_tokens, most_prompt_tokens, texts_of, usage_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ def estimate(
         if key in unsent or stored_outcome(store, request, key, again=again):
             continue
         unsent.add(key)
-        body = body_of(request, opening(request), settings, enforce=settings.structured != "prompt")
+        body = body_of(request, opening_messages(request), settings, enforce=settings.structured != "prompt")
         prompt, limit = likely_tokens(texts_of(body)), request.max_tokens
         if store is not None and request.prompt_version not in means:
             means[request.prompt_version] = store.mean_answer_tokens(request.prompt_version, settings.name)
         mean = means.get(request.prompt_version)
         answer = limit if mean is None else min(limit, round(mean))
-        likely += priced(settings.price, prompt, answer, prompt + answer)
-        most += priced(settings.price, most_prompt_tokens(body), limit)
+        likely += usage_of(settings.price, prompt, answer, prompt + answer)
+        most += usage_of(settings.price, most_prompt_tokens(body), limit)
     return CostEstimate(len(unsent), total - len(unsent), likely, most)

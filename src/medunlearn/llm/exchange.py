@@ -18,15 +18,15 @@ from medunlearn.llm.rate_limiter import RateLimiter, TooLargeError, window_of
 from medunlearn.llm.requests import Message, Outcome, Request, Status
 from medunlearn.llm.server_settings import ServerSettings
 from medunlearn.llm.store import Store, StoredResponse
-from medunlearn.llm.structured import UnusableError, accept, corrected, opening
+from medunlearn.llm.structured import UnusableError, accept, opening_messages, with_correction
 from medunlearn.llm.usage import (
     Budget,
     BudgetSpentError,
     Usage,
     likely_tokens,
     most_prompt_tokens,
-    priced,
     texts_of,
+    usage_of,
 )
 
 BUDGET_POLL = 0.05  # seconds
@@ -88,11 +88,11 @@ def stored_outcome(store: Store | None, request: Request, key: str, *, again: bo
     if stored is None:
         return None
     if stored.status == "answered":
-        return usable(request, stored)
+        return usable_outcome(request, stored)
     return None if again else stored.outcome(request.id, stored=True)
 
 
-def usable(request: Request, stored: StoredResponse) -> Outcome | None:
+def usable_outcome(request: Request, stored: StoredResponse) -> Outcome | None:
     """The outcome of a stored answer; None if it is none, or fails a check that it once passed."""
     try:
         value = accept(request, stored.text, stored.finish_reason)
@@ -119,7 +119,7 @@ class _Exchange:
         return outcome
 
     async def _converse(self) -> Outcome:
-        messages = opening(self._request)
+        messages = opening_messages(self._request)
         reason = ""
         for _ in range(1 + self._settings.corrections):
             reply = await self._reply(messages)
@@ -131,7 +131,7 @@ class _Exchange:
                 value = accept(self._request, reply.text, reply.finish_reason)
             except UnusableError as error:
                 reason = str(error)
-                messages = corrected(messages, reply.text, reason)
+                messages = with_correction(messages, reply.text, reason)
                 continue
             return self._finish(reply, "answered", "", value)
         return self._finish(reply, "invalid", f"No usable answer: {reason}.")
@@ -171,7 +171,7 @@ class _Exchange:
         """One attempt within rate limits and budget, counted whatever becomes of it."""
         dispatcher, price = self._dispatcher, self._settings.price
         prompt, answer = most_prompt_tokens(body), self._request.max_tokens
-        ticket = await self._reserve(priced(price, prompt, answer))
+        ticket = await self._reserve(usage_of(price, prompt, answer))
         usage = Usage()
         try:
             try:
@@ -182,7 +182,7 @@ class _Exchange:
                 if dispatcher.halted:
                     raise AttemptError(dispatcher.halted)
                 # Until the server has said what became of it, it may be on the bill with all it asked for.
-                usage = priced(price, prompt, answer, prompt + answer)
+                usage = usage_of(price, prompt, answer, prompt + answer)
                 reply = await dispatcher.connection.send(body, lambda: dispatcher.limiter.sent(place))
             except AttemptError as fault:
                 if usage.requests and not fault.maybe_charged:
@@ -219,7 +219,7 @@ class _Exchange:
         store = self._dispatcher.store
         if store is not None and (there := store.put(response)) != response:
             # Another process was faster, or it is an old response that was found wanting before this was asked.
-            if (outcome := usable(request, there)) is not None:
+            if (outcome := usable_outcome(request, there)) is not None:
                 return outcome
             store.put(response, replace=True)
         return response.outcome(request.id, value)

@@ -45,7 +45,7 @@ class UnusableError(Exception):
     """An answer that cannot be used; the message says why, without repeating the answer."""
 
 
-def opening(request: Request) -> tuple[Message, ...]:
+def opening_messages(request: Request) -> tuple[Message, ...]:
     """Messages of a chat, with the schema in words too, since some servers ignore the field for it."""
     if isinstance(request.prompt, str):
         return ()
@@ -57,7 +57,7 @@ def opening(request: Request) -> tuple[Message, ...]:
     return (*before, Message(last.role, last.content + words))
 
 
-def corrected(messages: tuple[Message, ...], answer: str, reason: str) -> tuple[Message, ...]:
+def with_correction(messages: tuple[Message, ...], answer: str, reason: str) -> tuple[Message, ...]:
     """The conversation with an unusable answer and the reason at its end; a completion is repeated as it was."""
     if not messages:
         return ()

@@ -46,7 +46,7 @@ def in_money(amount: float) -> str:
     return f"{amount:.2f}" if amount == 0 or amount >= 0.1 else f"{amount:.2g}"
 
 
-def priced(price: tuple[float, float] | None, prompt: int, answer: int, estimated: int = 0) -> Usage:
+def usage_of(price: tuple[float, float] | None, prompt: int, answer: int, estimated: int = 0) -> Usage:
     """Usage of one request."""
     money = None if price is None else (price[0] * prompt + price[1] * answer) / MILLION
     return Usage(1, prompt, answer, estimated, money)

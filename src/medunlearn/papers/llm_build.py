@@ -29,8 +29,8 @@ from medunlearn.judging.writing import (
     Reject,
     Sampling,
     Source,
+    WritingOutput,
     WritingTask,
-    Written,
     estimate_task,
     reasons,
     save_rejects,
@@ -154,7 +154,7 @@ class WritingSession:
         """Accepted answers by the id of their source."""
         return self.add(task, write(task, sources, self._client, sampling=self._writer.sampling, quiet=self.quiet))
 
-    def add(self, task: WritingTask, output: Written) -> Mapping[str, Any]:
+    def add(self, task: WritingTask, output: WritingOutput) -> Mapping[str, Any]:
         """Take over a task's rejects; its results."""
         self.prompts.append(task.version)
         self.rejects += output.rejects

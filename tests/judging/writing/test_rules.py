@@ -45,11 +45,11 @@ def test_identifiers_given_away() -> None:
 
 
 def test_quotations() -> None:
-    assert not rules.quoted(["sodium was  128", "Heparin was started"], NOTE, least=2)
-    assert "word for word" in rules.quoted(["Sodium was low"], NOTE)
-    assert "word for word" in rules.quoted([" "], NOTE)
-    assert "fewer than 2" in rules.quoted(["Sodium was 128 mmol/L", "was 128 mmol/L"], NOTE, least=2)
-    assert "fewer than 2" in rules.quoted(["lesion of 24", "Lesion of 24"], NOTE, least=2)
+    assert not rules.quotations(["sodium was  128", "Heparin was started"], NOTE, least=2)
+    assert "word for word" in rules.quotations(["Sodium was low"], NOTE)
+    assert "word for word" in rules.quotations([" "], NOTE)
+    assert "fewer than 2" in rules.quotations(["Sodium was 128 mmol/L", "was 128 mmol/L"], NOTE, least=2)
+    assert "fewer than 2" in rules.quotations(["lesion of 24", "Lesion of 24"], NOTE, least=2)
 
 
 def test_an_answer_is_supported() -> None:

@@ -38,7 +38,7 @@ class JudgingCase:
 
 @dataclass(frozen=True)
 class JudgingTask:
-    """A way of judging; this one rates.
+    """Judging task whose verdict is a rating; the base of the others.
 
     Attributes:
         title: its name in tables.
@@ -95,7 +95,7 @@ class JudgingTask:
         if self.user_prompt is not None:
             system, user = self.user_prompt.chat({**self.extras(case, categories), **case.fields})
             return (*((Message("system", system),) if system else ()), Message("user", user))
-        fields = {name: quoted(name, case.fields[name]) for name in self.shows}
+        fields = {name: in_tags(name, case.fields[name]) for name in self.shows}
         text = self.prompt.format(**fields, **self.extras(case, categories))
         return Message("system", self.system), Message("user", text)
 
@@ -108,20 +108,20 @@ class JudgingTask:
         if file is None:
             return self
         extras = _FIELD.findall(self.prompt)
-        checked = file.check(self.shows, [name for name in extras if name != "assigned_category"])
-        return replace(self, user_prompt=checked, version=f"{self.version.partition('@')[0]}@{file.sha256[:12]}")
+        prompt = file.check(self.shows, [name for name in extras if name != "assigned_category"])
+        return replace(self, user_prompt=prompt, version=f"{self.version.partition('@')[0]}@{file.sha256[:12]}")
 
     def extras(self, case: JudgingCase, categories: Sequence[str]) -> dict[str, str]:
         """Further fields of the prompt."""
         return {}
 
     def schema(self, categories: Sequence[str]) -> dict[str, Any]:
-        """Form of an answer."""
+        """JSON schema of an answer."""
         ratings = [int(verdict) for verdict in self.verdicts]
         return object_schema(rating={"type": "integer", "minimum": min(ratings), "maximum": max(ratings)})
 
     def check(self, case: JudgingCase, value: Mapping[str, Any]) -> str | None:
-        """Error of an answer that has the right form; a judgement without a reason is none."""
+        """Error of an answer that matches the schema, or None; its reasoning must not be empty."""
         return self.contradiction(case, value) or (
             None if str(value["reasoning"]).strip() else "reasoning is empty: say why"
         )
@@ -151,7 +151,7 @@ class CategoryTask(JudgingTask):
         for category in categories:
             scope = next((text for word, text in self.belongs.items() if word in category.lower()), "")
             lines.append(f"- {category}: {scope}" if scope else f"- {category}")
-        assigned = quoted("assigned_category", case.fields["category"])
+        assigned = in_tags("assigned_category", case.fields["category"])
         return {"categories": "\n".join(lines), "assigned_category": assigned}
 
     def schema(self, categories: Sequence[str]) -> dict[str, Any]:
@@ -228,8 +228,8 @@ def get_task(name: str) -> JudgingTask:
     return TASKS[name](name, **read_yaml(Path(__file__).with_name(f"{name}.yaml")))
 
 
-def quoted(name: str, text: str) -> str:
-    """Material in a prompt, between tags that it cannot close by itself."""
+def in_tags(name: str, text: str) -> str:
+    """Material for a prompt between tags; it cannot close its own tag."""
     return f"<{name}>\n{text.replace(f'</{name}', f'< /{name}')}\n</{name}>"
 
 

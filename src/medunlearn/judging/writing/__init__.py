@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from medunlearn.judging.writing.task import Sampling, Source, WritingTask
-from medunlearn.judging.writing.writing import Reject, Written, estimate_task, reasons, save_rejects, write
+from medunlearn.judging.writing.writing import Reject, WritingOutput, estimate_task, reasons, save_rejects, write
 from medunlearn.registry import resolve
 
 TASKS: Mapping[str, str] = {
@@ -41,8 +41,8 @@ __all__ = [
     "Reject",
     "Sampling",
     "Source",
+    "WritingOutput",
     "WritingTask",
-    "Written",
     "estimate_task",
     "reasons",
     "save_rejects",

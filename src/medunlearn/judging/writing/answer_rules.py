@@ -79,7 +79,7 @@ def sentence_count(text: str, least: int, most: int) -> str:
     return "" if least <= count <= most else f"the answer must have {least} to {most} sentences and has {count}"
 
 
-def quoted(quotes: Sequence[str], source: str, *, least: int = 1) -> str:
+def quotations(quotes: Sequence[str], source: str, *, least: int = 1) -> str:
     """There are enough quotations, each stands in the source to the letter, and they are about different places."""
     plain = squeezed(source)
     places = sorted((plain.find(squeezed(quote)), len(squeezed(quote))) for quote in quotes)

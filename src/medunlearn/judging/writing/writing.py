@@ -1,4 +1,4 @@
-"""Asks a task of sources: results and rejects, in order. It resumes through the client's store."""
+"""Ask a writing task about sources: results and rejects in order; resumes through the client's store."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Reject:
 
 
 @dataclass(frozen=True)
-class Written:
+class WritingOutput:
     """Accepted answers by the id of their source, and rejects; every source is in one of the two, in order."""
 
     results: Mapping[str, Any] = field(repr=False)
@@ -73,7 +73,7 @@ def write(
     *,
     sampling: Sampling | None = None,
     quiet: bool = False,
-) -> Written:
+) -> WritingOutput:
     """Ask a task of every source.
 
     Raises:
@@ -92,7 +92,7 @@ def write(
             else:
                 rejects[source.id] = reject
             advance(note=f"{client.spent.words}, {len(rejects)} rejected")
-    return Written(
+    return WritingOutput(
         {source.id: results[source.id] for source in sources if source.id in results},
         tuple(rejects[source.id] for source in sources if source.id in rejects),
     )

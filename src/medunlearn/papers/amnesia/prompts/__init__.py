@@ -71,7 +71,7 @@ def _wrong(kind: str, item: Any, source: Source) -> str:
         rules.asks_identity(question),
         rules.identifiers([question, answer], source.identifiers or ()),
         rules.sentence_count(answer, *((1, 2) if factual else (2, 3))),
-        rules.quoted(quotes, note, least=1 if factual else 2),
+        rules.quotations(quotes, note, least=1 if factual else 2),
         rules.answer(answer, note, least=FACTUAL if factual else REASONING, numbers=factual),
         rules.gives_away(question, answer),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, ClassVar
 
-from medunlearn.judging.writing import Reject, Sampling, Source, WritingTask, Written, write
+from medunlearn.judging.writing import Reject, Sampling, Source, WritingOutput, WritingTask, write
 from medunlearn.judging.writing import answer_rules as rules
 from medunlearn.judging.writing.word_overlap import holds, same, words
 from medunlearn.llm.client import Client
@@ -125,7 +125,7 @@ def verify(
     *,
     sampling: Sampling | None = None,
     quiet: bool = False,
-) -> Written:
+) -> WritingOutput:
     """Keep the questions for which every verifier finds exactly the one answer; LUME uses three verifiers.
 
     A verifier is asked only what those before it confirmed. A question that server or network kept from being
@@ -146,7 +146,7 @@ def verify(
         for place, value in verification.results.items():
             if problem := _refuted(value["answers"], answers[place], name):
                 rejects[place] = Reject(task.version, place, "excluded", problem, client.settings.name)
-    return Written(
+    return WritingOutput(
         {
             source.id: {"answer": answers[source.id], "verified_by": list(clients)}
             for source in questions
