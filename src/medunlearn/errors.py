@@ -45,8 +45,7 @@ class ConfigError(InputError):
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
-        lines = "\n".join(f"  - {problem}" for problem in self.problems)
-        several = f"{len(self.problems)} settings are wrong:\n{lines}"
+        several = f"{len(self.problems)} settings are wrong:{bullet_list(self.problems)}"
         super().__init__(self.problems[0] if len(self.problems) == 1 else several)
 
 
@@ -124,6 +123,12 @@ def first_line(error: BaseException, most: int = 200) -> str:
 def first_few(names: Sequence[str], most: int = 3) -> str:
     """``a, b, c, ...``: ``most`` of the names; all, without the dots, where there are no more."""
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def bullet_list(lines: Sequence[str], most: int | None = None) -> str:
+    """Lines below a sentence, each behind a dash: ``most`` of them, and how many more there are."""
+    bullets = "".join(f"\n  - {line}" for line in lines[:most])
+    return bullets + (f"\n  ... and {len(lines) - most} more" if most is not None and len(lines) > most else "")
 
 
 def nearest(name: str, valid_names: Iterable[str]) -> str | None:

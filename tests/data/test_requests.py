@@ -132,6 +132,8 @@ def test_splits_are_written_and_nothing_else(benchmark: Benchmark, tmp_path: Pat
 
 def test_ids_of_a_request(tmp_path: Path) -> None:
     assert read_subjects("4711, 4712,4711") == ["4711", "4712"]
+    many = [f"patient-{number:04d}" for number in range(60)]
+    assert read_subjects(",".join(many)) == many, "longer than the name of a file may be"
     (tmp_path / "ids.txt").write_text("4711\nVane, Ann\n\n")
     assert read_subjects(str(tmp_path / "ids.txt")) == ["4711", "Vane, Ann"]
     for words, message in ((" , ", "names nobody"), ("none.txt", "There is no file")):

@@ -13,10 +13,12 @@ from row_files import write_lines
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Identifier, Record
 from medunlearn.errors import ConfigError, InputError, SourceError
+from medunlearn.sources.column_prompts import columns_of, fill_prompt
 from medunlearn.sources.corpus import OPENI_FIELDS, read_corpora
 from medunlearn.sources.notes import NoteColumns
 
 OPENI = Path(__file__).parents[3] / "shared" / "data" / "openi" / "indiana_reports.csv"
+ANA = (Identifier("name", "Ana Silva"), Identifier("name", "Silva"))
 ROWS = [{"id": "a", "text": "One text."}, {"id": "b", "text": " "}, {"id": "c", "text": "Another one."}]
 
 
@@ -85,7 +87,7 @@ def test_text_files(tmp_path: Path) -> None:
 
 def test_a_benchmarks_records_with_those_that_nobody_trained_on(tmp_path: Path) -> None:
     records = [
-        Record("r1", "Ana Silva had a fever.", {"patient": "p1"}, (Identifier("name", "Ana Silva"),)),
+        Record("r1", "Ana Silva had a fever.", {"patient": "p1"}, ANA),
         Record("r2", "It was the flu.", {"patient": "p1"}),
         Record("r3", "Never seen.", {"patient": "p2"}, fold="holdout"),
     ]
@@ -96,9 +98,19 @@ def test_a_benchmarks_records_with_those_that_nobody_trained_on(tmp_path: Path) 
     training, holdout = read_corpora([str(tmp_path / "bench")])
     assert (training.name, holdout.name) == ("bench", "bench_holdout")
     assert [document.subject for document in training.documents] == ["p1", "p1"]
-    assert training.documents[0].identifiers == (Identifier("name", "Ana Silva"),)
+    assert training.documents[0].identifiers == ANA
     assert training.documents[1].identifiers == ()
+    values = read_corpora([str(tmp_path / "bench")], values=["patient", "name"])[0].documents[0].values
+    assert (values["patient"], values["name"]) == ("p1", "Ana Silva"), "the first identifier of a type"
     assert training.data_use == "credentialed"
+
+
+def test_a_prompt_needs_every_column_that_it_names() -> None:
+    prompt = "Write the note of {name}, {complaint}."
+    assert columns_of([prompt, "{ name }"]) == ["name", "complaint"]
+    assert fill_prompt(prompt, {"name": "Ana", "complaint": "cough"}) == "Write the note of Ana, cough."
+    assert fill_prompt(prompt, {"name": "Ana", "complaint": ""}) is None
+    assert fill_prompt(prompt, {"name": "Ana"}) is None
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
@@ -113,6 +125,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"text": "fine"}\n{"text": "cut o')
     with pytest.raises(SourceError, match=r"bad\.jsonl:2"):
         read_corpora([str(tmp_path / "bad.jsonl")])
+    (tmp_path / "empty.txt").write_text(" ")
+    with pytest.raises(SourceError, match="'empty' holds no text"):
+        read_corpora([str(tmp_path / "empty.txt")])
     (tmp_path / "latin.txt").write_bytes("é".encode("latin-1"))
     with pytest.raises(SourceError, match="not UTF-8"):
         read_corpora([str(tmp_path / "latin.txt")])

@@ -88,6 +88,9 @@ def test_a_bulk_export_and_a_folder_of_bundles(tmp_path: Path) -> None:
     lines = [document("d1", "Patient/1", "One."), document("d2", "Patient/2", "Two.", context=[])]
     (tmp_path / "n.ndjson").write_text("\n".join(map(json.dumps, lines)))
     assert [n.patient for n in read_patient_notes(tmp_path / "n.ndjson").notes] == ["1", "2"]
+    (tmp_path / "odd.ndjson").write_text("\n".join(map(json.dumps, [*lines, {"note": "Three."}])))
+    with pytest.raises(SourceError, match=r"odd\.ndjson:3: is no FHIR resource"):
+        read_patient_notes(tmp_path / "odd.ndjson")
     (tmp_path / "each").mkdir()
     for line in lines:
         (tmp_path / "each" / f"{line['id']}.json").write_text(json.dumps(bundle({"resource": line})))

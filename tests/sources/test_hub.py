@@ -80,7 +80,12 @@ def test_a_file_and_a_revision_are_named(hub: Hub) -> None:
 
 def test_the_only_table_is_taken_in_one_file_or_in_shards(hub: Hub) -> None:
     shards = {f"data/train-0000{n}-of-00002.csv": f"text\nNote {n}.\n" for n in (0, 1)}
-    hub({"me/one": {"README.md": "", "notes.csv": "text\nOne.\n"}, "me/shards": {".gitattributes": "", **shards}})
+    hub(
+        {
+            "me/one": {"README.md": "", ".old.csv": "", "notes.csv": "text\nOne.\n"},
+            "me/shards": {".gitattributes": "", **shards},
+        }
+    )
     assert [note.text for note in read_notes(files_of("hub:me/one")).notes] == ["One."]
     assert [note.text for note in read_notes(files_of("hub:me/shards")).notes] == ["Note 0.", "Note 1."]
 

@@ -67,6 +67,17 @@ def test_reports_and_images_may_lie_apart(mimic: Path, tmp_path: Path) -> None:
     assert MimicCxr(reports, mimic).studies(patient)[0].views(2) == MimicCxr(mimic).studies(patient)[0].views(2)
 
 
+def test_labels_are_positive_negative_or_uncertain(tmp_path: Path) -> None:
+    folder = write_mimic_layout(tmp_path, patients=1, studies=1, image_size=0)
+    (patient,) = MimicCxr(folder).patients()
+    (study,) = MimicCxr(folder).studies(patient)
+    row = {"subject_id": patient[1:], "study_id": study.study[1:]}
+    values = {"Edema": "1.0", "Fracture": "0.0", "Pneumonia": "-1.0", "Lung Lesion": ""}
+    write_csv(folder / "mimic-cxr-2.0.0-chexpert.csv", [row | values])
+    labels = MimicCxr(folder).studies(patient)[0].labels
+    assert labels == {"Edema": "positive", "Fracture": "negative", "Pneumonia": "uncertain", "split": "train"}
+
+
 def test_what_is_wrong_in_a_mimic_is_listed_or_refused(tmp_path: Path) -> None:
     folder = write_mimic_layout(tmp_path, patients=2, studies=2, image_size=0)
     first, second = MimicCxr(folder).patients()
@@ -166,6 +177,9 @@ def test_open_i_rows_are_studies_of_people_with_one_each(tmp_path: Path) -> None
     assert [image.position for image in OpenI(tmp_path).studies("3")[0].images] == ["Frontal", "Lateral"]
     (tmp_path / "images" / "front.png").unlink()
     assert "names a frontal one" in OpenI(tmp_path).studies("3")[0].missing
+    projections = tmp_path / "indiana_projections.csv"
+    write_csv(projections, [{"uid": "3", "filename": "lateral.png", "projection": "Lateral"}])
+    assert OpenI(tmp_path).studies("3")[0].missing == ""
     assert study.sections["indication"] == "___-year-old with pain in ___"
     assert study.sections["examination"] == "Chest PA"
     assert [exclusion.reason.split(" ")[1] for exclusion in collection.excluded] == ["report", "uid"]
@@ -178,7 +192,7 @@ def test_open_i_rows_are_studies_of_people_with_one_each(tmp_path: Path) -> None
 
 def test_composed_patients_are_whole_and_the_seed_decides(tmp_path: Path) -> None:
     rows = [ROW | {"uid": str(number), "findings": f"Nodule {number}."} for number in range(11)]
-    write_csv(tmp_path / "indiana_reports.csv", rows)
+    write_csv(tmp_path / "indiana_reports.csv", [*rows, rows[0]])
     groups = []
     for seed in (0, 0, 1):
         collection = Composed(OpenI(tmp_path), lambda study: "odd" if study.study == "7" else "", 3, seed)
@@ -186,7 +200,7 @@ def test_composed_patients_are_whole_and_the_seed_decides(tmp_path: Path) -> Non
             [tuple(study.study for study in collection.studies(patient)) for patient in collection.patients()]
         )
         assert collection.composed
-        assert [exclusion.id for exclusion in collection.excluded] == ["7"]
+        assert [exclusion.id for exclusion in collection.excluded] == ["7", "indiana_reports.csv:13"]
         assert {study.patient for study in collection.studies("composed-0001")} == {"composed-0001"}
     assert [len(group) for group in groups[0]] == [3, 3, 3]
     assert len({name for group in groups[0] for name in group}) == 9
@@ -205,14 +219,16 @@ def test_the_real_open_i_is_read() -> None:
 def test_a_table_of_ones_own(tmp_path: Path) -> None:
     draw(tmp_path / "x" / "a.png")
     (tmp_path / "two.txt").write_text("FINDINGS: Fluid.\nIMPRESSION: Effusion.")
+    side, front = {"image": "x/b.png", "view": "LATERAL"}, {"image": "x/a.png", "view": "PA"}
+    study = {"patient": "p1", "study": "s1", "report": "FINDINGS: Clear.", "report_file": ""}
     path = write_csv(tmp_path / "images.csv", [
-        {"patient": "p1", "study": "s1", "image": "x/a.png", "report": "FINDINGS: Clear.", "report_file": ""},
-        {"patient": "p1", "study": "s1", "image": "x/b.png", "report": "", "report_file": ""},
-        {"patient": "p1", "study": "s2", "image": "", "report": "", "report_file": "two.txt"},
+        study | side,
+        study | front | {"report": ""},
+        study | {"study": "s2", "image": "", "view": "", "report": "", "report_file": "two.txt"},
     ])  # fmt: skip
     table = ImageTable(path, None)
     first, second = table.studies("p1")
-    assert first.views()[0].path == tmp_path / "x" / "a.png"
+    assert [view.path for view in first.views(2)] == [tmp_path / "x" / "a.png", tmp_path / "x" / "b.png"]
     assert first.sections == {"findings": "Clear."}
     assert (second.views(), second.sections["impression"]) == ((), "Effusion.")
     assert table.has_images

@@ -115,9 +115,9 @@ class AlternativePool:
             return Alternatives((), f"{SHARED}: another subject's text says the same")
         others = [value for value, subjects in named.items() if subjects - {subject}]
         if fact.kind == "number":
-            alike, of = self._measurements.alike(text, fact, subject)
-            if alike > USUAL * of:
-                return Alternatives((), f"{COMMON}: {alike} of {of} other subjects have it")
+            alike, total = self._measurements.alike(text, fact, subject)
+            if alike > USUAL * total:
+                return Alternatives((), f"{COMMON}: {alike} of {total} other subjects have it")
             same = self._measurements.of_others(text, fact, subject)
             if same:
                 return self._collect(text, fact, numbers_among(true, same, rng, self.count))

@@ -24,7 +24,7 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import FOLDS, KINDS, SIDES, Fold, Kind, Question, Record, Side
 from medunlearn.data.splits import Split, request
 from medunlearn.data.tables import question_rows, record_rows, split_rows, to_question, to_record, to_splits
-from medunlearn.errors import BenchmarkError, InputError, UnknownNameError
+from medunlearn.errors import BenchmarkError, InputError, UnknownNameError, bullet_list
 from medunlearn.input_files import yaml_content
 
 MANIFEST = "benchmark.yaml"
@@ -78,9 +78,7 @@ class Benchmark:
         if self.data_use not in ("open", "credentialed"):
             problems.append(f"data_use is {self.data_use!r}, not open or credentialed")
         if problems:
-            lines = "\n".join(f"  - {problem}" for problem in problems[:20])
-            more = f"\n  ... and {len(problems) - 20} more" if len(problems) > 20 else ""
-            raise BenchmarkError(f"Benchmark {self.name!r} contradicts itself:\n{lines}{more}")
+            raise BenchmarkError(f"Benchmark {self.name!r} contradicts itself:{bullet_list(problems, 20)}")
 
     @cached_property
     def hierarchy(self) -> Hierarchy:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
@@ -52,8 +53,8 @@ def with_request(benchmark: Benchmark, subjects: Iterable[str], *, name: str = R
 
 def forget_records(benchmark: Benchmark, split: str = REQUEST) -> frozenset[str]:
     """Ids of the records of a split's forget set."""
-    its = benchmark.split(split)
-    return benchmark.hierarchy.closure(its.level, its.forget)
+    requested = benchmark.split(split)
+    return benchmark.hierarchy.closure(requested.level, requested.forget)
 
 
 def save_splits(benchmark: Benchmark) -> None:
@@ -70,8 +71,8 @@ def save_splits(benchmark: Benchmark) -> None:
             "The benchmark was not read from a folder, so its splits cannot be written there. Save it."
         )
     with lock_folder(folder, "build"):
-        there = Benchmark.load(folder)
-        if (there.records, there.questions) != (benchmark.records, benchmark.questions):
+        stored = Benchmark.load(folder)
+        if (stored.records, stored.questions) != (benchmark.records, benchmark.questions):
             raise BenchmarkError(f"{folder} holds another benchmark than the one whose splits are to be written.")
         manifest = yaml_content(folder / MANIFEST, BenchmarkError)
         splits = table_bytes(split_rows(benchmark.splits.values()), SPLITS)
@@ -93,7 +94,8 @@ def read_subjects(where: str) -> list[str]:
         InputError: a file that is not there or cannot be read, or no id.
     """
     path = Path(where)
-    if path.suffix.lower() in (".txt", ".csv", ".list", ".tsv") or path.is_file():
+    # Many ids are longer than a file's name may be, which Path.is_file raises for.
+    if path.suffix.lower() in (".txt", ".csv", ".list", ".tsv") or os.path.isfile(where):
         ids = [line.strip() for line in read_text(path).splitlines()]
     else:
         ids = [word.strip() for word in where.split(",")]

@@ -132,20 +132,22 @@ def describe(benchmark: Benchmark, *, count: Count = words, tokens: str = WORDS)
     sizes = dict(zip(benchmark.record, count([record.text for record in benchmark.records]), strict=True))
     question_lengths = count([question.question for question in benchmark.questions])
     answer_lengths = count([question.answer for question in benchmark.questions])
-    both = dict(zip(benchmark.question, zip(question_lengths, answer_lengths, strict=True), strict=True))
+    lengths_by_question = dict(
+        zip(benchmark.question, zip(question_lengths, answer_lengths, strict=True), strict=True)
+    )
     groups = [
         _group(benchmark, name, group_records, questions[name], len(everyone), sizes)
         for name, group_records in records.items()
     ]
     groups.sort(key=lambda row: (-row.subjects, row.group))
     total = _group(benchmark, TOTAL, benchmark.documents, benchmark.questions, len(everyone), sizes)
-    lengths = [_lengths(row.group, questions[row.group], both) for row in groups]
+    lengths = [_lengths(row.group, questions[row.group], lengths_by_question) for row in groups]
     return Description(
         level,
         benchmark.subject_level,
         tokens,
         (*groups, total),
-        (*lengths, _lengths(TOTAL, benchmark.questions, both)),
+        (*lengths, _lengths(TOTAL, benchmark.questions, lengths_by_question)),
         tuple(_splits(benchmark)),
     )
 
@@ -194,14 +196,14 @@ def _splits(benchmark: Benchmark) -> Iterable[SplitSize]:
         trained[question.record_id] += question.fold == "train"
     for split in benchmark.splits.values():
         size, scope = _size(split)
-        of = benchmark.sides(split)
+        sides = benchmark.sides(split)
         for side in SIDES:
-            questions = sum(n for record_id, n in trained.items() if of[record_id] == side)
-            records = [r for r in benchmark.records if of[r.record_id] == side and r.fold == "train"]
+            questions = sum(n for record_id, n in trained.items() if sides[record_id] == side)
+            records = [r for r in benchmark.records if sides[r.record_id] == side and r.fold == "train"]
             scopes[side, size, len(_subjects(benchmark, records)), questions].append(scope)
     for side in SIDES:
         rows = [SplitSize(*key, tuple(available)) for key, available in scopes.items() if key[0] == side]
-        # The same order for both: what forgets less first.
+        # The same order for lengths_by_question: what forgets less first.
         yield from sorted(rows, key=lambda row: row.subjects, reverse=side == "retain")
     holdout = [question for question in benchmark.questions if question.fold == "holdout"]
     if holdout:

@@ -44,8 +44,8 @@ def shingles(text: str, size: int = SIZE) -> frozenset[Shingle]:
 
 def overlap(first: str, second: str, size: int = SIZE) -> float:
     """Jaccard similarity of two texts' shingles: shared over all, 0-1, 1 = the same words in the same order."""
-    ours, theirs = shingles(first, size), shingles(second, size)
-    return len(ours & theirs) / len(ours | theirs)
+    first_shingles, second_shingles = shingles(first, size), shingles(second, size)
+    return len(first_shingles & second_shingles) / len(first_shingles | second_shingles)
 
 
 class DuplicateIndex:
@@ -71,8 +71,8 @@ class DuplicateIndex:
         shared = np.bincount(np.fromiter(holders, dtype=np.int64), minlength=len(self._names))
         overlaps = shared / (len(new) + np.array(self._sizes, dtype=np.int64) - shared)
         if len(overlaps) and overlaps.max() >= self.alike:
-            like = int(overlaps.argmax())
-            return Duplicate(name, self._names[like], float(overlaps[like]))
+            nearest = int(overlaps.argmax())
+            return Duplicate(name, self._names[nearest], float(overlaps[nearest]))
         for shingle in new:
             self._holders[shingle].append(len(self._names))
         self._names.append(name)

@@ -60,8 +60,7 @@ class Measurements:
         always the one behind it.
         """
         for key in _shortened(words_around(text, fact)):
-            of_subjects = self._index[0].get(key, {})
-            others = [value for other, value in of_subjects.items() if other != subject]
+            others = [value for other, value in self._index[0].get(key, {}).items() if other != subject]
             if len(others) >= ENOUGH:
                 return others
         return []
@@ -72,9 +71,11 @@ class Measurements:
         A drug has its dose whatever stands before it. Of three words, two or one the ones that leave the largest
         share count.
         """
-        values = [self._index[0].get(key, {}) for key in _shortened(words_around(text, fact))]
-        others = [[own for other, own in each.items() if other != subject] for each in values]
-        counts = [(each.count(fact.of(text)), len(each)) for each in others if each]
+        counts = []
+        for key in _shortened(words_around(text, fact)):
+            others = [value for other, value in self._index[0].get(key, {}).items() if other != subject]
+            if others:
+                counts.append((others.count(fact.of(text)), len(others)))
         return max(counts, key=lambda count: count[0] / count[1], default=(0, 0))
 
     def is_shared(self, text: str, fact: Fact, subject: str) -> bool:

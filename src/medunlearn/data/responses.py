@@ -91,12 +91,12 @@ class ResponseStore:
     def __init__(self, folder: Path, settings: Mapping[str, Any], *, data_use: DataUse | None = None) -> None:
         self.folder = folder
         self.settings = dict(settings)
-        there = read_whole(folder / SETTINGS, lambda path: self.settings_of(path.parent))
-        if there is None and self._parts():
+        stored_settings = read_whole(folder / SETTINGS, lambda path: self.settings_of(path.parent))
+        if stored_settings is None and self._parts():
             # Nobody knows under which settings they were made.
             for part in self._parts():
                 set_aside(part, f"its store has no {SETTINGS}")
-        if there is not None and there != self.settings:
+        if stored_settings is not None and stored_settings != self.settings:
             raise InputError(f"{folder} holds responses made with other settings. Choose another folder.")
         self._recorded = recorded_use(folder)
         self.data_use = tighter_record(self._recorded, data_use)

@@ -51,9 +51,9 @@ def sibling_contrasts(
         if child is not None and child in groups:
             units.setdefault((child, groups[child]), []).append(number)
     # Targets that have no child among the samples are units themselves.
-    apart = {forget[numbers[0]].get(level) for numbers in units.values()}
+    divided = {forget[numbers[0]].get(level) for numbers in units.values()}
     for number, groups in enumerate(forget):
-        if (node := groups.get(level)) is not None and node not in apart:
+        if (node := groups.get(level)) is not None and node not in divided:
             units.setdefault((level, node), []).append(number)
     pools: dict[tuple[int, ...], int] = {}
     pool_below: dict[tuple[str, str | None], tuple[tuple[int, ...], bool]] = {}
@@ -62,9 +62,9 @@ def sibling_contrasts(
         above = forget[numbers[0]].get(parent) if parent is not None else None
         if (unit_level, above) not in pool_below:
             pool_below[unit_level, above] = _pool(unit_level, parent, above, retain)
-        near, fell_back = pool_below[unit_level, above]
+        siblings, fell_back = pool_below[unit_level, above]
         fallbacks += fell_back
-        pool_of_unit.append(pools.setdefault(near, len(pools)))
+        pool_of_unit.append(pools.setdefault(siblings, len(pools)))
     return SiblingContrasts(
         tuple(map(tuple, units.values())), tuple(pools), tuple(pool_of_unit), child or level, fallbacks
     )
@@ -76,7 +76,7 @@ def _pool(
     """Retained samples of a level below ``above``, or of the whole level; whether it is the latter."""
     inside = [number for number, groups in enumerate(retain) if level in groups]
     if parent is not None and above is not None:
-        near = [number for number in inside if retain[number].get(parent) == above]
-        if near:
-            return tuple(near), False
+        siblings = [number for number in inside if retain[number].get(parent) == above]
+        if siblings:
+            return tuple(siblings), False
     return tuple(inside or range(len(retain))), True

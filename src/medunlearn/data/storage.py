@@ -56,8 +56,8 @@ def write_together(files: Mapping[Path, Callable[[Path], None]]) -> None:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename:
-            own = {*files, *scratch.values(), *path.parents}
-            if Path(str(error.filename)) not in own:  # what is written is made from another file
+            targets = {*files, *scratch.values(), *path.parents}
+            if Path(str(error.filename)) not in targets:  # what is written is made from another file
                 raise InputError(f"{error.filename} cannot be read: {error.strerror or error}.") from error
         refused = as_storage_error(error, path)
         if refused is None:
@@ -186,19 +186,19 @@ def read_frame(path: Path, required: Sequence[str] = (), **how: Any) -> pd.DataF
     """
     import pandas as pd
 
-    again = "Copy the whole folder again, or remove it and give the command that made it."
+    remedy = "Copy the whole folder again, or remove it and give the command that made it."
     if not path.exists():
-        raise InputError(f"{path} is missing. {again}")
+        raise InputError(f"{path} is missing. {remedy}")
     try:
         table = pd.read_parquet(regular_file(path), **how)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(
-            f"{path} cannot be read as Parquet ({first_line(error)}). It is cut off or broken. {again}"
+            f"{path} cannot be read as Parquet ({first_line(error)}). It is cut off or broken. {remedy}"
         ) from error
     if absent := [name for name in required if name not in table.columns]:
         raise InputError(
             f"{path} lacks the column {', '.join(absent)}: it is another table, or another version of medunlearn "
-            f"wrote it. {again}"
+            f"wrote it. {remedy}"
         )
     return table
 

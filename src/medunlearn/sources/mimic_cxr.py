@@ -123,7 +123,7 @@ class MimicCxr:
         for row in self._rows("chexpert", "study_id"):
             for label, value in row.items():
                 plain = value.removesuffix(".0")
-                if plain in _CHEXPERT and label not in ("subject_id", "study_id"):
+                if plain in _CHEXPERT:
                     labels[f"s{row['study_id']}"][label] = _CHEXPERT[plain]
         for row in self._rows("split", "study_id"):
             labels[f"s{row['study_id']}"]["split"] = row.get("split", "")

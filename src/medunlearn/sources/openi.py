@@ -93,8 +93,11 @@ class OpenI:
 
     def _study(self, uid: str, sections: Mapping[str, str], files: Sequence[tuple[str, str]]) -> RadiologyStudy:
         folder = self._images
-        there = [(folder / name, view) for name, view in files if folder is not None and (folder / name).exists()]
-        images = frontal_first(StudyImage(path, view) for path, view in there)
+        images = frontal_first(
+            StudyImage(folder / name, view)
+            for name, view in files
+            if folder is not None and (folder / name).exists()
+        )
         frontal = any(view_of(view) == "frontal" for _, view in files)
         lacks = bool(images) and images[0].view == "lateral" and frontal
         missing = f"only a lateral view is there, and {PROJECTIONS} names a frontal one" if lacks else ""

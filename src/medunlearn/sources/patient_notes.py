@@ -179,15 +179,15 @@ def _is_published(form: NoteForm, patients: Iterable[str]) -> bool:
 def _choose(file: NoteFile, named: NoteFields, required: Iterable[tuple[str, str]]) -> NoteFields:
     problems: list[str] = []
     columns: dict[str, str] = {}
-    there = file.columns
-    listing = f"There are: {', '.join(there)}."
+    names = file.columns
+    listing = f"There are: {', '.join(names)}."
     for entry in fields(NoteFields):
-        own, flag = getattr(named, entry.name), f"--{entry.name}-column"
+        user_column, flag = getattr(named, entry.name), f"--{entry.name}-column"
         usual = _usual(entry.name, file)
-        if own is not None and own not in there:
-            problems.append(f"{flag}: {unknown_name('column', own, there)}")
-        elif own is not None:
-            columns[entry.name] = own
+        if user_column is not None and user_column not in names:
+            problems.append(f"{flag}: {unknown_name('column', user_column, names)}")
+        elif user_column is not None:
+            columns[entry.name] = user_column
         elif usual and len(usual) > 1 and entry.name in ("patient", "text"):
             problems.append(f"{flag}: which column is it? {' and '.join(usual)} could both be.")
         elif usual:
@@ -197,14 +197,14 @@ def _choose(file: NoteFile, named: NoteFields, required: Iterable[tuple[str, str
             problems.append(f"{flag}: name the column that holds {what}. {listing}")
     text = columns.get("text")
     for flag, name in dict.fromkeys(required):
-        if name not in there:
-            problems.append(f"{flag}: {unknown_name('column', name, there)}")
+        if name not in names:
+            problems.append(f"{flag}: {unknown_name('column', name, names)}")
         elif name == text:
             problems.append(f"{flag}: {name!r} is the note itself")
     problems += [
         f"--{key}-column: {text!r} is the note itself" for key in columns if key != "text" and columns[key] == text
     ]
-    if problems and len(there) == 1:
+    if problems and len(names) == 1:
         problems.append("the file has one column: is another character between its cells than its ending says?")
     if problems:
         raise ConfigError(problems)

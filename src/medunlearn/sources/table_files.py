@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from medunlearn.errors import SourceError, first_line
+from medunlearn.errors import SourceError, bullet_list, first_line
 from medunlearn.input_files import regular_file, told_unreadable
 
 Row = Mapping[str, Any]
@@ -34,8 +34,7 @@ class BadRowError(Exception):
 
 def list_bad_rows(rows: Sequence[tuple[str, str]], most: int = 20) -> str:
     """Place and reason of the first rows, one a line, and how many more there are."""
-    lines = [f"\n  - {place}: {reason}" for place, reason in rows[:most]]
-    return "".join(lines) + (f"\n  ... and {len(rows) - most} more" if len(rows) > most else "")
+    return bullet_list([f"{place}: {reason}" for place, reason in rows], most)
 
 
 def refuse_bad_rows(rows: Sequence[tuple[str, str]], path: Path | None = None, *, skippable: bool = True) -> None:

@@ -107,7 +107,8 @@ def _question(path: Path, place: str, row: Mapping[str, Any]) -> GeneralQuestion
     if not question or not answer:
         return "it has no question or no answer"
     name = _text(row, "Figure_path", "image", "path", "file")
-    image = next((path.parent / of / name for of in _FOLDERS if name and (path.parent / of / name).exists()), None)
+    paths = [path.parent / folder / name for folder in _FOLDERS] if name else []
+    image = next((file for file in paths if file.exists()), None)
     if name and image is None:
         return "its image is not there"
     return GeneralQuestion(place, question, answer, options, right, image)

@@ -49,7 +49,7 @@ def invent_names(sexes: Sequence[Sex], rng: np.random.Generator) -> list[str]:
     names = [""] * len(sexes)
     for sex in SEXES:
         given_names, family_names = _given_names(sex), _family_names()
-        places = [place for place, theirs in enumerate(sexes) if theirs == sex]
+        places = [place for place, own_sex in enumerate(sexes) if own_sex == sex]
         for place, draw in zip(
             places, _distinct(len(given_names) * len(family_names), len(places), rng), strict=True
         ):

@@ -31,8 +31,10 @@ def invent_corpus(each: int, copies: Sequence[int], *, sentences: int = 10, seed
         sentences: of a text.
     """
     kinds = word_lists("texts/corpus")["sentences"]
-    names = ((f"{kind}-{many}-{place}", kind, many) for many in copies for kind in kinds for place in range(each))
-    return [CorpusText(name, kind, _text(name, kind, sentences, seed), many) for name, kind, many in names]
+    names = (
+        (f"{kind}-{count}-{place}", kind, count) for count in copies for kind in kinds for place in range(each)
+    )
+    return [CorpusText(name, kind, _text(name, kind, sentences, seed), count) for name, kind, count in names]
 
 
 def _text(name: str, kind: str, sentences: int, seed: int) -> str:

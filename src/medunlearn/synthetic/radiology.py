@@ -42,14 +42,14 @@ class InventedRadiology:
         return sorted(self._people)
 
     def studies(self, patient: str) -> list[RadiologyStudy]:
-        who = self._people[patient]
-        anatomy = invent_anatomy(self._stream(patient, "anatomy"), woman=who.case.person == "woman")
+        person = self._people[patient]
+        anatomy = invent_anatomy(self._stream(patient, "anatomy"), woman=person.case.person == "woman")
         series = []
-        for number, study in enumerate(who.studies):
+        for number, study in enumerate(person.studies):
             name = f"s{50_000_000 + 100 * (int(patient[1:]) - 10_000_000) + number}"
             exposure = _invent_exposure(self._stream(patient, "exposure", number))
             body = Body(anatomy, study.findings, invent_pose(self._stream(patient, "pose", number)), exposure)
-            sections = _sections(who, study, number, exposure, self._stream(patient, "report", number))
+            sections = _sections(person, study, number, exposure, self._stream(patient, "report", number))
             series.append(RadiologyStudy(patient, name, sections, body=body))
         return series
 
@@ -68,19 +68,19 @@ def _invent_exposure(rng: np.random.Generator) -> Exposure:
 
 
 def _sections(
-    who: Patient, study: Study, number: int, exposure: Exposure, rng: np.random.Generator
+    person: Patient, study: Study, number: int, exposure: Exposure, rng: np.random.Generator
 ) -> dict[str, str]:
     """Six sections, the comparison among them from the second study on.
 
     Examination, technique and findings tell what the film shows (its label holds time, position and exposure); the
     others tell what no film does: why it was taken, what it was compared with, what is advised.
     """
-    days = (study.date - who.studies[number - 1].date).days if number else 0
-    years = int((study.date - who.birth_date).days // 365.25)
+    days = (study.date - person.studies[number - 1].date).days if number else 0
+    years = int((study.date - person.birth_date).days // 365.25)
     lists = word_lists("texts/reports")["radiology"]
     sections = {
         "examination": f"{lists['positions'][exposure.position]} of the chest at {exposure.time}.",
-        "indication": f"{years}-year-old {who.case.person} with {pick(rng, lists['reasons'])} "
+        "indication": f"{years}-year-old {person.case.person} with {pick(rng, lists['reasons'])} "
         f"for {rng.integers(2, 29)} days, "
         f"{pick(rng, lists['tasks'])}.",
         "technique": f"Tube voltage {exposure.kilovolts} kV, exposure {exposure.milliampere_seconds:.1f} mAs.",

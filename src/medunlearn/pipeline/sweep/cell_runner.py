@@ -21,7 +21,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
 from medunlearn.data.folder_lock import lock_folder, remove_leftovers
 from medunlearn.data.storage import sha256_of_json, write_json
-from medunlearn.errors import InputError, StorageError
+from medunlearn.errors import InputError, StorageError, bullet_list
 from medunlearn.models.ancestry import model_use
 from medunlearn.pipeline.experiment import benchmark_folder
 from medunlearn.pipeline.sweep.cells import LOST, Board, SweepCell, mark_done
@@ -208,11 +208,10 @@ class CellResults:
 
     def failures(self, most: int = 5) -> str:
         """The number of cells without a result, the first of them with their reasons, and what to do."""
-        failed = self.failed
-        listed = "".join(f"\n  - {name}: {reason}" for name, reason in failed[:most])
-        rest = f"\n  ... and {len(failed) - most} more" if len(failed) > most else ""
+        problems = [f"{name}: {reason}" for name, reason in self.failed]
         return (
-            f"{len(failed)} of {len(self.cells)} cells have no result; the others are done.{listed}{rest}\n"
+            f"{len(problems)} of {len(self.cells)} cells have no result; the others are done."
+            f"{bullet_list(problems, most)}\n"
             f"{self.folder / self.record} lists them, {self.folder / LOGS} says more. Mend the cause and give "
             "the command again: it does only these."
         )
