@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import date
 from itertools import islice
@@ -267,6 +268,15 @@ def test_a_model_that_knows_what_is_usual_ranks_unseen_numbers_uniformly() -> No
     assert kstest(p, "uniform").statistic < 0.05 + 1.63 / 300**0.5
 
 
+def test_smoothed_numbers_are_no_wider_than_the_values_that_they_come_from() -> None:
+    """A kernel density alone is wider; twelve values would be spread by 1.15 times as much."""
+    rng = np.random.default_rng(3)
+    others = [f"{value:.2f}" for value in np.exp(rng.normal(7, 0.4, 12))]
+    draws = np.log([float(text) for text in numbers_among(others[0], others, rng, 500)])
+    spread = np.log([float(text) for text in others]).std(ddof=1)
+    assert draws.std() == pytest.approx(spread, rel=0.06)
+
+
 def test_numbers_of_few_values_are_first_no_more_often_than_is_due() -> None:
     """The likeliest of twelve weeks is the true one in one patient of twelve, not of forty."""
     rng, likeliest = np.random.default_rng(2), {str(week): week * 7 % 12 for week in range(3, 15)}
@@ -334,6 +344,14 @@ def test_a_value_that_most_have_is_not_ranked() -> None:
         reason is not None and reason.startswith(("its value is usual", "too few", "it is not"))
         for reason in reasons
     )
+
+
+def test_a_value_that_most_draws_give_is_not_ranked() -> None:
+    """Nobody else has 5, and it lies between what they have."""
+    records, pool = ward(["4", "6"] * 10 + ["5"], "Pain of {} points.")
+    reason = pool.in_record(records[-1], facts_in(records[-1])[0]).reason
+    assert reason is not None
+    assert re.fullmatch(r"its value is usual: \d+ of 39 draws are the same", reason)
 
 
 def test_alternatives_in_a_record_are_the_same_each_time() -> None:
