@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
-from row_files import write_lines
+from row_files import write_rows
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Identifier, Record
@@ -23,13 +22,7 @@ ROWS = [{"id": "a", "text": "One text."}, {"id": "b", "text": " "}, {"id": "c", 
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> str:
-    if path.suffix == ".jsonl":
-        write_lines(path, rows)
-    elif path.suffix == ".csv":
-        pd.DataFrame(rows).to_csv(path, index=False)
-    else:
-        pd.DataFrame(rows).to_parquet(path)
-    return str(path)
+    return str(write_rows(path, rows))
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
@@ -137,7 +130,7 @@ def test_open_i_needs_a_uid_of_each_report(tmp_path: Path) -> None:
     row = dict.fromkeys(OPENI_FIELDS, "Clear.")
     for second, message in (({"uid": "1"}, "stands in an earlier row"), ({"uid": None}, "without uid")):
         path = write(tmp_path / "reports.jsonl", [row | {"uid": "1"}, row | second])
-        with pytest.raises(SourceError, match=rf"reports\.jsonl:2: .*{message}"):
+        with pytest.raises(SourceError, match=rf"reports\.jsonl:3: .*{message}"):
             read_corpora([path])
 
 

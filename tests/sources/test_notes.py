@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from row_files import write_csv
+from row_files import TABLE_NAMES, write_rows
 
 from medunlearn.data.records import Identifier
 from medunlearn.errors import ConfigError, SourceError
@@ -30,19 +27,9 @@ PMC = {
 }  # fmt: skip
 
 
-WRITERS: dict[str, Callable[[Path, Any], object]] = {
-    "notes.csv": write_csv,
-    "excel.csv": lambda path, rows: write_csv(path, rows, ";", "utf-8-sig"),
-    "notes.TSV": lambda path, rows: write_csv(path, rows, "\t"),
-    "notes.jsonl": lambda path, rows: path.write_text("\n\n".join(json.dumps(row) for row in rows), "utf-8"),
-    "notes.json": lambda path, rows: path.write_text(json.dumps(rows, ensure_ascii=False), "utf-8"),
-    "notes.parquet": lambda path, rows: pq.write_table(pa.Table.from_pylist(rows), path),
-}
-
-
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", TABLE_NAMES)
 def test_every_format_gives_the_same(tmp_path: Path, name: str) -> None:
-    WRITERS[name](tmp_path / name, ROWS)
+    write_rows(tmp_path / name, ROWS)
     read = read_notes(tmp_path / name)
     assert [(note.note_id, note.text, note.title, note.subject) for note in read.notes] == [
         (row["id"], row["text"], row["title"], row["subject"]) for row in ROWS
@@ -54,12 +41,12 @@ def test_every_format_gives_the_same(tmp_path: Path, name: str) -> None:
 def test_columns_that_the_first_row_leaves_out(tmp_path: Path) -> None:
     """Two notes of one patient would count as two people if ``subject`` were not seen."""
     first, second = {"id": "c", "text": "Cough."}, {**ROWS[0], "identifiers": ["Ann Lee"]}
-    WRITERS["notes.jsonl"](tmp_path / "n.jsonl", [first, second, ROWS[1]])
+    write_rows(tmp_path / "n.jsonl", [first, second, ROWS[1]])
     with pytest.raises(SourceError, match=r"n\.jsonl:1: .*subject"):
         read_notes(tmp_path / "n.jsonl")
     read = read_notes(tmp_path / "n.jsonl", skip_bad_rows=True)
     assert [note.subject for note in read.notes] == ["p1", "p1"]
-    WRITERS["notes.jsonl"](tmp_path / "n.jsonl", [{**first, "subject": "p2"}, second])
+    write_rows(tmp_path / "n.jsonl", [{**first, "subject": "p2"}, second])
     identifiers = [note.identifiers for note in read_notes(tmp_path / "n.jsonl").notes]
     assert [identifier.value for identifier in identifiers[1] or ()] == ["Ann Lee"]
 
@@ -68,7 +55,7 @@ def test_columns_that_the_first_row_leaves_out(tmp_path: Path) -> None:
 def test_pmc_patients_is_recognised(tmp_path: Path, name: str) -> None:
     second = {**PMC, "patient_id": "1", "patient_uid": "7665777-2", "patient": "Another one."}
     rows = [{**row, "relevant_articles": "{}", "similar_patients": "{}", "age": "60"} for row in (PMC, second)]
-    WRITERS[name](tmp_path / name, [PMC, second] if name.endswith("json") else rows)
+    write_rows(tmp_path / name, [PMC, second] if name.endswith("json") else rows)
     read = read_notes(tmp_path / name)
     assert read.is_pmc
     first = read.notes[0]
@@ -77,15 +64,15 @@ def test_pmc_patients_is_recognised(tmp_path: Path, name: str) -> None:
 
 
 def test_what_only_looks_like_pmc_patients_is_not_open(tmp_path: Path) -> None:
-    WRITERS["notes.json"](tmp_path / "notes.json", [PMC, {**PMC, "patient_uid": "ward 3, Ms Quillfeather"}])
+    write_rows(tmp_path / "notes.json", [PMC, {**PMC, "patient_uid": "ward 3, Ms Quillfeather"}])
     assert not read_notes(tmp_path / "notes.json").is_pmc
-    WRITERS["notes.json"](tmp_path / "other.json", [{**PMC, "mine": "A letter."}])
+    write_rows(tmp_path / "other.json", [{**PMC, "mine": "A letter."}])
     assert not read_notes(tmp_path / "other.json", NoteColumns(text="mine")).is_pmc
 
 
 def test_columns_are_named_by_flags(tmp_path: Path) -> None:
     rows = [{"key": 7, "letter": "Cough.", "head": "Cough", "who": 12, "names": "Ann Lee; MRN-77"}]
-    WRITERS["notes.jsonl"](tmp_path / "n.jsonl", rows)
+    write_rows(tmp_path / "n.jsonl", rows)
     columns = NoteColumns(id="key", text="letter", title="head", subject="who", disease="head", identifiers="names")
     (note,) = read_notes(tmp_path / "n.jsonl", columns).notes
     assert (note.note_id, note.subject, note.disease) == ("7", "12", "Cough")
@@ -105,12 +92,12 @@ def test_columns_are_named_by_flags(tmp_path: Path) -> None:
     ],
 )
 def test_identifiers_as_a_list_or_a_text(tmp_path: Path, cell: Any, identifiers: Any) -> None:
-    WRITERS["notes.jsonl"](tmp_path / "n.jsonl", [{"id": "a", "text": "Ann Lee 77", "identifiers": cell}])
+    write_rows(tmp_path / "n.jsonl", [{"id": "a", "text": "Ann Lee 77", "identifiers": cell}])
     assert read_notes(tmp_path / "n.jsonl").notes[0].identifiers == identifiers
 
 
 def test_a_column_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
-    WRITERS["notes.csv"](tmp_path / "n.csv", [{"note_txt": "One.", "titel": "x"}])
+    write_rows(tmp_path / "n.csv", [{"note_txt": "One.", "titel": "x"}])
     with pytest.raises(ConfigError) as caught:
         read_notes(tmp_path / "n.csv", NoteColumns(text="note_text", title="title"))
     assert "--text: There is no column 'note_text'. Did you mean 'note_txt'?" in str(caught.value)
@@ -207,10 +194,10 @@ def test_the_shards_of_a_folder_are_one_table(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     for place, row in enumerate(ROWS):
-        WRITERS["notes.parquet"](folder / f"train-{place:05d}-of-00002.parquet", [row])
+        write_rows(folder / f"train-{place:05d}-of-00002.parquet", [row])
     (folder / "README.md").write_text("about")
     assert [note.note_id for note in read_notes(files_in(folder)).notes] == ["a", "b"]
-    WRITERS["notes.csv"](folder / "notes.csv", ROWS)
+    write_rows(folder / "notes.csv", ROWS)
     with pytest.raises(SourceError, match=r"holds files of .csv, .parquet: give one of them"):
         files_in(folder)
     with pytest.raises(SourceError, match=r"holds no file of .csv"):

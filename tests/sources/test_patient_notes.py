@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from row_files import write_csv
+from row_files import TABLE_NAMES, write_csv, write_rows
 
 from medunlearn.errors import ConfigError, SourceError
 from medunlearn.sources.patient_notes import NO_PATIENT, NO_TEXT, TWICE, NoteFields, read_patient_notes
@@ -24,29 +21,16 @@ ROWS: list[dict[str, Any]] = [
 SECRET = ("4711", "4712", "Fever", "Müdigkeit")
 
 
-def folder(path: Path, rows: list[dict[str, Any]]) -> None:
+def write_folder(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     for number, row in enumerate(rows):
         (path / row["subject_id"]).mkdir(parents=True, exist_ok=True)
         name = f"{number} {row['charttime']}".strip()
         (path / row["subject_id"] / f"{name}.txt").write_text(row["note_text"])
 
 
-FORMS: dict[str, Callable[[Path, Any], Any]] = {
-    "n.csv": write_csv,
-    "semicolons.csv": lambda path, rows: write_csv(path, rows, ";", "utf-8-sig"),
-    "tabs.csv": lambda path, rows: write_csv(path, rows, "\t"),
-    "bars.csv": lambda path, rows: write_csv(path, rows, "|"),
-    "n.tsv": lambda path, rows: write_csv(path, rows, "\t"),
-    "n.jsonl": lambda path, rows: path.write_text("\n".join(json.dumps(row) for row in rows)),
-    "n.json": lambda path, rows: path.write_text(json.dumps(rows)),
-    "n.parquet": lambda path, rows: pq.write_table(pa.Table.from_pylist(rows), path),
-    "folder": folder,
-}
-
-
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", [*TABLE_NAMES, "folder"])
 def test_every_form_gives_the_same_notes(tmp_path: Path, name: str) -> None:
-    FORMS[name](tmp_path / name, ROWS)
+    (write_folder if name == "folder" else write_rows)(tmp_path / name, ROWS)
     read = read_patient_notes(tmp_path / name)
     assert [(n.patient, n.text, n.date) for n in read.notes] == [
         (row["subject_id"], row["note_text"], row["charttime"]) for row in ROWS
@@ -72,7 +56,7 @@ def test_a_flat_folder_has_a_patient_a_file(tmp_path: Path) -> None:
 def test_numbers_and_days_of_parquet_are_read_as_people_write_them(tmp_path: Path) -> None:
     rows = [{"patient_id": 4711.0, "note": "One.", "date": date(2015, 3, 4), "mrn": 12, "list": [1]}, {
         "patient_id": None, "note": "Two.", "date": None, "mrn": None, "list": None}]  # fmt: skip
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "n.parquet")
+    write_rows(tmp_path / "n.parquet", rows)
     read = read_patient_notes(tmp_path / "n.parquet")
     (note,) = read.notes
     assert (note.patient, note.date, note.values) == (
@@ -87,7 +71,7 @@ def test_columns_of_json_are_those_of_all_rows(tmp_path: Path) -> None:
         {"patient_id": "p1", "note": "One."},
         {"patient_id": "p1", "note": "Two.", "date": "2015-03-04", "mrn": "7"},
     ]
-    FORMS["n.jsonl"](tmp_path / "n.jsonl", rows)
+    write_rows(tmp_path / "n.jsonl", rows)
     read = read_patient_notes(tmp_path / "n.jsonl")
     assert read.columns == ("patient_id", "note", "date", "mrn")
     assert [n.date for n in read.notes] == ["", "2015-03-04"]
@@ -102,7 +86,7 @@ def test_a_column_without_a_name_is_no_date(tmp_path: Path) -> None:
 def test_a_readme_beside_tables_is_no_note(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("About these notes.")
     assert [n.text for n in read_patient_notes(tmp_path).notes] == ["About these notes."]
-    FORMS["n.csv"](tmp_path / "n.csv", ROWS)
+    write_rows(tmp_path / "n.csv", ROWS)
     read = read_patient_notes(tmp_path)
     assert (read.form, len(read.notes)) == ("table", 3)
 
