@@ -38,9 +38,11 @@ def test_the_same_benchmark_is_the_same_bytes(benchmark: Benchmark, tmp_path: Pa
 
 
 def test_saving_again_over_a_benchmark_replaces_it(benchmark: Benchmark, tmp_path: Path) -> None:
-    benchmark.save(tmp_path)
+    replace(benchmark, titles={"n1": "A fever."}).save(tmp_path)
+    assert Benchmark.load(tmp_path).titles == {"n1": "A fever."}
     replace(benchmark, name="another").save(tmp_path)
-    assert Benchmark.load(tmp_path).name == "another"
+    another = Benchmark.load(tmp_path)
+    assert (another.name, another.titles) == ("another", {})
 
 
 def test_the_manifest_describes_the_tables(benchmark: Benchmark, tmp_path: Path) -> None:

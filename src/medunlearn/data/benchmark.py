@@ -221,6 +221,8 @@ class Benchmark:
             MANIFEST: yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True).encode(),
         }
         storage.write_together({folder / name: storage.writer(content) for name, content in files.items()})
+        if not self.titles:
+            (folder / TITLES).unlink(missing_ok=True)  # of a benchmark that stood there before
         return folder
 
     @staticmethod

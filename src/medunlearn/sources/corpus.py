@@ -143,7 +143,8 @@ def text_files_in(path: Path) -> list[Path]:
     """A text file, or those of a folder and the folders below it; README and LICENSE beside tables are none."""
     if not path.is_dir():
         return [path] if path.suffix.lower() in TEXT_FILES else []
-    files = sorted(file for file in path.rglob("*") if file.is_file())
+    endings = {*TEXT_FILES, *READERS}
+    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in endings and file.is_file())
     has_tables = any(file.suffix.lower() in READERS for file in files)
     texts = [file for file in files if file.suffix.lower() in TEXT_FILES]
     return [file for file in texts if not (has_tables and file.stem.upper() in ("README", "LICENSE"))]
