@@ -117,6 +117,8 @@ BAD_ROWS: dict[str, Any] = {
     "has an identifier that is neither": {"id": "x", "text": "Fine.", "identifiers": [[5]]},
     "has a list that is no JSON": {"id": "x", "text": "Fine.", "identifiers": "[1,"},
     "has an empty identifier": {"id": "x", "text": "Fine.", "identifiers": [" "]},
+    "has no whole number of copies": {"id": "x", "text": "Fine.", "copies": -1},
+    "has no whole number of copies in 'copies'": {"id": "x", "text": "Fine.", "copies": 10**400},
     "a row must be an object": ["x"],
 }
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Literal
 
-from medunlearn.data.alternatives import VERSION, AlternativePool, Alternatives
+from medunlearn.data.alternatives import VERSION, AlternativePool, Alternatives, note_versions
 from medunlearn.data.facts import Fact, facts_in, facts_of
-from medunlearn.data.note_versions import versions_of
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Responses
 from medunlearn.seeds import generator
@@ -97,7 +96,7 @@ def record_facts(
         facts.append((candidates[place], alternatives))
         rankable += alternatives.reason is None
     facts.sort(key=lambda entry: entry[0].start)
-    return [(Fact(0, len(record.text), "note"), versions_of(record, pool, notes)), *facts] if notes else facts
+    return [(Fact(0, len(record.text), "note"), note_versions(record, pool, notes)), *facts] if notes else facts
 
 
 def known_ranks(facts: Mapping[str, Facts], stored: Responses, variant: str) -> dict[str, list[FactRank]]:

@@ -197,7 +197,7 @@ def _copies(row: Row, column: str) -> int | None:
         return None
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1.0
     if isinstance(value, bool) or not number.is_integer() or number < 0:
         raise BadRowError(f"has no whole number of copies in {column!r}")

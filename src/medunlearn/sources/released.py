@@ -22,7 +22,7 @@ _SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".csv", ".tsv", ".txt")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReleasedRow:
     """One row with its place (``forget10.json:12``)."""
 
     place: str
@@ -91,7 +91,7 @@ def find_table(folder: Path, name: str) -> list[Path]:
     return whole or sorted(folder.glob(f"{name}-*-of-*.parquet"))
 
 
-def read_table(folder: Path, name: str) -> list[Row]:
+def read_table(folder: Path, name: str) -> list[ReleasedRow]:
     """The rows of a table.
 
     Raises:
@@ -106,19 +106,19 @@ def read_table(folder: Path, name: str) -> list[Row]:
     return rows
 
 
-def _rows(path: Path) -> list[Row]:
+def _rows(path: Path) -> list[ReleasedRow]:
     if path.suffix == ".txt":
-        return [Row(path.name, {"text": _read(path)})]
+        return [ReleasedRow(path.name, {"text": _read(path)})]
     if path.suffix == ".json":
         return _json(path)
     rows = list(read_rows(path))
     bad = [f"{place} {row}" for place, row in rows if isinstance(row, str)]
     if bad:
         raise SourceError(f"{path}: {bad[0]} ({len(bad)} such rows). Download the file again.")
-    return [Row(place, row) for place, row in rows if not isinstance(row, str)]
+    return [ReleasedRow(place, row) for place, row in rows if not isinstance(row, str)]
 
 
-def _json(path: Path) -> list[Row]:
+def _json(path: Path) -> list[ReleasedRow]:
     """A list of objects or texts, or what hubs also call JSON: an object a line."""
     text = _read(path)
     try:
@@ -136,13 +136,13 @@ def _json(path: Path) -> list[Row]:
         raise SourceError(f"{path} is neither a JSON list nor an object a line ({error}); is it cut off?") from None
 
 
-def _row(path: Path, number: int, value: Any) -> Row:
+def _row(path: Path, number: int, value: Any) -> ReleasedRow:
     place = f"{path.name}:{number}"
     if isinstance(value, str):
-        return Row(place, {"text": value})
+        return ReleasedRow(place, {"text": value})
     if not isinstance(value, dict):
         raise SourceError(f"{place} is neither an object nor a text.")
-    return Row(place, value)
+    return ReleasedRow(place, value)
 
 
 def _read(path: Path) -> str:

@@ -26,7 +26,7 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Fold, Question, Record
 from medunlearn.data.splits import request
 from medunlearn.errors import SourceError
-from medunlearn.sources.released import Row, find_table, read_table, released_folder
+from medunlearn.sources.released import ReleasedRow, find_table, read_table, released_folder
 
 REPOSITORY = "locuslab/TOFU"
 FORGET = ("forget01", "forget05", "forget10")
@@ -154,7 +154,7 @@ def _read_authors(folder: Path, size: int) -> tuple[list[list[TofuQuestion]], di
 
 
 def _by_author(
-    name: str, rows: Sequence[Row], size: int, alternatives: Mapping[str, TofuQuestion]
+    name: str, rows: Sequence[ReleasedRow], size: int, alternatives: Mapping[str, TofuQuestion]
 ) -> list[list[TofuQuestion]]:
     if len(rows) % size:
         raise SourceError(f"{name} holds {len(rows)} rows, which is no multiple of questions_an_author={size}.")
@@ -175,7 +175,7 @@ def _outside(
     return outside
 
 
-def _question(row: Row, alternatives: Mapping[str, TofuQuestion]) -> TofuQuestion:
+def _question(row: ReleasedRow, alternatives: Mapping[str, TofuQuestion]) -> TofuQuestion:
     question, answer = row.text("question"), row.text("answer")
     return alternatives.get(question, TofuQuestion(question, answer))._replace(answer=answer)
 
@@ -197,7 +197,7 @@ def _alternatives(folder: Path) -> dict[str, TofuQuestion]:
     }
 
 
-def _forgotten(name: str, rows: Sequence[Row], author_of: Mapping[str, int], size: int) -> list[int]:
+def _forgotten(name: str, rows: Sequence[ReleasedRow], author_of: Mapping[str, int], size: int) -> list[int]:
     counts = Counter[int]()
     for row in rows:
         author = author_of.get(row.text("question"))

@@ -12,8 +12,8 @@ from medunlearn.synthetic.phantom.anatomy import Anatomy
 from medunlearn.synthetic.phantom.shapes import Ellipsoid
 from medunlearn.synthetic.studies import CHEST_WIDTH_MM, ChestFinding, FindingKind, Laterality
 
-Side = Literal["left", "right"]
-SIDES: tuple[Side, Side] = ("right", "left")
+LungSide = Literal["left", "right"]
+LUNG_SIDES: tuple[LungSide, LungSide] = ("right", "left")
 BASE = -112.0
 """z of the costophrenic angles, from which the depth of an effusion counts."""
 
@@ -107,7 +107,7 @@ class Body:
         width = self.heart_width
         return Ellipsoid((0.13 * width, 28, -48), (width / 2, 0.36 * width, 0.3 * width + 18))
 
-    def cavity(self, side: Side) -> Ellipsoid:
+    def cavity(self, side: LungSide) -> Ellipsoid:
         """The space of a lung, as high as the breath was deep; its base stays."""
         toward = -1 if side == "right" else 1
         half = self.anatomy.lung_height * self.pose.breath / 2
@@ -115,7 +115,7 @@ class Body:
         center = toward * (CHEST_WIDTH_MM / 2 - 5 - width)
         return Ellipsoid((center, -6, half - 134), (width, self.anatomy.depth - 26, half))
 
-    def dome(self, side: Side) -> Ellipsoid:
+    def dome(self, side: LungSide) -> Ellipsoid:
         """The half of the diaphragm below a lung, and what is under it."""
         cavity = self.cavity(side)
         top = -80.0 if side == "right" else -90.0
@@ -126,7 +126,7 @@ class Body:
         """The air below the left half of the diaphragm."""
         return Ellipsoid((62, 14, -122), (25, 26, 13))
 
-    def collapsed(self, side: Side) -> Ellipsoid | None:
+    def collapsed(self, side: LungSide) -> Ellipsoid | None:
         """A lung that has come off the chest wall at its apex and side; None where it has not."""
         pneumothorax = self.finding("pneumothorax", side)
         if pneumothorax is None or pneumothorax.size_mm is None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from medunlearn.synthetic.phantom.body import Body, Side
+from medunlearn.synthetic.phantom.body import Body, LungSide
 from medunlearn.synthetic.phantom.shapes import Ellipsoid, Tube, curve, line
 from medunlearn.synthetic.studies import ChestFinding, Zone
 
@@ -19,13 +19,13 @@ METAL, PLASTIC = 22.0, 12.0
 """Densities of devices above that of water, in densities of water (plastic lines are made to be seen)."""
 
 
-def nodule(body: Body, finding: ChestFinding, side: Side) -> Ellipsoid:
+def nodule(body: Body, finding: ChestFinding, side: LungSide) -> Ellipsoid:
     """A ball of the reported diameter."""
     radius = float(finding.size_mm or 0) / 2
     return Ellipsoid(_place(body, finding, side, radius), (radius, radius, radius))
 
 
-def opacity(body: Body, finding: ChestFinding, side: Side) -> tuple[Ellipsoid, ...]:
+def opacity(body: Body, finding: ChestFinding, side: LungSide) -> tuple[Ellipsoid, ...]:
     """An uneven cloud, as wide as reported: a large ellipsoid and smaller ones within."""
     radius = float(finding.size_mm or 0) / 2
     x, y, z = _place(body, finding, side, radius)
@@ -91,7 +91,7 @@ def _ring(x: float, y: float, z: float, radius: float) -> tuple[Tube, ...]:
     return tuple(rims)
 
 
-def _place(body: Body, finding: ChestFinding, side: Side, radius: float) -> tuple[float, float, float]:
+def _place(body: Body, finding: ChestFinding, side: LungSide, radius: float) -> tuple[float, float, float]:
     """Somewhere in its zone of its lung, away from the edges and from the heart."""
     rng = np.random.default_rng([body.anatomy.seed, _PLACES.index(finding.kind)])
     lung = body.cavity(side)

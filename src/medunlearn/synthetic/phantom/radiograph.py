@@ -1,13 +1,14 @@
-"""From a body to an image: line integrals, Beer-Lambert, quantum noise, and a display like a film's."""
+"""From a body to an image: line integrals, Beer-Lambert, quantum noise, and a display and label like a film's."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medunlearn.synthetic.phantom import lesions
-from medunlearn.synthetic.phantom.body import BASE, SIDES, Body, Side
-from medunlearn.synthetic.phantom.film_label import with_label
+from medunlearn.synthetic.phantom.body import BASE, LUNG_SIDES, Body, LungSide
 from medunlearn.synthetic.phantom.shapes import Extent, Image, Projection, Tube, thickness
 from medunlearn.synthetic.studies import ChestFinding
 
@@ -22,6 +23,16 @@ QUANTA = 4e5
 USUAL_KV, USUAL_MAS = 100, 2.5
 DARKEST, BRIGHTEST = 40.0, 280.0
 """mm of water shown as black and as white."""
+
+# A letter is five rows of three dots, the left one worth 4.
+_LETTERS = {
+    "0": "75557", "1": "26227", "2": "71747", "3": "71717", "4": "55711", "5": "74717", "6": "74757",
+    "7": "71122", "8": "75757", "9": "75717", ":": "02020", ".": "00002", " ": "00000",
+    "A": "25755", "B": "65656", "C": "34443", "D": "65556", "E": "74647", "I": "72227", "K": "55655",
+    "L": "44447", "M": "57755", "N": "67555", "O": "25552", "P": "65644", "R": "65655", "S": "34216",
+    "T": "72222", "U": "55557", "V": "55552",
+}  # fmt: skip
+_HIGH, _WIDE = 6, 4
 
 
 def project(body: Body, angle: float = 0.0, size: int = 128) -> Image:
@@ -48,7 +59,7 @@ def project(body: Body, angle: float = 0.0, size: int = 128) -> Image:
         part.add_to(water, view, SPINE)
     body.trachea.add_to(water, view, -TRACHEA_AIR)
     body.stomach.add_to(water, view, -TRACHEA_AIR)
-    for side in SIDES:
+    for side in LUNG_SIDES:
         water -= _lung(body, side, core, view)
     hard = thickness([*body.anatomy.bones, *_devices(body)], view)
     if body.exposure is not None:
@@ -72,7 +83,7 @@ def radiograph(body: Body, angle: float = 0.0, size: int = 128) -> NDArray[np.ui
     counts = np.maximum(photons + np.sqrt(photons) * rng.standard_normal(photons.shape), 1.0)
     brightness = (-np.log(counts / quanta) / WATER - DARKEST) / (BRIGHTEST - DARKEST)
     grey: NDArray[np.uint8] = np.round(np.clip(brightness, 0, 1) * 255).astype(np.uint8)
-    return grey if body.exposure is None else with_label(grey, body.exposure.lines)
+    return grey if body.exposure is None else _with_label(grey, body.exposure.lines)
 
 
 def heart_width(body: Body, angle: float = 0.0) -> float:
@@ -82,7 +93,7 @@ def heart_width(body: Body, angle: float = 0.0) -> float:
     return 2 * float(np.hypot(x * np.cos(turn), y * np.sin(turn)))
 
 
-def _lung(body: Body, side: Side, core: Extent, view: Projection) -> Image:
+def _lung(body: Body, side: LungSide, core: Extent, view: Projection) -> Image:
     """mm of water that are missing because of a lung's air, findings in it considered."""
     cavity, dome = body.cavity(side).span(view), body.dome(side).span(view)
     way = np.maximum(cavity.length() - cavity.common(core) - cavity.common(dome), 0)
@@ -98,7 +109,9 @@ def _lung(body: Body, side: Side, core: Extent, view: Projection) -> Image:
     return air_left
 
 
-def _without(air: Image, body: Body, finding: ChestFinding, side: Side, cavity: Extent, view: Projection) -> Image:
+def _without(
+    air: Image, body: Body, finding: ChestFinding, side: LungSide, cavity: Extent, view: Projection
+) -> Image:
     """The air that a finding leaves."""
     match finding.kind:
         case "effusion":
@@ -115,7 +128,7 @@ def _without(air: Image, body: Body, finding: ChestFinding, side: Side, cavity: 
     return air
 
 
-def _fluid(body: Body, finding: ChestFinding, side: Side, view: Projection) -> Image:
+def _fluid(body: Body, finding: ChestFinding, side: LungSide, view: Projection) -> Image:
     """Share of a ray's air that fluid has taken, in [0, 1].
 
     Fluid stands as deep as reported at the lung's middle and climbs along the chest's wall (the meniscus): high and
@@ -138,3 +151,23 @@ def _fluid(body: Body, finding: ChestFinding, side: Side, view: Projection) -> I
 
 def _devices(body: Body) -> list[Tube]:
     return [tube for finding in body.findings if finding.kind == "device" for tube in lesions.device(finding)]
+
+
+def _with_label(image: NDArray[np.uint8], lines: Sequence[str]) -> NDArray[np.uint8]:
+    """Burn text into the lower left corner, white on black; a dot is a pixel for each 128 of the image's width.
+
+    Raises:
+        KeyError: a letter that nobody drew.
+    """
+    dots = np.zeros((_HIGH * len(lines) + 1, _WIDE * max(map(len, lines)) + 1), dtype=np.uint8)
+    for row, line in enumerate(lines):
+        for place, letter in enumerate(line):
+            for down, code in enumerate(_LETTERS[letter]):
+                bits = [int(code) >> shift & 1 for shift in (2, 1, 0)]
+                y, x = 1 + row * _HIGH + down, 1 + place * _WIDE
+                dots[y, x : x + 3] = np.multiply(bits, 255)
+    scale = max(1, image.shape[1] // 128)
+    label = np.kron(dots, np.ones((scale, scale), dtype=np.uint8))[:, : image.shape[1]]
+    labelled = image.copy()
+    labelled[-label.shape[0] :, : label.shape[1]] = label
+    return labelled
