@@ -23,7 +23,7 @@ import medunlearn as mu
 from medunlearn.audit.options.option_audit import audit_options
 from medunlearn.config import TrainSettings, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.data_use import build_use, recorded_use, settled, tighter_record, tightest, use_of_file
+from medunlearn.data.data_use import build_use, recorded_use, resolve_use, tighter_record, tightest, use_of_file
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.llm import decide
 from medunlearn.models.ancestry import model_use
@@ -45,12 +45,12 @@ def test_the_rule() -> None:
     assert [tighter_record(*pair) for pair in records] == ["open", "open", None, "credentialed", "credentialed"]
     assert tightest(["open", "public"]) is None  # type: ignore[list-item]
     assert not decide("http://gpu7:8000/v1", data_use="public").allowed  # type: ignore[arg-type]
-    assert settled(None, {"a": "open", "b": None}) is None
+    assert resolve_use(None, {"a": "open", "b": None}) is None
     assert build_use(None, {"a": None}) == "credentialed"
-    assert settled("open", {"a": None}) == "open"
-    assert settled("credentialed", {"a": "open"}) == "credentialed"
+    assert resolve_use("open", {"a": None}) == "open"
+    assert resolve_use("credentialed", {"a": "open"}) == "credentialed"
     with pytest.raises(ConfigError, match="recorded as credentialed: run x, corpus y"):
-        settled("open", {"run x": "credentialed", "b": "open", "corpus y": "credentialed"})
+        resolve_use("open", {"run x": "credentialed", "b": "open", "corpus y": "credentialed"})
     unknown = decide("http://gpu7:8000/v1", data_use=None)
     assert not unknown.allowed
     assert "nobody says that the data is open" in unknown.reason

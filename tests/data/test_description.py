@@ -148,6 +148,18 @@ def test_several_records_of_a_subject_count_it_once() -> None:
     assert sizes["25%"] == len(benchmark.splits["random_25"].forget)
 
 
+def test_subjects_of_the_holdout_have_a_document(small: Benchmark) -> None:
+    """A record that only carries a question is nobody's document."""
+    piece = Record("piece", "A piece.", {"task": "story", "document": "piece"}, fold="rephrase")
+    extra = [
+        replace(small.questions[0], question_id=f"h-{name}", record_id=name, fold="holdout")
+        for name in ("d1", "piece")
+    ]
+    records, questions = (*small.records, piece), (*small.questions, *extra)
+    row = describe(replace(small, records=records, questions=questions, splits={})).splits[-1]
+    assert (row.side, row.subjects, row.questions) == ("holdout", 1, 2)
+
+
 def test_splits_of_one_share_but_other_counts_are_rows_of_their_own(small: Benchmark) -> None:
     hierarchy = small.hierarchy
     splits = {name: request(hierarchy, name, "document", [node]) for name, node in (("a_10", "d1"), ("b_10", "d3"))}

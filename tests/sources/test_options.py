@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from medunlearn.errors import SourceError
-from medunlearn.sources.multiple_choice import read_options, sampled
+from medunlearn.sources.multiple_choice import draw_sample, read_options
 
 WriteFile = Callable[..., Path]
 MEDQA = Path(__file__).parents[3] / "shared" / "data" / "medqa" / "questions.jsonl"
@@ -164,11 +164,11 @@ def test_an_id_twice_and_nothing_at_all(write_file: WriteFile) -> None:
 def test_a_sample_does_not_depend_on_the_order(write_file: WriteFile) -> None:
     rows = [{"id": f"n{place}", "question": "Q", "options": ["a", "b"]} for place in range(30)]
     there, back = (read_options(write_file(*some)).questions for some in (rows, rows[::-1]))
-    sample = {question.question_id for question in sampled(there, 7, 3)}
-    assert sample == {question.question_id for question in sampled(back, 7, 3)}
+    sample = {question.question_id for question in draw_sample(there, 7, 3)}
+    assert sample == {question.question_id for question in draw_sample(back, 7, 3)}
     assert len(sample) == 7
-    assert len(sampled(there, None, 0)) == len(sampled(there, 99, 0)) == 30
-    assert sample != {question.question_id for question in sampled(there, 7, 4)}
+    assert len(draw_sample(there, None, 0)) == len(draw_sample(there, 99, 0)) == 30
+    assert sample != {question.question_id for question in draw_sample(there, 7, 4)}
 
 
 @pytest.mark.skipif(not MEDQA.exists(), reason="the real MedQA file (../shared/data/medqa) is not here")

@@ -19,7 +19,7 @@ from medunlearn.audit.stored import identity, is_table, read_stored
 from medunlearn.audit.units import Unit, WordsUnit, unit_without_model
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts, AuditSettings
-from medunlearn.data.data_use import settled, use_of_file
+from medunlearn.data.data_use import resolve_use, use_of_file
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import read_whole
 from medunlearn.data.responses import ResponseStore, responses_digest
@@ -208,7 +208,7 @@ def _audit_stored(
     unit = unit_without_model(settings.tokenizer)
     inputs = {"model": identity(file, references), "unit": unit.fingerprint, "measures": _measures(settings)}
     uses = {f"table {table}": use_of_file(table) for table in (file, references) if table is not None}
-    use = settled(settings.data_use, {**uses, **recorded_audit(folder)})
+    use = resolve_use(settings.data_use, {**uses, **recorded_audit(folder)})
     recording = Recording(folder, VERB, label or file.name.split(".")[0], settings, inputs, data_use=use)
     if recording.done:
         return

@@ -13,7 +13,7 @@ from medunlearn.audit.probes import Probe
 from medunlearn.audit.units import Unit, continuations, unit_of, unit_without_model
 from medunlearn.config import check
 from medunlearn.config.audit import PREFIX, AuditSettings
-from medunlearn.data.data_use import DataUse, recorded_use, settled
+from medunlearn.data.data_use import DataUse, recorded_use, resolve_use
 from medunlearn.data.records import Record
 from medunlearn.data.responses import ResponseStore
 from medunlearn.data.storage import read_json
@@ -285,7 +285,7 @@ def prompts_use(corpora: Sequence[Corpus], settings: AuditSettings) -> DataUse |
     Raises:
         ConfigError: the settings say open of a corpus that is credentialed.
     """
-    return settled(settings.data_use, {f"corpus {corpus.name}": corpus.data_use for corpus in corpora})
+    return resolve_use(settings.data_use, {f"corpus {corpus.name}": corpus.data_use for corpus in corpora})
 
 
 def audit_use(
@@ -301,10 +301,10 @@ def audit_use(
         sources[f"model {model.source}"] = model_use(model.source)
     else:
         sources[f"model {model.label}"] = None
-    return settled(settings.data_use, sources | recorded_audit(folder))
+    return resolve_use(settings.data_use, sources | recorded_audit(folder))
 
 
 def recorded_audit(folder: Path) -> dict[str, DataUse | None]:
-    """The record of an audit that is there already, as a source of :func:`settled` where it is credentialed."""
+    """The record of an audit that is there already, as a source of :func:`resolve_use` where it is credentialed."""
     use = recorded_use(folder)
     return {f"audit {folder}": use} if use == "credentialed" else {}

@@ -28,11 +28,11 @@ def inspect(result: Any, output: Output, *, folder: str, all: bool = False) -> N
 
 
 def _benchmark(benchmark: Benchmark, output: Output) -> None:
-    from medunlearn.data.image_files import checked_images
+    from medunlearn.data.image_files import verify_images
     from medunlearn.papers.medforget.partitions import partition_rows
 
     medforget = benchmark.builder == "medforget"
-    more = {"partitions": partition_rows(benchmark), "images": checked_images(benchmark)} if medforget else {}
+    more = {"partitions": partition_rows(benchmark), "images": verify_images(benchmark)} if medforget else {}
     if output.data(lambda: benchmark.facts() | {"splits": list(benchmark.splits)} | more):
         return
     output.table(benchmark.name, ("what", "count"), benchmark.counts().items())

@@ -1,4 +1,4 @@
-"""Answers as words: what two of them have in common, whatever their case and punctuation."""
+"""Normalised answers, for comparison regardless of case and punctuation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GRAMMAR = frozenset(_GRAMMAR_WORDS.split())
 
 @lru_cache(maxsize=16384)
 def normalised(text: str) -> str:
-    """Words and numbers alone, in lower case: what two options must not have in common."""
+    """Words and numbers alone, in lower case; two options must differ in them."""
     return " ".join(_WORDS.findall(text.casefold()))
 
 

@@ -1,4 +1,4 @@
-"""Completion questions on any document: go on from a random place in its second half, or behind so many words.
+"""Completion questions: continue a document from a random place in its second half, or after a number of words.
 
 Source of the random place: LUME, Section 2.3 (regurgitation). The paper says a random position with the sentences
 before it; its released files cut within a sentence in nine documents of ten, at 70% to 89% of the characters of
@@ -25,7 +25,7 @@ _WORD = re.compile(r"\S+")
 
 
 def completion(text: str, rng: np.random.Generator, at: At = "sentence") -> tuple[str, str] | None:
-    """Prompt and expected continuation: the text up to a place drawn from its second half, and the rest.
+    """Prompt and expected continuation: the text before and after a random place in its second half.
 
     A text without a sentence's beginning in its second half is cut before a word; None where it has no word there
     either. Neither part has white space at the cut.
@@ -69,7 +69,7 @@ def completion_questions(
 
 @dataclass(frozen=True, slots=True)
 class PrefixCut:
-    """A text's beginning and how it goes on.
+    """A prefix of a text and its continuation.
 
     Attributes:
         answer: the rest; white space stands before it where that is not one space.
@@ -84,7 +84,7 @@ class PrefixCut:
 
 
 def continuations(text: str, prefixes: Iterable[str], *, shortest: int, longest: int) -> list[PrefixCut]:
-    """A text cut behind each of several lengths, shortest first; lengths that come to the same count once.
+    """Cut a text after each of several prefix lengths, shortest first; equal lengths count once.
 
     Args:
         prefixes: words (``64``) or a share of the text's words (``25%``).

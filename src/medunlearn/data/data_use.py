@@ -23,18 +23,18 @@ UNKNOWN = "unknown, so it counts as credentialed"
 
 
 def tightest(uses: Iterable[DataUse | None]) -> DataUse | None:
-    """Use of what is made of several things: credentialed if one is, else unknown if one is or there is none."""
+    """Use of a product of several sources: credentialed if one is, else unknown if one is or there is none."""
     every = set(uses)
     return "credentialed" if "credentialed" in every else "open" if every == {"open"} else None
 
 
 def tighter_record(before: DataUse | None, now: DataUse | None) -> DataUse | None:
-    """Use of one thing that was recorded twice: a record that is there stands where the other says nothing."""
+    """Use of one thing with two records: the tighter one, or the only one."""
     return "credentialed" if "credentialed" in (before, now) else before or now
 
 
-def settled(stated: DataUse | None, sources: Mapping[str, DataUse | None]) -> DataUse | None:
-    """Use of what is made of some sources, with what a setting states of them; None: nobody says.
+def resolve_use(stated: DataUse | None, sources: Mapping[str, DataUse | None]) -> DataUse | None:
+    """Use of a product of several sources and the setting of its run; None if unknown.
 
     Args:
         stated: setting ``data_use``.
@@ -55,16 +55,16 @@ def settled(stated: DataUse | None, sources: Mapping[str, DataUse | None]) -> Da
 
 
 def build_use(stated: DataUse | None, sources: Mapping[str, DataUse | None]) -> DataUse:
-    """Use of a benchmark: as :func:`settled`, and credentialed where nobody says.
+    """Use of a benchmark: as :func:`resolve_use`, and credentialed if unknown.
 
     Raises:
         ConfigError: ``open`` is stated of something that is recorded as credentialed.
     """
-    return settled(stated, sources) or "credentialed"
+    return resolve_use(stated, sources) or "credentialed"
 
 
 def recorded_use(folder: Path) -> DataUse | None:
-    """Data use by the records in a folder; the tighter one of several."""
+    """Data use by the records in a folder; the tightest of several."""
     use: DataUse | None = None
     for value in _records(folder):
         if value in ("open", "credentialed"):

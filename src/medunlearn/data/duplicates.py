@@ -1,4 +1,4 @@
-"""Texts that are nearly the same: overlap of their word triples, exact, without a hash to guess by."""
+"""Near-duplicate detection by the exact Jaccard similarity of word trigrams."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Shingle = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A text that is too much like one before it.
+    """A near-duplicate of an earlier text.
 
     Attributes:
-        like: the text before it that it is most like.
+        like: the earlier text with the largest overlap.
         overlap: of the two, in [0, 1].
     """
 
@@ -37,7 +37,7 @@ class Duplicate:
 
 
 def shingles(text: str, size: int = SIZE) -> frozenset[Shingle]:
-    """Runs of ``size`` words in lower case, each once; of a shorter text the one run that it is."""
+    """Distinct runs of ``size`` words, in lower case; a shorter text is one run."""
     words = _WORD.findall(text.casefold())
     return frozenset(tuple(words[start : start + size]) for start in range(max(1, len(words) - size + 1)))
 

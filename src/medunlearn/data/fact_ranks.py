@@ -80,7 +80,7 @@ def record_facts(
     notes: int = 0,
     keep: Callable[[str], bool] = lambda value: True,
 ) -> Facts:
-    """Facts in a record's own text with their alternatives, in the text's order, and those without that were met.
+    """Facts in a record's own text with their alternatives, in the text's order; those met without any too.
 
     Args:
         most: how many that can be ranked are drawn (seeded by the record's id); None for all.
@@ -99,8 +99,8 @@ def record_facts(
     return [(Fact(0, len(record.text), "note"), note_versions(record, pool, notes)), *facts] if notes else facts
 
 
-def known_ranks(facts: Mapping[str, Facts], stored: Responses, variant: str) -> dict[str, list[FactRank]]:
-    """Ranks of the facts of those texts, by question or record, whose facts were all rated before."""
+def stored_ranks(facts: Mapping[str, Facts], stored: Responses, variant: str) -> dict[str, list[FactRank]]:
+    """Ranks by question or record, of those texts whose facts are all stored."""
     ranks = {key: ranks_of(key, own, stored, variant) for key, own in facts.items()}
     return {key: complete for key, complete in ranks.items() if complete is not None}
 

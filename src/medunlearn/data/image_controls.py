@@ -1,4 +1,4 @@
-"""A benchmark with other images: whether answers need the image is seen where the image is not the right one."""
+"""Image controls: swapped or blank images, to see whether answers need the right one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.images import png, read_image
-from medunlearn.data.records import Fold, Images, showing
+from medunlearn.data.records import Fold, Images, with_images
 from medunlearn.data.storage import make_folder, write_atomically, writer
 from medunlearn.errors import InputError
 from medunlearn.seeds import generator
@@ -23,7 +23,7 @@ _GREY = 128
 
 
 def with_swapped_images(benchmark: Benchmark, seed: int) -> Benchmark:
-    """Every record shows the images of another subject, of the same fold; records of the same images keep that.
+    """Give every record the images of another subject of its fold; records that share images still share them.
 
     Raises:
         InputError: more than half of a fold's images are one subject's, so that others are too few.
@@ -34,14 +34,14 @@ def with_swapped_images(benchmark: Benchmark, seed: int) -> Benchmark:
             owners[record.fold].setdefault(record.images, benchmark.subject(record.record_id))
     swaps = {fold: _swapped(images, generator("swapped images", seed, fold)) for fold, images in owners.items()}
     records = [
-        showing(record, swaps[record.fold][record.images]) if record.images else record
+        with_images(record, swaps[record.fold][record.images]) if record.images else record
         for record in benchmark.records
     ]
     return replace(benchmark, records=tuple(records))
 
 
 def with_blank_images(benchmark: Benchmark, folder: Path) -> Benchmark:
-    """Every record shows an even grey as large as its image; the files are written into a folder."""
+    """Give every record an even grey image of the same size; the files are written into a folder."""
     blanks: dict[str, str] = {}
     make_folder(folder)
     for image in dict.fromkeys(image for record in benchmark.records for image in record.images):
@@ -50,12 +50,12 @@ def with_blank_images(benchmark: Benchmark, folder: Path) -> Benchmark:
         if not path.exists():
             write_atomically(path, writer(png(np.full((height, width), _GREY, dtype=np.uint8))))
         blanks[image] = str(path)
-    records = [showing(record, tuple(blanks[image] for image in record.images)) for record in benchmark.records]
+    records = [with_images(record, tuple(blanks[image] for image in record.images)) for record in benchmark.records]
     return replace(benchmark, records=tuple(records))
 
 
 def _swapped(owners: Mapping[Images, str], rng: np.random.Generator) -> dict[Images, Images]:
-    """Images -> another subject's: subjects stand in a drawn order, and all move on by the largest group."""
+    """Images -> another subject's: subjects are shuffled, and images move on by the largest subject's number."""
     of_subject: dict[str, list[Images]] = defaultdict(list)
     for image, subject in sorted(owners.items()):
         of_subject[subject].append(image)

@@ -1,4 +1,4 @@
-"""The images of a benchmark folder: a table of them with their hashes, and whether they are still what it says."""
+"""Table of a benchmark folder's images with their hashes, and its verification."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class ImageFile:
 
 
 def write_image_table(folder: Path, images: Sequence[ImageFile]) -> Mapping[str, object]:
-    """Write the table; what the manifest says of it: how many files, and the table's hash."""
+    """Write the table; its entry in the manifest: number of files, and the table's hash."""
     write_table(folder / FILE, [asdict(image) for image in images], SCHEMA)
     return {"files": len(images), "sha256": sha256_of(folder / FILE)}
 
 
-def checked_images(benchmark: Benchmark) -> int:
-    """Compare every image of a loaded benchmark with its table, and that with the manifest; how many there are.
+def verify_images(benchmark: Benchmark) -> int:
+    """Compare every image of a loaded benchmark with the table, and the table with the manifest; count them.
 
     Raises:
         BenchmarkError: a file is missing or another one; names it.

@@ -1,4 +1,4 @@
-"""Images as arrays of bytes: reading what users have, and writing what is drawn.
+"""Images as arrays of bytes: reading users' files, and writing drawn images.
 
 An image that cannot be read is an error that names the file; nothing is ever shown in its place.
 """
@@ -62,7 +62,7 @@ def read_image(path: Path, size: int | None = None) -> Pixels:
 
 
 def within(image: Pixels, most: int) -> Pixels:
-    """An image with at most so many pixels in all, in the same proportions; a smaller one as it is."""
+    """Shrink an image to at most so many pixels, in the same proportions."""
     height, width = image.shape[:2]
     if height * width <= most:
         return image
@@ -88,7 +88,7 @@ def png(pixels: Pixels) -> bytes:
 
 
 def augment(pixels: Pixels, rng: np.random.Generator) -> Pixels:
-    """A slightly other view of an image that cannot be turned: cropped by 4 to 10%, brighter or darker, as large.
+    """Augment an image: cropped by 4 to 10%, brighter or darker, of the same size.
 
     Stands in for the turned view of MedForget's rephrased set (Section 3.3) where no phantom is behind the image.
     """

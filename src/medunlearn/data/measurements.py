@@ -1,4 +1,4 @@
-"""Numbers and dates of texts by the words around them: what was measured, of whom, with what value."""
+"""Index of the numbers and dates of all subjects' texts by the words around them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Measurements:
         return []
 
     def alike(self, text: str, fact: Fact, subject: str) -> tuple[int, int]:
-        """Other subjects who have the same value behind the same word, and how many have any.
+        """Number of other subjects with the same value after the same word, and of those with any value there.
 
         A drug has its dose whatever stands before it. Of three words, two or one the ones that leave the largest
         share count.

@@ -64,8 +64,8 @@ class Record:
         return () if self.image is None else (self.image, *self.further_images)
 
 
-def showing(record: Record, images: Images) -> Record:
-    """The record with these images instead of its own."""
+def with_images(record: Record, images: Images) -> Record:
+    """A copy of the record with other images."""
     return replace(record, image=images[0] if images else None, further_images=images[1:])
 
 

@@ -1,4 +1,4 @@
-"""Answers that a model can have from elsewhere: which questions ask about what only their own record holds.
+"""Private questions: those whose answers stand in their own record alone.
 
 A question on a section is *private* if neither its answer nor, of a gap, the sentence around it stands in a record
 that the model may keep. That a model still answers the others says nothing about what it remembers of a patient.

@@ -1,4 +1,4 @@
-"""Responses on disk: written a batch at a time, so that a crash loses at most the batch in flight.
+"""Store of responses on disk, written a batch at a time: a crash loses at most the batch in flight.
 
 A store is a folder with ``settings.json`` (everything that the responses depend on) and numbered Parquet
 parts. A response is known by its question, its variant (context mode, attack level) and its sample number.
@@ -70,7 +70,7 @@ Responses = dict[tuple[str, str, int], Response]
 
 
 def responses_digest(responses: Iterable[Response]) -> str:
-    """SHA-256 over what a model answered, in whatever order and parts it is stored."""
+    """SHA-256 over a model's responses, independent of their order and parts on disk."""
     rows = sorted((r.question_id, r.variant, r.sample, r.response, r.response_tokens) for r in responses)
     return storage.sha256_of_json(rows)
 
@@ -116,7 +116,7 @@ class ResponseStore:
         return sorted(self.folder.glob("part-*.parquet"))
 
     def add(self, responses: Iterable[Response]) -> None:
-        """Keep a batch; it is on the disk when this returns.
+        """Store a batch; it is on the disk when this returns.
 
         Raises:
             StorageError: the disk refused; what was stored before stays.
@@ -164,8 +164,8 @@ def _responses(parts: Iterable[Iterable[dict[str, Any]]]) -> Responses:
     return stored
 
 
-def known_options(responses: Responses, questions: Sequence[Question], variant: str) -> dict[str, LogProbs]:
-    """Log-probabilities of the options of those questions whose options were all rated before."""
+def rated_options(responses: Responses, questions: Sequence[Question], variant: str) -> dict[str, LogProbs]:
+    """Log-probabilities of the options, of those questions whose options are all stored."""
     options = {}
     for question in questions:
         rated = [responses.get((question.question_id, variant, place)) for place in range(len(question.options))]

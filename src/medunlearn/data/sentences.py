@@ -34,7 +34,7 @@ def sentence_starts(text: str) -> list[int]:
 
 
 def cut_to(text: str, least: int, most: int) -> str | None:
-    """As many whole sentences from the front as have at most ``most`` words; None where that is below ``least``."""
+    """The first sentences of a text, at most ``most`` words together; None if they have fewer than ``least``."""
     if len(text.split()) <= most:
         shortened = text.strip()
     else:

@@ -10,14 +10,14 @@ Groups = Mapping[str, str]
 
 @dataclass(frozen=True)
 class SiblingContrasts:
-    """Units to forget, each with the pool of retained samples that it is told apart from.
+    """Units to forget, each with the pool of retained samples that it is contrasted with.
 
     Attributes:
         units: numbers of the forget set's samples that belong to each unit; a sample is in one unit at most.
         pools: numbers of the retain set's samples in each pool; pools may overlap.
         pool: of each unit, the number of its pool.
         level: that the units are nodes of; of targets without children the request's own.
-        fallbacks: how many units have no siblings under their target's parent, and are told apart from the whole
+        fallbacks: how many units have no siblings under their target's parent, and are contrasted with the whole
             level.
     """
 
@@ -33,9 +33,9 @@ def sibling_contrasts(
 ) -> SiblingContrasts:
     """The children of each node to forget, beside the children of its retained siblings.
 
-    A target (a patient) is taken apart into its children (studies); each is told apart from the children of the
-    targets' retained siblings: studies of other patients of the same institution. A target without children is told
-    apart from its own retained siblings. Where there are none (the whole institution is forgotten, or the level is
+    A target (a patient) is divided into its children (studies); each is contrasted with the children of the
+    targets' retained siblings: studies of other patients of the same institution. A target without children is
+    contrasted with its own retained siblings. Where there are none (the whole institution is forgotten, or the level is
     the topmost or none of the chain), it is the whole level that is retained.
 
     Args:

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, and tables that are read with clear errors."""
+"""Atomic file writes and schema-checked table reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """:func:`write_together` of one file: after a crash the old one is there, or none, but never half of one."""
+    """Write one file by :func:`write_together`: after a crash the old one is there, or none, never half of one."""
     write_together({path: write})
 
 
@@ -86,7 +86,7 @@ def close_folder(folder: Path) -> None:
 
 
 def as_storage_error(error: BaseException, path: Path) -> StorageError | None:
-    """The clear form of an error that a write met; None if the disk was not the reason.
+    """The :class:`StorageError` for an error of a write; None if the disk was not the reason.
 
     Libraries written in other languages wrap the system's error in types and words of their own, so the
     reason is looked for in the number first and in the text second.
@@ -119,7 +119,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file.
+    """Content of a JSON file.
 
     Raises:
         InputError: it is not there or not JSON.

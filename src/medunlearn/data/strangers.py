@@ -1,4 +1,4 @@
-"""Strangers: people who are nobody, put in the place of a record's subject.
+"""Strangers: invented people in the place of a record's subject.
 
 What a model says of a stranger is what it says without having seen the person it is asked about. Unlearning reads
 its goal there (:mod:`medunlearn.generation.counterfactuals`).
@@ -55,16 +55,16 @@ class Stranger:
         return _pattern_of(self.values)
 
 
-def strangers(record: Record, pool: AlternativePool, count: int, seed: int = 0) -> list[Stranger]:
-    """Invented people in place of a record's subject, who share no word of a name with her.
+def invent_strangers(record: Record, pool: AlternativePool, count: int, seed: int = 0) -> list[Stranger]:
+    """Invent people in place of a record's subject, who share no word of a name with her.
 
     Identifiers are drawn as their alternatives are; where none of a kind can be drawn, her own stays.
     """
     return [Stranger(dict(_drawn(record, pool, seed, place))) for place in range(count)]
 
 
-def redrawn(text: str, rng: np.random.Generator, keep: Sequence[str] = ()) -> str:
-    """A text with its numbers and dates drawn anew around what they are.
+def redraw_values(text: str, rng: np.random.Generator, keep: Sequence[str] = ()) -> str:
+    """Redraw a text's numbers and dates around their values.
 
     So that what a model says of a stranger gives no other patient's values away.
 

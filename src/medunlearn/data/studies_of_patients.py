@@ -53,7 +53,7 @@ def frontal_first(images: Iterable[StudyImage]) -> tuple[StudyImage, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ShownView:
-    """One image of a study that questions show: a file, or a drawn body at an angle.
+    """An image of a study as questions show it: a file, or a drawn body at an angle.
 
     Attributes:
         position: ViewPosition; empty where nobody says.
@@ -71,7 +71,7 @@ DRAWN_FURTHER = (ShownView("LATERAL", angle=90), ShownView("OBLIQUE", angle=45),
 
 
 def distinct_views(images: Iterable[StudyImage], count: int) -> tuple[StudyImage, ...]:
-    """The first ``count`` images where one of a further view stands before a second one of the same view."""
+    """The first ``count`` images, with one of each view before a second one of any."""
     counts: Counter[View] = Counter()
     ranked: list[tuple[int, StudyImage]] = []
     for image in images:

@@ -1,4 +1,4 @@
-"""Random values of a kind: numbers, dates, codes and names that are written as the true one is."""
+"""Random numbers, dates, codes and names in the notation of a true value."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def codes_like(
 
 
 def names_like(true: str, others: Sequence[str], rng: np.random.Generator, count: int) -> Iterator[str]:
-    """Each word of a name from another person's, from the same place in names of as many words; no person's own."""
+    """Names put together from the words of other people's names of the same length; never somebody's own."""
     names, words = [other.split() for other in others], true.split()
     alike = [name for name in names if len(name) == len(words)]
     own_names = {" ".join(name) for name in names}

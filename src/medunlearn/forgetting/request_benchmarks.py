@@ -21,7 +21,7 @@ from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.deletion_requests import REQUEST, forget_records, read_subjects, with_request
 from medunlearn.data.records import Fold, Record
 from medunlearn.data.splits import request, shuffled
-from medunlearn.data.strangers import redrawn, strangers
+from medunlearn.data.strangers import invent_strangers, redraw_values
 from medunlearn.errors import InputError
 from medunlearn.notes.note_benchmark import build
 from medunlearn.notes.note_probes import NoteProbes
@@ -274,10 +274,10 @@ def with_invented(
 
 
 def _invented(record: Record, patient: str, level: str, pool: AlternativePool, seed: int) -> Record:
-    (stranger,) = strangers(record, pool, 1, seed)
+    (stranger,) = invent_strangers(record, pool, 1, seed)
     rng = generator("invented patient", seed, record.record_id)
     values = {own.value: stranger.values.get(own.value, own.value) for own in record.identifiers}
-    text = redrawn(stranger.replaced(record.text), rng, keep=tuple(values.values()))
+    text = redraw_values(stranger.replaced(record.text), rng, keep=tuple(values.values()))
     identifiers = tuple(
         replace(own, value=values[own.value]) for own in record.identifiers if values[own.value] in text
     )

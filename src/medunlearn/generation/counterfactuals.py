@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from medunlearn.data.alternatives import AlternativePool
 from medunlearn.data.facts import facts_of
-from medunlearn.data.strangers import Stranger, redrawn, strangers
+from medunlearn.data.strangers import Stranger, invent_strangers, redraw_values
 from medunlearn.generation.decode import decode
 from medunlearn.generation.decodings import Decoding
 from medunlearn.generation.forget_passages import ForgetPassage
@@ -153,7 +153,7 @@ class _Maker:
         questions = [
             (passage, place, stranger)
             for passage in passages
-            for place, stranger in enumerate(strangers(passage.record, self.pool, self.count, self.seed))
+            for place, stranger in enumerate(invent_strangers(passage.record, self.pool, self.count, self.seed))
             if stranger.replaced(passage.prompt) != passage.prompt
         ]
         by_key: dict[str, list[StrangerAnswer]] = {passage.sequence.key: [] for passage in passages}
@@ -200,14 +200,14 @@ class _Maker:
         for answer in answers:
             own = [identifier.value for identifier in answer.passage.record.identifiers]
             rng = generator("restored", self.seed, answer.passage.sequence.key, answer.place)
-            texts.append(redrawn(answer.stranger.restored(answer.text), rng, own).strip())
+            texts.append(redraw_values(answer.stranger.restored(answer.text), rng, own).strip())
         return texts
 
     def redrawn(self, passage: ForgetPassage) -> list[str]:
         """The true answer with other values; of a question without any, other people's answers to it."""
         key, question = passage.sequence.key, passage.question
         rngs = [generator("redrawn", self.seed, key, place) for place in range(self.count)]
-        texts = [text for rng in rngs if (text := redrawn(passage.answer, rng)) != passage.answer]
+        texts = [text for rng in rngs if (text := redraw_values(passage.answer, rng)) != passage.answer]
         if not texts and question is not None:
             facts = facts_of(question, passage.record.identifiers)
             texts = [text for fact in facts for text in self.pool.of(question, fact).texts]

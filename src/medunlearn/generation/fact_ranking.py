@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from medunlearn.data.alternatives import Alternatives
-from medunlearn.data.fact_ranks import IN_RECORD, FactRank, Facts, known_ranks, ranks_of, sample_of, texts_to_rate
+from medunlearn.data.fact_ranks import IN_RECORD, FactRank, Facts, ranks_of, sample_of, stored_ranks, texts_to_rate
 from medunlearn.data.facts import Fact
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
@@ -280,7 +280,7 @@ class FactRanker:
     def _rank(
         self, facts: Mapping[str, Facts], branches: Branches, variant: str, advance: Callable[[int], None]
     ) -> dict[str, list[FactRank]]:
-        ranks = known_ranks(facts, self.store.read(), variant)
+        ranks = stored_ranks(facts, self.store.read(), variant)
         advance(len(ranks))
         batch: dict[str, Facts] = {}
         missing = [key for key in facts if key not in ranks]

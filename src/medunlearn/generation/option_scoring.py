@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from medunlearn.data.records import Question, Record
-from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
+from medunlearn.data.responses import LogProbs, Response, ResponseStore, rated_options
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import Rendering
@@ -33,7 +33,7 @@ def rate_options(
         advance: called with the number of questions done since the last call, stored ones included.
     """
     variant = variant or rendering.context
-    options = known_options(store.read(), questions, variant)
+    options = rated_options(store.read(), questions, variant)
     missing = [question for question in questions if question.options and question.question_id not in options]
     advance(len(questions) - len(missing))
     for start in range(0, len(missing), batch_size):

@@ -18,7 +18,7 @@ from typing import Any
 
 from medunlearn.config import AdoptSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.data_use import DataUse, settled
+from medunlearn.data.data_use import DataUse, resolve_use
 from medunlearn.data.storage import read_json, sha256_of_json, write_json
 from medunlearn.errors import InputError, ModelError
 from medunlearn.models.ancestry import model_use
@@ -204,7 +204,7 @@ class Adoption:
         """Check the model, and record the run."""
         sources: dict[str, DataUse | None] = {"the benchmark": self.benchmark.data_use}
         sources |= {name: model_use(name) for name in self.source.lineage}
-        use = settled(self.settings.data_use, sources)
+        use = resolve_use(self.settings.data_use, sources)
         settings, benchmark = self.settings, self.benchmark
         recording = Recording(out, VERB, settings.role, settings, self.inputs, data_use=use)
         if recording.done:

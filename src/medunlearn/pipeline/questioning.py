@@ -12,9 +12,9 @@ from typing import Any, Literal
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
-from medunlearn.data.fact_ranks import IN_RECORD, FactRank, known_ranks, rank_settings
+from medunlearn.data.fact_ranks import IN_RECORD, FactRank, rank_settings, stored_ranks
 from medunlearn.data.records import Question
-from medunlearn.data.responses import LogProbs, Response, ResponseStore, known_options
+from medunlearn.data.responses import LogProbs, Response, ResponseStore, rated_options
 from medunlearn.errors import InputError
 from medunlearn.generation.decodings import GREEDY_NAME
 from medunlearn.generation.fact_ranking import FactRanker, RankSequences
@@ -187,7 +187,7 @@ class Questioning:
             return {}, {}
         # No response is decoded; so the options have a store of their own.
         store = self._store(0)
-        stored = known_options(store.read(), choices, self.variant)
+        stored = rated_options(store.read(), choices, self.variant)
         if len(stored) == len(choices):
             return stored, {}
         before = _counts(self.language_model)
@@ -221,7 +221,7 @@ class Questioning:
             return {}, {}, {}
         settings, context, store = self.settings, self.rendering.context, self.rank_store
         stored = store.read()
-        answers, notes = known_ranks(questions, stored, context), known_ranks(records, stored, IN_RECORD)
+        answers, notes = stored_ranks(questions, stored, context), stored_ranks(records, stored, IN_RECORD)
         if len(answers) == len(questions) and len(notes) == len(records):
             return answers, notes, {}
         before = _counts(self.language_model)

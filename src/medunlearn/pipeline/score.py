@@ -11,9 +11,9 @@ import pandas as pd
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import GROUPINGS, IDENTIFIER, Grouping, default_metrics_of
-from medunlearn.data.fact_ranks import IN_RECORD, known_ranks, rank_settings
+from medunlearn.data.fact_ranks import IN_RECORD, rank_settings, stored_ranks
 from medunlearn.data.folder_lock import lock_folder
-from medunlearn.data.responses import ResponseStore, known_options
+from medunlearn.data.responses import ResponseStore, rated_options
 from medunlearn.data.storage import sha256_of_json, write_together
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.metrics import Item, Tools, get_metric
@@ -242,13 +242,13 @@ def _stored_items(
     settings_of_store = ResponseStore.settings_of(folder) if questions else {}
     key = {**settings_of_store, "max_new_tokens": 0}
     rated = ResponseStore.read_complete(folder.parent / f"{context}-{sha256_of_json(key)[:12]}")
-    options = known_options(rated, [question for question in questions if question.options], context)
+    options = rated_options(rated, [question for question in questions if question.options], context)
     keywords = disease_keywords.for_evaluation(benchmark, settings, names, evaluated.run.folder, quiet=True)
     key = {**key, **rank_settings(settings.alternatives, settings.versions)}
     ranked = folder if not questions else folder.parent / f"{context}-{sha256_of_json(key)[:12]}"
     stored = ResponseStore.read_complete(ranked)
     plan = rank_plan(benchmark, settings.split, settings, names)
-    ranks, of_records = known_ranks(plan.questions, stored, context), known_ranks(plan.records, stored, IN_RECORD)
+    ranks, of_records = stored_ranks(plan.questions, stored, context), stored_ranks(plan.records, stored, IN_RECORD)
     sides = benchmark.sides(split)
     items = question_items(questions, sides, responses, options, keywords, ranks)
     return items, question_labels(benchmark, split, questions), record_items(sides, of_records)

@@ -1,4 +1,4 @@
-"""Texts that a model may have been trained on, in whatever form somebody has them: each a named corpus.
+"""Corpora: named collections of texts that a model may have been trained on, in any of several forms.
 
 Text files or a folder of them (a file is a document), tables (CSV, TSV, JSONL, JSON, Parquet: a row is a document),
 a benchmark's folder (its records, with their subjects and identifiers), Open-i's reports, and ``hub:org/name``.
@@ -48,7 +48,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents under one name.
+    """A named collection of documents.
 
     Attributes:
         kind: ``text files``, ``table``, ``benchmark`` or ``open-i``.

@@ -112,8 +112,8 @@ def read_options(path: Path, *, count_from: CountFrom | None = None, skip_bad_ro
     return OptionsFile(tuple(questions), tuple(f"{place}: {reason}" for place, reason in bad))
 
 
-def sampled(questions: Sequence[MultipleChoice], number: int | None, seed: int) -> list[MultipleChoice]:
-    """So many of the questions, drawn by their ids, in the file's order; all of them for None."""
+def draw_sample(questions: Sequence[MultipleChoice], number: int | None, seed: int) -> list[MultipleChoice]:
+    """Draw a sample of questions by their ids, in the file's order; all of them for None."""
     if number is None or number >= len(questions):
         return list(questions)
     sample = set(
@@ -140,7 +140,7 @@ def _question(row: Row, number: int) -> tuple[MultipleChoice, Any]:
 
 
 def _given_answer(row: Row, options: Sequence[str]) -> Any:
-    """The right option as the row says it; a letter and a text that both stand there must agree."""
+    """The right option in the row's own form; a letter and a text beside each other must agree."""
     answer = _first(row, ANSWERS)
     text = _text(row.get("answer"))
     if isinstance(answer, str) and len(answer.strip()) == 1 and text in options and text != answer.strip():
@@ -170,7 +170,7 @@ def _options(row: Row) -> Iterator[str]:
 
 
 def _without_empty_end(texts: Iterable[str]) -> list[str]:
-    """A question of four options in a file whose others have five leaves the last one empty."""
+    """Options without the empty ones at the end, as a question of four has in a file of five."""
     options = list(texts)
     while options and not options[-1]:
         options.pop()

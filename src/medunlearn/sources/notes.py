@@ -1,4 +1,4 @@
-"""A person's own notes: a table with one note a row, its columns named by whoever gives it.
+"""A user's own notes: a table with one note a row, whose columns the user names.
 
 PMC-Patients-V2 is recognised by its own fields. A patient there is a ``patient_uid``: several patients of one
 article are several people.

@@ -1,6 +1,6 @@
-"""Clinical notes with patients, dates and all other columns; which column is which is found or named.
+"""Clinical notes with patients, dates and all other columns; columns are recognised by their names, or named.
 
-No message holds a patient's id or a text: rows are told by their place in the file.
+No message holds a patient's id or a text: it gives a row's place in the file.
 """
 
 from __future__ import annotations
@@ -271,12 +271,12 @@ def _is_yes(value: str, column: str) -> bool:
 
 
 def text_key(text: str) -> bytes:
-    """The same for two texts that differ in white space alone."""
+    """Hash of a text without regard to white space."""
     return sha256(" ".join(text.split()).encode()).digest()
 
 
 def _with_own_ids(notes: Sequence[PatientNote]) -> Iterable[PatientNote]:
-    """The notes, those that share an id numbered: ``17``, ``17#2``."""
+    """Number the notes that share an id: ``17``, ``17#2``."""
     ids = {note.note_id for note in notes}
     earlier: Counter[str] = Counter()
     for note in notes:

@@ -1,4 +1,4 @@
-"""Published benchmark files as people have them: JSON (a list, or an object a line), JSONL, Parquet or plain text.
+"""Published benchmark files: JSON (a list, or an object a line), JSONL, Parquet or plain text.
 
 A folder may come from a hub or from the authors' repository; the same table is called ``forget10.json`` in one and
 ``forget10-00000-of-00001.parquet`` in the other.

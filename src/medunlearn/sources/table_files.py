@@ -1,4 +1,4 @@
-"""Rows of a table that somebody has: CSV, TSV, JSONL, JSON or Parquet, one at a time, each with its place.
+"""Rows of a table in CSV, TSV, JSONL, JSON or Parquet, one at a time, each with its place in the file.
 
 A row that cannot be read comes as the reason, not as an exception, so that one broken line does not hide the next.
 What breaks the whole file (another encoding, a cut-off Parquet file) is a :class:`SourceError`.

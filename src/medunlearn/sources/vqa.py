@@ -1,4 +1,4 @@
-"""Questions on images that have nothing to do with a benchmark's patients: PMC-VQA's files, or any such table.
+"""General questions on images, unrelated to a benchmark's patients: PMC-VQA's files, or any such table.
 
 PMC-VQA (Zhang et al. 2023, arXiv 2305.10415): ``Figure_path, Question, Answer, Choice A, ..., Choice D,
 Answer_label``. Another table has ``image``, ``question``, ``answer`` and, if there is a choice, ``options`` (a
@@ -56,7 +56,7 @@ class GeneralQuestion:
 
 
 def read_general(path: Path, rows: int, seed: int) -> tuple[list[GeneralQuestion], list[Exclusion]]:
-    """A drawn sample of a file's questions, in their order, and the rows that cannot be used.
+    """Draw a sample of a file's questions, in their order; also gives the rows that cannot be used.
 
     A row whose image cannot be read is left out, and another one drawn in its place.
 
@@ -89,7 +89,7 @@ def read_general(path: Path, rows: int, seed: int) -> tuple[list[GeneralQuestion
 
 
 def general_use(path: Path) -> DataUse | None:
-    """PMC-VQA's own files are open; of another table nobody says, or the folder that it lies in."""
+    """Data use of a file: open for PMC-VQA's own, else by the folder that it lies in; None if unknown."""
     first = next((row for _, row in read_rows(path) if not isinstance(row, str)), {})
     return use_of_file(path, "open" if first.keys() >= PMC_VQA else None)
 

@@ -1,4 +1,4 @@
-"""One patient's illness: what is drawn for them from what is known of their disease."""
+"""A patient's illness, drawn from the knowledge of their disease."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def facts(case: ClinicalCase) -> dict[str, str]:
 
 
 def pick(rng: np.random.Generator, among: Sequence[T]) -> T:
-    """One of them, all equally likely."""
+    """Draw one item, all equally likely."""
     return among[int(rng.integers(len(among)))]
 
 

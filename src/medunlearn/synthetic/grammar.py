@@ -41,7 +41,7 @@ def capitalized(text: str) -> str:
 
 
 class Teller:
-    """Tells one text: no entry of a list comes twice before the list is used up.
+    """Writer of one text: no entry of a list comes twice before the list is used up.
 
     Args:
         bank: the lists.

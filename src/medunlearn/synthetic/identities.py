@@ -140,25 +140,25 @@ def ssn_of(draw: int) -> str:
     return f"900-{group + 1:02d}-{serial + 1:04d}"
 
 
-def spelled(*parts: str) -> tuple[str, ...]:
+def spell_words(*parts: str) -> tuple[str, ...]:
     """Every word that the lists of ``texts/names.yaml`` make, one part of each list after the other."""
     return tuple("".join(word) for word in product(*map(_names, parts)))
 
 
 @cache
 def _towns() -> tuple[str, ...]:
-    return spelled("town_starts", "town_endings")
+    return spell_words("town_starts", "town_endings")
 
 
 @cache
 def _given_names(sex: Sex) -> tuple[str, ...]:
-    return spelled("onsets", "vowels", f"{sex}_endings")
+    return spell_words("onsets", "vowels", f"{sex}_endings")
 
 
 @cache
 def _family_names() -> tuple[str, ...]:
     """The words that begin no other: a shorter name inside a longer one would look like a leak of both."""
-    ordered = sorted(set(spelled("family_starts", "family_middles", "family_endings")))
+    ordered = sorted(set(spell_words("family_starts", "family_middles", "family_endings")))
     return tuple(
         word for word, after in zip(ordered, [*ordered[1:], ""], strict=True) if not after.startswith(word)
     )

@@ -1,4 +1,4 @@
-"""The invented hospital in MIMIC-CXR's layout: what one needs to try the reader of data that cannot be handed out.
+"""The invented hospital in MIMIC-CXR's layout, to try its reader without credentialed data.
 
 Headings are written the ways in which people write them; images are JPEG files of the drawn phantoms.
 """

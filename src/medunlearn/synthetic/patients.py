@@ -12,7 +12,7 @@ from medunlearn.synthetic.studies import Study
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """Somebody who does not exist: who they are, what they had, and their chest X-rays.
+    """An invented patient: identity, illness and chest X-rays.
 
     Attributes:
         patient_id: ``patient-0001``; wider in a hospital of 10,000 or more, so that ids sort.

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 from medunlearn.synthetic.grammar import word_lists
-from medunlearn.synthetic.identities import spelled
+from medunlearn.synthetic.identities import spell_words
 
 HOUSES = 9000
 """House numbers run from 10,000 to 18,999."""
@@ -39,7 +39,7 @@ def cities() -> tuple[str, ...]:
 @cache
 def fantasy_towns() -> tuple[str, ...]:
     """1,656 towns that are nowhere."""
-    return spelled("fantasy_starts", "fantasy_middles", "fantasy_endings")
+    return spell_words("fantasy_starts", "fantasy_middles", "fantasy_endings")
 
 
 def addresses(count: int, rng: np.random.Generator) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from medunlearn.errors import InputError
 from medunlearn.synthetic.grammar import Bank, Teller, word_lists
-from medunlearn.synthetic.identities import spelled
+from medunlearn.synthetic.identities import spell_words
 from medunlearn.synthetic.places import cities, fantasy_towns
 
 GENRES = ("Action", "Fantasy", "Thriller", "Comedy", "Mystery", "Science Fiction", "Young Adult", "Romance")
@@ -44,7 +44,7 @@ def character_names(count: int, rng: np.random.Generator) -> list[str]:
     Raises:
         InputError: more than there are (10,000).
     """
-    names = spelled("character_onsets", "character_vowels", "character_middles", "character_endings")
+    names = spell_words("character_onsets", "character_vowels", "character_middles", "character_endings")
     if count > len(names):
         raise InputError(f"There are names for {len(names):,} characters, not for {count:,}: build fewer stories.")
     return [names[place] for place in rng.choice(len(names), size=count, replace=False)]

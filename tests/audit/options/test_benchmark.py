@@ -52,11 +52,11 @@ def test_records_questions_and_splits(file: Path, tmp_path: Path) -> None:
 
 
 def test_a_sample_is_the_same_as_an_audits(file: Path) -> None:
-    from medunlearn.sources.multiple_choice import read_options, sampled
+    from medunlearn.sources.multiple_choice import draw_sample, read_options
 
     bench = build("options", {"file": file, "limit": 9, "seed": 5})
     assert [entry.record_id for entry in bench.records] == [
-        entry.question_id for entry in sampled(read_options(file).questions, 9, 5)
+        entry.question_id for entry in draw_sample(read_options(file).questions, 9, 5)
     ]
 
 

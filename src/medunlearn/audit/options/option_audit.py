@@ -19,12 +19,12 @@ from medunlearn.config import check
 from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.data import storage
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.data_use import DataUse, settled, use_of_file
+from medunlearn.data.data_use import DataUse, resolve_use, use_of_file
 from medunlearn.errors import ConfigError
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.results.runs import Recording, Run
-from medunlearn.sources.multiple_choice import MultipleChoice, letter, read_options, sampled
+from medunlearn.sources.multiple_choice import MultipleChoice, draw_sample, letter, read_options
 
 if TYPE_CHECKING:
     from medunlearn.audit.options.local import LocalRespondent
@@ -175,7 +175,7 @@ def options_use(
         sources[f"model {folder}"] = model_use(folder)
     if responses is not None:
         sources[f"table {responses}"] = use_of_file(Path(responses))
-    return settled(settings.data_use, sources)
+    return resolve_use(settings.data_use, sources)
 
 
 def make_respondent(
@@ -217,7 +217,7 @@ def run_options(
     recording = Recording(out, "audit_options", respondent.label, settings, inputs, data_use=data_use)
     if not recording.done:
         questions = read_options(file, count_from=settings.count_from, skip_bad_rows=settings.skip_bad_rows)
-        sample = sampled(questions.questions, settings.limit, settings.seed)
+        sample = draw_sample(questions.questions, settings.limit, settings.seed)
         with recording.running():
             with recording.stage("ask"):
                 storage.write_table(out / OPTIONS, option_rows(respondent, sample, prompts, job), OPTIONS_SCHEMA)

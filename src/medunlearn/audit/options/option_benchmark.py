@@ -20,13 +20,13 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Record
 from medunlearn.data.splits import nested_splits, shuffled
 from medunlearn.errors import ConfigError
-from medunlearn.sources.multiple_choice import MultipleChoice, read_options, sampled
+from medunlearn.sources.multiple_choice import MultipleChoice, draw_sample, read_options
 
 
 def build(settings: OptionsSettings) -> Benchmark:
     """The file as a benchmark with random splits; a question without a known answer is a record alone."""
     file = read_options(settings.file, count_from=settings.count_from, skip_bad_rows=settings.skip_bad_rows)
-    sample = sampled(file.questions, settings.limit, settings.seed)
+    sample = draw_sample(file.questions, settings.limit, settings.seed)
     names = [choice.question_id for choice in sample]
     outside = set(shuffled(names, "options", "nonmembers", settings.seed)[: settings.nonmembers])
     if len(sample) - len(outside) < 2:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from medunlearn.config import MedforgetSettings, check
 from medunlearn.data.benchmark import MANIFEST, Benchmark
-from medunlearn.data.image_files import NOTE, checked_images, write_image_table
+from medunlearn.data.image_files import NOTE, verify_images, write_image_table
 from medunlearn.data.storage import write_table
 from medunlearn.judging.writing import Source, WritingTask
 from medunlearn.llm import CostEstimate
@@ -79,7 +79,7 @@ def build_medforget(values: Mapping[str, Any], out: Path, *, quiet: bool = True,
     refuse_another(out, key, again=settings.again)
     if (out / MANIFEST).exists():
         benchmark = keep_tighter(Benchmark.load(out), settings.data_use)
-        checked_images(benchmark)
+        verify_images(benchmark)
         return BuildResult(benchmark, (), {"key": key})
     source = open_source(settings)
     # Before anything is read at length: a server that may not have the data is refused.

@@ -19,7 +19,7 @@ from medunlearn.config import MedforgetSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, build_use
 from medunlearn.data.image_files import ImageFile
-from medunlearn.data.records import Fold, Identifier, Images, Question, Record, showing
+from medunlearn.data.records import Fold, Identifier, Images, Question, Record, with_images
 from medunlearn.data.studies_of_patients import RadiologySource
 from medunlearn.errors import ConfigError
 from medunlearn.papers.medforget.items import SectionItem
@@ -172,20 +172,20 @@ def _of_study(
         node = f"{study.node}-{section}"
         groups = {**chain, "section": node, SUBJECT: study.patient, ITEM: node, **composition}
         questions = list(phrasing.on_section(node, section, items[node]))
-        pairs.append((showing(Record(node, text, groups), own_images), questions))
+        pairs.append((with_images(Record(node, text, groups), own_images), questions))
     for level, name in study.names.items():
         node = f"{study.node}-identity-{level}"
         reach = LEVELS[: LEVELS.index(level) + 1] if settings.identity == "node" else LEVELS[:3]
         groups = {**{of: chain[of] for of in reach}, SUBJECT: study.patient, ITEM: node, **composition}
         identifier = Identifier(_IDENTIFIERS[level], name)
         record = Record(node, f"{level.capitalize()}: {name}.", groups, (identifier,))
-        pairs.append((showing(record, own_images), list(phrasing.on_identity(node, level))))
+        pairs.append((with_images(record, own_images), list(phrasing.on_identity(node, level))))
     for record, questions in pairs:
         trained = [question for question in questions if question.fold == "train"]
         yield record, trained
         if reworded := [question for question in questions if question.fold == "rephrase"]:
             view = images.turned.get(study.node, own_images)
-            yield showing(replace(record, record_id=reworded[0].record_id, fold="rephrase"), view), reworded
+            yield with_images(replace(record, record_id=reworded[0].record_id, fold="rephrase"), view), reworded
             if settings.rephrase == "crossed" and study.node in images.turned:
                 yield _variant(record, reworded, WORDS, "reworded", own_images)
                 yield _variant(record, trained, VIEW, "turned", view)
@@ -220,7 +220,7 @@ def _paraphrases(
     for number in range(1, phrasing.settings.paraphrases + 1):
         view = views[number - 1] if number <= len(views) else record.images
         varied = [phrasing.paraphrased(question, items, number) for question in questions]
-        yield showing(replace(record, record_id=varied[0].record_id, groups=groups), view), varied
+        yield with_images(replace(record, record_id=varied[0].record_id, groups=groups), view), varied
 
 
 def _variant(
@@ -239,7 +239,7 @@ def _variant(
         for question, own in zip(questions, ids, strict=True)
     ]
     groups = {**record.groups, VARIANT: what}
-    return showing(replace(record, record_id=name, groups=groups, fold=fold), images), varied
+    return with_images(replace(record, record_id=name, groups=groups, fold=fold), images), varied
 
 
 def _notes(

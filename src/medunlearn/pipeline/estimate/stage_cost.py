@@ -18,7 +18,7 @@ from medunlearn.config import (
     UnlearnSettings,
 )
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.fact_ranks import IN_RECORD, known_ranks, rank_settings
+from medunlearn.data.fact_ranks import IN_RECORD, rank_settings, stored_ranks
 from medunlearn.data.records import Question
 from medunlearn.data.responses import Responses
 from medunlearn.generation.fact_ranking import AT_ONCE, RankSequences
@@ -186,8 +186,8 @@ class Planner:
             ranks = rank_settings(settings.alternatives, settings.versions)
             stored = store_of(Run.open(folder), benchmark, settings, rendering, 0, ranks=ranks).read()
         done = {
-            *known_ranks(plan.questions, stored, rendering.context),
-            *known_ranks(plan.records, stored, IN_RECORD),
+            *stored_ranks(plan.questions, stored, rendering.context),
+            *stored_ranks(plan.records, stored, IN_RECORD),
         }
         key = (plan, settings.weights, settings.batch_size, rendering.context, frozenset(done))
         if key not in self._answers:
