@@ -35,8 +35,8 @@ def sibling_contrasts(
 
     A target (a patient) is divided into its children (studies); each is contrasted with the children of the
     targets' retained siblings: studies of other patients of the same institution. A target without children is
-    contrasted with its own retained siblings. Where there are none (the whole institution is forgotten, or the level is
-    the topmost or none of the chain), it is the whole level that is retained.
+    contrasted with its own retained siblings. Where there are none (the whole institution is forgotten, or the
+    level is the topmost or none of the chain), it is the whole level that is retained.
 
     Args:
         levels: from the coarsest to the finest.
