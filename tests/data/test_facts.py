@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from medunlearn.data.alternatives import AlternativePool
+from medunlearn.data.alternatives import AlternativePool, note_versions
 from medunlearn.data.fact_ranks import FactRank, p_value
 from medunlearn.data.facts import Fact, facts_in, facts_of
 from medunlearn.data.records import Identifier, Question, Record
@@ -352,6 +352,20 @@ def test_a_value_that_most_draws_give_is_not_ranked() -> None:
     reason = pool.in_record(records[-1], facts_in(records[-1])[0]).reason
     assert reason is not None
     assert re.fullmatch(r"its value is usual: \d+ of 39 draws are the same", reason)
+
+
+def test_a_name_within_an_e_mail_address_changes_with_it() -> None:
+    def patient(place: int) -> Record:
+        name, mail = NAMES[place], f"{NAMES[place].lower().replace(' ', '.')}.{371 + 97 * place}@x.org"
+        identifiers = (Identifier("name", name), Identifier("email", mail))
+        return Record(f"m{place}", f"{name}, {mail}.", {"patient": f"p{place}"}, identifiers)
+
+    records = [patient(place) for place in range(5)]
+    versions = note_versions(records[0], AlternativePool(records, [], "patient", 9), 9).texts
+    assert versions
+    for text in versions:
+        given_name, family_name = text.split(",")[0].lower().split()
+        assert f", {given_name}.{family_name}." in text
 
 
 def test_alternatives_in_a_record_are_the_same_each_time() -> None:

@@ -50,6 +50,8 @@ def ward() -> Benchmark:
     for name, text in TEXTS.items():
         records.append(Record(name, text, {"patient": name[0], "section": name, "subject": name[0]}))
     records.append(Record("g", "What is seen? Clear lungs.", {"subject": "g"}, fold="utility"))
+    # No model is trained on it, so that nobody has an answer from there.
+    records.append(Record("h", "Nodule of 12 mm.", {"subject": "h"}, fold="holdout"))
     return Benchmark(
         name="ward",
         builder="medforget",

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from medunlearn.data.data_use import recorded_use
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.errors import InputError, StorageError
 
@@ -71,6 +72,15 @@ def test_other_settings_are_refused(store: ResponseStore, without_parts: bool) -
     for other in ({"model": "abd", "template": "plain"}, {"model": "abc"}, {**SETTINGS, "more": 1}):
         with pytest.raises(InputError, match=r"other settings\. Choose another folder"):
             ResponseStore(store.folder, other)
+
+
+def test_a_store_remembers_the_tighter_data_use(tmp_path: Path) -> None:
+    ResponseStore(tmp_path, SETTINGS, data_use="open").add([response(1)])
+    assert recorded_use(tmp_path) == "open"
+    ResponseStore(tmp_path, SETTINGS, data_use="credentialed").add([response(2)])
+    ResponseStore(tmp_path, SETTINGS, data_use="open").add([response(3)])
+    assert recorded_use(tmp_path) == "credentialed"
+    assert ResponseStore.settings_of(tmp_path) == SETTINGS
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "\x00"])
