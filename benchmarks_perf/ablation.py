@@ -2,7 +2,7 @@
 
 python benchmarks_perf/ablation.py OUT [--read]
 
-OUT is the folder of suppressed.py, whose target and retrained model of one hospital are taken; they are trained
+OUT is the folder of hospitals.py, whose target and retrained model of one hospital are taken; they are trained
 where they are missing. Each variant forgets the same ten patients with the settings of the tiny model's preset.
 Writes the table of docs/suppressed.md and prints it. About ten minutes of CPU where both models are there; a
 second call goes on. --read makes the table of what is there.
@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pandas as pd
+from hospitals import settings_of
 from page_tables import markdown, replace_table, with_interval
-from suppressed import ABLATED, first_with_interval, settings_of
+from suppressed import first_with_interval
 
 from medunlearn.config import AttackSettings, EvaluateSettings, check
 from medunlearn.methods.counterfactual import Counterfactual
@@ -34,6 +35,8 @@ from medunlearn.results.runs import Run
 
 SPLIT, SEED = "random_10", 0
 FACTS, RELEARNED = "facts.parquet", "relearned.parquet"
+ABLATED = "ablation"
+"""Begins the names of the variants' runs."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +77,11 @@ def run(out: Path, *, changes: Mapping[str, Any] | None = None, epochs: int | No
     """Unlearn, evaluate and attack every variant, the target and the retrained model; two tables a model.
 
     Args:
-        changes: settings of the experiment in place of those of suppressed.py, by section.
+        changes: settings of the experiment in place of those of hospitals.py, by section.
         epochs: of each unlearning run; None: the preset's.
         steps: of relearning.
     """
-    experiment = plan(settings_of(out, SPLIT, SEED) | dict(changes or {}))
+    experiment = plan(settings_of(out, SPLIT, SEED, {}) | dict(changes or {}))
     benchmark = from_section(experiment.settings.benchmark, benchmark_folder(experiment.settings))
     assert experiment.retrained is not None
     models: dict[str, Run] = {}
@@ -114,7 +117,7 @@ def relearning(steps: int) -> AttackSettings:
 def row(out: Path, name: str, place: int) -> dict[str, str]:
     """Share of facts ranked first, before and after relearning."""
     folder = out / "ablation" / str(place)
-    facts, relearned = pd.read_parquet(folder / FACTS), pd.read_parquet(folder / RELEARNED)
+    facts, relearned = pd.read_parquet(folder / FACTS).assign(seed=SEED), pd.read_parquet(folder / RELEARNED)
     return {
         "model": name,
         "forget": first_with_interval(facts, "forget"),

@@ -1,147 +1,273 @@
-"""Suppressed is not forgotten: facts ranked first, by unlearning method, beside the retrained model.
+"""Suppressed is not forgotten: tables and figure of docs/suppressed.md, from the experiments of hospitals.py.
 
-python benchmarks_perf/suppressed.py OUT [--table methods|shares] [--read]
+python benchmarks_perf/suppressed.py OUT
 
-Invented hospitals of 100 patients; two seeds, every method with the tiny model's settings. In the table `methods` a
-tenth of the patients is forgotten, at random or of one disease; in `shares` a twentieth and a quarter, at random.
-Writes the table of docs/suppressed.md, and the figure of `methods`. About half an hour of CPU a table; a second
-call goes on. --read makes table and figure of what is there.
+OUT is the folder that hospitals.py wrote, with all seeds, splits and sizes. Runs nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import subprocess
-import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
+from hospitals import (
+    ATTACKED,
+    DISEASE,
+    SEEDS,
+    SIZES,
+    SPLITS,
+    WHOLE,
+    WHOLE_LABEL,
+    Experiment,
+    Model,
+    settings_of,
+    tune,
+)
 from page_tables import markdown, replace_table, with_interval
 
 from medunlearn.statistics.intervals import SubjectMean, interval, mean_over_subjects
 
-SEEDS = (0, 1)
-TABLES = {"methods": ("random_10", "cardiovascular_10"), "shares": ("random_05", "random_25")}
-"""Table of docs/suppressed.md -> its splits; the figure shows the first one of ``methods``."""
-METHODS = ("counterfactual", "altpo", "npo", "kl_min", "graddiff", "simnpo", "rmu")
-ABLATED = "ablation"
-"""Begins the names of runs of ablation.py, which stand beside those of this script."""
+TABLES = {
+    "methods": ("random_10", "cardiovascular_10"),
+    "shares": ("random_05", "random_25"),
+}
+"""Table -> its splits; the figure shows the first one of ``methods``."""
+RANDOM = tuple(split for split in SPLITS if split.startswith("random"))
+FORGETTING = {
+    "forgetting": ("train", "H(1-rouge_l, 1-em)"),
+    "ROUGE-L": ("train", "rouge_l"),
+    "EM": ("train", "em"),
+    "answer probability": ("train", "answer_probability"),
+    "ranked first": ("train", "ranked_first"),
+    "holdout ROUGE-L": ("holdout", "rouge_l"),
+    "holdout EM": ("holdout", "em"),
+    "holdout ranked first": ("holdout", "ranked_first"),
+}
+"""Column of the table `inside` -> fold and measure on the forget side."""
+UTILITY = ("retain", "train", "H(rouge_l, em, te)")
+ATTACKS = {
+    "before": ("relearning", "relearning.retain", "0", "ranked_first"),
+    "relearned on retained patients": ("relearning", "relearning.retain", "20", "ranked_first"),
+    "relearned on half of the forgotten": ("relearning", "relearning.forget_half", "20", "ranked_first"),
+    "int4 weights": ("quantization", "quantization", "int4", "ranked_first"),
+    "said in one answer": ("sampling", "sampling", "1", "facts_said"),
+    "said in 32 answers": ("sampling", "sampling", "32", "facts_said"),
+}
+"""Column of the table `recovery` -> table, attack, strength and measure."""
 FIGURE = Path(__file__).parents[1] / "docs" / "suppressed.svg"
+Models = dict[str, dict[str, list[Model]]]
+"""Label -> split -> its models, one a seed."""
 
 
-def settings_of(out: Path, split: str, seed: int) -> dict[str, Any]:
-    """The experiment on one split of one hospital."""
-    return {
-        "name": f"{split}, seed {seed}",
-        "out": str(out / f"seed-{seed}"),
-        "seed": seed,
-        "benchmark": {"builder": "amnesia", "synthetic": 100, "note_length": "short", "seed": seed},
-        "split": split,
-        "train": {"model": "tiny"},
-        "retrain": True,
-        "unlearn": {"methods": list(METHODS)},
-        "evaluate": {"folds": ["train", "holdout"], "ranked": 10, "alternatives": 49},
-    }
-
-
-def run(out: Path, split: str, seed: int) -> None:
-    """One experiment; its report is kept beside those of the other splits."""
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / f"{split}-{seed}.yaml"
-    path.write_text(yaml.safe_dump(settings_of(out, split, seed)))
-    subprocess.run([sys.executable, "-m", "medunlearn", "run", str(path)], check=True)
-    shutil.copy(out / f"seed-{seed}" / "report" / "report.json", out / f"{split}-{seed}.json")
-
-
-def ranked_facts(out: Path, split: str, seed: int) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Each model of a hospital with its facts that were ranked on a split."""
-    for path in (out / f"seed-{seed}").glob("*/evaluations/*/facts.parquet"):
-        info = json.loads((path.parents[2] / "run.json").read_text())
-        asked = json.loads((path.parent / "run.json").read_text())["config"]["split"]
-        if (
-            asked == split
-            and info["config"].get("without") in (None, split)
-            and not path.parts[-4].startswith(ABLATED)
-        ):
-            yield info["label"], pd.read_parquet(path).assign(seed=seed)
+def models_of(out: Path) -> Models:
+    """Models of all hospitals of 100."""
+    models: Models = defaultdict(lambda: defaultdict(list))
+    for split in SPLITS:
+        for seed in SEEDS:
+            name, settings = f"{split}-{seed}", settings_of(out, split, seed, {})
+            for experiment in (Experiment(out, name, settings), Experiment(out, name + WHOLE, settings)):
+                if not experiment.is_done:
+                    print(f"{experiment.name} was not run: the tables are without it.")
+                    continue
+                for model in experiment.models:
+                    if model.label == WHOLE_LABEL or experiment.name == name:
+                        models[model.label][split].append(model)
+    return models
 
 
 def first_over_subjects(facts: pd.DataFrame, side: str) -> SubjectMean | None:
-    """Share of a side's train-fold facts that rank first, over patients of all hospitals in the table."""
-    own = facts[facts["side"].eq(side) & facts["fold"].eq("train") & facts["p"].notna()]
-    keys = ["seed", "subject"] if "seed" in own else ["subject"]
-    by_subject = (own["rank"] == 1).groupby([own[key] for key in keys])
-    sums, counts = (np.asarray(each, dtype=np.float64) for each in (by_subject.sum(), by_subject.count()))
-    return mean_over_subjects(sums, counts, (0.0, 1.0))
+    """Share of a side's facts that rank first, over patients of all hospitals; of answers the train fold's."""
+    own = facts[facts["side"].eq(side) & facts["fold"].isin(["train", "record"]) & facts["p"].notna()]
+    return over_subjects(own.assign(value=own["rank"] == 1))
 
 
-def first_with_interval(facts: pd.DataFrame, side: str) -> str:
-    """``0.15 (0.08–0.25)``: the share and its 95% interval over patients."""
-    mean = first_over_subjects(facts, side)
+def over_subjects(rows: pd.DataFrame) -> SubjectMean | None:
+    """Mean of ``value``, a share, over patients of all hospitals; ``n_scored`` weighs a row of several items."""
+    weights = rows["n_scored"] if "n_scored" in rows else pd.Series(1, rows.index)
+    keys = [rows["seed"], rows["subject"]]
+    sums, counts = (each.groupby(keys).sum() for each in (rows["value"].astype(float) * weights, weights))
+    return mean_over_subjects(np.asarray(sums, np.float64), np.asarray(counts, np.float64), (0.0, 1.0))
+
+
+def text_of(mean: SubjectMean | None) -> str:
+    """``0.15 (0.08–0.25)``: a share and its 95% interval over patients."""
     return "–" if mean is None else with_interval(mean.value, *interval(mean))
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One model on one split.
-
-    Attributes:
-        distance: mean over seeds of the distance to the retrained model.
-        facts: ranked ones, of all seeds.
-    """
-
-    distance: float
-    facts: pd.DataFrame
+def first_with_interval(facts: pd.DataFrame, side: str) -> str:
+    """The share of facts ranked first."""
+    return text_of(first_over_subjects(facts, side))
 
 
-def gathered(out: Path, splits: Sequence[str]) -> dict[str, dict[str, Measured]]:
-    """Model -> split -> what was measured; from the fewest facts ranked first on the first split to the most."""
-    models: dict[str, dict[str, Measured]] = defaultdict(dict)
-    for split in splits:
-        reports = [json.loads((out / f"{split}-{seed}.json").read_text())["headline"] for seed in SEEDS]
-        tables: dict[str, list[pd.DataFrame]] = defaultdict(list)
-        for seed in SEEDS:
-            for model, facts in ranked_facts(out, split, seed):
-                tables[model].append(facts)
-        for model, own in tables.items():
-            distances = [report["distance_to_retrained"].get(model) or 0.0 for report in reports]
-            models[model][split] = Measured(sum(distances) / len(distances), pd.concat(own, ignore_index=True))
-    return dict(sorted(models.items(), key=lambda entry: level_of(entry[1][splits[0]])))
+def pooled(models: Iterable[Model], frame: Callable[[Model], pd.DataFrame]) -> pd.DataFrame:
+    """The same table of several hospitals' models."""
+    return pd.concat([frame(model) for model in models], ignore_index=True)
 
 
-def level_of(measured: Measured) -> float:
+def level_of(models: Sequence[Model]) -> float:
     """Share of the forgotten patients' facts that rank first."""
-    mean = first_over_subjects(measured.facts, "forget")
+    mean = first_over_subjects(pooled(models, lambda model: model.facts), "forget")
     return 0.0 if mean is None else mean.value
 
 
-def rows(models: Mapping[str, Mapping[str, Measured]], splits: Sequence[str]) -> list[dict[str, str]]:
-    """One row a model; distance, forget and retain on each split."""
+def rows(models: Models, splits: Sequence[str]) -> list[dict[str, str]]:
+    """One row a model: distance, and facts ranked first of the forgotten and of the retained."""
+    by_level = sorted(models.items(), key=lambda entry: level_of(entry[1][splits[0]]))
+    return [{"model": label, **row(own, splits)} for label, own in by_level]
+
+
+def row(own: Mapping[str, Sequence[Model]], splits: Sequence[str]) -> dict[str, str]:
+    """A model's cells on some splits."""
+    facts = {split: pooled(own[split], lambda model: model.facts) for split in splits}
+    distances = {split: np.mean([model.distance for model in own[split]]) for split in splits}
+    return {
+        **{f"distance, {split}": f"{distances[split]:.3f}" for split in splits},
+        **{
+            f"{side}, {split}": first_with_interval(facts[split], side)
+            for side in ("forget", "retain")
+            for split in splits
+        },
+    }
+
+
+def inside_rows(models: Models) -> list[dict[str, str]]:
+    """In how many cells of the random splits a measure lies within the retrained model's interval."""
     return [
         {
-            "model": model,
-            **{f"distance, {split}": f"{measured[split].distance:.3f}" for split in splits},
+            "model": label,
+            "utility": utility_of(own, models["target"]),
+            **{name: inside(own, models["retrained"], *place) for name, place in FORGETTING.items()},
+            "in records": first_with_interval(
+                pooled((m for split in RANDOM for m in own[split]), lambda model: model.facts_in_records), "forget"
+            ),
+        }
+        for label, own in models.items()
+    ]
+
+
+def utility_of(own: Mapping[str, Sequence[Model]], target: Mapping[str, Sequence[Model]]) -> str:
+    """Mean and least over cells of the utility, as a share of the target's."""
+    shares = [
+        model.summary.loc[UTILITY, "value"] / other.summary.loc[UTILITY, "value"]
+        for split in RANDOM
+        for model, other in paired(own[split], target[split])
+    ]
+    return f"{np.mean(shares):.2f} ({min(shares):.2f})"
+
+
+def paired(models: Sequence[Model], references: Sequence[Model]) -> Iterator[tuple[Model, Model]]:
+    """Each model with the reference of its hospital."""
+    by_seed = {reference.seed: reference for reference in references}
+    return ((model, by_seed[model.seed]) for model in models)
+
+
+def inside(
+    own: Mapping[str, Sequence[Model]], retrained: Mapping[str, Sequence[Model]], fold: str, measure: str
+) -> str:
+    """``7 of 9`` cells where the retrained model has an interval."""
+    place, within = ("forget", fold, measure), list[bool]()
+    for split in RANDOM:
+        for model, reference in paired(own[split], retrained[split]):
+            low, high = reference.summary.loc[place, ["low", "high"]]
+            if not pd.isna(low):
+                within.append(bool(low <= model.summary.loc[place, "value"] <= high))
+    return f"{sum(within)} of {len(within)}"
+
+
+def disease_rows(models: Models, split: str = "cardiovascular_10") -> list[dict[str, str]]:
+    """Exact memorization of retained patients of the disease that was forgotten, beside that of all others."""
+    table = list[dict[str, str]]()
+    for label, own in models.items():
+        scores = pooled(own[split], lambda model: model.scores)
+        scores = scores[scores["measure"].eq("em") & scores["side"].eq("retain") & scores["value"].notna()]
+        same = scores["node"].eq(DISEASE)
+        groups = {"the same disease": scores[same], "others": scores[~same]}
+        cells = {
+            f"{name}, {fold}": text_of(over_subjects(rows[rows["fold"] == fold]))
+            for fold in ("train", "holdout")
+            for name, rows in groups.items()
+        }
+        table.append({"model": label} | cells)
+    return table
+
+
+def recovery_rows(models: Models, split: str) -> list[dict[str, str]]:
+    """What attacks bring back on a split."""
+    return [
+        {"model": label} | {name: recovered(own[split], *place) for name, place in ATTACKS.items()}
+        for label, own in models.items()
+    ]
+
+
+def recovered(models: Sequence[Model], table: str, attack: str, strength: str, measure: str) -> str:
+    """The forget side after an attack, with its interval over patients."""
+    attacked = pooled(models, lambda model: model.attacked(table))
+    place = {"attack": attack, "strength": strength, "measure": measure, "side": "forget"}
+    return text_of(over_subjects(attacked[(attacked[list(place)].astype(str) == pd.Series(place)).all(axis=1)]))
+
+
+def size_rows(out: Path, size: str) -> list[dict[str, str]]:
+    """One row a model of another size."""
+    experiment = Experiment(out, size, SIZES[size](out, {}))
+    target = next(model for model in experiment.models if model.label == "target")
+    return [
+        {
+            "model": model.label,
+            "distance": f"{model.distance:.3f}",
+            "utility": f"{model.summary.loc[UTILITY, 'value'] / target.summary.loc[UTILITY, 'value']:.2f}",
+            **{side: first_with_interval(model.facts, side) for side in ("forget", "retain")},
+            "forget, in records": first_with_interval(model.facts_in_records, "forget"),
+        }
+        for model in sorted(experiment.models, key=lambda model: level_of([model]))
+    ]
+
+
+def lume_rows(out: Path) -> list[dict[str, str]]:
+    """Regurgitation and knowledge of LUME's documents by task, forget side, and both on the retain side."""
+    report = json.loads((out / "lume.json").read_text())
+    groups = pd.DataFrame(report["groups"]).set_index(["model", "node", "measure", "side"])["value"]
+    tasks = ("personal_biography", "public_biography", "story")
+    places = {f"{task.replace('_', ' ')}, {side}": (task, side) for side in ("forget", "retain") for task in tasks}
+    return [
+        {
+            "model": model["label"],
             **{
-                f"{side}, {split}": first_with_interval(measured[split].facts, side)
-                for side in ("forget", "retain")
-                for split in splits
+                name: " / ".join(
+                    f"{groups[model['label'], task, measure, side]:.2f}"
+                    for measure in ("regurgitation", "knowledge")
+                )
+                for name, (task, side) in places.items()
             },
         }
-        for model, measured in models.items()
+        for model in report["models"]
+    ]
+
+
+def setting_rows(out: Path) -> list[dict[str, str]]:
+    """Settings that tuning found, and the objective on both halves of its hospital."""
+    results = pd.read_parquet(out / "tune" / "results.parquet").query("fold == 'train'")
+    reported = results.set_index(["model", "setting"])["value"]
+    best = json.loads((out / "tune" / "tune.json").read_text())["best"]
+    return [
+        {
+            "method": method,
+            "settings": ", ".join(f"{key} {value:.3g}" for key, value in own.items()) or "as untuned",
+            "chosen at": f"{best[method]['value']:.3f}",
+            "others": f"{reported[method, 'best']:.3f}",
+            "others, untuned": f"{reported[method, 'untuned']:.3f}",
+        }
+        for method, own in tune(out).items()
     ]
 
 
 def figure(levels: Mapping[str, float]) -> str:
     """Bars of the forgotten patients' facts ranked first, a row a model; the retrained model's level is a line."""
-    left, width, height = 130, 420, 22
+    left, width, height = 190, 380, 22
     level = levels["retrained"]
     parts = []
     for place, (model, share) in enumerate(levels.items()):
@@ -170,20 +296,18 @@ def figure(levels: Mapping[str, float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--table", choices=[*TABLES], default="methods")
-    parser.add_argument("--read", action="store_true", help="run nothing")
-    arguments = parser.parse_args()
-    splits = TABLES[arguments.table]
-    for seed in SEEDS if not arguments.read else ():
-        for split in splits:
-            run(arguments.out, split, seed)
-    models = gathered(arguments.out, splits)
-    table = markdown(rows(models, splits))
-    replace_table("suppressed.md", arguments.table, table)
-    print(table)
-    if arguments.table == "methods":
-        levels = {model: level_of(measured[splits[0]]) for model, measured in models.items()}
-        FIGURE.write_text(figure(levels))
+    out = parser.parse_args().out
+    models = models_of(out)
+    tables = {name: rows(models, splits) for name, splits in TABLES.items()}
+    tables |= {"settings": setting_rows(out), "inside": inside_rows(models)}
+    tables["diseases"] = disease_rows(models)
+    tables["recovery"] = recovery_rows(models, *ATTACKED)
+    tables |= {size: size_rows(out, size) for size in ("many", "wide")} | {"lume": lume_rows(out)}
+    for name, table in tables.items():
+        replace_table("suppressed.md", name, markdown(table))
+        print(f"{name}\n{markdown(table)}\n")
+    levels = {label: level_of(own[TABLES["methods"][0]]) for label, own in models.items()}
+    FIGURE.write_text(figure(dict(sorted(levels.items(), key=lambda entry: entry[1]))))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -13,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks_perf"))
 import ablation
 import calibration
 import false_alarms
+import hospitals
 import medforget_tables
 import suppressed
 from page_tables import markdown, replace_table
@@ -84,9 +86,6 @@ def test_every_variant_of_the_ablation_is_unlearned_and_relearned(
     assert all(re.match(r"\d\.\d\d", row["relearned on retained patients"]) for row in table)
     folders = {path.name.partition("-")[0] for path in (tmp_path / "seed-0").iterdir()}
     assert {"target", "retrained", "counterfactual", "ablation"} <= folders
-    # The table of methods takes the method itself and none of its variants.
-    labels = [label for label, _ in suppressed.ranked_facts(tmp_path, ablation.SPLIT, ablation.SEED)]
-    assert sorted(labels) == ["Counterfactual", "retrained", "target"]
 
 
 def test_a_share_of_facts_is_over_patients_of_every_hospital() -> None:
@@ -103,6 +102,75 @@ def test_a_share_of_facts_is_over_patients_of_every_hospital() -> None:
     mean = suppressed.first_over_subjects(facts, "forget")
     assert (mean.value, mean.subjects) == (3 / 5, 4)
     assert suppressed.first_with_interval(facts, "retain") == "1.00"
+
+
+def test_a_mean_over_patients_weighs_their_items() -> None:
+    rows = pd.DataFrame({"value": [1.0, 0.0], "n_scored": [1, 3], "subject": ["a", "b"], "seed": 0})
+    mean = suppressed.over_subjects(rows)
+    assert (mean.value, mean.subjects) == (0.25, 2)
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> hospitals.Experiment:
+    """One hospital of 20 patients, and one method with a setting that tuning found."""
+    out = tmp_path_factory.mktemp("hospitals")
+    settings = hospitals.settings_of(out, "random_10", 0, {"npo": {"beta": 0.2}})
+    questions = {"max_new_tokens": 2, "alternatives": 9, "allow_broken": True}
+    attack = {key: value for key, value in settings["attack"].items() if key.startswith("relearning")}
+    attack |= {"attacks": ["relearning"], "relearning.steps": 2, "relearning.alternatives": 9}
+    settings |= {
+        "benchmark": hospitals.hospital(0, 20),
+        "train": {"model": "tiny", **TRAINING},
+        "unlearn": {"methods": ["npo"], "epochs": 1, "npo.beta": 0.2},
+        "evaluate": {**settings["evaluate"], **questions, "ranked": 2},
+        "attack": {**attack, "allow_broken": True},
+    }
+    hospitals.run(out, "random_10-0", settings)
+    return hospitals.Experiment(out, "random_10-0", settings)
+
+
+def test_an_experiment_has_answers_records_and_attacks_of_every_model(experiment: hospitals.Experiment) -> None:
+    models = {model.label: model for model in experiment.models}
+    assert set(models) == {"target", "retrained", "NPO"}
+    assert models["NPO"].run.info.config["arguments"]["beta"] == 0.2
+    assert models["retrained"].distance == 0
+    for model in models.values():
+        assert set(model.facts["fold"]) <= {"train", "holdout"}
+        assert set(model.facts_in_records["fold"]) == {"record"}
+        after = suppressed.recovered([model], "relearning", "relearning.retain", "2", "ranked_first")
+        assert re.match(r"\d\.\d\d", after)
+
+
+def test_cells_inside_the_interval_of_the_retrained_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    def model(value: float, low: float | None, high: float | None, seed: int = 0) -> SimpleNamespace:
+        index = pd.MultiIndex.from_tuples([("forget", "train", "em")])
+        return SimpleNamespace(
+            seed=seed, summary=pd.DataFrame({"value": [value], "low": [low], "high": [high]}, index)
+        )
+
+    retrained = {
+        "random_05": [model(0.4, 0.3, 0.5), model(0.4, None, None, 1)],
+        "random_10": [model(0.2, 0.1, 0.3)],
+    }
+    unlearned = {"random_05": [model(0.4, 0.3, 0.5, 1), model(0.5, 0.4, 0.6)], "random_10": [model(0.31, 0.2, 0.4)]}
+    monkeypatch.setattr(suppressed, "RANDOM", tuple(retrained))
+    # A cell without an interval says nothing; limits belong to it.
+    assert suppressed.inside(unlearned, retrained, "train", "em") == "1 of 2"
+    assert suppressed.inside(retrained, retrained, "train", "em") == "2 of 2"
+
+
+def test_rates_of_the_wide_model_fall_with_its_width(tmp_path: Path) -> None:
+    settings = hospitals.wide(tmp_path, {"npo": {"lr": 1e-3, "beta": 0.3}})
+    assert settings["train"]["lr"] == pytest.approx(hospitals.RATE * 192 / 512, rel=1e-2)
+    assert settings["unlearn"]["npo.lr"] == pytest.approx(1e-3 * 192 / 512, rel=1e-2)
+    assert settings["unlearn"]["npo.beta"] == 0.3
+
+
+def test_values_capped_as_wholes_keep_the_tuned_settings(tmp_path: Path) -> None:
+    tuned = {"npo": {"beta": 0.3}, "counterfactual": {"gamma": 9.0}}
+    settings = hospitals.whole(hospitals.settings_of(tmp_path, "random_10", 0, tuned))
+    own = {"counterfactual.gamma": 9.0, "counterfactual.whole_values": True}
+    assert settings["unlearn"] == {"methods": ["counterfactual"], **own}
 
 
 def test_what_relearning_brings_back_is_read_after_its_last_step() -> None:
