@@ -14,6 +14,7 @@ from medunlearn.build import medforget
 from medunlearn.config import AdoptSettings, EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, MedunlearnError
+from medunlearn.generation.counterfactuals import Counterfactuals
 from medunlearn.methods import make_method
 from medunlearn.models.batches import collate
 from medunlearn.models.forward_outputs import ForwardOutputs
@@ -22,6 +23,7 @@ from medunlearn.models.load import load_model
 from medunlearn.models.reference import Reference
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import record_sequences
+from medunlearn.pipeline import alternative_answers
 from medunlearn.pipeline.adopt import adopt
 from medunlearn.pipeline.estimate.blueprint import blueprint
 from medunlearn.pipeline.estimate.planned_images import Tower
@@ -67,6 +69,22 @@ def test_the_run_says_how_images_were_encoded(seen_target: Run) -> None:
     assert results["batches"].startswith("packed: shared text once")
     assert results["rendering"]["images"] == "use"
     assert 0 < results["trained_parameters"] < results["parameters"]
+
+
+def test_alternative_answers_stand_behind_images(
+    xrays: Benchmark, seen_target: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = list[Counterfactuals]()
+    write = alternative_answers._write
+    monkeypatch.setattr(
+        alternative_answers, "_write", lambda path, answers: (write(path, answers), stored.append(answers))
+    )
+    run = unlearn(seen_target, xrays, forgetting(seen_target, "counterfactual"), tmp_path / "r", quiet=True)
+    assert run.info.status == "complete"
+    # An image's tokens are told apart by 64 bits.
+    (answers,) = stored
+    ids = [token for group in answers.alternatives.values() for sequence in group for token in sequence.ids]
+    assert max(map(abs, ids)) > 2**31
 
 
 @pytest.mark.parametrize("method", ["graddiff", "kl_min", "npo"])

@@ -25,12 +25,12 @@ _SCHEMA = pa.schema(
         ("key", pa.string()),
         ("caps", pa.list_(pa.float64())),
         ("floors", pa.list_(pa.float64())),
-        ("ids", pa.list_(pa.list_(pa.int32()))),
+        ("ids", pa.list_(pa.list_(pa.int64()))),
         ("shared", pa.list_(pa.int32())),
         ("scored_from", pa.list_(pa.int32())),
     ]
 )
-"""One row a forget sequence; the last three have one entry an alternative."""
+"""One row a forget sequence; the last three have one entry an alternative. Ids of picture tokens take 64 bits."""
 
 Partners = Mapping[str, Sequence[TokenSequence]]
 
