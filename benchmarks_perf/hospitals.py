@@ -1,11 +1,11 @@
 """Experiments of docs/suppressed.md: tuned methods on invented hospitals, and where their results lie.
 
-python benchmarks_perf/hospitals.py OUT [--seeds 0,1,2] [--splits random_10,...] [--size hundred|many|wide|lume]
+python benchmarks_perf/hospitals.py OUT [--seeds 0,1,2] [--splits random_10,...] [--size many|wide|lume|vision]
 
 Every method is first tuned with the same budget on a hospital of its own. Then each hospital's target is unlearned
 with the settings that were found, on one split also attacked, and compared with a model retrained for each split.
 A second call goes on. `many` are 400 patients, `wide` a model of 26 million parameters, `lume` a few of LUME's
-released documents (../shared/data/lume).
+released documents (../shared/data/lume), `vision` MedForget's drawn X-rays.
 """
 
 from __future__ import annotations
@@ -139,6 +139,19 @@ def lume(out: Path, tuned: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
 SIZES = {"many": many, "wide": wide, "lume": lume}
 
 
+def vision(out: Path) -> None:
+    """Five of ten patients with drawn X-rays; one seed, two methods."""
+    mu.sweep(
+        EXAMPLES / "medforget-tiny-vision.yaml",
+        out=out / "vision",
+        splits=["patient_50"],
+        seeds=[0],
+        unlearn={"methods": ["counterfactual", "npo"], "counterfactual.whole_values": True},
+        evaluate={"folds": ["train"], "replicates": 200},
+        attack={},
+    )
+
+
 def narrowed(rate: float) -> float:
     """A learning rate of the tiny model, for the wide one."""
     return float(f"{rate * WIDTH / WIDE:.3g}")
@@ -258,9 +271,13 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
     parser.add_argument("--splits", default=",".join(SPLITS))
-    parser.add_argument("--size", choices=["hundred", *SIZES], default="hundred")
+    parser.add_argument("--size", choices=["hundred", *SIZES, "vision"], default="hundred")
     arguments = parser.parse_args()
-    out, tuned = arguments.out, tune(arguments.out)
+    out = arguments.out
+    if arguments.size == "vision":
+        vision(out)
+        return
+    tuned = tune(out)
     if make := SIZES.get(arguments.size):
         run(out, arguments.size, make(out, tuned))
         return

@@ -30,6 +30,7 @@ from hospitals import (
 )
 from page_tables import markdown, replace_table, with_interval
 
+from medunlearn.results.runs import Run
 from medunlearn.statistics.intervals import SubjectMean, interval, mean_over_subjects
 
 TABLES = {
@@ -248,6 +249,20 @@ def lume_rows(out: Path) -> list[dict[str, str]]:
     ]
 
 
+def vision_rows(out: Path) -> list[dict[str, str]]:
+    """ROUGE-L of questions about X-rays by their kind, and of the retain side."""
+    rows = list[dict[str, str]]()
+    for path in sorted((out / "vision").glob("*/evaluations/*/summary.parquet")):
+        table = pd.read_parquet(path).query("measure == 'rouge_l' and fold == 'train'")
+        values = table.set_index(["side", "kind"])["value"]
+        kinds = ("identity", "generation", "classification", "cloze")
+        cells = {f"{kind}, forget": f"{values['forget', kind]:.2f}" for kind in kinds}
+        rows.append(
+            {"model": Run.open(path.parents[2]).info.label, **cells, "retain": f"{values['retain', 'all']:.2f}"}
+        )
+    return rows
+
+
 def setting_rows(out: Path) -> list[dict[str, str]]:
     """Settings that tuning found, and the objective on both halves of its hospital."""
     results = pd.read_parquet(out / "tune" / "results.parquet").query("fold == 'train'")
@@ -302,7 +317,10 @@ def main() -> None:
     tables |= {"settings": setting_rows(out), "inside": inside_rows(models)}
     tables["diseases"] = disease_rows(models)
     tables["recovery"] = recovery_rows(models, *ATTACKED)
-    tables |= {size: size_rows(out, size) for size in ("many", "wide")} | {"lume": lume_rows(out)}
+    tables |= {size: size_rows(out, size) for size in ("many", "wide")} | {
+        "lume": lume_rows(out),
+        "vision": vision_rows(out),
+    }
     for name, table in tables.items():
         replace_table("suppressed.md", name, markdown(table))
         print(f"{name}\n{markdown(table)}\n")
