@@ -49,7 +49,7 @@ def hospital(seed: int, patients: int = 100) -> dict[str, Any]:
 
 
 def tune(out: Path) -> Mapping[str, Mapping[str, float]]:
-    """Method -> settings of its best trial; none where the untuned ones were best."""
+    """Tune every method, or go on where that was cut off; :func:`best_settings`."""
     folder = out / "tune"
     settings = {
         "name": "Seven methods on an invented hospital of 100, tuned alike",
@@ -62,9 +62,15 @@ def tune(out: Path) -> Mapping[str, Mapping[str, float]]:
         "runs": TRIALS * len(METHODS),
         "evaluate": {"limit": 10, "ranked": 5, "alternatives": 49, "max_new_tokens": 48, "replicates": 200},
     }
-    if not (folder / "tune.json").exists():
+    record = folder / "tune.json"
+    if not record.exists() or json.loads(record.read_text())["status"] != "complete":
         mu.tune(settings)
-    best: dict[str, dict[str, Any]] = json.loads((folder / "tune.json").read_text())["best"]
+    return best_settings(out)
+
+
+def best_settings(out: Path) -> Mapping[str, Mapping[str, float]]:
+    """Method -> settings of its best trial; none where the untuned ones were best."""
+    best: dict[str, dict[str, Any]] = json.loads((out / "tune" / "tune.json").read_text())["best"]
     return {method: trial["params"] for method, trial in best.items()}
 
 

@@ -25,8 +25,8 @@ from hospitals import (
     WHOLE_LABEL,
     Experiment,
     Model,
+    best_settings,
     settings_of,
-    tune,
 )
 from page_tables import markdown, replace_table, with_interval
 
@@ -276,7 +276,7 @@ def setting_rows(out: Path) -> list[dict[str, str]]:
             "others": f"{reported[method, 'best']:.3f}",
             "others, untuned": f"{reported[method, 'untuned']:.3f}",
         }
-        for method, own in tune(out).items()
+        for method, own in best_settings(out).items()
     ]
 
 

@@ -203,7 +203,7 @@ def _splits(benchmark: Benchmark) -> Iterable[SplitSize]:
             scopes[side, size, len(_subjects(benchmark, records)), questions].append(scope)
     for side in SIDES:
         rows = [SplitSize(*key, tuple(available)) for key, available in scopes.items() if key[0] == side]
-        # The same order for lengths_by_question: what forgets less first.
+        # The same order for both sides: what forgets less first.
         yield from sorted(rows, key=lambda row: row.subjects, reverse=side == "retain")
     holdout = [question for question in benchmark.questions if question.fold == "holdout"]
     if holdout:

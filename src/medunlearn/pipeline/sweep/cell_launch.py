@@ -29,7 +29,7 @@ from medunlearn.pipeline.sweep.pool import PATIENCE, Slot, failure_reason
 
 MODULE = "medunlearn.pipeline.sweep.cell_launch"
 RESULT = "result.pkl"
-"""What rank 0 leaves for the launcher: the output, and the reason of a failure or \"\"."""
+"""File of rank 0 for the launcher: the pickled output, and the reason of a failure or an empty text."""
 LAUNCHER = "MEDUNLEARN_LAUNCHER"
 """Environment variable with the number of the process that launched a cell's processes."""
 _BEAT = 0.2
@@ -156,17 +156,17 @@ def work(task: Path) -> None:
     function, argument, slot = pickle.loads(task.read_bytes())
     result, error = task.with_name(RESULT), None
 
-    def tell(said: BaseException) -> None:
-        if not isinstance(said, KeyboardInterrupt):
-            _leave_result(result, None, failure_reason(said))
+    def report(failure: BaseException) -> None:
+        if not isinstance(failure, KeyboardInterrupt):
+            _write_result(result, None, failure_reason(failure))
 
     try:
         value = function(argument, slot)
         if join().main:
-            _leave_result(result, value, "")
+            _write_result(result, value, "")
     except BaseException as raised:
         error = raised
-    leave(error, tell)
+    leave(error, report)
     if error is not None:
         if not isinstance(error, MedunlearnError | KeyboardInterrupt):
             # The lines of code without the values in them, which may be a patient's.
@@ -174,7 +174,7 @@ def work(task: Path) -> None:
         raise SystemExit(1)
 
 
-def _leave_result(file: Path, output: Any, failure: str) -> None:
+def _write_result(file: Path, output: Any, failure: str) -> None:
     def write(part: Path) -> None:
         part.write_bytes(pickle.dumps((output, failure)))
 
