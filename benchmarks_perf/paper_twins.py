@@ -1,7 +1,8 @@
 """The papers' experiments in small, each to its report: ``--scale tiny`` of the three files under examples/.
 
-    python benchmarks_perf/paper_twins.py --released ../shared/data/lume --out runs/twins
+    python benchmarks_perf/paper_twins.py --released ../shared/data/lume --out runs/twins [--processes 2]
 
+With ``--processes`` a sweep's trainings are shared by as many processes that torchrun starts.
 LUME's runs twice: trained, and adopted from a folder without a tokenizer, as the released model lies. Prints cells
 or models, failures, processor seconds, and whether the report has what the paper's needs. Stopped, it goes on where
 it was.
@@ -33,12 +34,13 @@ def main() -> None:
     parser.add_argument("--released", type=Path, required=True, help="folder with forget.jsonl and retain.jsonl")
     parser.add_argument("--out", type=Path, default=Path("runs/twins"))
     parser.add_argument("--only", default="", help="names that begin with this")
+    parser.add_argument("--processes", type=int, default=1, help="of a training in a sweep")
     arguments = parser.parse_args()
     work: dict[str, Callable[[Path], tuple[int, list[str], Path | None]]] = {
         "lume-olmo": lambda out: run("lume-olmo", out, arguments.released, {}),
         "lume-olmo, adopted": lambda out: run("lume-olmo", out, arguments.released, adopted(arguments.out)),
-        "medforget-lingshu": lambda out: sweep("medforget-lingshu", out),
-        "amnesia-llama3-8b": lambda out: sweep("amnesia-llama3-8b", out),
+        "medforget-lingshu": lambda out: sweep("medforget-lingshu", out, arguments.processes),
+        "amnesia-llama3-8b": lambda out: sweep("amnesia-llama3-8b", out, arguments.processes),
     }
     for name, of_twin in work.items():
         if not name.startswith(arguments.only):
@@ -53,9 +55,10 @@ def main() -> None:
             print(f"  failed: {line}")
 
 
-def sweep(name: str, out: Path) -> tuple[int, list[str], Path | None]:
+def sweep(name: str, out: Path, processes: int) -> tuple[int, list[str], Path | None]:
     """A sweep's twin: number of cells, failures, report."""
-    swept = mu.sweep(EXAMPLES / f"{name}.yaml", scale="tiny", out=out, jobs=1, quiet=True)
+    engine = {"on": "torchrun", "processes": processes} if processes > 1 else {}
+    swept = mu.sweep(EXAMPLES / f"{name}.yaml", scale="tiny", out=out, jobs=1, quiet=True, **engine)
     return len(swept.cells), [f"{cell}: {reason}" for cell, reason in swept.failed], swept.report
 
 

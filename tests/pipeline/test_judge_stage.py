@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,27 @@ def test_keywords_by_another_python(hospital: Benchmark, tmp_path: Path, monkeyp
     find_keywords(benchmark, settings, str(script))
     find_keywords(benchmark, EvaluateSettings(split="random_10", metrics=("rouge_l",)), str(script))
     assert [command[1:5] for command in commands] == [["-m", "medunlearn", "build", "keywords"]]
+
+
+def test_a_bare_python_is_the_one_of_this_environment(
+    hospital: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the environment is not activated, as with .venv/bin/medunlearn."""
+    from medunlearn.config import EvaluateSettings
+
+    hospital.save(tmp_path / "bench")
+    programs = list[str]()
+
+    def run(command: list[str], **how: Any) -> Any:
+        programs.append(command[0])
+        return type("Done", (), {"returncode": 0})
+
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr(keyword_stage.subprocess, "run", run)
+    find_keywords(
+        Benchmark.load(tmp_path / "bench"), EvaluateSettings(split="random_10", metrics=("ls",)), "python"
+    )
+    assert programs == [str(Path(sys.executable).parent / "python")]
 
 
 def test_an_experiment_adopts_instead_of_training(experiment_values: dict[str, Any], tmp_path: Path) -> None:

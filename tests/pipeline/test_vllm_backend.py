@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import fake_vllm
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
 
 from medunlearn.audit.audit_run import audit
 from medunlearn.audit.audit_tables import stored_responses
@@ -122,6 +125,29 @@ def test_what_vllm_cannot_do_is_refused(
     save_delta(live.model, run.model, tmp_path / "delta")
     with pytest.raises(InputError, match="medunlearn export"):
         load_vllm(tmp_path / "delta", weights="fp32")
+
+
+@pytest.mark.parametrize(
+    ("part", "refusal"), [("lm_head", "an adapter of lm_head"), ("whole", "trained as a whole")]
+)
+def test_an_adapter_that_vllm_would_leave_out_is_refused(
+    part: str, refusal: str, copy: Callable[..., Run], engine: type[fake_vllm.LLM], tmp_path: Path
+) -> None:
+    """Its likelihoods of prompts would be those without the adapter, and nothing would say so."""
+    run = copy()
+    modules = ["lm_head"] if part == "lm_head" else ["q_proj"]
+    whole = ["down_proj"] if part == "whole" else None
+    config = LoraConfig(r=2, target_modules=modules, modules_to_save=whole, task_type="CAUSAL_LM")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of tied weights, and of an attribute that transformers renamed
+        adapted = get_peft_model(AutoModelForCausalLM.from_pretrained(run.model), config)
+        adapted.save_pretrained(tmp_path / "adapter", save_embedding_layers=False)
+    facts = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    facts["base_model_name_or_path"] = str(run.model)
+    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(facts))
+    with pytest.raises(InputError, match=refusal):
+        load_vllm(tmp_path / "adapter", weights="fp32")
+    assert engine.loaded == 0
 
 
 def test_drawn_responses_are_refused(

@@ -61,8 +61,11 @@ class LLM:
         seed: int = 0,
         enable_lora: bool = False,
         max_lora_rank: int = 16,
+        lora_target_modules: list[str] | None = None,
     ) -> None:
         LLM.loaded += 1
+        # Without these names vLLM's likelihoods of prompts fail, or leave an adapter of the head out.
+        assert not enable_lora or (lora_target_modules and "lm_head" not in lora_target_modules)
         self._folder, self._dtype = model, getattr(torch, dtype)
         self._lora, self._rank = enable_lora, max_lora_rank
         self._models: dict[int, Any] = {0: self._base()}

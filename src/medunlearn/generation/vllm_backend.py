@@ -17,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import AutoConfig, GenerationConfig
 
@@ -53,12 +54,32 @@ class VllmEngine:
 
     Attributes:
         llm: of vLLM.
+        root: folder or hub id of the full model.
+        rank: largest rank of an adapter; 0 if it serves none.
+        modules: names of the layers that an adapter may change.
         adapters: fingerprint of an adapter's folder -> the request that selects it.
     """
 
     llm: Any
-    key: tuple[str, str, int]
+    root: str
+    weights: str
+    rank: int
+    modules: frozenset[str]
     adapters: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A LoRA adapter as it lies on disk.
+
+    Attributes:
+        source: PEFT's folder, or what a delta holds.
+        modules: names of the layers that it changes, such as ``q_proj``.
+    """
+
+    source: Path | LowRank
+    rank: int
+    modules: frozenset[str]
 
 
 @dataclass
@@ -151,55 +172,83 @@ def load_vllm(source: str | Path, *, weights: Weights) -> LanguageModel:
     import vllm
 
     folder = Path(source)
-    root, low_rank = _parts(folder) if folder.is_dir() else (str(source), None)
+    root, adapter = _parts(folder) if folder.is_dir() else (str(source), None)
     tokenizer = load_tokenizer(folder)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     config = AutoConfig.from_pretrained(root)
     if hasattr(config, "vision_config"):
         raise InputError(f"{source} sees images, which --backend vllm does not give it. Leave --backend out.")
-    rank = 0 if low_rank is None else next(r for r in (*RANKS, low_rank[1]) if r >= low_rank[1])
-    engine = _engine(vllm, root, weights, rank)
-    adapter = None if low_rank is None else _request(engine, folder, low_rank[0])
+    engine = _engine(vllm, root, weights, adapter)
+    request = None if adapter is None else _request(engine, folder, adapter.source)
     # What is asked of a model besides passes: its configuration, and the tokens that end its answers.
     settings = GenerationConfig.from_pretrained(root) if (Path(root) / "generation_config.json").exists() else None
     model = SimpleNamespace(config=config, generation_config=settings, eval=lambda: None)
     description = DESCRIPTION.format(getattr(vllm, "__version__", ""))
-    return LanguageModel(model, tokenizer, str(source), engine=Served(engine, adapter, description))
+    return LanguageModel(model, tokenizer, str(source), engine=Served(engine, request, description))
 
 
-def _parts(folder: Path) -> tuple[str, tuple[Path | LowRank, int] | None]:
-    """The full model at the root of a folder, and the adapter on it with its rank."""
+def _parts(folder: Path) -> tuple[str, Adapter | None]:
+    """The full model at the root of a folder, and the adapter on it."""
     if is_adapter(folder):
-        facts = json.loads((folder / "adapter_config.json").read_text())
         base = adapter_base(folder)
         root, more = _parts(Path(base)) if Path(base).is_dir() else (base, None)
         if more is None:
-            return root, (folder, int(facts["r"]))
+            return root, _peft_adapter(folder)
     else:
         root_folder, *deltas = chain(folder)
         low_rank = read_low_rank(deltas[0]) if len(deltas) == 1 else None
         if not deltas:
             return str(root_folder.resolve()), None
         if low_rank is not None and all(factor > 0 for factor in low_rank.factors.values()):
-            return str(root_folder.resolve()), (
-                low_rank,
-                max(len(low_rank.tensors[n + A]) for n in low_rank.factors),
-            )
-    raise InputError(
-        f"{folder} is more than a full model or one LoRA adapter on it, which vLLM cannot load. Write it out "
+            rank = max(len(low_rank.tensors[name + A]) for name in low_rank.factors)
+            modules = frozenset(_module(name.removesuffix(".weight")) for name in low_rank.factors)
+            return str(root_folder.resolve()), _within_layers(folder, Adapter(low_rank, rank, modules))
+    raise _cannot_load(folder, "more than a full model or one LoRA adapter on it")
+
+
+def _peft_adapter(folder: Path) -> Adapter:
+    facts = json.loads((folder / "adapter_config.json").read_text())
+    with safe_open(folder / "adapter_model.safetensors", "pt") as tensors:
+        names = [name.partition(".lora_") for name in tensors.keys()]  # noqa: SIM118  # no mapping
+    if not all(kind for _, kind, _ in names):
+        raise _cannot_load(folder, "an adapter with layers trained as a whole")
+    modules = frozenset(_module(name) for name, _, _ in names)
+    return _within_layers(folder, Adapter(folder, int(facts["r"]), modules))
+
+
+def _within_layers(folder: Path, adapter: Adapter) -> Adapter:
+    """The adapter, if it changes layers alone: vLLM's likelihoods of a prompt leave out an adapter of the head."""
+    outside = sorted(adapter.modules & {"lm_head", "embed_tokens", "embed_out", "wte"})
+    if outside:
+        raise _cannot_load(folder, f"an adapter of {outside[0]}")
+    return adapter
+
+
+def _module(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _cannot_load(folder: Path, what: str) -> InputError:
+    return InputError(
+        f"{folder} is {what}, which vLLM cannot load or score. Write it out "
         f"(`medunlearn export {folder.parent} --out hf/`, then `medunlearn adopt hf/`), or leave --backend out."
     )
 
 
-def _engine(vllm: Any, root: str, weights: Weights, rank: int) -> VllmEngine:
+def _engine(vllm: Any, root: str, weights: Weights, adapter: Adapter | None) -> VllmEngine:
+    least, modules = (0, frozenset[str]()) if adapter is None else (adapter.rank, adapter.modules)
     for engine in _engines:
-        if engine.key[:2] == (root, weights) and engine.key[2] >= rank:
+        if (engine.root, engine.weights) == (root, weights) and engine.rank >= least and engine.modules >= modules:
             return engine
     _engines.clear()  # vLLM takes the device's memory: one model at a time
-    lora = {"enable_lora": True, "max_lora_rank": rank} if rank else {}
+    rank = next(rank for rank in (0, *RANKS, least) if rank >= least)
+    lora: dict[str, Any] = {}
+    if adapter is not None:
+        # By default vLLM lays an adapter on the head too, which breaks the likelihoods of a prompt.
+        lora = {"enable_lora": True, "max_lora_rank": rank, "lora_target_modules": sorted(modules)}
     llm = vllm.LLM(model=root, tokenizer=root, dtype=DTYPES[weights], seed=0, **lora)
-    _engines.append(VllmEngine(llm, (root, weights, rank)))
+    _engines.append(VllmEngine(llm, root, weights, rank, modules))
     return _engines[-1]
 
 
@@ -221,7 +270,7 @@ def _as_peft(low_rank: LowRank) -> Path:
     rank = max(len(low_rank.tensors[name + A]) for name in low_rank.factors)
     for name, factor in low_rank.factors.items():
         module = name.removesuffix(".weight")
-        modules.add(module.rpartition(".")[2])
+        modules.add(_module(module))
         tensors[f"base_model.model.{module}.lora_A.weight"] = low_rank.tensors[name + A].contiguous()
         tensors[f"base_model.model.{module}.lora_B.weight"] = (low_rank.tensors[name + B] * factor).contiguous()
     save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})

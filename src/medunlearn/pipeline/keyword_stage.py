@@ -6,8 +6,10 @@ GPU; the keywords that it finds lie beside the benchmark, where evaluations look
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,12 +24,18 @@ LAST_LINES = 5
 
 def interpreter_problem(python: str | None) -> str:
     """The reason why the Python that a file names cannot be started; empty where it can, or none is named."""
-    if python is None or shutil.which(python):
+    if python is None or _found(python):
         return ""
     return (
         f"extractor_python={python}: there is no such program. Make the environment (docs/amnesia.md), or name its "
         "python."
     )
+
+
+def _found(python: str) -> str | None:
+    """Path of a Python; a bare name is this environment's, whether it is activated or not."""
+    places = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    return shutil.which(python, path=os.pathsep.join(places))
 
 
 def find_keywords(
@@ -47,7 +55,14 @@ def find_keywords(
     if problem := interpreter_problem(python):
         raise MedunlearnError(problem)
     say(f"keywords: {settings.extractor}, by {python}")
-    command = [python, "-m", "medunlearn", "build", "keywords", str(Path(str(benchmark.folder)).resolve())]
+    command = [
+        str(_found(python)),
+        "-m",
+        "medunlearn",
+        "build",
+        "keywords",
+        str(Path(str(benchmark.folder)).resolve()),
+    ]
     process = subprocess.run(
         [*command, "--extractor", settings.extractor, "--quiet"], capture_output=True, text=True
     )
