@@ -4,7 +4,7 @@ python benchmarks_perf/calibration.py OUT [--seeds 0,1,2] [--read]
 
 For each seed an invented hospital of 100 patients and a tiny model that was trained without every second one of
 them. All facts of these are ranked: in answers, in records in place, and whole notes among versions. Writes the
-table of docs/suppressed.md and prints it. Three minutes of CPU a seed; a second call goes on. --read makes the
+table of docs/unlearn.md and prints it. Three minutes of CPU a seed; a second call goes on. --read makes the
 table of what is there.
 """
 
@@ -89,7 +89,7 @@ def main() -> None:
     table = [row for seed in chosen.seeds for row in rows(pd.read_parquet(chosen.out / f"{seed}-{FILE}"), seed)]
     table.sort(key=lambda row: ([*PLACES.values()].index(row["in"]), row["fact"], row["seed"]))
     text = markdown(table)
-    replace_table("suppressed.md", "calibration", text)
+    replace_table("unlearn.md", "calibration", text)
     print(text)
 
 

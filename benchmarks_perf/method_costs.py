@@ -55,7 +55,7 @@ def main() -> None:
             for method in METHODS
         ]
     )
-    replace_table("suppressed.md", "costs", table)
+    replace_table("unlearn.md", "costs", table)
     print(table)
 
 

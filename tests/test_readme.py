@@ -59,7 +59,7 @@ def run(line: str) -> None:
 
 
 def run_all(workplace: Path, name: str) -> None:
-    # `forget` takes what the reader has; tests/docs/test_forget_page.py runs its section.
+    # `forget` takes what the reader has; tests/docs/test_forget_requests.py runs its section.
     elsewhere = ("lume", "medunlearn forget ")
     lines = [line for line in Page.read(name).commands if line.startswith("medunlearn")]
     lines = [line for line in lines if not any(words in line for words in elsewhere)]

@@ -98,7 +98,7 @@ def test_nothing_else_is_vendored() -> None:
 
 
 def _page() -> str:
-    return (ROOT / "docs/licences.md").read_text()
+    return (ROOT / "requirements/licences.md").read_text()
 
 
 # The set-up, with a pip that only notes what it is asked.

@@ -149,7 +149,7 @@ TESTED_IN = {
     "hospital.yaml": "test_readme.py",
     "own-prompts.yaml": "docs/test_own_prompts.py",
     "lume-small.yaml": "papers/lume/test_experiment.py",
-    "amnesia-llama3-8b.yaml": "docs/test_amnesia.py",
+    "amnesia-llama3-8b.yaml": "docs/test_papers_amnesia.py",
     "lume.yaml": "docs/test_unlearn_epochs.py",
     "lume-olmo.yaml": "papers/test_scales.py",
     "lume-new.yaml": "docs/test_lume_tofu_muse.py",

@@ -17,7 +17,7 @@ from medunlearn.cases.holders.holders import How
 from medunlearn.cases.holders.traces import Trace
 
 Medunlearn = Callable[..., Any]
-PAGE = Page.read("unlearn.md", "Find every file that holds a patient")
+PAGE = Page.read("forget.md", "Find every file that holds a patient")
 
 
 def test_files_that_hold_a_patient(medunlearn: Medunlearn, bench: Path, target: Path, tmp_path: Path) -> None:

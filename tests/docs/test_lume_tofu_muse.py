@@ -1,4 +1,4 @@
-"""What docs/lume.md and docs/tofu_muse.md show runs, small but otherwise as it stands."""
+"""What docs/papers.md shows of LUME, and docs/benchmarks.md of TOFU and MUSE, runs, small."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.builders import BENCHMARKS
 from medunlearn.pipeline.benchmark_builds import SETTINGS
 
+LUME = Page.read("papers.md", "LUME benchmark", "LUME experiment", "LUME findings")
 DOCS = Path(__file__).parents[2] / "docs"
 SMALL = {
     "medunlearn train": ("--tiny-width=32", "--tiny-layers=2", "--epochs=1", "--precision=fp32"),
@@ -47,7 +48,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_page_on_lume_runs(here: Path, writer: Callable[[dict[str, Any]], str]) -> None:
     # Those on the released files: tests/papers/lume/test_experiment.py.
-    commands = [line for line in Page.read("lume.md").commands if "lume-small" not in line.replace("_", "-")]
+    commands = [line for line in LUME.commands if "lume-small" not in line.replace("_", "-")]
     assert len(commands) == 5
     with FakeServer(answer=writer) as server:
         said = "".join(run(line.replace("http://127.0.0.1:8000/v1", server.base_url)) for line in commands)
@@ -88,7 +89,7 @@ def test_every_setting_of_the_pages_is_one() -> None:
 
     for model in (LumeNewSettings, TrainSettings, EvaluateSettings, ExperimentSettings):
         known |= set(model.model_fields)
-    for page in (Page.read("lume.md"), Page.read("benchmarks.md", "TOFU", "MUSE")):
+    for page in (LUME, Page.read("benchmarks.md", "TOFU", "MUSE")):
         assert (
             not {name for name in page.flags if "." not in name} - known - {"review", "benchmark"}
         )  # flags of the verbs

@@ -1,4 +1,4 @@
-"""The commands of docs/leakage.md run in their order; what scispaCy would find is found by a stand-in."""
+"""The commands of docs/measure.md on leakage run in their order; a stand-in takes the place of scispaCy."""
 
 from __future__ import annotations
 

@@ -34,13 +34,14 @@ def test_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_numbers_of_the_page_are_those_of_the_code() -> None:
     fields = EvaluateSettings.model_fields
-    assert f"Facts of {fields['ranked'].default} patients a side are ranked" in PAGE.text
-    assert f"about\n  {fields['facts'].default} of a patient's questions in each fold" in PAGE.text
-    assert f"each among {fields['alternatives'].default} alternatives" in PAGE.text
-    assert f"among {fields['versions'].default} versions of itself" in PAGE.text
-    assert f"(log-normal, {SPREAD})" in PAGE.text
+    text = " ".join(PAGE.text.split())
+    assert f"Facts of {fields['ranked'].default} patients a side are ranked" in text
+    assert f"about {fields['facts'].default} of a patient's questions in each fold" in text
+    assert f"each among {fields['alternatives'].default} alternatives" in text
+    assert f"among {fields['versions'].default} versions of itself" in text
+    assert f"(log-normal, {SPREAD})" in text
     words = {9: "nine", 2: "two", 10: "ten"}
-    assert f"where {words[ENOUGH]} other patients or more" in PAGE.text
+    assert f"where {words[ENOUGH]} other patients or more" in text
     assert USUAL == 1 / 5
-    assert f"fewer than {words[FEWEST]} alternatives" in PAGE.text
-    assert f"scored to {words[AFTER]} tokens behind the fact" in PAGE.text
+    assert f"fewer than {words[FEWEST]} alternatives" in text
+    assert f"scored to {words[AFTER]} tokens behind the fact" in text

@@ -1,4 +1,4 @@
-"""What docs/utility.md shows runs, as it stands but for the size of the training."""
+"""What docs/measure.md shows of utility runs, as it stands but for the size of the training."""
 
 from __future__ import annotations
 

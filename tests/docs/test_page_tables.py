@@ -17,7 +17,7 @@ import false_alarms
 import hospitals
 import medforget_tables
 import suppressed
-from page_tables import markdown, replace_table
+from page_tables import DOCS, markdown, replace_table
 
 TRAINING = {"epochs": 1, "tiny_width": 32, "tiny_layers": 2}
 
@@ -34,6 +34,15 @@ def test_a_table_stands_between_its_markers(tmp_path: Path) -> None:
         )
     with pytest.raises(ValueError, match="no markers <!-- others -->"):
         replace_table("page.md", "others", table, tmp_path)
+
+
+def test_scripts_write_into_pages_that_have_their_markers() -> None:
+    for script in (DOCS.parent / "benchmarks_perf").glob("*.py"):
+        source = script.read_text()
+        for page, name in re.findall(r'replace_table\("([\w.]+)", "([^"]+)"', source):
+            assert f"<!-- {name} -->" in (DOCS / page).read_text(), f"{script.name}: {page} has no table {name!r}"
+        for page in re.findall(r'"(\w+\.md)"|docs/(\w+\.md)', source):
+            assert (DOCS / "".join(page)).exists() or "report" in page[0], f"{script.name} names {page}"
 
 
 def test_every_fact_of_the_patients_that_were_left_out_is_in_the_calibration(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands of docs/epochs.md run as they stand but for the size of the training."""
+"""The commands of docs/unlearn.md on epochs run as they stand but for the size of the training."""
 
 from __future__ import annotations
 

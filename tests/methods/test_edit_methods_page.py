@@ -1,4 +1,4 @@
-"""The commands of docs/edit_methods.md run as they stand but for the size of the training; so does its method."""
+"""The commands of docs/unlearn.md on edits run, but for the size of the training; so does its method."""
 
 from __future__ import annotations
 

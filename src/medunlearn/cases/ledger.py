@@ -153,7 +153,7 @@ def read_ledger(model: Path, *, fingerprint: str | None = None) -> RequestLedger
     if ledger.rows and ledger.model != (fingerprint or model_identity(str(model))):
         raise InputError(
             f"{path} is the ledger of another model. Put back the model's own; of a model that was made from "
-            "another by further training, carry the ledger over (docs/cases.md#the-ledger)."
+            "another by further training, carry the ledger over (docs/forget.md#the-ledger)."
         )
     return ledger
 

@@ -2,7 +2,7 @@
 
 | beside ``case/`` | content |
 |---|---|
-| ``case/`` | the signed case (docs/cases.md); no text, name or id of the patient |
+| ``case/`` | the signed case (docs/forget.md); no text, name or id of the patient |
 | ``case-model/`` | the model that came out, with its ledger: a Hugging Face folder; of an exact deletion, a run |
 | ``case-model.sig`` | with ``model_key``: its signature (:mod:`medunlearn.cases.signing_keys`) |
 | ``case-work/`` | benchmark, adopted model, trials, evaluations: holds notes; delete it when the case is closed |

@@ -27,7 +27,7 @@ def interpreter_problem(python: str | None) -> str:
     if python is None or _found(python):
         return ""
     return (
-        f"extractor_python={python}: there is no such program. Make the environment (docs/amnesia.md), or name its "
+        f"extractor_python={python}: there is no such program. Make the environment (docs/papers.md), or name its "
         "python."
     )
 

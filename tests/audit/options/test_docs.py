@@ -1,4 +1,4 @@
-"""What docs/options.md shows runs, small but otherwise as it stands; its tables name what there is."""
+"""What docs/audit.md shows of answer options runs, small; its tables name what there is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sweep's report written again from its folder, by Python and by the command of docs/amnesia.md."""
+"""A sweep's report written again from its folder, by Python and by the command of docs/papers.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
 from medunlearn.papers.sweeps.report import folder_report
 
-PAGE = Page.read("amnesia.md", "The sweep's report")
+PAGE = Page.read("papers.md", "AMNESIA report")
 
 
 @pytest.fixture(scope="module")

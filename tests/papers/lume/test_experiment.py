@@ -1,4 +1,4 @@
-"""The command of docs/lume.md on the released files, small: epochs, findings on the terminal and in the report."""
+"""The command of docs/papers.md on the released files, small: epochs, findings on the terminal and the report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL = (
 
 @pytest.mark.skipif(not DATA.exists(), reason="the real LUME files (../shared/data/lume) are not here")
 def test_the_example_says_what_section_3_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (line,) = re.findall(r"^medunlearn .*lume-small.*$", (ROOT / "docs" / "lume.md").read_text(), re.MULTILINE)
+    (line,) = re.findall(r"^medunlearn .*lume-small.*$", (ROOT / "docs" / "papers.md").read_text(), re.MULTILINE)
     (tmp_path / "clone").mkdir()
     (tmp_path / "clone" / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "shared").symlink_to(DATA.parents[1])

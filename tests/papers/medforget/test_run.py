@@ -27,7 +27,7 @@ from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 
 ROOT = Path(__file__).parents[3]
-PAGE = Page.read("medforget.md", "The experiment and its report")
+PAGE = Page.read("papers.md", "MedForget experiment and report")
 Values = dict[str, Any]
 
 

@@ -1,7 +1,7 @@
 """LUME built anew without a language model: documents by a grammar or from articles, and the benchmark of them.
 
 Source: LUME, Section 2. Differences from the paper are told in :mod:`medunlearn.synthetic.people`,
-:mod:`medunlearn.data.completions` and docs/lume.md.
+:mod:`medunlearn.data.completions` and docs/papers.md.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Tuning: every method's settings with an equal budget, chosen on one half of the subjects (docs/tune.md)."""
+"""Tuning: every method's settings with an equal budget, chosen on one half of the subjects (docs/scale.md)."""

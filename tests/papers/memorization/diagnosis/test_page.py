@@ -1,4 +1,4 @@
-"""The commands of docs/diagnosis.md run, as they stand but for the size of the training."""
+"""The commands of docs/benchmarks.md on diagnoses run, as they stand but for the size of the training."""
 
 from __future__ import annotations
 

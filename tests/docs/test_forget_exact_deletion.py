@@ -1,4 +1,4 @@
-"""The section on exact deletion of docs/cases.md runs, and what it says of roads is so."""
+"""The section on exact deletion of docs/forget.md runs, and what it says of roads is so."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from medunlearn.errors import InputError
 from medunlearn.forgetting.exact_deletion import delete_exactly, training_benchmark
 from medunlearn.results.runs import Run
 
-PAGE = Page.read("cases.md", "Exact deletion")
+PAGE = Page.read("forget.md", "Exact deletion")
 SMALL = ["--epochs=1", "--train-on=records", "--tiny-width=32", "--tiny-layers=2", "--precision=fp32"]
 
 

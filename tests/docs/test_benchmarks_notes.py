@@ -1,4 +1,4 @@
-"""What docs/notes.md shows runs, small but otherwise as it stands; its example files are the invented hospital."""
+"""What docs/benchmarks.md shows of notes runs, small; its example files are the invented hospital."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.notes.note_columns import USUAL
 from medunlearn.synthetic.note_table import write_note_table
 
+PAGE = Page.read("benchmarks.md", "Clinical notes of your own")
 SMALL = {
     "medunlearn train": ("--epochs=1", "--tiny-width=32", "--tiny-layers=2"),
     "medunlearn unlearn": ("--epochs=1",),
@@ -22,7 +23,7 @@ SMALL = {
 def test_the_page_runs_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    lines = Page.read("notes.md").commands
+    lines = PAGE.commands
     assert len(lines) == 10
     for line in lines:
         extra = next((more for start, more in SMALL.items() if line.startswith(start)), ())
@@ -48,6 +49,5 @@ def test_the_examples_are_the_invented_hospital(tmp_path: Path, name: str, patie
 
 
 def test_the_page_names_what_is_found() -> None:
-    page = Page.read("notes.md").text
-    assert all(f"`{name}`" in page for name in ("disease", "institution", "ward", "department"))
+    assert all(f"`{name}`" in PAGE.text for name in ("disease", "institution", "ward", "department"))
     assert {"disease", "institution", "ward", "department"} <= set(USUAL)

@@ -1,4 +1,4 @@
-"""The commands of docs/cases.md run in its order, on a model that was trained for it."""
+"""The commands of docs/forget.md on cases run in its order, on a model that was trained for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from medunlearn.cases.pseudonyms import OwnerSecret
 from medunlearn.cases.signing_keys import read_private_key
 from medunlearn.data.benchmark import Benchmark
 
-PAGE = Page.read("cases.md", "Keys", "Check a case", "Delete the files that hold a patient")
+PAGE = Page.read("forget.md", "Keys", "Check a case", "Delete the files that hold a patient")
 SMALL = "--model tiny --epochs 1 --tiny-width 16 --tiny-layers 1 --precision fp32"
 
 

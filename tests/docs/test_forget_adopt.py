@@ -1,4 +1,4 @@
-"""The commands of docs/adopt.md run in their order, and its numbers are those of the code."""
+"""The commands of docs/forget.md on adoption run in their order, and its numbers are those of the code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pages import Page, run_line
 from medunlearn.config import AdoptSettings
 from medunlearn.results.runs import Run
 
-PAGE = Page.read("adopt.md")
+PAGE = Page.read("forget.md", "Adopt a model")
 SMALL = {
     "train": ["--epochs=1", "--train-on=records", "--tiny-width=32", "--tiny-layers=2"],
     "unlearn": ["--epochs=1"],

@@ -1,4 +1,4 @@
-"""The commands of docs/amnesia.md run; the paper's experiment is checked, and its preset runs on two processes."""
+"""The commands of docs/papers.md on AMNESIA run; its experiment is checked, its preset runs on two processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from medunlearn.pipeline.presets import presets
 from medunlearn.results.runs import Run
 
 ROOT = Path(__file__).parents[2]
-PAGE = Page.read("amnesia.md", "Notes", "Tables and splits", "Training")
+PAGE = Page.read("papers.md", "What holds for all", "AMNESIA benchmark", "AMNESIA training")
 SMALL = ("--tiny-width=32", "--tiny-layers=2", "--pretrain-epochs=1", "--precision=fp32")
 
 

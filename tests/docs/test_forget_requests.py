@@ -18,7 +18,17 @@ from medunlearn.forgetting.measuring_models import ALTERNATIVES
 from medunlearn.forgetting.trial_search import AUTO, rate_of_size
 from medunlearn.synthetic.note_table import write_note_table
 
-PAGE = Page.read("forget.md")
+PAGE = Page.read(
+    "forget.md",
+    "One request",
+    "What happens",
+    "What auto tries",
+    "How the verdict comes about",
+    "Chat models, adapters, and a model to compare with",
+    "The next request",
+    "Going back, and what to destroy",
+    "How long it takes",
+)
 SMALL = {
     "train": ("--epochs=1", "--tiny-width=32", "--tiny-layers=2", "--precision=fp32"),
     "forget": (
