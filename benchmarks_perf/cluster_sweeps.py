@@ -2,17 +2,20 @@
 
     pip install 'medunlearn[ray,slurm]'
     python benchmarks_perf/cluster_sweeps.py OUT [--only ray]
+    python benchmarks_perf/cluster_sweeps.py OUT --only slurm --sbatch --preempt "scontrol requeue {job}"
 
 While the target trains, the process of its Ray task is killed with SIGKILL, as Ray does when memory is short;
 submitit's job gets the signal by which Slurm takes a machine back. Their results must be those of the local sweep,
 digit for digit. submitit's scheduler for one machine stands in for Slurm: the same jobs, signals and requeueing,
-but no sbatch.
+but no sbatch. With ``--sbatch`` it is the Slurm of this machine, and ``--preempt`` is the command that takes the
+job's machine away; ``{job}`` stands for the job's number. Slurm's signal is ``scancel --full --signal USR2 {job}``.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -23,6 +26,7 @@ from typing import Any
 import pandas as pd
 import psutil
 
+from medunlearn.data.storage import read_json
 from medunlearn.pipeline.sweep import engines
 from medunlearn.pipeline.sweep.cell_launch import MODULE
 from medunlearn.pipeline.sweep.sweep_plan import plan
@@ -64,6 +68,16 @@ def preempt_job(out: Path) -> None:
             continue
 
 
+def by_command(command: str) -> Callable[[Path], None]:
+    """Takes the target's machine away with a command of Slurm's."""
+
+    def preempt(out: Path) -> None:
+        job = read_json(out / engines.FOLDER / engines.JOBS)["target"]
+        subprocess.run(command.replace("{job}", job), shell=True, check=True)
+
+    return preempt
+
+
 def once_it_trains(out: Path, cut_off: Callable[[Path], None]) -> threading.Thread:
     """A thread that cuts the target's training off behind its first checkpoint."""
 
@@ -98,10 +112,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", choices=("ray", "slurm"))
+    parser.add_argument("--sbatch", action="store_true", help="the Slurm of this machine")
+    parser.add_argument("--preempt", default="scontrol requeue {job}", help="with --sbatch")
     arguments = parser.parse_args()
-    engines.CLUSTER = "local"
+    engines.CLUSTER = "slurm" if arguments.sbatch else "local"
+    preempt = by_command(arguments.preempt) if arguments.sbatch else preempt_job
     expected = sweep("local", arguments.out / "local")
-    for on, cut_off in (("ray", kill_ray_task), ("slurm", preempt_job)):
+    for on, cut_off in (("ray", kill_ray_task), ("slurm", preempt)):
         if arguments.only in (None, on):
             table = sweep(on, arguments.out / on, cut_off)
             pd.testing.assert_frame_equal(table, expected)

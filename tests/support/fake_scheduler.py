@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from forking import Forked, together
+import psutil
+from forking import PATIENCE, Forked, together
 
 from medunlearn.pipeline.sweep import cell_launch as launch
 from medunlearn.pipeline.sweep.pool import Slot
@@ -24,6 +26,8 @@ class ForkedRanks(launch.RankProcesses):
 
     def __init__(self, task: Path, slot: Slot, log: Any) -> None:
         def work() -> None:
+            launch._deaf()
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # as Python does where it starts
             launch.work(task)
 
         self.forked = [Forked(work)] if slot.processes == 1 else together(work, slot.processes)
@@ -37,12 +41,17 @@ class ForkedRanks(launch.RankProcesses):
 
 
 class Job:
-    """A submitted call. ``preempt`` has its machine taken back; it is queued again when it has left."""
+    """A submitted call.
+
+    ``preempt`` has its machine taken back by the signal that submitit answers; ``evict`` by SIGTERM to all of its
+    processes and, once the work in them has ended, SIGKILL. Either way it is queued again when it has left.
+    """
 
     def __init__(self, folder: Path, job_id: str, function: Callable[[], Any] | None = None) -> None:
         self.job_id, self.starts, self.state = job_id, 0, "RUNNING"
         self._function, self._file = function, Path(str(folder).replace("%j", job_id)).with_suffix(".pkl")
         self._forked: Forked | None = None
+        self._evicted = False
         if function is not None:
             self._start()
 
@@ -62,7 +71,8 @@ class Job:
 
     def done(self) -> bool:
         code = self._forked.poll() if self._forked else 0
-        if code == REQUEUE:
+        if code == REQUEUE or (self._evicted and code == -signal.SIGKILL):
+            self._evicted = False
             self._start()
             return False
         self.state = "RUNNING" if code is None else "COMPLETED" if code == 0 else "FAILED"
@@ -74,6 +84,17 @@ class Job:
     def preempt(self) -> None:
         assert self._forked is not None
         self._forked.send_signal(signal.SIGUSR2)
+
+    def evict(self) -> None:
+        assert self._forked is not None
+        self._evicted, job = True, psutil.Process(self._forked.pid)
+        ranks = job.children(recursive=True)
+        for process in (*ranks, job):
+            process.terminate()
+        psutil.wait_procs(ranks, timeout=PATIENCE)
+        time.sleep(1.0)  # in which a job that does not wait would write what came of it
+        with suppress(psutil.NoSuchProcess):
+            job.kill()
 
     def cancel(self, check: bool = True) -> None:
         if self._forked is not None:
@@ -92,7 +113,7 @@ class Scheduler:
         scheduler = self
 
         class AutoExecutor:
-            def __init__(self, folder: Path, cluster: str) -> None:
+            def __init__(self, folder: Path, cluster: str, slurm_max_num_timeout: int) -> None:
                 assert cluster == "slurm"
                 self.folder = folder
 

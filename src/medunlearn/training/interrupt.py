@@ -13,8 +13,8 @@ class Interruption:
     """While it is open, the first signal is noted and raised at the next :meth:`check`; the second raises at once.
 
     An optimizer that is stopped half-way leaves some weights new and some old; a checkpoint of that would not
-    be a state that any run passes through. Outside the main thread, where Python delivers no signals, it does
-    nothing.
+    be a state that any run passes through. Signals that the process ignores stay ignored. Outside the main thread,
+    where Python delivers no signals, it does nothing.
 
     Attributes:
         torn: a second signal broke into a step; the weights in memory are not to be kept.
@@ -28,7 +28,8 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():
-            self._before = {which: signal.signal(which, self._note) for which in self._SIGNALS}
+            heeded = [which for which in self._SIGNALS if signal.getsignal(which) != signal.SIG_IGN]
+            self._before = {which: signal.signal(which, self._note) for which in heeded}
         return self
 
     def __exit__(

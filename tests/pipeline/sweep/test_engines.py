@@ -58,8 +58,9 @@ def test_a_cell_of_two_processes(small: Values) -> None:
     assert foresee(plan(small)).left == 0
 
 
+@pytest.mark.parametrize("cut_off", ["preempt", "evict"])
 def test_a_preempted_sweep_has_the_table_of_one_that_was_not(
-    small: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cut_off: str, small: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheduler, options = Scheduler(), Values()
     monkeypatch.setitem(sys.modules, "submitit", scheduler.module())
@@ -73,7 +74,7 @@ def test_a_preempted_sweep_has_the_table_of_one_that_was_not(
             time.sleep(0.005)
             if time.monotonic() > limit:
                 return
-        scheduler.arrays[0][0].preempt()
+        getattr(scheduler.arrays[0][0], cut_off)()
 
     thread = threading.Thread(target=take_the_machine_back, daemon=True)
     thread.start()

@@ -135,10 +135,14 @@ def environment(slot: Slot) -> dict[str, str]:
 
 
 def _deaf() -> None:
-    """Before the processes' program starts: they ignore what Slurm sends to every process of a job."""
+    """Before the processes' program starts: they ignore what Slurm sends to every process of a job.
+
+    The launcher gets it too, and lets them write a checkpoint (:meth:`Launch.interrupt`).
+    """
     os.setsid()
-    for which in (signal.SIGUSR1, signal.SIGUSR2):
+    for which in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
         signal.signal(which, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored in what a script starts in the background
 
 
 def _is_rank(process: psutil.Process) -> bool:

@@ -10,11 +10,12 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Protocol, Self
 
 from medunlearn.config import SweepSettings
@@ -28,6 +29,10 @@ FOLDER, JOBS = "slurm", "jobs.json"
 CLUSTER = "slurm"
 """Of submitit; its ``local`` runs jobs on this machine, without a scheduler."""
 POLL = 1.0
+GRACE = 600.0
+"""Seconds that a job waits to be killed after SIGTERM."""
+TIMEOUTS = 100
+"""How often a job may run out of its time: each time it goes on from its checkpoint."""
 _DEFAULTS = {"timeout_min": 240, "signal_delay_s": 120, "name": "medunlearn"}
 """Of a Slurm job: submitit's names. It is told so many seconds before its end, to write a checkpoint."""
 
@@ -83,11 +88,35 @@ class ClusterCell:
             except Exception as error:
                 return None, failure_reason(error)
 
+
+class SlurmCell(ClusterCell):
+    """A cell as a Slurm job, which may lose its machine in two ways.
+
+    Before its time is over Slurm sends SIGUSR2: submitit then calls :meth:`checkpoint` and queues the job again. A
+    preempted job gets SIGTERM; Slurm kills it soon afterwards and queues it again by itself. A result that the job
+    left would end it, so it leaves none.
+    """
+
+    def __call__(self) -> tuple[Any, str]:
+        self._leaving = False
+        signal.signal(signal.SIGTERM, self._leave)
+        output, failure = super().__call__()
+        if failure and self._leaving:
+            time.sleep(GRACE)
+        return output, failure
+
+    def _leave(self, number: int, frame: FrameType | None) -> None:
+        self._leaving = True
+        self._interrupt()
+
     def checkpoint(self) -> Any:
-        """submitit calls it where Slurm takes the machine back: write a checkpoint, and queue the cell again."""
+        """Write a checkpoint; what submitit is to queue."""
+        self._interrupt()
+        return import_module("submitit").helpers.DelayedSubmission(SlurmCell(self.call, self.slot))
+
+    def _interrupt(self) -> None:
         if self._launch is not None:
             self._launch.interrupt()
-        return import_module("submitit").helpers.DelayedSubmission(ClusterCell(self.call, self.slot))
 
 
 class SlurmEngine:
@@ -102,7 +131,7 @@ class SlurmEngine:
         folder = settings.out / FOLDER
         make_folder(folder)
         self._slots, self._known = slots, folder / JOBS
-        self._executor = submitit.AutoExecutor(folder / "%j", cluster=CLUSTER)
+        self._executor = submitit.AutoExecutor(folder / "%j", cluster=CLUSTER, slurm_max_num_timeout=TIMEOUTS)
         self._job_class = submitit.SlurmJob if CLUSTER == "slurm" else submitit.LocalJob
         values = {**_DEFAULTS, "slurm_array_parallelism": len(slots), **settings.slurm}
         processes = settings.processes
@@ -144,7 +173,7 @@ class SlurmEngine:
         if new:
             with self._executor.batch():
                 for call in new:
-                    jobs.append(self._executor.submit(ClusterCell(call, self._slots[0])))
+                    jobs.append(self._executor.submit(SlurmCell(call, self._slots[0])))
         for call, job in zip(new, jobs, strict=True):
             self._running[call.name] = job, time.monotonic()
             self._ids[call.name] = str(job.job_id)
