@@ -123,6 +123,24 @@ def test_a_plan_refuses_what_a_request_refuses(medunlearn: Medunlearn, here: Pat
     assert "There is no flag --dry-run" in medunlearn(*request("--dry-run"), code=2).text
 
 
+def test_columns_are_settings_of_the_build(medunlearn: Medunlearn, here: Path) -> None:
+    odd = write_csv(here / "odd.csv", [{"Pat-Nr": PATIENT, "Befund": "A note of one sentence."}])
+    problems = medunlearn(*request("--plan", notes=odd), code=2).text
+    assert "--build.patient-column: name the column" in problems
+    assert "--build.text-column: name the column" in problems
+    problems = medunlearn(*request("--patient-column=Pat-Nr", notes=odd), code=2).text
+    assert "There is no flag --patient-column. Did you mean --build.patient-column?" in problems
+    words = "--build.patient-colum=Pat-Nr", "--unlearn.lrr=1", "--evaluate.batch-siz=2"
+    problems = medunlearn(*request(*words, notes=odd), code=2).text
+    for name in ("build.patient_column", "unlearn.lr", "evaluate.batch_size"):
+        assert f"Did you mean {name}?" in problems
+    assert "build.clozes=-3" in medunlearn(*request("--build.clozes=-3", "--plan"), code=2).text
+    with odd.open("a") as file:
+        file.write(f"{PATIENT},half a \0 character\n")
+    columns = "--build.patient-column=Pat-Nr", "--build.text-column=Befund"
+    assert "--build.skip-bad-rows" in medunlearn(*request(*columns, "--plan", notes=odd), code=2).text
+
+
 def test_nothing_to_forget(medunlearn: Medunlearn, here: Path) -> None:
     result = medunlearn(*request("--holdout=unseen.csv", "--battery=none", *SMALL))
     assert "nothing to forget: no way of asking finds the patient in the model; nothing is trained" in result.text

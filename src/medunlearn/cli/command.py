@@ -191,11 +191,19 @@ class Generated(click.Command):
         if self.verb.file and (file := values.get(self.arguments[0].name)):
             settings = merge(read_yaml(Path(file)), settings)
         plain = {key: value for key, value in settings.items() if "." not in key}
-        sections = {key.partition(".")[0] for key in settings if "." in key}
+        sections: dict[str, dict[str, Any]] = {}
+        for key, value in settings.items():
+            section, dot, rest = key.partition(".")
+            if dot:
+                sections.setdefault(section, {})[rest] = value
         for entry in self.models:
             shared = set().union(*(model.model_fields for model in entry))
             fields = {key: value for key, value in plain.items() if len(self.models) == 1 or key in shared}
-            fields |= {key: {} for key in sections & shared if key not in fields and not self.verb.file}
+            fields |= {
+                key: nested
+                for key, nested in sections.items()
+                if key in shared and key not in fields and not self.verb.file
+            }
             fewest = min((_problems(model, fields) for model in entry), key=len)
             # Which of several classes is meant, and what does not go together, the function says.
             vague = len(entry) > 1
@@ -319,7 +327,10 @@ class _Reader:
             self.places.append(word)
 
     def _unknown(self, name: str) -> str:
-        near = nearest(name.replace("_", "-"), [flag.name for flag in self.flags.values()])
+        key = name[2:].replace("-", "_")
+        sections = [model.SECTIONS for entry in self.command.models for model in entry]
+        nested = (f"--{at}.{name[2:]}" for of in sections for at, model in of.items() if key in model.model_fields)
+        near = next(nested, None) or nearest(name.replace("_", "-"), [flag.name for flag in self.flags.values()])
         hint = f" Did you mean {near}?" if near else f" `medunlearn {self.command.verb.words} --help` lists all."
         return f"There is no flag {name}.{hint}"
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from medunlearn.config.clinical_notes import ColumnPrompts, PatientIds
+from medunlearn.config.clinical_notes import ColumnPrompts, NotesSettings, PatientIds
+from medunlearn.config.evaluation import EvaluateSettings
 from medunlearn.config.settings import Listed, Settings, Template, Words
+from medunlearn.config.training import UnlearnSettings
+from medunlearn.errors import nearest
 
 BatteryAttack = Literal["relearning", "quantization", "sampling"]
 BATTERY: tuple[BatteryAttack, ...] = ("relearning", "quantization", "sampling")
@@ -22,6 +26,12 @@ def _without_none(value: Any) -> Any:
 
 class ForgetSettings(Settings):
     """Carry out a deletion request: adopt the model, make it forget, verify, and write the case."""
+
+    SECTIONS: ClassVar[Mapping[str, type[Settings]]] = {
+        "build": NotesSettings,
+        "unlearn": UnlearnSettings,
+        "evaluate": EvaluateSettings,
+    }
 
     patient: PatientIds = Field(description="who: ids with commas, or a file with an id a line")
     key: Path = Field(
@@ -88,7 +98,7 @@ class ForgetSettings(Settings):
     )
     received: date | None = Field(None, description="when the request came (2026-01-31); none: today")
     delete_files: bool = Field(False, description="the request also asks to delete the patient's files")
-    build: dict[str, Any] = Field(default_factory=dict, description="settings of `build notes`: --build.level ward")
+    build: dict[str, Any] = Field(default_factory=dict, description="settings of `build notes`: --build.patient-column ID")
     unlearn: dict[str, Any] = Field(
         default_factory=dict, description="settings of `unlearn` for every run: --unlearn.trainable lora"
     )
@@ -96,6 +106,19 @@ class ForgetSettings(Settings):
         default_factory=dict, description="settings of `evaluate`: --evaluate.batch_size 16"
     )
     seed: int = Field(0, ge=0, description="seed of everything that is drawn")
+
+    @model_validator(mode="after")
+    def _with_known_names(self) -> ForgetSettings:
+        problems = [
+            f"There is no setting {section}.{key}." + (f" Did you mean {section}.{near}?" if near else "")
+            for section, model in self.SECTIONS.items()
+            for key in getattr(self, section)
+            if "." not in key and key not in model.model_fields  # a dot: of a method, which the method checks
+            for near in [nearest(key, model.model_fields)]
+        ]
+        if problems:
+            raise ValueError(" ".join(problems))
+        return self
 
     @model_validator(mode="after")
     def _without_twice(self) -> ForgetSettings:

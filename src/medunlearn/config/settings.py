@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
 
@@ -132,9 +133,13 @@ class Settings(BaseModel):
     """Base of all settings: unknown keys are mistakes, and a value never changes after it was checked.
 
     A number is a number and a switch a switch: true is not 1, and "3" is not 3.
+
+    Attributes:
+        SECTIONS: settings whose keys a section holds, where these are known: ``--build.patient-column``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
+    SECTIONS: ClassVar[Mapping[str, type[Settings]]] = {}
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:

@@ -133,7 +133,7 @@ class ForgetRequest:
 
     @cached_property
     def benchmarks(self) -> RequestBenchmarks:
-        self.say("notes: read, probes made")
+        self.say("notes: read them and make probes")
         return build_benchmarks(self.notes, self.settings, self.ledger, self.secret, self.work, quiet=self.quiet)
 
     def adopted(self, model: Run | str | Path, name: str, **values: Any) -> Run:

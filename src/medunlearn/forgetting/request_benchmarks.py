@@ -8,7 +8,9 @@ no model saw may rank a little higher.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +24,7 @@ from medunlearn.data.deletion_requests import REQUEST, forget_records, read_subj
 from medunlearn.data.records import Fold, Record
 from medunlearn.data.splits import request, shuffled
 from medunlearn.data.strangers import invent_strangers, redraw_values
-from medunlearn.errors import InputError
+from medunlearn.errors import ConfigError, InputError, SourceError
 from medunlearn.notes.note_benchmark import build
 from medunlearn.notes.note_probes import NoteProbes
 from medunlearn.pipeline.benchmark_builds import save_new
@@ -117,8 +119,9 @@ def make_benchmarks(
         "forget_patients": settings.patient,
         "seed": settings.seed,
     }
-    checked = check(NotesSettings, values)
-    everybody = _of_folder(notes, settings) if is_benchmark(notes) else build(checked, quiet=quiet)
+    with _flags_of_build():
+        checked = check(NotesSettings, values)
+        everybody = _of_folder(notes, settings) if is_benchmark(notes) else build(checked, quiet=quiet)
     level = everybody.subject_level
     owners = ((record.record_id, record.groups[level]) for record in everybody.records)
     before = earlier_records(ledger, secret, owners, level)
@@ -136,6 +139,25 @@ def make_benchmarks(
 def is_benchmark(notes: Path) -> bool:
     """True if the notes are a benchmark's folder."""
     return (notes / MANIFEST).exists()
+
+
+@contextmanager
+def _flags_of_build() -> Iterator[None]:
+    """Name settings of `build notes` in its errors as `forget` takes them: ``--build.patient-column``.
+
+    Raises:
+        ConfigError, SourceError: those of the body.
+    """
+    keys = sorted(set(NotesSettings.model_fields) - set(ForgetSettings.model_fields), key=len, reverse=True)
+    words = "|".join(key.replace("_", "-") for key in keys)
+    flag, key = re.compile(rf"--(?={words})"), re.compile(rf"^(?=(?:{'|'.join(keys)})\b)")
+    try:
+        yield
+    except ConfigError as error:
+        problems = [flag.sub("--build.", key.sub("build.", problem)) for problem in error.problems]
+        raise ConfigError(problems) from None
+    except SourceError as error:
+        raise SourceError(flag.sub("--build.", str(error))) from None
 
 
 def _of_folder(folder: Path, settings: ForgetSettings) -> Benchmark:
