@@ -69,6 +69,22 @@ def test_json_is_for_machines(medunlearn: Run, stored: Path, tmp_path: Path) -> 
     assert SECRET not in result.stdout
 
 
+def test_prefixes_of_different_lengths_are_no_length(medunlearn: Run, tmp_path: Path) -> None:
+    texts = rows()
+    texts[0]["prefix"] += " and one more"
+    stored = write_lines(tmp_path / "said.jsonl", texts)
+    medunlearn("audit", "--responses", stored, "--out", tmp_path / "a", "--quiet", *SMALL)
+    medunlearn("report", tmp_path / "a", "--out", tmp_path / "report", "--quiet")
+    page = (tmp_path / "report" / "report.md").read_text()
+    assert "mixed lengths" in page
+    assert "prefix 0" not in page
+    assert "prefix of 0" not in page
+
+
+def test_stored_responses_in_the_place_of_a_model(medunlearn: Run, stored: Path, tmp_path: Path) -> None:
+    assert f"--responses {stored}" in medunlearn("audit", stored, "--out", tmp_path / "a", code=2).text
+
+
 def test_text_is_shown_when_asked_for(medunlearn: Run, stored: Path, tmp_path: Path) -> None:
     out = ("audit", "--responses", stored, "--out", tmp_path / "a", *SMALL)
     plain, with_text = medunlearn(*out), medunlearn(*out, "--show-text")

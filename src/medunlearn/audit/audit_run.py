@@ -127,7 +127,9 @@ def _refuse(model: object, words: Sequence[str], responses: object, settings: Au
     if responses is None and model is None:
         problems.append("name a MODEL and a CORPUS, or --responses with a table of stored responses")
     if responses is None and model is not None and not words:
-        problems.append("name a CORPUS: text files, a table, or a benchmark's folder")
+        stored = isinstance(model, str | Path) and Path(model).is_file()
+        hint = f"; stored responses are named with --responses {model}" if stored else ""
+        problems.append(f"name a CORPUS: text files, a table, or a benchmark's folder{hint}")
     if responses is not None and (model is not None or words):
         problems.append("--responses stands for MODEL and CORPUS: leave these out")
     if responses is not None and (settings.prompt or settings.template != "plain" or settings.ways):

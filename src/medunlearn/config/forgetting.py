@@ -98,7 +98,9 @@ class ForgetSettings(Settings):
     )
     received: date | None = Field(None, description="when the request came (2026-01-31); none: today")
     delete_files: bool = Field(False, description="the request also asks to delete the patient's files")
-    build: dict[str, Any] = Field(default_factory=dict, description="settings of `build notes`: --build.patient-column ID")
+    build: dict[str, Any] = Field(
+        default_factory=dict, description="settings of `build notes`: --build.patient-column ID"
+    )
     unlearn: dict[str, Any] = Field(
         default_factory=dict, description="settings of `unlearn` for every run: --unlearn.trainable lora"
     )

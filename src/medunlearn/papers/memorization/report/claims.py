@@ -23,6 +23,7 @@ from medunlearn.papers.memorization.report.content import (
     evidence_of,
     is_memorization,
     least_loss,
+    prefix_words,
 )
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.claims import (
@@ -102,7 +103,7 @@ def _place(row: Row, template: str | None = None) -> str:
     if template is not None:
         return template.format_map(row)
     prefix = number(row["prefix_tokens"])
-    return row["corpus"] if prefix is None else f"{row['corpus']}, prefix {prefix:.0f}"
+    return row["corpus"] if prefix is None else f"{row['corpus']}, {prefix_words(prefix)}"
 
 
 def is_trained(content: AuditContent, label: str) -> bool:

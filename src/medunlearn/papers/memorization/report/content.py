@@ -71,6 +71,14 @@ def stacked(name: str, parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(filled, ignore_index=True)[columns] if filled else pd.DataFrame(columns=columns)
 
 
+def prefix_words(length: object) -> str:
+    """A prefix length in words; 0 stands for stored responses whose prefixes differ in length."""
+    value = number(length)
+    if value is None:
+        return "all prefixes"
+    return f"prefix {value:.0f}" if value else "mixed prefixes"
+
+
 @dataclass(frozen=True, slots=True)
 class AuditedModel:
     """One audited model.

@@ -18,6 +18,7 @@ from medunlearn.papers.memorization.report.content import (
     is_memorization,
     least_loss,
     point,
+    prefix_words,
 )
 from medunlearn.reports import figures
 from medunlearn.reports.figures import Spec, band, layout, plot, safe, short, whiskers
@@ -51,7 +52,7 @@ def figure_1(content: AuditContent) -> Titled:
                 points = _points(content, label, corpus, measure)
                 lines += line(label, points, shade, hollow=label in content.baselines)
         if any(lines for _, lines in groups):
-            yield corpus, panels(groups, "prefix (tokens)", "ratio", content.prefixes, named=False)
+            yield corpus, panels(groups, _prefix_axis(content), "ratio", content.prefixes, named=False)
 
 
 def figure_2(content: AuditContent) -> Titled:
@@ -63,7 +64,7 @@ def figure_2(content: AuditContent) -> Titled:
             if shortest is not None:
                 rows = [row for row in rows if row["prefix_tokens"] == shortest]
                 rows.sort(key=lambda row: bool(row["decoding"] != GREEDY))
-                title = f"{model.label} on {corpus}, prefix {shortest}"
+                title = f"{model.label} on {corpus}, {prefix_words(shortest)}"
                 yield title, bars({"": rows}, "decoding", "decoding", "ratio", first=place)
 
 
@@ -73,7 +74,7 @@ def figure_3(content: AuditContent) -> Titled:
     for row in content.rows("positions", measure="ratio", at_least=30):
         series = groups.setdefault(f"{row['model']} on {row['corpus']}", {})
         segment = {**row, "tokens": f"{row['first']}-{row['last']}"}
-        series.setdefault(f"prefix {row['prefix_tokens']}", []).append(segment)
+        series.setdefault(prefix_words(row["prefix_tokens"]), []).append(segment)
     for title, series in groups.items():
         yield title, bars(series, "tokens", "tokens of the response", "ratio")
 
@@ -88,7 +89,7 @@ def figure_copies(content: AuditContent) -> Titled:
         models = list(dict.fromkeys(model for model, _ in series))
         lines: list[Spec] = []
         for place, ((model, prefix), points) in enumerate(series.items()):
-            lines += line(f"{model}, prefix {prefix}", points, colour(models.index(model)), dash=place)
+            lines += line(f"{model}, {prefix_words(prefix)}", points, colour(models.index(model)), dash=place)
         ticks = sorted({int(copies) for points in series.values() for copies, *_ in points})
         if lines and len(ticks) > 1:
             yield corpus, panels([("run of 30", lines)], "copies", "ratio", ticks)
@@ -102,7 +103,7 @@ def figure_5(content: AuditContent) -> Titled:
             for place, label in enumerate(pair):
                 lines += line(label, _points(content, label, corpus, EXACT[1]), colour(place), dash=place)
             if lines:
-                spec = panels([("run of 50", lines)], "prefix (tokens)", "ratio", content.prefixes)
+                spec = panels([("run of 50", lines)], _prefix_axis(content), "ratio", content.prefixes)
                 yield f"{' → '.join(pair)} on {corpus}", spec
 
 
@@ -118,8 +119,12 @@ def figure_7(content: AuditContent) -> Spec | None:
     return epoch_panels(groups, lines, () if least is None else ((least, {"color": "--muted", "dash": "dot"}),))
 
 
+def _prefix_axis(content: AuditContent) -> str:
+    return f"prefix ({'/'.join(dict.fromkeys(model.unit for model in content.models))})"
+
+
 def _points(content: AuditContent, model: str, corpus: str, measure: str) -> list[Point]:
-    rows = (content.ratio(model, corpus, prefix, measure) for prefix in content.prefixes)
+    rows = (content.ratio(model, corpus, prefix, measure) for prefix in content.prefixes if prefix)
     return [point(row, "prefix_tokens") for row in rows if row is not None]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from medunlearn.papers.memorization.report.claims import is_trained, memorizes
-from medunlearn.papers.memorization.report.content import PRIMARY, AuditContent, Row
+from medunlearn.papers.memorization.report.content import PRIMARY, AuditContent, Row, prefix_words
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.claims import HOLDS, Finding
 from medunlearn.reports.formatting import count
@@ -129,7 +129,7 @@ def _largest_ratio(content: AuditContent) -> Iterator[str]:
 
 
 def _ratio_place(row: Row) -> str:
-    return "{model} on {corpus}, prefix {prefix_tokens}, {decoding}".format_map(row)
+    return f"{row['model']} on {row['corpus']}, {prefix_words(row['prefix_tokens'])}, {row['decoding']}"
 
 
 def _spans(content: AuditContent, column: str, name: str) -> str:

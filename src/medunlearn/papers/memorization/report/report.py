@@ -16,7 +16,7 @@ from medunlearn.audit.screen_blocks import (
 from medunlearn.papers.memorization.report import figures as plots
 from medunlearn.papers.memorization.report import tables
 from medunlearn.papers.memorization.report.claims import findings
-from medunlearn.papers.memorization.report.content import AuditContent, Row
+from medunlearn.papers.memorization.report.content import AuditContent, Row, prefix_words
 from medunlearn.papers.memorization.report.recommendations import (
     Recommendation,
     largest_bound,
@@ -166,7 +166,7 @@ def _ratios(content: AuditContent) -> Iterator[Section | None]:
     prefix = content.prefixes[0] if content.prefixes else 0
     table_2 = tables.crossed(content, "measures", prefix_tokens=prefix)
     words = details("Meaning of the measures", Bullets(tuple(tables.meanings(content))) if table_2 else None)
-    yield _part("measures", table_2.values(), words, prefix=prefix)
+    yield _part("measures", table_2.values(), words, prefix=prefix or "mixed lengths")
     lines = _grid(plots.figure_1(content), "Ratio by prefix length")
     by_prefix = [Details(title, (table,)) for title, table in tables.crossed(content, "prefixes").items()]
     yield _part("prefixes", Legend(plots.legend(content)) if lines else None, lines, by_prefix)
@@ -234,7 +234,7 @@ def _grid(specs: Iterable[tuple[str, Spec]], label: str) -> Figures | None:
 
 
 def _example(span: Row) -> Details:
-    note = "prefix {prefix_tokens}, run of {length}, {kind}".format_map(span)
+    note = f"{prefix_words(span['prefix_tokens'])}, run of {span['length']}, {span['kind']}"
     return Details("{model} on {corpus}".format_map(span), (Quotes((("Repeated", span["text"]),)),), note)
 
 

@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from medunlearn.audit.measures import get_measure
 from medunlearn.errors import MedunlearnError
-from medunlearn.papers.memorization.report.content import EXACT, GREEDY, AuditContent, Row, evidence_of
+from medunlearn.papers.memorization.report.content import (
+    EXACT,
+    GREEDY,
+    AuditContent,
+    Row,
+    evidence_of,
+    prefix_words,
+)
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.blocks import Cell, Table
 from medunlearn.reports.claims import Evidence
@@ -86,7 +93,7 @@ def _columns(content: AuditContent, name: str, rows: Iterable[Row]) -> dict[obje
         return {n: Cell(f"{n:,} {'copy' if n == 1 else 'copies'}") for n in copies}
     if name == "epochs":
         return {epoch: Cell(str(epoch)) for epoch in sorted({row["epoch"] for row in rows})}
-    return {prefix: Cell(str(prefix), "prefix") for prefix in content.prefixes}
+    return {prefix: Cell(str(prefix or "mixed"), "prefix") for prefix in content.prefixes}
 
 
 def _rows(content: AuditContent, name: str, labels: Mapping[str, object]) -> list[Row]:
@@ -264,8 +271,7 @@ def _p(row: Row) -> str:
 
 
 def _corpus_and_prefix(row: Row) -> Cell:
-    length = number(row["prefix_tokens"])
-    return Cell(row["corpus"], "all prefixes" if length is None else f"prefix {length:.0f}")
+    return Cell(row["corpus"], prefix_words(row["prefix_tokens"]))
 
 
 _MAKERS: Mapping[str, Callable[[Row], Cell | str]] = {
@@ -280,7 +286,11 @@ _MAKERS: Mapping[str, Callable[[Row], Cell | str]] = {
     "slope": _slope,
     "difference": lambda row: _difference(evidence_of("", row, "difference")),
     "p": _p,
+    "prefix": lambda row: str(row["prefix_tokens"] or "mixed"),
     "corpus_and_prefix": _corpus_and_prefix,
+    "corpus_prefix_and_decoding": lambda row: Cell(
+        row["corpus"], f"{prefix_words(row['prefix_tokens'])}, {row['decoding']}"
+    ),
     "measure_in_words": lambda row: row["measure"].replace("_", " "),
     "group_and_kind": lambda row: Cell(row["group"], row["kind"].replace("_", " ")),
     "per_record": lambda row: Cell(decimal(row["per_record"]), _edges(row, False)),
