@@ -87,10 +87,12 @@ def digest_notes(benchmark: Benchmark, forget: frozenset[str], earlier: int = 0)
     level = benchmark.subject_level
     rows = [[record.record_id, record.text, record.groups.get(level)] for record in benchmark.records]
     table = None if benchmark.folder is None else benchmark.folder / "records.parquet"
+    # Patients whom no model saw, invented ones among them, are none of the owner's notes.
+    trained = [record for record in benchmark.records if record.fold == "train"]
     return NotesDigest(
         sha256=sha256_of_json(rows) if table is None else sha256_of(table),
-        records=len(benchmark.records),
-        patients=len({patient for _, _, patient in rows}),
+        records=len(trained),
+        patients=len({record.groups.get(level) for record in trained}),
         forget_records=len(forget),
         earlier_records=earlier,
     )

@@ -118,7 +118,7 @@ def _without_residual(
     if exact is not None:
         remarks.insert(0, "Training without the patient, run again, gave another model: this is no exact deletion.")
     remarks += [
-        f"{check.title}: less than of a stranger by more than the margin. Whoever has the model can tell that "
+        f"{check.title}: below a stranger's by more than the margin. Whoever has the model can tell that "
         "somebody was removed."
         for check, its in compared
         if _far_below(its)
