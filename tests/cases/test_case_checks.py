@@ -77,6 +77,15 @@ def test_a_verdict_that_the_numbers_do_not_give_is_told(signer: Ed25519PrivateKe
     assert (check.name, "another verdict" in check.note) == ("evidence.json", True)
 
 
+def test_a_verdict_outlives_the_words_of_its_version(signer: Ed25519PrivateKey, tmp_path: Path) -> None:
+    evidence = case_evidence()
+    worded = evidence.decision.model_copy(update={"reasons": ("As an older version said it.",)})
+    case = write_case(tmp_path / "case", evidence.model_copy(update={"decision": worded}), signer)
+    assert wrong(case) == []
+    (note,) = (check.note for check in verify_case(case.folder).checks if check.what == "evidence")
+    assert "words the reasons" in note
+
+
 def test_a_file_that_is_not_signed_is_listed(case: CaseFolder) -> None:
     (case.folder / "more.html").write_text("x")
     (case.folder / "link").symlink_to(case.folder / "more.html")

@@ -162,9 +162,12 @@ class _CaseFiles:
             problems.append("the statement names other models, notes or another ledger")
         if settings != evidence.settings:
             problems.append(f"{SETTINGS} has other settings")
-        if verdict_of(evidence, evidence.battery) != evidence.decision:
+        now, then = verdict_of(evidence, evidence.battery), evidence.decision
+        if (now.verdict, now.bounds) != (then.verdict, then.bounds):
             problems.append("its numbers give another verdict by the rules of this version")
-        yield self._check("evidence", EVIDENCE, "differs" if problems else "ok", "; ".join(problems))
+        # A verdict outlives the words of the version that wrote it.
+        words = "" if now.reasons == then.reasons else "this version words the reasons of the verdict otherwise"
+        yield self._check("evidence", EVIDENCE, "differs" if problems else "ok", "; ".join(problems) or words)
 
 
 def _signature_problem(content: bytes, key: Ed25519PublicKey) -> str:
