@@ -50,7 +50,7 @@ def kill_ray_task(out: Path) -> None:
     for process in psutil.process_iter():
         try:
             worker = process.parent() if MODULE in process.cmdline() else None
-            if worker is not None:
+            if worker is not None and "ray::" in " ".join(worker.cmdline()):
                 worker.kill()
         except psutil.Error:
             continue

@@ -49,7 +49,8 @@ class TestServer:
         table = result.table().set_index(["prompt", "measure"])
         assert table.loc[("another", "relaxed"), "value"] == pytest.approx(2 / 20)
         assert table.loc[("another", "exact"), "value"] == 0.0
-        assert table.loc[("", "accuracy_text"), "n_unscored"] == 20
+        assert table.loc[("", "accuracy_text.no_end"), "n_unscored"] == 20
+        assert ("", "accuracy_text") not in table.index
         assert set(result.choices["reason"]) == {"api=chat gives no probabilities of options"}
         assert again.options.equals(result.options)
         assert result.label == "m"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from math import fsum
 from pathlib import Path
@@ -15,7 +15,7 @@ from medunlearn.audit.options.option_prompts import (
     read_prompts,
     select_prompts,
 )
-from medunlearn.audit.options.option_respondents import TOO_LONG, OptionsJob, Ratings, Responses
+from medunlearn.audit.options.option_respondents import NO_END, TEXT, TOO_LONG, OptionsJob, Ratings, Responses
 from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import ResponseStore
@@ -71,11 +71,11 @@ class LocalRespondent:
                 responses |= {(name, prompt.name): (stored.response, None) for name, stored in answered.items()}
         return responses
 
-    def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> Ratings:
-        """Log-probabilities as the answer to the question with its options.
+    def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> dict[str, Ratings]:
+        """Log-probabilities as the answer to the question with its options, by form.
 
-        ``text``: mean over the option's tokens, with the one that ends the answer; ``letter``: sum over the
-        letter's tokens, without it.
+        ``text``: mean over the option's tokens, with the one that ends the answer; ``text.no_end``: without it;
+        ``letter``: sum over the letter's tokens, without it.
         """
         model, rendering = self._loaded(job.settings), self._rendering(job.settings)
         choices = [choice_question(question, form) for question in questions]
@@ -86,13 +86,14 @@ class LocalRespondent:
             rated = rate_options(
                 model, short, _records(short), store, rendering, batch_size=job.settings.batch_size, advance=advance
             )
-        ratings: Ratings = dict.fromkeys(long, (None, TOO_LONG))
-        for name, options in rated.items():
-            total = (
-                mean_log_prob(tokens) if form == "text" else fsum(map(float, tokens[:-1])) for tokens in options
-            )
-            ratings[name] = tuple(total), None
-        return ratings
+        means: dict[str, Callable[[Sequence[float]], float]] = {"letter": lambda tokens: fsum(tokens[:-1])}
+        if form == TEXT:
+            means = {TEXT: mean_log_prob, NO_END: lambda tokens: mean_log_prob(tokens[:-1])}
+        too_long: Ratings = dict.fromkeys(long, (None, TOO_LONG))
+        return {
+            name: too_long | {question: (tuple(map(mean, options)), None) for question, options in rated.items()}
+            for name, mean in means.items()
+        }
 
     @cached_property
     def _trained(self) -> Rendering | None:

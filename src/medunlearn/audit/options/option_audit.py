@@ -88,8 +88,8 @@ class OptionsAudit:
         ``difference`` (this model minus it) with interval and p, on the questions of both. Measures: ``exact``,
         ``relaxed`` (higher = regenerates more of what was removed), ``exact.lettered`` and ``relaxed.lettered`` (as
         the memorization paper's released code reads responses), all also for removed options that were right
-        (``_gold``) and wrong (``_wrong``), ``accuracy_text`` and ``accuracy_letter``. The prompt ``any`` counts
-        options that at least one of the prompts brought out.
+        (``_gold``) and wrong (``_wrong``), ``accuracy_text``, ``accuracy_text.no_end`` and ``accuracy_letter``. The
+        prompt ``any`` counts options that at least one of the prompts brought out.
         """
         return self._table.copy()
 
@@ -273,26 +273,30 @@ def choice_rows(
     respondent: Respondent, questions: Sequence[MultipleChoice], job: OptionsJob
 ) -> list[dict[str, Any]]:
     """Rows of ``choices.parquet``: each form of rating about each question, scored or with a reason."""
-    rows = []
-    for form in job.settings.forms:
-        ratings = respondent.rate(questions, form, job)
-        for question in questions:
-            log_probs, reason = ratings[question.question_id]
-            if log_probs is not None and not all(map(isfinite, log_probs)):
-                log_probs, reason = None, "the model gave a log-probability that is no number"
-            best = None if log_probs is None else letter(log_probs.index(max(log_probs)))
-            scored = best is not None and question.gold is not None
-            row = {
-                "question_id": question.question_id,
-                "form": form,
-                "log_probs": log_probs,
-                "chosen": best,
-                "gold": question.gold,
-                "correct": best == question.gold if scored else None,
-                "reason": None if scored else reason or NO_GOLD,
-            }
-            rows.append(row)
-    return rows
+    return [
+        _choice_row(question, form, *ratings[question.question_id])
+        for rated in job.settings.forms
+        for form, ratings in respondent.rate(questions, rated, job).items()
+        for question in questions
+    ]
+
+
+def _choice_row(
+    question: MultipleChoice, form: str, log_probs: tuple[float, ...] | None, reason: str | None
+) -> dict[str, Any]:
+    if log_probs is not None and not all(map(isfinite, log_probs)):
+        log_probs, reason = None, "the model gave a log-probability that is no number"
+    best = None if log_probs is None else letter(log_probs.index(max(log_probs)))
+    scored = best is not None and question.gold is not None
+    return {
+        "question_id": question.question_id,
+        "form": form,
+        "log_probs": log_probs,
+        "chosen": best,
+        "gold": question.gold,
+        "correct": best == question.gold if scored else None,
+        "reason": None if scored else reason or NO_GOLD,
+    }
 
 
 def groups_of(benchmark: Benchmark | Path | str | None) -> dict[str, str]:

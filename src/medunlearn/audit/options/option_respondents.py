@@ -19,6 +19,8 @@ Responses = dict[tuple[str, str], tuple[str | None, str | None]]
 """Question and prompt -> response, or None and the reason."""
 Ratings = dict[str, tuple[tuple[float, ...] | None, str | None]]
 """Question -> log-probability of each of its options, or None and the reason."""
+TEXT, NO_END = "text", "text.no_end"
+"""Forms of a rating by text: with the token that ends an answer, and without it, as a server echoes a text."""
 
 TOO_LONG = "the prompt is longer than the model's context"
 NOT_STORED = "stored responses say nothing about the options' probabilities"
@@ -74,8 +76,8 @@ class StoredRespondent:
                 responses[key] = str(row["response"]), None
         return responses
 
-    def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> Ratings:
-        return {question.question_id: (None, NOT_STORED) for question in questions}
+    def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> dict[str, Ratings]:
+        return {form: {question.question_id: (None, NOT_STORED) for question in questions}}
 
     def _rows(self) -> list[tuple[str, Mapping[str, Any]]]:
         rows: list[tuple[str, Mapping[str, Any]]] = []

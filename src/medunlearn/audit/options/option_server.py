@@ -14,7 +14,7 @@ from medunlearn.audit.options.option_prompts import (
     read_prompts,
     select_prompts,
 )
-from medunlearn.audit.options.option_respondents import OptionsJob, Ratings, Responses
+from medunlearn.audit.options.option_respondents import NO_END, TEXT, OptionsJob, Ratings, Responses
 from medunlearn.config import check
 from medunlearn.config.options import AuditOptionsSettings
 from medunlearn.data.data_use import DataUse
@@ -82,17 +82,18 @@ class ServerRespondent:
             for (removal, prompt), outcome in zip(pairs, outcomes, strict=True)
         }
 
-    def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> Ratings:
-        """Log-probabilities of the options as the server echoes them (``api=completions`` only).
+    def rate(self, questions: Sequence[MultipleChoice], form: str, job: OptionsJob) -> dict[str, Ratings]:
+        """Log-probabilities of the options as the server echoes them (``api=completions`` only), by form.
 
-        ``text``: mean over the option's tokens; ``letter``: their sum; both without the token that ends an answer,
-        which a text does not hold.
+        ``text.no_end``: mean over the option's tokens; ``letter``: their sum. An echoed text does not hold the
+        token that ends an answer.
 
         Raises:
             MedunlearnError: server or network failed on some, or the server gives no log-probabilities.
         """
+        rated_form = NO_END if form == TEXT else form
         if job.settings.api == "chat":
-            return {question.question_id: (None, NOT_RATED) for question in questions}
+            return {rated_form: {question.question_id: (None, NOT_RATED) for question in questions}}
         choices = [choice_question(question, form) for question in questions]
         triples = [
             (choice.question_id, _plain(choice), f" {option}") for choice in choices for option in choice.options
@@ -114,12 +115,13 @@ class ServerRespondent:
         for (name, prompt, option), outcome in zip(triples, outcomes, strict=True):
             value = _option_log_prob(outcome.log_probs, len(prompt), len(option), form)
             values.setdefault(name, []).append(value)
-        return {
+        ratings: Ratings = {
             name: (None, NOT_PARTED)
             if None in log_probs
             else (tuple(value for value in log_probs if value is not None), None)
             for name, log_probs in values.items()
         }
+        return {rated_form: ratings}
 
     def _send(self, requests: Sequence[Request], title: str, job: OptionsJob) -> list[Outcome]:
         """Outcomes in the order of the requests, whose ids are their indices."""
@@ -147,7 +149,7 @@ def _option_log_prob(log_probs: LogProbs | None, start: int, length: int, form: 
         for value, offset in zip(log_probs.values, log_probs.offsets, strict=True)
         if start <= offset < start + length and value is not None
     ]
-    return fsum(values) / (len(values) if form == "text" else 1)
+    return fsum(values) / (len(values) if form == TEXT else 1)
 
 
 def _message(prompt: OptionPrompt, removal: Removal, api: str) -> tuple[Message, ...] | str:
