@@ -2,7 +2,7 @@
 
     python benchmarks_perf/paper_twins.py --released ../shared/data/lume --out runs/twins [--processes 2]
 
-With ``--processes`` a sweep's trainings are shared by as many processes that torchrun starts.
+With ``--processes`` so many processes, started by torchrun, share a sweep's trainings, and LUME's experiment.
 LUME's runs twice: trained, and adopted from a folder without a tokenizer, as the released model lies. Prints cells
 or models, failures, processor seconds, and whether the report has what the paper's needs. Stopped, it goes on where
 it was.
@@ -13,8 +13,11 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import medunlearn as mu
 from medunlearn.config import read_yaml
@@ -37,8 +40,8 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1, help="of a training in a sweep")
     arguments = parser.parse_args()
     work: dict[str, Callable[[Path], tuple[int, list[str], Path | None]]] = {
-        "lume-olmo": lambda out: run("lume-olmo", out, arguments.released, {}),
-        "lume-olmo, adopted": lambda out: run("lume-olmo", out, arguments.released, adopted(arguments.out)),
+        "lume-olmo": lambda out: run(out, arguments.released, {}, arguments.processes),
+        "lume-olmo, adopted": lambda out: run(out, arguments.released, adopted(arguments.out), arguments.processes),
         "medforget-lingshu": lambda out: sweep("medforget-lingshu", out, arguments.processes),
         "amnesia-llama3-8b": lambda out: sweep("amnesia-llama3-8b", out, arguments.processes),
     }
@@ -57,19 +60,32 @@ def main() -> None:
 
 def sweep(name: str, out: Path, processes: int) -> tuple[int, list[str], Path | None]:
     """A sweep's twin: number of cells, failures, report."""
-    engine = {"on": "torchrun", "processes": processes} if processes > 1 else {}
+    engine: dict[str, Any] = {"on": "torchrun", "processes": processes} if processes > 1 else {}
     swept = mu.sweep(EXAMPLES / f"{name}.yaml", scale="tiny", out=out, jobs=1, quiet=True, **engine)
     return len(swept.cells), [f"{cell}: {reason}" for cell, reason in swept.failed], swept.report
 
 
-def run(name: str, out: Path, released: Path, more: dict[str, object]) -> tuple[int, list[str], Path | None]:
-    """An experiment's twin: number of models, failures, report."""
-    values = read_yaml(EXAMPLES / f"{name}.yaml")
-    done = mu.run(values, **{"scale": "tiny", "out": out, "benchmark.released": str(released), **more}, quiet=True)
+def run(out: Path, released: Path, more: dict[str, Any], processes: int) -> tuple[int, list[str], Path | None]:
+    """LUME's twin: number of models, failures, report."""
+    file, settings = EXAMPLES / "lume-olmo.yaml", {"benchmark.released": str(released), **more}
+    if processes > 1:
+        flags = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
+        torchrun = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc_per_node",
+            str(processes),
+        ]
+        command = ["-m", "medunlearn", "run", str(file), "--scale", "tiny", "--out", str(out), "--quiet", *flags]
+        subprocess.run([*torchrun, *command], check=True)
+    # In one process; what several have made is gathered.
+    done = mu.run(file, scale="tiny", out=out, **settings, quiet=True)
     return len(list(out.glob("*/run.json"))), [f"{model}: {why}" for model, why in done.failed], done.report
 
 
-def adopted(out: Path) -> dict[str, object]:
+def adopted(out: Path) -> dict[str, Any]:
     """The trained twin's target as a released model: weights in one folder, the tokenizer in another."""
     (target,) = (path.parent for path in (out / "lume-olmo").glob("target-*/run.json"))
     released, words = out / "released", out / "words"
@@ -78,8 +94,8 @@ def adopted(out: Path) -> dict[str, object]:
         words.mkdir()
         for file in ("tokenizer.json", "tokenizer_config.json"):
             os.replace(released / file, words / file)
-    own = read_yaml(EXAMPLES / "lume-olmo.yaml")["adopt"]
-    return {"adopt": {**own, "model": str(released), "tokenizer": str(words), "weights": "fp32"}}
+    own = {**read_yaml(EXAMPLES / "lume-olmo.yaml")["adopt"], "weights": "fp32"}
+    return {f"adopt.{key}": value for key, value in {**own, "model": released, "tokenizer": words}.items()}
 
 
 def seconds() -> float:
