@@ -95,7 +95,7 @@ def adopted(out: Path) -> dict[str, Any]:
         for file in ("tokenizer.json", "tokenizer_config.json"):
             os.replace(released / file, words / file)
     own = {**read_yaml(EXAMPLES / "lume-olmo.yaml")["adopt"], "weights": "fp32"}
-    return {f"adopt.{key}": value for key, value in {**own, "model": released, "tokenizer": words}.items()}
+    return {f"adopt.{key}": str(value) for key, value in {**own, "model": released, "tokenizer": words}.items()}
 
 
 def seconds() -> float:
