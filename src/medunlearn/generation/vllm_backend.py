@@ -33,6 +33,8 @@ from medunlearn.seeds import stable_seed
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks that vLLM reserves room for."""
+IN_FLIGHT = 1024
+"""Prompts that vLLM gets at a time, at least: it batches them as there is room, and all are waited for together."""
 DESCRIPTION = "vLLM {}: paged attention, its own batching"
 
 
@@ -296,8 +298,9 @@ def decode_by_engine(
     """
     decoding, purposes = getattr(choose, "decoding", GREEDY), getattr(choose, "purposes", ())
     places = [n for n, tokens in enumerate(begun) if len(tokens) < most and not ends & {*tokens}]
-    for start in range(0, len(places), batch_size):
-        some = places[start : start + batch_size]
+    step = max(batch_size, IN_FLIGHT)
+    for start in range(0, len(places), step):
+        some = places[start : start + step]
         room = [most - len(begun[place]) for place in some]
         prefixes = [(*prompts[place], *begun[place]) for place in some]
         answers = engine.continued(prefixes, room, ends, decoding, [purposes[p] for p in some] if purposes else ())
