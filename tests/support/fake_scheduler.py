@@ -102,9 +102,13 @@ class Job:
 
 
 class Scheduler:
-    """What is known of the jobs: ``arrays`` of job names in order of submission, and the parameters of a job."""
+    """What is known of the jobs: ``arrays`` of job names in order of submission, and the parameters of a job.
 
-    def __init__(self) -> None:
+    ``refusal`` is what sbatch says instead of taking a job.
+    """
+
+    def __init__(self, refusal: str = "") -> None:
+        self.refusal = refusal
         self.arrays: list[list[Job]] = []
         self.parameters: dict[str, Any] = {}
 
@@ -124,6 +128,8 @@ class Scheduler:
             def batch(self) -> Iterator[None]:
                 scheduler.arrays.append([])
                 yield
+                if scheduler.refusal:
+                    raise RuntimeError(scheduler.refusal)
 
             def submit(self, function: Callable[[], Any]) -> Job:
                 array = scheduler.arrays[-1]

@@ -162,3 +162,17 @@ def test_what_an_engine_needs(small: Values, monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(ConfigError, match=problem):
             plan({**small, **changes})
     assert check(SweepSettings, {**small}).on == "local"
+
+
+def test_what_slurm_refuses_is_said(small: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = "sbatch: error: Invalid generic resource (gres) specification"
+    monkeypatch.setitem(sys.modules, "submitit", Scheduler(refusal).module())
+    with pytest.raises(ConfigError, match=r"Invalid generic resource.*--slurm\.gpus_per_node 0"):
+        run_sweep(plan({**small, "on": "slurm"}), jobs=1, quiet=True)
+
+    def not_here(*words: object, **values: object) -> None:
+        raise RuntimeError('Could not detect "srun", are you indeed on a slurm cluster?')
+
+    monkeypatch.setattr(sys.modules["submitit"], "AutoExecutor", not_here)
+    with pytest.raises(ConfigError, match=r"srun.*Give the command where sbatch"):
+        run_sweep(plan({**small, "on": "slurm"}), jobs=1, quiet=True)

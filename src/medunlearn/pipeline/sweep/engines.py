@@ -131,7 +131,10 @@ class SlurmEngine:
         folder = settings.out / FOLDER
         make_folder(folder)
         self._slots, self._known = slots, folder / JOBS
-        self._executor = submitit.AutoExecutor(folder / "%j", cluster=CLUSTER, slurm_max_num_timeout=TIMEOUTS)
+        try:
+            self._executor = submitit.AutoExecutor(folder / "%j", cluster=CLUSTER, slurm_max_num_timeout=TIMEOUTS)
+        except RuntimeError as error:
+            raise ConfigError([f"on=slurm: {error} Give the command where sbatch and srun are."]) from error
         self._job_class = submitit.SlurmJob if CLUSTER == "slurm" else submitit.LocalJob
         values = {**_DEFAULTS, "slurm_array_parallelism": len(slots), **settings.slurm}
         processes = settings.processes
@@ -170,10 +173,14 @@ class SlurmEngine:
         new = [call for call in self._waiting if not self._is_there(call)]
         self._waiting = []
         jobs = list[Any]()
-        if new:
-            with self._executor.batch():
-                for call in new:
-                    jobs.append(self._executor.submit(SlurmCell(call, self._slots[0])))
+        try:
+            if new:
+                with self._executor.batch():
+                    for call in new:
+                        jobs.append(self._executor.submit(SlurmCell(call, self._slots[0])))
+        except RuntimeError as error:
+            hint = "Options of sbatch are set with --slurm.NAME VALUE; without GPUs: --slurm.gpus_per_node 0."
+            raise ConfigError([f"on=slurm: no job was taken: {str(error).strip()}. {hint}"]) from error
         for call, job in zip(new, jobs, strict=True):
             self._running[call.name] = job, time.monotonic()
             self._ids[call.name] = str(job.job_id)
