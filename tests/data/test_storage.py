@@ -50,6 +50,14 @@ def test_a_failed_first_write_leaves_no_file(tmp_path: Path) -> None:
     assert names(tmp_path / "new") == []
 
 
+def test_a_copy_that_fills_the_disk_is_no_unreadable_file(tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "weights", None, str(tmp_path / "table"))
+    with pytest.raises(StorageError, match=r"The disk is full: .*table was not written"):
+        storage.write_atomically(tmp_path / "table", fail_with(full))
+    with pytest.raises(InputError, match="weights cannot be read"):
+        storage.write_atomically(tmp_path / "table", fail_with(FileNotFoundError(errno.ENOENT, "x", "weights")))
+
+
 def test_a_refused_rename_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "table"
     storage.write_text(file, "old")

@@ -22,6 +22,8 @@ from medunlearn.input_files import read_text, regular_file
 if TYPE_CHECKING:
     import pandas as pd
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Write one file by :func:`write_together`: after a crash the old one is there, or none, never half of one."""
@@ -55,7 +57,8 @@ def write_together(files: Mapping[Path, Callable[[Path], None]]) -> None:
         for part in scratch.values():
             with suppress(OSError):
                 part.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename:
+        # A copy that fills the disk names the file that it reads.
+        if isinstance(error, OSError) and error.filename and error.errno not in _FULL:
             targets = {*files, *scratch.values(), *path.parents}
             if Path(str(error.filename)) not in targets:  # what is written is made from another file
                 raise InputError(f"{error.filename} cannot be read: {error.strerror or error}.") from error
@@ -94,7 +97,7 @@ def as_storage_error(error: BaseException, path: Path) -> StorageError | None:
     number = getattr(error, "errno", None)
     text = str(error)
     full = ("No space left", "os error 28", "Disk quota exceeded")
-    if number in (errno.ENOSPC, errno.EDQUOT) or any(words in text for words in full):
+    if number in _FULL or any(words in text for words in full):
         return StorageError(f"The disk is full: {path} was not written. Free some space and run it again.")
     if isinstance(error, OSError):
         return StorageError(f"Cannot write {path}: {error.strerror or error}.")
