@@ -38,6 +38,18 @@ def test_files_that_hold_a_patient(medunlearn: Medunlearn, bench: Path, target: 
     assert len(payload["rows"]) == len(log)
 
 
+def test_paths_are_not_broken_across_lines(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
+    folder = tmp_path / ("a-folder-with-a-long-name-" * 4)
+    folder.mkdir()
+    (folder / "copy.txt").write_text(mu.load(bench).records[0].text)
+    patient = mu.load(bench).records[0].groups["patient"]
+    listed = medunlearn("case", "purge", folder, "--patient", patient, "--benchmark", bench).stdout
+    assert any(str(folder / "copy.txt") in line for line in listed.splitlines())
+    about = ("--subject", f"patient={patient}", "--benchmark", bench)
+    found = medunlearn("verify", folder, *about).stdout
+    assert any(str(folder / "copy.txt") in line for line in found.splitlines())
+
+
 def test_identifiers_from_a_file(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
     name = next(i.value for i in mu.load(bench).records[0].identifiers if i.type == "name")
     (tmp_path / "names.txt").write_text(f"{name}\n\n", encoding="utf-8")

@@ -91,15 +91,19 @@ class Output:
         if not self.quiet:
             print(f"> {printable(line)}", file=sys.stderr, flush=True)
 
-    def line(self, *lines: str) -> None:
-        """Print paragraphs."""
+    def line(self, *lines: str, whole: bool = False) -> None:
+        """Print paragraphs.
+
+        Args:
+            whole: lines are not broken, so a path in one can be copied.
+        """
         if lines and not (self.quiet or self.json):
             from rich.console import Console
             from rich.text import Text
 
             console = Console()
             for line in lines:
-                console.print(Text(printable(line)))
+                console.print(Text(printable(line)), soft_wrap=whole)
 
     def warn(self, lines: Iterable[str]) -> None:
         self.line(*(f"WARNING: {line}" for line in lines))

@@ -58,9 +58,9 @@ def verify(result: Any, output: Output) -> None:
         return
     for item in result.holders:
         how = ", ".join(f"{how} ({number:,})" for how, number in item.evidence.items())
-        output.line(f"{item.path}: {item.kind}: {how}")
+        output.line(f"{item.path}: {item.kind}: {how}", whole=True)
     for item in result.not_looked_at:
-        output.line(f"not looked at: {item.path}: {item.reason}")
+        output.line(f"not looked at: {item.path}: {item.reason}", whole=True)
     if result.identifiers_left_out:
         output.line(
             f"{result.identifiers_left_out} identifiers were not looked for: too short, or others have them too."
@@ -111,10 +111,11 @@ def case_purge(result: Any, output: Output) -> None:
     facts = {"deleted": result.confirmed, "complete": result.log.complete, "files": result.log.files}
     missed = [{"path": str(item.path), "reason": item.reason} for item in unseen]
     if not output.data(lambda: {**facts, "rows": records(result.table()), "not_looked_at": missed}):
-        columns = ("path", "kind", "how", "bytes", "outcome", "note")
-        output.frame("Files that hold the patient", result.table(), columns)
+        for row in records(result.table()):
+            note = f" ({row['note']})" if row["note"] else ""
+            output.line(f"{row['outcome']}: {row['path']}: {row['kind']}: {row['how']}{note}", whole=True)
         for item in unseen:
-            output.line(f"not looked at: {item.path}: {item.reason}")
+            output.line(f"not looked at: {item.path}: {item.reason}", whole=True)
         outcomes = Counter(item.outcome for item in result.files)
         counts = (
             ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items()) or "none holds the patient"
