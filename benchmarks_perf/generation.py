@@ -3,7 +3,9 @@
 The padded batch is timed three times: by transformers' ``generate``, as peers do it; by our loop with the growing
 cache that ``generate`` has; and with the cache with room that we decode with. All ways are timed in one process, in
 turns, on a random Llama that never says EOS; the best of a few turns counts for each. The tokens they say are
-compared. ``--grow`` does it for notes of 128 to 4096 tokens and for 1 to 16 questions, by our loop alone.
+compared. Below them stands what no way can do without: the matrix products of the weights, once over the note and
+the questions, then once a token. ``--grow`` does it for notes of 128 to 4096 tokens and for 1 to 16 questions, by
+our loop alone.
 
     python benchmarks_perf/generation.py --note 500 --questions 8
     python benchmarks_perf/generation.py --grow --turns 2
@@ -70,6 +72,19 @@ def by_generate(model: LanguageModel, prompts: list[list[int]], new: int) -> tup
     return time.perf_counter() - start, answers
 
 
+@torch.inference_mode()
+def products(model: LanguageModel, prompt: int, answers: int, new: int) -> float:
+    """Seconds of the products with all weights: over the prompt's tokens, then for each token of the answers."""
+    head, inside = model.model.lm_head, [m for m in model.model.model.modules() if isinstance(m, torch.nn.Linear)]
+    passes = [(prompt, inside), *[(answers, [*inside, head])] * (new - 1), (answers, [head])]
+    inputs = {(rows, m.in_features): torch.randn(rows, m.in_features) for rows, layers in passes for m in layers}
+    start = time.perf_counter()
+    for rows, layers in passes:
+        for layer in layers:
+            layer(inputs[rows, layer.in_features])
+    return time.perf_counter() - start
+
+
 def growing(model: Any, room: int) -> DynamicCache:
     return DynamicCache(config=model.config)
 
@@ -127,6 +142,11 @@ def main() -> None:
     best, same = compare(model, (GENERATE, GROWING, ROOMY, SHARED), chosen.note, chosen.questions, chosen)
     for way, seconds in best.items():
         print(f"{way:30} {seconds:7.3f} s   {seconds / best[SHARED]:5.2f} x the shared note's")
+    prompt = chosen.note + chosen.questions * chosen.question
+    floor = min(products(model, prompt, chosen.questions, chosen.new) for _ in range(chosen.turns))
+    print(
+        f"{'products with the weights':30} {floor:7.3f} s   {best[GENERATE] / floor:5.2f} x is the most to be had"
+    )
     print(f"same answers: {same}")
 
 
