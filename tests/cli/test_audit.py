@@ -136,6 +136,20 @@ def test_a_server_and_named_corpora(medunlearn: Run, tmp_path: Path) -> None:
     assert SECRET not in (tmp_path / "out" / "run.json").read_text()
 
 
+def test_a_corpus_may_be_called_as_a_setting_is(
+    medunlearn: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(f"{name} {TEXT}")
+    words = ("--unseen", "unseen", "--model-name=m", "--json", "--out", tmp_path / "out", *SMALL)
+    with FakeServer(answer=lambda body: TEXT) as server:
+        medunlearn("audit", server.base_url, "notes=a.txt", "unseen=b.txt", *words)
+    assert json.loads((tmp_path / "out" / "unseen.json").read_text()) == {"corpora": ["unseen"]}
+    settings = medunlearn("audit", "model", "a.txt", "out=a.txt", "--out", tmp_path / "x", code=2).text
+    assert "settings are flags, --out a.txt" in settings
+
+
 def test_credentialed_text_does_not_leave(medunlearn: Run, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(TEXT)
     words = (tmp_path / "a.txt", "--model-name=m", "--out", tmp_path / "out", *SMALL)

@@ -145,7 +145,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
         recording(tmp_path)
     with pytest.raises(InputError, match=r"holds no run \(no run.json\)"):
         Run.open(tmp_path)
-    with pytest.raises(InputError, match="holds no run"):
+    with pytest.raises(InputError, match="holds no run: there is no such folder"):
         Run.open(tmp_path / "nowhere")
 
 

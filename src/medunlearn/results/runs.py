@@ -54,6 +54,8 @@ class Run:
             InputError: the folder holds no run, one of another version, or one that did not finish.
         """
         folder = Path(folder)
+        if not folder.exists():
+            raise InputError(f"{folder} holds no run: there is no such folder.")
         if not (folder / FILE).exists():
             raise InputError(
                 f"{folder} holds no run (no {FILE}). `medunlearn train` makes one, `medunlearn adopt` one of "
