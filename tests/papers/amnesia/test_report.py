@@ -25,6 +25,8 @@ from medunlearn.papers.amnesia.tables import (
     published_table_2,
     table_2,
 )
+from medunlearn.papers.sweeps.models import BrokenModel
+from medunlearn.papers.sweeps.results import _warnings
 from medunlearn.papers.sweeps.tables import search_table
 from medunlearn.reports import write_report
 from medunlearn.reports.html import to_html
@@ -250,3 +252,19 @@ def test_a_sweep_without_methods_still_has_a_page(results: SizeResults) -> None:
     assert to_html(bare.report)
     assert to_markdown(bare.report)
     assert tables_of(bare.report.blocks)
+
+
+def test_many_broken_models_are_one_sentence() -> None:
+    alike = [
+        BrokenModel("note", split, method, method or "target", seed, "all answers are empty")
+        for method in ("", "NPO")
+        for split in ("random_05", "random_10")
+        for seed in (0, 1)
+    ]
+    other = BrokenModel("note", "random_05", "RMU", "RMU", 0, "NaN")
+    together, alone = _warnings([*alike, other])
+    assert together == (
+        "8 broken models, each: all answers are empty. No verdict is read from them: "
+        "target on random_05, random_10; NPO on random_05, random_10."
+    )
+    assert alone == "A broken model: RMU on random_05, seed 0: NaN. No verdict is read from it."

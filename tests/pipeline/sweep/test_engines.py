@@ -23,7 +23,7 @@ from medunlearn.pipeline.sweep.cell_launch import Launch, command, environment
 from medunlearn.pipeline.sweep.jobs import Job
 from medunlearn.pipeline.sweep.pool import Slot
 from medunlearn.pipeline.sweep.result import Swept
-from medunlearn.pipeline.sweep.slots import local_slots
+from medunlearn.pipeline.sweep.slots import local_slots, slots_of
 from medunlearn.pipeline.sweep.survey import foresee
 from medunlearn.pipeline.sweep.sweep_plan import plan
 from medunlearn.pipeline.sweep.sweep_run import run_sweep
@@ -162,6 +162,17 @@ def test_what_an_engine_needs(small: Values, monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(ConfigError, match=problem):
             plan({**small, **changes})
     assert check(SweepSettings, {**small}).on == "local"
+
+
+@pytest.mark.parametrize(("processes", "cores", "threads"), [(1, 8, 8), (4, 8, 2), (4, 2, 1), (4, None, 1)])
+def test_processes_of_a_job_share_its_cores(
+    processes: int, cores: int | None, threads: int, small: Values, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "submitit", Scheduler().module())
+    slurm = {} if cores is None else {"cpus_per_task": cores}
+    settings = check(SweepSettings, {**small, "on": "slurm", "processes": processes, "slurm": slurm})
+    (slot,) = slots_of(settings, 1, "cpu", 1)
+    assert (slot.processes, slot.threads) == (processes, threads)
 
 
 def test_what_slurm_refuses_is_said(small: Values, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -24,6 +25,27 @@ LABELS = ("context", "split", "role", "method", "side", "fold", "kind")
 """Labels of the score table that tell the cells of a sweep apart, training seeds aside."""
 
 Seeds = dict[int, Evaluated]
+
+
+class BrokenModel(NamedTuple):
+    """A model that a report decides nothing by.
+
+    Attributes:
+        split: as reports show it.
+        method: ``""`` of target and retrained model.
+        problem: why it is broken.
+    """
+
+    context: str
+    split: str
+    method: str
+    name: str
+    seed: int
+    problem: str
+
+    @property
+    def reason(self) -> str:
+        return f"{self.name} on {self.split}, seed {self.seed}: {self.problem}"
 
 
 def unlearned(method: str) -> Who:
@@ -119,15 +141,15 @@ class SweepModels:
                     reasons[context, labels[split]] = check.reasons
         return reasons
 
-    def broken(self) -> dict[tuple[str, str, str], str]:
-        """(Context, split as reports show it, method, "" for target and retrained) -> why a model is broken."""
-        labels, reasons = shown_splits(self.splits), dict[tuple[str, str, str], str]()
-        for context, split, who, seeds in self:
-            for seed, model in seeds.items():
-                if problems := model.record.info.problems:
-                    name = f"{who[1] or who[0]} on {labels[split]}, seed {seed}"
-                    reasons.setdefault((context, labels[split], who[1]), f"{name}: {'; '.join(problems)}")
-        return reasons
+    def broken(self) -> list[BrokenModel]:
+        """Broken models, in the order of the sweep."""
+        labels = shown_splits(self.splits)
+        return [
+            BrokenModel(context, labels[split], who[1], who[1] or who[0], seed, "; ".join(problems))
+            for context, split, who, seeds in self
+            for seed, model in seeds.items()
+            if (problems := model.record.info.problems)
+        ]
 
     @property
     def data_use(self) -> DataUse | None:

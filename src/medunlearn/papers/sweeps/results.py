@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from medunlearn.data.data_use import UNKNOWN
-from medunlearn.papers.sweeps.models import REFERENCES, SweepModels, Who, unlearned
+from medunlearn.papers.sweeps.models import REFERENCES, BrokenModel, SweepModels, Who, unlearned
 from medunlearn.reports.claims import Case, Evidence, Verdict, decide
 from medunlearn.reports.content import JudgementTables
 from medunlearn.reports.readings import Reading, number, rows_of
@@ -44,6 +45,8 @@ class SweepNumber(Reading):
         return SweepNumber(value, low, high, self.n_scored, self.n_unscored, self.n_subjects, seeds, self.reason)
 
 
+FEW = 3
+"""Broken models that are named one by one."""
 NOT_MEASURED = SweepNumber(None, None, None, 0, 0, 0, reason="not measured")
 Key = str | None | tuple[str, ...]
 
@@ -82,6 +85,7 @@ class SweepResults:
         caveats: sentences for the top of the page.
         refused: (context, split) -> why nothing may be read against its retrained models.
         broken: (context, split, method; "" of target and retrained model) -> why a model is broken.
+        warnings: sentences on broken models; also the first caveats.
     """
 
     number_labels: ClassVar[tuple[str, ...]]
@@ -97,12 +101,14 @@ class SweepResults:
     caveats: tuple[str, ...] = ()
     refused: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     broken: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     request: SweepRequest = field(default_factory=SweepRequest)
 
     @staticmethod
     def facts(models: SweepModels, caveats: Iterable[str], request: SweepRequest) -> dict[str, Any]:
         """The fields that are the same for every paper."""
         refused, broken = models.refused(request.replicates, request.seed), models.broken()
+        warnings = _warnings(broken)
         against = (f"{split} ({context}): {' '.join(reasons)}" for (context, split), reasons in refused.items())
         return {
             "methods": models.methods,
@@ -110,13 +116,14 @@ class SweepResults:
             "seeds": models.seeds,
             "benchmark": {**models.benchmark.facts(), "data_use": models.data_use or UNKNOWN},
             "caveats": (
-                *_warnings(broken),
+                *warnings,
                 *caveats,
                 *([ONE_SEED] if len(models.seeds) == 1 else []),
                 *(f"Nothing is decided against the retrained model of {words}" for words in against),
             ),
             "refused": refused,
-            "broken": broken,
+            "broken": {(at.context, at.split, at.method): at.reason for at in reversed(broken)},  # the first counts
+            "warnings": warnings,
             "request": request,
         }
 
@@ -139,11 +146,6 @@ class SweepResults:
     def models_on(self, *place: str) -> list[Who]:
         """Models that were evaluated at a place (context, split), the references first."""
         return [who for who in (*REFERENCES, *map(unlearned, self.methods)) if self.has(*place, who)]
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings of broken models; also the first caveats."""
-        return _warnings(self.broken)
 
     def refused_in(self, labels: Mapping[str, str], context: str) -> str:
         """The reason why nothing may be read against a case's retrained model; "" where there is none."""
@@ -182,8 +184,22 @@ class SweepResults:
         return {key[:model] for key in self._numbers}
 
 
-def _warnings(broken: Mapping[tuple[str, str, str], str]) -> tuple[str, ...]:
-    return tuple(f"A broken model: {reason}. No verdict is read from it." for reason in broken.values())
+def _warnings(broken: Sequence[BrokenModel]) -> tuple[str, ...]:
+    """A sentence for each broken model; where many are broken alike, one for them all."""
+    alike = defaultdict[str, list[BrokenModel]](list)
+    for model in broken:
+        alike[model.problem].append(model)
+    sentences = list[str]()
+    for problem, models in alike.items():
+        if len(models) <= FEW:
+            sentences += [f"A broken model: {model.reason}. No verdict is read from it." for model in models]
+            continue
+        splits = defaultdict[str, dict[str, None]](dict)
+        for model in models:
+            splits[model.name][model.split] = None
+        which = "; ".join(f"{name} on {', '.join(names)}" for name, names in splits.items())
+        sentences.append(f"{len(models)} broken models, each: {problem}. No verdict is read from them: {which}.")
+    return tuple(sentences)
 
 
 def _flat(key: Sequence[Key]) -> tuple[str, ...]:

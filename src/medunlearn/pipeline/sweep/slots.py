@@ -27,8 +27,9 @@ def slots_of(settings: SweepSettings, jobs: int | None, device: str, most: int) 
         raise InputError(f"--jobs {jobs}: it is at least 1.")
     if settings.on not in ("slurm", "ray"):
         return local_slots(jobs, device, most, settings.processes)
-    # A cluster's scheduler gives each cell its devices.
-    threads = int(settings.slurm.get("cpus_per_task", 1)) if settings.on == "slurm" else 1
+    # A cluster's scheduler gives each cell its devices, and cores that its processes share.
+    cores = int(settings.slurm.get("cpus_per_task", 1)) if settings.on == "slurm" else 1
+    threads = max(1, cores // settings.processes)
     slot = Slot("auto" if device == "cuda" else device, threads, settings.processes)
     return [slot] * min(jobs or CLUSTER_JOBS, most)
 
