@@ -123,13 +123,25 @@ def test_files_links_and_anchors_of_the_pages_exist():
 def test_the_method_of_the_contributing_page_is_a_method(tmp_path, monkeypatch):
     from medunlearn.methods import make_method
     from medunlearn.methods.protocol import LossMethod
+    from medunlearn.metrics import Item, Tools, get_metric
 
-    (code,) = Page.read("CONTRIBUTING.md").blocks("python")
+    (code, measure) = Page.read("CONTRIBUTING.md").blocks("python")
     (tmp_path / "contributed_method.py").write_text(code)
+    (tmp_path / "contributed_measure.py").write_text(measure)
     monkeypatch.syspath_prepend(tmp_path)
     method = make_method("contributed_method:Mine", {"alpha": 2.0})
     assert isinstance(method, LossMethod)
     assert method.alpha == 2.0  # type: ignore[attr-defined]
+    metric = get_metric("contributed_measure:METRIC")
+    items = [Item("q", "forget", "Why?", reference, "one two three") for reference in ("a b", "")]
+    assert [score.value for score in metric.score(items, Tools())] == [1.5, None]
+
+
+def test_groups_of_entry_points_are_those_that_are_read():
+    named = set(re.findall(r"`medunlearn\.(\w+)`", (ROOT / "CONTRIBUTING.md").read_text()))
+    source = "".join(path.read_text() for path in (ROOT / "src" / "medunlearn").rglob("*.py"))
+    assert named >= {"methods", "metrics", "attacks", "benchmarks", "paper_reports"}
+    assert named <= set(re.findall(r'(?:resolve|names)\("(\w+)"', source))
 
 
 def test_the_tree_of_the_readme_is_the_tree():

@@ -96,6 +96,9 @@ def test_mistakes_are_told_at_once() -> None:
     ]
     with pytest.raises(ConfigError, match="There is no method 'pno'"):
         unlearn(**{"pno.beta": 0.2})
+    method = "medunlearn.methods.npo:NPO"
+    with pytest.raises(ConfigError, match=rf"--{method}\.KEY"):
+        unlearn(method, **{"mine.beta": 0.2})
     with pytest.raises(ConfigError, match=r"'epoch'. Did you mean 'epochs'"):
         train("tiny", epoch=3)
     for make in (train, unlearn):

@@ -28,6 +28,12 @@ def scored(hospital: Benchmark, copy: Callable[..., Run], tmp_path: Path) -> tup
     return run, folder
 
 
+def test_a_pattern_that_matches_nothing_is_refused(scored: tuple[Run, Path], tmp_path: Path) -> None:
+    run, _ = scored
+    with pytest.raises(InputError, match=r"No folder matches .*typo\*"):
+        mu.scores([run.folder, tmp_path / "typo*"])
+
+
 def test_measures_are_added_and_replaced(scored: tuple[Run, Path]) -> None:
     run, folder = scored
     before = mu.scores(run.folder)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from method_variants import make_variant
 
-from medunlearn.errors import ConfigError
+from medunlearn.errors import ConfigError, InputError
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.objectives import NextToken, Unlearning
 from medunlearn.training.precompute import trace_needs
@@ -59,6 +59,15 @@ def test_the_look_leaves_nothing_behind(tiny: Make, plan: Plan) -> None:
     assert model.training
     assert all(tensor.grad is None for tensor in model.parameters())
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_loss_that_is_no_terms_by_name_is_refused() -> None:
+    class Bare:
+        def loss(self, forget: Any, retain: Any) -> Any:
+            return torch.zeros(())
+
+    with pytest.raises(InputError, match=r"Bare is a Tensor: it must be terms by name"):
+        Unlearning(Bare()).terms({"forget": None, "retain": None})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize("trainable", ["all", "layers:1-2", "lora:2", "pattern:lm_head|layers.2"])

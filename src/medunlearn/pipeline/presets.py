@@ -148,7 +148,9 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool | str | None, shar
     methods = names("methods", METHODS)
     dotted = [key for key in values if "." in key and not key.startswith((f"{method}.", "arguments."))]
     owners = {key.partition(".")[0] for key in dotted if ":" not in key}
-    problems = [unknown_name("method", owner, methods) for owner in sorted(owners - set(methods))]
+    # The method's name may be a path, module:attribute.
+    hint = f" Settings of {method} begin with its whole name: --{method}.KEY." if ":" in method else ""
+    problems = [unknown_name("method", owner, methods) + hint for owner in sorted(owners - set(methods))]
     general = {key: value for key, value in values.items() if "." not in key}
     method_values = _below(values, method)
     named = _preset_of(general, tiny="tiny" if tiny is True else tiny or None, problems=problems)

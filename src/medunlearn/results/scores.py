@@ -166,14 +166,15 @@ def scores(paths: Path | str | Run | Sequence[Path | str | Run]) -> pd.DataFrame
         kept.
 
     Raises:
-        InputError: a path that does not exist, a table of an older version, no score at all.
+        InputError: a path that does not exist, a pattern that matches nothing, a table of an older version, no
+            score at all.
     """
     several = [paths] if isinstance(paths, (Path, str, Run)) else list(paths)
     folders = list(dict.fromkeys(folder for path in several for folder in _folders(path)))
     files = dict.fromkeys(file for folder in folders for file in sorted(folder.rglob(FILE)))
     tables = [labelled(file.parent) for file in files if (file.parent / "run.json").exists()]
     if not tables:
-        raise InputError(f"There are no scores below {', '.join(map(str, folders)) or 'nothing'}.")
+        raise InputError(f"There are no scores below {', '.join(map(str, folders))}.")
     table = pd.concat(tables, ignore_index=True)
     labels = [name for name in LABELS if name in table.columns]
     return table[[*COLUMNS, *labels, *(name for name in table.columns if name not in {*COLUMNS, *labels})]]
@@ -208,7 +209,10 @@ def _folders(path: Path | str | Run) -> Iterator[Path]:
     if isinstance(path, Run):
         yield path.folder
     elif has_magic(str(path)):
-        yield from (Path(name) for name in sorted(glob(str(path))) if Path(name).is_dir())
+        matches = [Path(name) for name in sorted(glob(str(path))) if Path(name).is_dir()]
+        if not matches:
+            raise InputError(f"No folder matches {path}.")
+        yield from matches
     elif Path(path).is_dir():
         yield Path(path)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from medunlearn.errors import InputError
 from medunlearn.methods.protocol import AlternativesMethod, LossMethod, RatingMethod, Terms, WeighingMethod
 from medunlearn.training.views import ModelView
 
@@ -29,9 +30,21 @@ class Unlearning:
         self.method = method
 
     def terms(self, views: Mapping[str, ModelView]) -> Terms:
+        """The method's terms.
+
+        Raises:
+            InputError: a method of a user's own returns something else.
+        """
         if isinstance(self.method, AlternativesMethod):
-            return self.method.loss_with(views["forget"], views["retain"], views["alternatives"])
-        return self.method.loss(views["forget"], views["retain"])
+            terms = self.method.loss_with(views["forget"], views["retain"], views["alternatives"])
+        else:
+            terms = self.method.loss(views["forget"], views["retain"])
+        if not isinstance(terms, Mapping):
+            raise InputError(
+                f"The loss of {type(self.method).__name__} is a {type(terms).__name__}: it must be terms by name, "
+                '{"forget": ...}.'
+            )
+        return terms
 
     def probe(self, views: Mapping[str, ModelView]) -> Terms:
         """Terms that a method reads to choose its learning rate."""
