@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,6 +109,37 @@ def test_mlflow_has_the_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     mlflow.set_tracking_uri(tmp_path.as_uri())
     tracking = Tracking("mlflow", tmp_path, "npo-1234")
     tracking.step("unlearn", ROW)
+    tracking.epoch({"forget/H(1-rouge_l, 1-em)": 0.75}, 1)
     (run,) = mlflow.search_runs(experiment_names=[trackers.PROJECT], output_format="list")
     tracking.close()
-    assert run.data.metrics == {"unlearn/epoch": 1.0, "unlearn/loss": 0.5, "unlearn/lr": 1e-3}
+    assert str(Path(__file__).parents[2]) not in str(run.data.tags)
+    told = {"unlearn/epoch": 1.0, "unlearn/loss": 0.5, "unlearn/lr": 1e-3}
+    assert run.data.metrics == {**told, "epoch/forget/H_1-rouge_l_ 1-em_": 0.75}
+
+
+def test_wandb_leaves_out_no_step_and_hears_of_no_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W&B leaves out what comes at a smaller step than the last: the first epoch ends at step 3."""
+    logged, axes = list[dict[str, float]](), dict[str, str]()
+    run = SimpleNamespace(
+        define_metric=lambda pattern, step_metric: axes.update({pattern: step_metric}),
+        log=logged.append,  # a step of its own would be an error here
+        finish=lambda: None,
+    )
+    begun = dict[str, Any]()
+
+    def init(**values: Any) -> SimpleNamespace:
+        begun.update(values)
+        return run
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init, Settings=dict))
+    tracking = Tracking("wandb", tmp_path, "npo-1234")
+    tracking.step("unlearn", ROW)
+    tracking.epoch({"forget/train/em": 0.25}, 1)
+    tracking.close()
+    assert axes == {"*": "step", "epoch/*": "epoch"}
+    # W&B's metadata holds the command line, which names a split; its console log what the terminal shows.
+    assert (begun["settings"]["x_disable_meta"], begun["settings"]["console"]) == (True, "off")
+    assert logged == [
+        {"unlearn/epoch": 1.0, "unlearn/loss": 0.5, "unlearn/lr": 1e-3, "step": 3},
+        {"epoch/forget/train/em": 0.25, "epoch": 1},
+    ]

@@ -10,6 +10,7 @@ A new tracker is a function from a folder and a name to a :class:`Tracker`, in :
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -23,6 +24,8 @@ from medunlearn.progress import remark
 FOLDER = "tracking"
 PROJECT = "medunlearn"
 FLAG = "--allow-tracking"
+EPOCH = "epoch"
+"""First part of the names of an epoch's measures."""
 
 
 class Tracker(NamedTuple):
@@ -66,16 +69,45 @@ def _trackio(folder: Path, name: str) -> Tracker:
 def _wandb(folder: Path, name: str) -> Tracker:
     import wandb
 
-    run: Any = wandb.init(project=PROJECT, name=name, dir=str(folder), save_code=False)
-    return Tracker(lambda numbers, step: run.log(numbers, step=step), run.finish)
+    # By itself it also sends the command line (a patient's id may be a split), the terminal's output, host and git.
+    silent = wandb.Settings(
+        console="off",
+        disable_code=True,
+        disable_git=True,
+        host="",
+        program="medunlearn",
+        save_code=False,
+        username="",
+        x_disable_machine_info=True,
+        x_disable_meta=True,
+        x_disable_stats=True,
+        x_save_requirements=False,
+    )
+    run: Any = wandb.init(project=PROJECT, name=name, dir=str(folder), settings=silent)
+    # Its count must never fall, and an epoch's number is less than the last step's: each has an axis of its own.
+    run.define_metric("*", step_metric="step")
+    run.define_metric(f"{EPOCH}/*", step_metric=EPOCH)
+
+    def log(numbers: dict[str, float], step: int) -> None:
+        of_epoch = all(key.startswith(f"{EPOCH}/") for key in numbers)
+        run.log({**numbers, EPOCH if of_epoch else "step": step})
+
+    return Tracker(log, run.finish)
 
 
 def _mlflow(folder: Path, name: str) -> Tracker:
     import mlflow
 
     mlflow.set_experiment(PROJECT)
-    mlflow.start_run(run_name=name)
-    return Tracker(lambda numbers, step: mlflow.log_metrics(numbers, step=step), mlflow.end_run)
+    # In place of what it finds out by itself: user, path of the program, commit.
+    tags = {"mlflow.user": "", "mlflow.source.name": "medunlearn", "mlflow.source.git.commit": ""}
+    mlflow.start_run(run_name=name, tags=tags)
+
+    def log(numbers: dict[str, float], step: int) -> None:
+        # It refuses other signs in names, as those of H(1-rouge_l, 1-em).
+        mlflow.log_metrics({re.sub(r"[^\w\-. :/]", "_", key): value for key, value in numbers.items()}, step=step)
+
+    return Tracker(log, mlflow.end_run)
 
 
 TRACKERS: Mapping[str, Tool] = {
@@ -127,7 +159,7 @@ class Tracking:
 
     def epoch(self, numbers: Mapping[str, Any], epoch: int) -> None:
         """Measures after an epoch."""
-        self._tell({f"epoch/{key}": value for key, value in numbers.items()}, epoch)
+        self._tell({f"{EPOCH}/{key}": value for key, value in numbers.items()}, epoch)
 
     def close(self) -> None:
         """Let the tracker write what it still holds."""
