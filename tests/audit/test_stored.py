@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from medunlearn.audit.audit_result import Audit
@@ -128,12 +131,35 @@ def inspect_log(path: Path, samples: list[Row]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("form", ["eval", "json"])
+def packed_by_zstandard(log: Path) -> Path:
+    """The same ZIP file as Inspect writes it today, which Python's own module writes from 3.14 on."""
+    local, central = b"", b""
+    with zipfile.ZipFile(log) as archive:
+        for name in archive.namelist():
+            data = archive.read(name)
+            sink = pa.BufferOutputStream()
+            with pa.CompressedOutputStream(sink, "zstd") as stream:
+                stream.write(data)
+            packed = sink.getvalue().to_pybytes()
+            common = struct.pack("<HHHHIIIHH", 0, 93, 0, 0, zlib.crc32(data), len(packed), len(data), len(name), 0)
+            version = struct.pack("<H", 63)
+            central += (
+                b"PK\1\2" + version * 2 + common + struct.pack("<HHHII", 0, 0, 0, 0, len(local)) + name.encode()
+            )
+            local += b"PK\3\4" + version + common + name.encode() + packed
+        count = len(archive.namelist())
+    end = struct.pack("<HHHHIIH", 0, 0, count, count, len(central), len(local), 0)
+    log.write_bytes(local + central + b"PK\5\6" + end)
+    return log
+
+
+@pytest.mark.parametrize("form", ["eval", "zstandard", "json"])
 def test_an_inspect_log(tmp_path: Path, form: str):
     samples = [inspect_sample(row("r0", 8)), inspect_sample(row("r0", 8, says=False), 2)]
     samples.append(inspect_sample(row("r1", 8), error={"message": "timeout"}))
-    if form == "eval":
+    if form in ("eval", "zstandard"):
         file = inspect_log(tmp_path / "log.eval", samples)
+        file = packed_by_zstandard(file) if form == "zstandard" else file
     else:
         file = tmp_path / "log.json"
         file.write_text(json.dumps({"eval": {"task": "t"}, "samples": samples}))
@@ -142,6 +168,16 @@ def test_an_inspect_log(tmp_path: Path, form: str):
     assert list(zip(scores["item"], scores["sample"], strict=True)) == [("r0@8", 0), ("r0@8", 1), ("r1@8", 0)]
     assert scores["value"].fillna(-1).tolist() == [1.0, 0.0, -1.0]
     assert set(scores["subject"]) == {"patient of r0", "patient of r1"}
+
+
+def test_a_damaged_inspect_log(tmp_path: Path):
+    file = packed_by_zstandard(inspect_log(tmp_path / "log.eval", [inspect_sample(row("r0", 8))]))
+    whole = file.read_bytes()
+    place = whole.index(b"PK\1\2") - 40  # in the last member's data
+    for damage in (bytes([whole[place] ^ 1]), b"\0" * 20):
+        file.write_bytes(whole[:place] + damage + whole[place + len(damage) :])
+        with pytest.raises(SourceError, match="cannot be read as an Inspect log"):
+            audit(responses=file, out=tmp_path / "out", **QUICK)
 
 
 @pytest.mark.parametrize("listed", [True, False])

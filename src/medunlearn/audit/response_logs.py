@@ -7,10 +7,16 @@ lacks, because a request failed, is None.
 from __future__ import annotations
 
 import json
+import os
+import struct
+import sys
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from medunlearn.errors import SourceError
 from medunlearn.sources.table_files import Row, read_rows
@@ -20,6 +26,8 @@ RESPONSE = ("response", "generated", "output")
 """Accepted names of the column of responses."""
 _LARGEST = 2**28
 """Bytes of one sample of an Inspect log, unpacked."""
+ZSTANDARD, LOCAL_HEADER = 93, 30
+"""Of a ZIP file: number of the method of packing, and bytes of what stands before a member's name."""
 _COPIED = ("record_id", "subject", "corpus", "prefix_tokens", "copies")
 _LM_EVAL, _BATCH = {"doc_id", "arguments", "resps"}, {"custom_id", "response"}
 _TABLES = (".csv", ".tsv")
@@ -152,13 +160,35 @@ def _inspect_archive(file: Path) -> Rows:
                 if archive.getinfo(name).file_size > _LARGEST:
                     yield f"{file.name} {name}", f"is larger than {_LARGEST >> 20} MiB"
                     continue
-                yield f"{file.name} {name}", _inspect_sample(json.loads(archive.read(name)))
+                yield f"{file.name} {name}", _inspect_sample(json.loads(_unpacked(archive, name)))
     except FileNotFoundError:
         raise SourceError(f"There is no file {file}.") from None
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, RuntimeError) as error:
+    except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, RuntimeError) as error:
         raise SourceError(
             f"{file} cannot be read as an Inspect log ({error}). Convert it: inspect log convert --to json."
         ) from error
+
+
+def _unpacked(archive: zipfile.ZipFile, name: str) -> bytes:
+    """A member of an archive; of those packed by Zstandard too, which zipfile reads from Python 3.14 on.
+
+    Raises:
+        BadZipFile, OSError, ValueError: it is broken.
+    """
+    member = archive.getinfo(name)
+    if member.compress_type != ZSTANDARD or sys.version_info >= (3, 14):
+        return archive.read(name)
+    assert archive.fp is not None
+    archive.fp.seek(member.header_offset + LOCAL_HEADER - 4)
+    lengths = struct.unpack(
+        "<HH", archive.fp.read(4)
+    )  # of its name and of an extra field, which stand before the data
+    archive.fp.seek(sum(lengths), os.SEEK_CUR)
+    packed = pa.BufferReader(archive.fp.read(member.compress_size))
+    data: bytes = pa.CompressedInputStream(packed, "zstd").read(member.file_size)
+    if len(data) != member.file_size or zlib.crc32(data) != member.CRC:
+        raise zipfile.BadZipFile(f"{name} is damaged")
+    return data
 
 
 def _inspect_json(file: Path) -> Rows | None:
