@@ -156,6 +156,9 @@ def test_nothing_to_forget(medunlearn: Medunlearn, here: Path) -> None:
         (("--key=",), ("key is empty", "medunlearn case key")),
         (("--key=nobody/signing.key",), ("There is no nobody/signing.key", "medunlearn case key")),
         (("--patients=1",), ("There is no flag --patients", "--patient")),
+        (("--received=02.03.2026",), ("received='02.03.2026'", "2026-01-31")),
+        (("--received=2999-01-01",), ("still to come",)),
+        (("--holdout=notes.csv",), ("--holdout: notes.csv has no note of a patient whom the model never saw",)),
         (("--method=npu",), ("There is no method 'npu'", "npo")),
         (("--method=npo", "--unlearn.npo.beta=-1"), ("npo.beta",)),
         (("--margin=0",), ("margin=0",)),
@@ -202,7 +205,7 @@ def test_notes_that_cannot_be_used(medunlearn: Medunlearn, here: Path) -> None:
         rows = [{"note": row["note"], "ward": row["institution"]} for row in csv.DictReader(file)]
     write_csv(here / "nameless.csv", rows)
     result = medunlearn(*request(notes="nameless.csv"), code=2).text
-    assert "--patient-column" in result
+    assert "--build.patient-column" in result
     assert "note" in result
     assert "notes.txt" in medunlearn(*request(notes="notes.txt"), code=2).text
     alone = [{"patient_id": PATIENT, "note": row["note"]} for row in rows]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from medunlearn.config.clinical_notes import ColumnPrompts, NotesSettings, PatientIds
 from medunlearn.config.evaluation import EvaluateSettings
@@ -121,6 +121,13 @@ class ForgetSettings(Settings):
         if problems:
             raise ValueError(" ".join(problems))
         return self
+
+    @field_validator("received")
+    @classmethod
+    def _not_to_come(cls, received: date | None) -> date | None:
+        if received is not None and received > date.today() + timedelta(days=1):  # it may be tomorrow elsewhere
+            raise ValueError("this day is still to come")
+        return received
 
     @model_validator(mode="after")
     def _without_twice(self) -> ForgetSettings:

@@ -54,6 +54,8 @@ def _problem(model: type[Settings], error: Any) -> str:
         return unknown_name("setting", key, model.model_fields)
     if kind == "missing":
         return f"{key} is missing: {field.description if field else 'it must be given'}"
+    if kind.startswith("date_"):
+        return f"{key}={error['input']!r}: must be a date, year, month and day: 2026-01-31"
     text, value = error["msg"].removeprefix("Value error, "), repr(error["input"])
     return f"{key}={value if len(value) <= 200 else value[:200] + '...'}: {text[0].lower()}{text[1:]}"
 

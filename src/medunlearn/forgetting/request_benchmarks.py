@@ -107,7 +107,7 @@ def make_benchmarks(
 
     Raises:
         InputError: somebody who is not in the notes (nobody else's id is shown), who was forgotten before, or
-            everybody.
+            everybody; held-out notes of nobody else.
     """
     patients = tuple(read_subjects(settings.patient))
     values = {
@@ -131,6 +131,11 @@ def make_benchmarks(
     benchmark = _with_sampled_questions(remaining, patients, settings)
     _refuse_without_questions(benchmark, patients)
     if not patients_of_fold(benchmark, "holdout"):
+        if settings.holdout is not None:
+            raise InputError(
+                f"--holdout: {settings.holdout} has no note of a patient whom the model never saw: its patients or "
+                "their texts are in the notes too. Name other notes, or leave it out."
+            )
         benchmark = with_invented(benchmark, settings.others, checked, without=patients)
     earlier = _earlier(everybody, benchmark, before) if before.subjects else None
     return RequestBenchmarks(benchmark, patients, earlier, len(before.records))
