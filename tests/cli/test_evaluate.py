@@ -127,6 +127,16 @@ def test_wrong_input(
     assert all(part in result.text for part in parts), result.text
 
 
+def test_a_model_of_another_split_is_said(medunlearn: Medunlearn, graddiff: Path, bench: Path) -> None:
+    small = "--limit=1", "--max-new-tokens=2", "--replicates=20", "--allow-broken"
+    asked = [
+        " ".join(medunlearn("evaluate", graddiff, bench, "--split", split, *small).stdout.split())
+        for split in ("random_10", "random_05")
+    ]
+    sentence = "is the unlearned model of split random_10: on random_05 other subjects are to be forgotten"
+    assert [sentence in text for text in asked] == [False, True]
+
+
 def test_the_same_run_twice(medunlearn: Medunlearn, graddiff: Path, bench: Path) -> None:
     result = evaluate(medunlearn, graddiff.parent, bench, *QUICK, "--against", graddiff, code=2)
     assert "One run is named twice" in result.text

@@ -171,7 +171,13 @@ class Evaluation:
     def caveats(self) -> tuple[str, ...]:
         """Sentences that a reader must know before the comparisons."""
         others = () if one_vocabulary(self.models) else (OTHER_TOKENS,)
-        return (*others, *(self.reference.caveats if self.reference else ()))
+        elsewhere = (
+            f"{model.run.label} is the {model.run.role} model of split {model.run.info.made_for}: on "
+            f"{model.record.info.split} other subjects are to be forgotten."
+            for model in self.models
+            if model.run.role != "target" and model.run.info.made_for != model.record.info.split
+        )
+        return (*others, *elsewhere, *(self.reference.caveats if self.reference else ()))
 
     @property
     def problems(self) -> dict[str, tuple[str, ...]]:
