@@ -19,6 +19,13 @@ def verdict(*checks: BatteryCheck, problems: tuple[str, ...] = (), **more: Any) 
 FOUND = {"p": 1e-5, "excess": measured(0.4, 0.3, 0.5)}
 
 
+def test_earlier_patients_above_the_few_who_could_be_asked_are_said() -> None:
+    few = checked("b", p=None, unseen=measured(0.30, None, None, n=1), concerns="earlier requests")
+    decision = verdict(checked(), few)
+    assert decision.verdict == "no residual found"
+    assert [reason for reason in decision.reasons if "(earlier requests): above the few others" in reason]
+
+
 @pytest.mark.parametrize(
     ("checks", "expected"),
     [
@@ -32,6 +39,9 @@ FOUND = {"p": 1e-5, "excess": measured(0.4, 0.3, 0.5)}
         ([checked(), checked("b", p=None)], "no residual found"),
         # Unless it stands above the margin by itself, however uncertain.
         ([checked(), checked("b", p=0.4, p_before=0.3, excess=measured(0.2, -0.5, 0.9))], "inconclusive"),
+        # Or above the few strangers there are, too few to compare with: 0.51 beside 0.30.
+        ([checked(), checked("b", p=None, unseen=measured(0.30, None, None, n=1))], "inconclusive"),
+        ([checked(), checked("b", p=None, unseen=measured(0.45, None, None, n=1))], "no residual found"),
         # Taken together, single bounds may be wide, but no value above the margin.
         ([checked("together"), checked(excess=measured(0.05, -0.1, 0.2))], "no residual found"),
         ([checked("together"), checked(excess=measured(0.15, -0.1, 0.4))], "inconclusive"),

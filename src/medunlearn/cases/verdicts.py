@@ -134,8 +134,17 @@ def _without_residual(
         for check, its in compared
         if _above(its.excess.value, its) or (check.name in bounding and _above(its.excess.high, its))
     ]
-    if wide:
-        reasons = [f"{_titled(check)}: what is left may be above the margin." for check in wide]
+    # Too few strangers for a bound are no reason to overlook what stands above them.
+    margin = max(its.margin for _, its in compared)
+    bare = {
+        check: f"{_titled(check)}: above the few others who could be asked, by more than the margin."
+        for check in battery.checks
+        if _above_strangers(check, margin)
+    }
+    remarks += [reason for check, reason in bare.items() if check.concerns == "earlier requests"]
+    bare = {check: reason for check, reason in bare.items() if check.concerns == "this request"}
+    if wide or bare:
+        reasons = [*(f"{_titled(check)}: what is left may be above the margin." for check in wide), *bare.values()]
         return _decision("inconclusive", [*reasons, *remarks], wide)
     number = len(able) - together
     able_checks = f"{count(number, 'check')} that found the patient in the model before"
@@ -146,6 +155,14 @@ def _without_residual(
 
 def _above(excess: float | None, comparison: Comparison) -> bool:
     return excess is not None and excess > comparison.margin
+
+
+def _above_strangers(check: BatteryCheck, margin: float) -> bool:
+    """True for a check that has too few strangers to compare with, and is above those."""
+    if check.comparison is not None or check.higher != "more is left" or check.unseen is None:
+        return False
+    after, strangers = check.after.value, check.unseen.value
+    return after is not None and strangers is not None and after - strangers > margin
 
 
 def _far_below(comparison: Comparison) -> bool:
