@@ -541,7 +541,7 @@ def run(
 def plan(experiment: Folder | dict[str, Any], *, device: str = "auto", **overrides: Any) -> Forecast:
     """Estimate the remaining work of :func:`run`: tokens, FLOPs, memory and disk. Runs nothing.
 
-    ``.table()`` is a DataFrame with a row a stage; ``.warnings`` says what will not fit.
+    ``.table()`` is a DataFrame with a row per stage; ``.warnings`` says what will not fit.
     """
     from medunlearn.pipeline.estimate.forecast import forecast
     from medunlearn.pipeline.experiment import plan
@@ -556,7 +556,7 @@ def sweep(
     """Run a sweep, methods x splits x seeds, from its file or its settings. Resumes.
 
     A cell that fails stops only those that need it: ``.failed`` names them with their reasons. ``.table()`` is a
-    DataFrame with every model's summary; ``.cells`` has a row a cell, ``.search`` a row a rate that was tried.
+    DataFrame with every model's summary; ``.cells`` has a row per cell, ``.search`` a row per rate that was tried.
 
     Args:
         sweep: YAML file of the sweep
@@ -576,7 +576,7 @@ def tune(
     """Find each method's settings with an equal budget, from a file or its settings. Resumes.
 
     Trials are chosen on one half of the subjects; ``.results`` is of the other half, by model, setting and seed.
-    ``.trials`` has a row a trial, ``.best`` a row a method.
+    ``.trials`` has a row per trial, ``.best`` a row per method.
 
     Args:
         tuning: YAML file of the tuning

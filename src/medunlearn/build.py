@@ -132,7 +132,7 @@ def options(file: Path | str, *, out: Path | str | None = None, **settings: Any)
     """Multiple-choice questions of a file (MedQA, MedMCQA, or one in their form).
 
     Args:
-        file: CSV, TSV, JSONL, JSON or Parquet, one question a row
+        file: CSV, TSV, JSONL, JSON or Parquet, one question per row
         out: folder of the benchmark
     """
     return _built("options", out, file=Path(file), **settings)
@@ -145,7 +145,7 @@ def diagnosis(
     """Diagnosis from history and laboratory results, on an invented hospital or on admissions of your own.
 
     Args:
-        admissions: file with one admission a row
+        admissions: file with one admission per row
         synthetic: patients to invent, instead of a file
         out: folder of the benchmark
     """

@@ -40,7 +40,7 @@ class ConfigError(InputError):
     """All mistakes of a configuration, collected.
 
     Args:
-        problems: one line a mistake, each naming the key and the fix.
+        problems: one line per mistake, each naming the key and the fix.
     """
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -53,7 +53,7 @@ class UnknownNameError(InputError):
     """A name that is not in a dictionary; says the nearest right one.
 
     Args:
-        valid_names: the right names; None where they are people's, since another patient's id is not a hint.
+        valid_names: the right names; None if they are people's, since another patient's id is not a hint.
     """
 
     def __init__(self, what: str, name: str, valid_names: Iterable[str] | None) -> None:

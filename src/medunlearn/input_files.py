@@ -27,7 +27,7 @@ _SPECIAL = {
 
 
 def regular_file(path: Path, error: type[InputError] = InputError) -> Path:
-    """The path itself, unless it (or what it links to) is there and is no file with an end.
+    """The path itself, unless it (or what it links to) is there and is not a file with an end.
 
     Raises:
         InputError: a folder, FIFO, socket or device, or a link to nothing; of the type ``error``.

@@ -1,4 +1,4 @@
-"""Progress bars with rate and time left; nothing where nobody watches."""
+"""Progress bars with rate and time left; nothing if nobody watches."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class _Rate(ProgressColumn):
 def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Advance]:
     """A bar on standard error while the block runs; yields ``advance(n=1, note="")``, the note behind the bar.
 
-    Nothing is shown when standard error is no terminal. Inside another block the bar stands below that one's, and
-    goes with its own block.
+    Nothing is shown when standard error is not a terminal. Inside another block the bar stands below that one's,
+    and goes with its own block.
     """
     console = Console(stderr=True)
     if quiet or not console.is_terminal:

@@ -28,7 +28,7 @@ def bounds_of(annotation: Any, metadata: Iterable[Any] = ()) -> dict[str, float]
 
 
 def range_text(bounds: Mapping[str, float]) -> str:
-    """``0 to 1``, ``above 0 and at most 100``; empty where there are no bounds."""
+    """``0 to 1``, ``above 0 and at most 100``; empty if there are no bounds."""
     if set(bounds) == {"ge", "le"}:
         return f"{bounds['ge']:.15g} to {bounds['le']:.15g}"
     return " and ".join(f"{words} {bounds[name]:.15g}" for name, words in _ORDER.items() if name in bounds)

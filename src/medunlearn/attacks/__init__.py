@@ -44,7 +44,7 @@ def attack_class(name: str) -> type[Attack]:
 
     Raises:
         UnknownNameError: names the closest attack or kind.
-        InputError: the name leads to something that is no attack.
+        InputError: the name leads to something that is not an attack.
     """
     if ":" not in name and name not in ATTACKS and name not in names("attacks", ATTACKS):
         raise UnknownNameError("attack", name, [*names("attacks", ATTACKS), *KINDS])

@@ -74,7 +74,7 @@ _MISSING: dict[Need, tuple[str, str]] = {
 
 
 def lacking(attack: MembershipAttack, passage: Passage) -> str | None:
-    """Reason why an attack cannot score a passage; None where it can."""
+    """Reason why an attack cannot score a passage; None if it can."""
     if not len(passage.log_probs):
         return "the document has a single token, which nothing predicts"
     if np.isnan(passage.log_probs).any():

@@ -55,7 +55,7 @@ class Attacked:
 
     @staticmethod
     def find(run: Run, split: str, kind: str = "membership") -> Attacked | None:
-        """The latest complete attack of a kind on a split; None where there is none."""
+        """The latest complete attack of a kind on a split; None if there is none."""
         records = [
             Attacked(run, record, kind) for record in run.complete_below(FOLDER) if record.info.split == split
         ]
@@ -68,7 +68,7 @@ class Attacked:
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """The score table of this kind: an item a document (membership) or a question (the others)."""
+        """The score table of this kind: an item per document (membership) or a question (the others)."""
         table = read_scores(self.record.folder)
         if self.kind in RECOVERY:
             return table[table["attack"].str.partition(".")[0] == self.kind].reset_index(drop=True)
@@ -168,7 +168,7 @@ class Attacks:
 
     @cached_property
     def reference(self) -> ReferenceCheck | None:
-        """True if these models may be read against the retrained one among them; None where that is not known.
+        """True if these models may be read against the retrained one among them; None if that is not known.
 
         From the evaluations of target and retrained model on the split, else from what a recovery attack measured
         of both before it began. None without target or retrained model.
@@ -196,16 +196,16 @@ class Attacks:
         return (UNCHECKED,) if {"target", "retrained"} <= {model.run.role for model in self.models} else ()
 
     def table(self) -> pd.DataFrame:
-        """Summaries of all models, with ``model`` and ``role``; empty where there was no attack of this kind.
+        """Summaries of all models, with ``model`` and ``role``; empty if there was no attack of this kind.
 
         Recovery attacks have ``reading``, the words of
         :data:`medunlearn.attacks.recovery.recovery_results.READINGS`, of unlearned models. Nothing is read of a
-        broken model or state, or against a retrained model that is no reference.
+        broken model or state, or against a retrained model that is not a reference.
 
         Membership also has ``reading``, of the areas of unlearned models: ``over-forgotten`` where the area lies
         below the retrained model's (its interval of the difference leaves 0 out), ``still leaks`` where it lies
-        above, else ``not told apart``. Without a retrained model it is read against 0.5; of a broken model nothing
-        is read.
+        above, else ``not distinguished``. Without a retrained model it is read against 0.5; of a broken model
+        nothing is read.
         """
         models = self._measured
         table = joined([model.summary.assign(model=model.run.label, role=model.run.role) for model in models])
@@ -280,7 +280,7 @@ def _is_anchored(model: Attacked, other: Attacked) -> bool:
 
 
 def reading(sides: list[object]) -> str | None:
-    """Reading of an area that lies on these sides of its references; None where no side is known."""
+    """Reading of an area that lies on these sides of its references; None if no side is known."""
     named = {side for side in sides if isinstance(side, str)}
     if not named:
         return None

@@ -42,7 +42,7 @@ class ModelHolder:
 
     @property
     def live_module(self) -> Any:
-        """The live model's module; None where the model is loaded."""
+        """The live model's module; None if the model is loaded."""
         return None if self.live is None else self.live.model
 
     @property

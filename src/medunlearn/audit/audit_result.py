@@ -43,7 +43,7 @@ class Audit:
     Attributes:
         run: the recorded result.
         baselines: audits of other models with the same settings.
-        stages: results of optional stages; None where the audit was read from disk.
+        stages: results of optional stages; None if the audit was read from disk.
     """
 
     run: Run
@@ -167,7 +167,7 @@ class Audit:
 
     @property
     def way_titles(self) -> dict[str, str]:
-        """Way of asking -> its title; empty where texts were only continued from their beginnings."""
+        """Way of asking -> its title; empty if texts were only continued from their beginnings."""
         ways = self._scores[WAY].unique().tolist() if WAY in self._scores.columns else []
         return titles_of(ways, dict(self.settings))
 

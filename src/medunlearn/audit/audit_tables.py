@@ -61,7 +61,7 @@ _NEEDED = ("probes", "scores", "spans")
 
 @dataclass(frozen=True)
 class AuditTables:
-    """The tables of one audit; those of an optional stage are None where it was not run.
+    """The tables of one audit; those of an optional stage are None if it was not run.
 
     Attributes:
         label: model name in reports.

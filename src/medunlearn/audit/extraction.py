@@ -56,12 +56,12 @@ class CorpusExtraction:
     Attributes:
         noun: ``patient`` where the audit knows whose a text is, else ``record``.
         members: subjects of the corpus.
-        unseen: subjects that the model never saw; None where the audit has none.
+        unseen: subjects that the model never saw; None if the audit has none.
         unseen_corpora: where these come from.
         difference: members minus unseen, with Fisher's exact test; None without ``unseen``.
         baselines: each on the subjects that it shares.
         probes: median number of probes of a member and of an unseen subject.
-        trained: False where the audit has unseen subjects alone, who then stand as ``members``.
+        trained: False if the audit has unseen subjects alone, who then stand as ``members``.
     """
 
     corpus: str
@@ -103,7 +103,7 @@ class Extraction:
         unit: of lengths, ``tokens`` or ``words``.
         corpora: of training texts; of an audit without any, of unseen ones.
         problems: why the model is broken.
-        reason: why nothing is counted; empty where something is.
+        reason: why nothing is counted; empty if something is.
     """
 
     label: str
@@ -179,7 +179,7 @@ def run_scores(audit: AuditTables, decoding: str) -> pd.DataFrame:
 
 
 def extracted(audit: AuditTables, decoding: str, probe_ids: pd.Series) -> pd.DataFrame:
-    """One row a subject of these probes: ``hit`` (null where none is scored) and its number of ``probes``."""
+    """One row per subject of these probes: ``hit`` (null if none is scored) and its number of ``probes``."""
     scores = run_scores(audit, decoding)
     grouped = scores[scores["item"].isin(probe_ids)].groupby("subject", sort=False)
     highest = grouped["value"].max()
@@ -231,7 +231,7 @@ def _corpus(
 def _against(
     audit: AuditTables, baseline: AuditTables, probes: pd.DataFrame, decoding: str
 ) -> BaselineExtraction | None:
-    """A baseline on the probes that both models have a score of; None where there is none."""
+    """A baseline on the probes that both models have a score of; None if there is none."""
     scored = [run_scores(tables, decoding).dropna(subset="value") for tables in (audit, baseline)]
     shared = shared_probes(probes, baseline.probes).intersection(*(scores["item"] for scores in scored))
     if not shared:
@@ -258,7 +258,7 @@ def subject_noun(probes: pd.DataFrame) -> str:
 
 
 def extraction_rows(result: Extraction) -> list[dict[str, Any]]:
-    """The numbers for JSON: one row a corpus and group (``trained``, ``unseen``, or a baseline's label)."""
+    """The numbers for JSON: one row per corpus and group (``trained``, ``unseen``, or a baseline's label)."""
     rows: list[dict[str, Any]] = []
     for corpus in result.corpora:
         place = {"model": result.label, "corpus": corpus.corpus, "decoding": result.decoding, "noun": corpus.noun}

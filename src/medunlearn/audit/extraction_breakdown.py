@@ -36,7 +36,7 @@ class WayExtraction:
         title: the way in plain words.
         members: trained subjects, of those asked so.
         alone: trained subjects whom no other way brings out.
-        unseen: subjects that the model never saw; None where the audit has none.
+        unseen: subjects that the model never saw; None if the audit has none.
         baselines: label of each baseline -> the same subjects as it gives them back.
     """
 
@@ -60,7 +60,7 @@ class SampledExtraction:
         low, high: its 95% interval over subjects; None of fewer than five.
         discoverable: subjects whose chance is at least :data:`EVEN`.
         subjects: with a scored sample.
-        greedy: subjects extracted greedily, of the same; None where nothing is greedy.
+        greedy: subjects extracted greedily, of the same; None if nothing is greedy.
     """
 
     corpus: str
@@ -83,7 +83,7 @@ class SampledExtraction:
 def by_way(
     audit: AuditTables, result: Extraction, baselines: Sequence[AuditTables] = ()
 ) -> tuple[WayExtraction, ...]:
-    """One entry a corpus and way, in the order of the probes; nothing where there is one way alone."""
+    """One entry per corpus and way, in the order of the probes; nothing if there is one way alone."""
     if len(result.ways) < 2 or result.reason:
         return ()
     titles, probes = titles_of(result.ways, dict(audit.info.get("config", {}))), labelled_probes(audit)
@@ -156,7 +156,7 @@ def way_rows(ways: Sequence[WayExtraction]) -> list[dict[str, str]]:
 
 
 def by_samples(audit: AuditTables, result: Extraction) -> tuple[SampledExtraction, ...]:
-    """One entry a corpus, decoding that draws several samples, and number of samples."""
+    """One entry per corpus, decoding that draws several samples, and number of samples."""
     scores = audit.scores[(audit.scores["measure"] == LEAK) & audit.scores["value"].notna()]
     several = [name for name, part in scores.groupby("decoding", sort=False) if part["sample"].max() > 0]
     if result.reason or not several:

@@ -56,12 +56,12 @@ class FirstScreen:
     """Answer of one audit.
 
     Attributes:
-        giveaway: None where no search for identifiers was made.
+        giveaway: None if no search for identifiers was made.
         missing: what was not looked for, in words.
         cases: worst first.
-        ways: who is extracted by which way of asking; empty where there is one way.
-        samples: extraction as a probability over k samples; empty where none were drawn.
-        caveat: what must be known before the answer is read; empty where there is nothing.
+        ways: who is extracted by which way of asking; empty if there is one way.
+        samples: extraction as a probability over k samples; empty if none were drawn.
+        caveat: what must be known before the answer is read; empty if there is nothing.
     """
 
     extraction: Extraction
@@ -141,7 +141,7 @@ class FirstScreen:
 
     @property
     def identifier_sentences(self) -> tuple[str, ...]:
-        """Identifiers given away; nothing where they were not searched."""
+        """Identifiers given away; nothing if they were not searched."""
         return () if self.giveaway is None else tuple(giveaway_sentences(self.giveaway))
 
     @property

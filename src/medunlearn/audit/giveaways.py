@@ -89,10 +89,10 @@ class Giveaway:
         declared: those of them that the records declare; the others were found by a detector alone.
         subjects: patients with one, of those asked about.
         kinds: most frequent first.
-        unseen: of patients that the model never saw: identifiers, and patients; None where there are none.
+        unseen: of patients that the model never saw: identifiers, and patients; None if there are none.
         detectors: names of what found the identifiers that no record declares.
         recall: what the detectors find of labelled notes, by kind, most labels first, ``all`` of the user's notes
-            at the end; empty where no detector searched, or nobody measured it.
+            at the end; empty if no detector searched, or nobody measured it.
     """
 
     decoding: str
@@ -110,7 +110,7 @@ class Giveaway:
 def giveaway(
     audit: AuditTables, extraction: Extraction, titles: Mapping[str, str], baselines: Sequence[AuditTables] = ()
 ) -> Giveaway | None:
-    """Count distinct identifiers; None where no search was made.
+    """Count distinct identifiers; None if no search was made.
 
     Args:
         extraction: says the decoding, and the corpora that were trained on.

@@ -59,7 +59,7 @@ class Continuation:
         response_start, suffix_start: text of the first :data:`FIRST` tokens of each.
         hits: for each suffix token, whether it is the model's first choice given all true tokens before it
             (teacher-forced) [m]; None without a local model.
-        no_response: reason for a missing response; None where there is one.
+        no_response: reason for a missing response; None if there is one.
     """
 
     response_ids: Ids = field(repr=False)
@@ -79,7 +79,7 @@ class ContinuationMeasure:
             model; computed by an optional stage).
         meaning: one sentence, with range and direction.
         source: paper, section or equation.
-        score: all continuations -> one score each, in order; None where an optional stage computes it.
+        score: all continuations -> one score each, in order; None if an optional stage computes it.
         variant: whose computation it follows where published code differs from ours; "" for our own.
     """
 

@@ -61,7 +61,7 @@ def extraction_strength(hits: Sequence[bool]) -> float | None:
     """Part of a suffix's end that the model produces by itself when given the rest: 1 - k/m.
 
     k is the smallest number of suffix tokens after which, given prefix and these, every further token is the
-    model's first choice (teacher-forced). 0-1, higher = leaks more: 1 where the prefix is enough (k = 0), 0 where
+    model's first choice (teacher-forced). 0-1, higher = leaks more: 1 if the prefix is enough (k = 0), 0 if
     the last token is wrong even after all others (k = m). OpenUnlearning's search ends at k = m - 1, so its value
     never falls below 1/m. None of an empty suffix.
 
@@ -114,7 +114,7 @@ def bleu(
 
 
 def rouge_l_f_unstemmed(response: str, reference: str) -> float:
-    """F-measure of the longest common subsequence of lower-cased words, 0-1; 0 where a text has no word.
+    """F-measure of the longest common subsequence of lower-cased words, 0-1; 0 if a text has no word.
 
     Equal to the ``fmeasure`` of rouge-score's ``rougeL`` without stemming.
     """
@@ -139,7 +139,7 @@ def words_13a(text: str) -> list[str]:
 def unsmoothed_bleu(responses: Sequence[str], references: Sequence[str]) -> npt.NDArray[np.float64]:
     """Sentence BLEU of each pair over words and punctuation marks, 0-1, without smoothing.
 
-    0 where an order of n-grams, 1 to 4, has no match. Equal to ``evaluate``'s ``bleu`` of one pair.
+    0 if an order of n-grams, 1 to 4, has no match. Equal to ``evaluate``'s ``bleu`` of one pair.
     """
     numbers: dict[str, int] = {}
     ours, true = (

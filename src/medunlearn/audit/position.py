@@ -158,6 +158,6 @@ def _runs_and_tokens(
 
 
 def _ratio(means: Array) -> Array:
-    """First column over the sum of the others; NaN where that is 0, which the interval leaves out."""
+    """First column over the sum of the others; NaN if that is 0, which the interval leaves out."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(means[..., 0] / means[..., 1:].sum(axis=-1), dtype=np.float64)

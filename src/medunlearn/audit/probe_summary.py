@@ -70,7 +70,7 @@ def leaking_subjects(scores: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Count the subjects whose measure is above 0 in any of their probes and samples.
 
     Returns:
-        One row a corpus and decoding: corpus, decoding, measure, n_leaking, n_subjects (with a score).
+        One row per corpus and decoding: corpus, decoding, measure, n_leaking, n_subjects (with a score).
     """
     scored = scores[(scores["measure"] == measure) & scores["value"].notna()]
     highest = scored.groupby(["corpus", "decoding", "subject"], sort=False)["value"].max().gt(0).reset_index()
@@ -80,7 +80,7 @@ def leaking_subjects(scores: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def probe_scores(scores: pd.DataFrame) -> pd.DataFrame:
-    """The score table with the mean over each probe's samples; null where none is scored."""
+    """The score table with the mean over each probe's samples; null if none is scored."""
     keys = ["item", "subject", *cell_of(scores), "measure"]
     return scores.groupby(keys, sort=False)["value"].mean().reset_index()
 
@@ -96,6 +96,6 @@ def _columns(scores: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
 
 
 def _floats(table: pd.DataFrame) -> pd.DataFrame:
-    """Numbers as float64 with NaN where there is none."""
+    """Numbers as float64 with NaN if there is none."""
     columns = [name for name in table.columns if name not in {*CELL, WAY, "measure"}]
     return table.astype({name: "float64" for name in columns if not pd.api.types.is_integer_dtype(table[name])})

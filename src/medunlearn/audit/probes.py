@@ -61,7 +61,7 @@ class Probe:
 
     @property
     def before(self) -> str:
-        """Text that a response goes on from without a border; empty where a prompt parts the two."""
+        """Text that a response goes on from without a border; empty if a prompt parts the two."""
         return self.prefix if self.way == PREFIX else ""
 
 
@@ -138,7 +138,7 @@ def _cut(corpus: str, document: Document, encoded: Encoded, settings: AuditSetti
 def _prompted(
     corpus: str, document: Document, answer: str, encoded: Encoded, settings: AuditSettings
 ) -> Iterator[Probe]:
-    """A probe a prompt whose columns all have a value."""
+    """A probe per prompt whose columns all have a value."""
     ids, ends = encoded.ids[: settings.max_new_tokens], encoded.ends[: settings.max_new_tokens]
     if len(ids) < min(settings.shortest_suffix, settings.max_new_tokens):
         return

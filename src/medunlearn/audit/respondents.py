@@ -55,11 +55,11 @@ class AuditJob:
 
 
 _ROLES = ("target", "retrained")
-"""Labels that every training has alike."""
+"""Labels that every training run has alike."""
 
 
 def _label_of(source: Path) -> str:
-    """A run's own label; the folder's name of a training, whose label is a role that others have too."""
+    """A run's own label; the folder's name of a training run, whose label is a role that others have too."""
     run = source / "run.json"
     label = str(read_json(run).get("label", source)) if run.exists() else source.name
     return source.resolve().name if label in _ROLES else label
@@ -254,7 +254,8 @@ def audited_model(
     label: str | None = None,
     device: str = "auto",
 ) -> AuditedModel:
-    """The model behind a word: a run, a folder or a hub id; or ``http://...`` with ``name``, or ``NAME@http://...``.
+    """The model behind a word: a run, a folder or a hub id; or ``http://...`` with ``name``, or
+    ``NAME@http://...``.
 
     Raises:
         ConfigError: a server without a model's name, or wrong settings of it.

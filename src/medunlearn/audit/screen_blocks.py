@@ -125,7 +125,7 @@ def identifiers_section(screens: Sequence[FirstScreen]) -> Section | None:
 
 
 def missing_section(screens: Sequence[FirstScreen]) -> Section | None:
-    """The list of what no audit looked for; silence about these is no clean result."""
+    """The list of what no audit looked for; silence about these is not a clean result."""
     lines = [
         line if len(screens) == 1 else f"{screen.extraction.label}: {line}"
         for screen in screens

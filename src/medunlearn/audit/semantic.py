@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Direction = Literal["recall", "precision", "both"]
 Part = Literal["f1", "precision", "recall"]
 Texts = Sequence[str | None]
-"""Texts of at most 100 tokens; None where there is none."""
+"""Texts of at most 100 tokens; None if there is none."""
 NO_ENCODER = "no encoder is named: --encoder FOLDER or hub id"
 NO_BART = "no sequence-to-sequence model is named: --bart FOLDER or hub id"
 

@@ -51,7 +51,7 @@ _SETTINGS: Mapping[str, tuple[type[Settings], tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class StageResults:
-    """Results of the optional stages; None where one was not asked for.
+    """Results of the optional stages; None if one was not asked for.
 
     Attributes:
         identifiers: with :attr:`~medunlearn.audit.identifiers.search.IdentifierSearch.table9` and the like.

@@ -38,7 +38,7 @@ _REQUIRED, _NUMBERS = ("suffix", "response"), ("prefix_tokens", "sample", "copie
 _ENDINGS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".json", INSPECT)
 
 Row = Mapping[str, Any]
-"""A row by our names of the columns; a number is None where the file has none."""
+"""A row by our names of the columns; a number is None if the file has none."""
 
 
 def is_table(path: Path) -> bool:

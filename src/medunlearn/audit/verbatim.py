@@ -43,7 +43,7 @@ class SharedRun:
     """Consecutive tokens that two texts share.
 
     Attributes:
-        length: in tokens; 0 where the texts share no token.
+        length: in tokens; 0 if the texts share no token.
         in_response, in_suffix: position of the first token in each text, from 0.
     """
 
@@ -61,7 +61,7 @@ def longest_run(response: Tokens, suffix: Tokens) -> SharedRun:
         response, suffix: token ids of the response [n] and of the true continuation [m].
 
     Raises:
-        InputError: something that is no token id.
+        InputError: something that is not a token id.
     """
     text, true = map(as_text, as_ids([response, suffix]))
     if len(text) * len(true) > _LARGE:
@@ -81,7 +81,7 @@ def runs_of_at_least(
     """True for each pair that shares a run of each length, [pairs, lengths]; much faster than :func:`longest_run`.
 
     Raises:
-        InputError: unequal numbers of texts, a length below 1, something that is no token id.
+        InputError: unequal numbers of texts, a length below 1, something that is not a token id.
     """
     ascending = sorted(range(len(lengths)), key=lambda place: lengths[place])
     shared = np.zeros((len(responses), len(lengths)), dtype=np.bool_)
@@ -104,7 +104,7 @@ def shared_runs(
     Maximal: it cannot be extended on either side. Text at several positions gives a run for each pair of them.
 
     Raises:
-        InputError: unequal numbers of texts, ``at_least`` below 1, something that is no token id.
+        InputError: unequal numbers of texts, ``at_least`` below 1, something that is not a token id.
     """
     runs: list[list[SharedRun]] = [[] for _ in responses]
     for row, ours, true in _candidates(responses, suffixes, at_least):
@@ -116,7 +116,7 @@ def as_ids(texts: Sequence[Tokens]) -> list[Ids]:
     """Each text's token ids as an array.
 
     Raises:
-        InputError: a value that is no whole number from 0 to 1,114,111, the highest code point.
+        InputError: a value that is not a whole number from 0 to 1,114,111, the highest code point.
     """
     try:
         ids = [_checked(tokens) for tokens in texts]

@@ -1,4 +1,4 @@
-"""The worst cases of an audit: one row a patient of whom anything came out, under a pseudonym, worst first."""
+"""The worst cases of an audit: one row per patient of whom anything came out, under a pseudonym, worst first."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WorstCase:
     Attributes:
         patient: pseudonym; :func:`pseudonyms` says whose.
         unseen: the model never saw the patient, so it did not learn this from the record.
-        length: tokens of the longest run; 0 where identifiers alone came out.
+        length: tokens of the longest run; 0 if identifiers alone came out.
         prefix, way, decoding: of the response with the longest run, or else with most identifiers.
         in_response, in_suffix: first token of the run in both texts; None without a run.
         responses, of: responses with a run or an identifier, and all of this patient.

@@ -73,7 +73,7 @@ def carry_to_copy(source: Path, copy: Path) -> str:
 
 
 def describe_requests(model: Path) -> None:
-    """Write the requests of an exported model's own ledger into its card; nothing where it has no card.
+    """Write the requests of an exported model's own ledger into its card; nothing if it has no card.
 
     Raises:
         InputError: the ledger is broken, or another model's.

@@ -171,8 +171,8 @@ def _sync(folder: Path) -> None:
 def _refuse_traces(evidence: CaseEvidence, traces: SubjectTraces) -> None:
     """Refuse evidence with an id, an identifier or a run of words of the patient's.
 
-    The page and the settings say nothing that the evidence does not. A part of a name is no trace here: Page, Rich
-    and Case are surnames.
+    The page and the settings say nothing that the evidence does not. A part of a name is not a trace here: Page,
+    Rich and Case are surnames.
     """
     for text in _texts(evidence.model_dump(mode="json")):
         counts = traces.phrases.count(words_of(text))

@@ -89,7 +89,7 @@ class Software(EvidencePart):
 
 
 class Measurement(EvidencePart):
-    """A number with its 95% interval, or, of an excess, two one-sided 95% bounds; without a value a reason."""
+    """A number with its 95% interval, or, of an excess, two one-sided 95% bounds; without a value per reason."""
 
     value: float | None
     low: float | None = None

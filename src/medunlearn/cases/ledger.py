@@ -133,7 +133,7 @@ def ledger_path(model: Path) -> Path:
 
 
 def read_ledger(model: Path, *, fingerprint: str | None = None) -> RequestLedger:
-    """The ledger of a model; empty where there is none.
+    """The ledger of a model; empty if there is none.
 
     Args:
         fingerprint: of the model, where it is known already.
@@ -159,7 +159,7 @@ def read_ledger(model: Path, *, fingerprint: str | None = None) -> RequestLedger
 
 
 def read_ledger_file(path: Path) -> RequestLedger:
-    """The rows of a file, whatever model it stands beside; empty where there is none.
+    """The rows of a file, whatever model it stands beside; empty if there is none.
 
     Raises:
         InputError: broken, or its chain is: names the first row that does not follow.

@@ -57,7 +57,7 @@ class Purge:
         ]
 
     def table(self) -> pd.DataFrame:
-        """One row a file: path, kind, how, bytes, outcome, note."""
+        """One row per file: path, kind, how, bytes, outcome, note."""
         rows = []
         for file in self.files:
             own = file.holder

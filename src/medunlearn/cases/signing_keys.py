@@ -147,7 +147,7 @@ def read_public_key(path: Path) -> Ed25519PublicKey:
 
 
 def _private_key_of(content: bytes) -> Any:
-    """The private key in PEM text; None where there is none, or one with a password."""
+    """The private key in PEM text; None if there is none, or one with a password."""
     try:
         return serialization.load_pem_private_key(content, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -155,7 +155,7 @@ def _private_key_of(content: bytes) -> Any:
 
 
 def public_key_of(content: bytes) -> Ed25519PublicKey | None:
-    """The public key in PEM text; None where there is none."""
+    """The public key in PEM text; None if there is none."""
     try:
         key = serialization.load_pem_public_key(content)
     except (ValueError, TypeError, UnsupportedAlgorithm):

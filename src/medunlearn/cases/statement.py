@@ -68,7 +68,7 @@ def subjects_of(payload: bytes) -> dict[str, str]:
     """Name -> SHA-256 of the statement's subjects.
 
     Raises:
-        SignatureError: it is no statement of a case.
+        SignatureError: it is not a statement of a case.
     """
     try:
         content = json.loads(payload)

@@ -95,7 +95,7 @@ def reply_problem(query: bytes, reply: bytes) -> str:
 
 
 def _imprint(query: bytes) -> bytes:
-    """The hash in a query; b"" of what is no query."""
+    """The hash in a query; b"" of what is not a query."""
     place = query.find(_SHA256) + len(_SHA256)
     return query[place + 2 : place + 34] if query[place : place + 2] == b"\x04\x20" else b""
 

@@ -1,4 +1,4 @@
-"""Results on the terminal and as JSON, a function a command."""
+"""Results on the terminal and as JSON, a function per command."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def by_model(
     counts: Callable[[Row], str] | None = None,
     empty_rows: bool = False,
 ) -> None:
-    """Print a table for each value of ``titles``: a line for each value of ``row``, a column a model."""
+    """Print a table for each value of ``titles``: a line for each value of ``row``, a column per model."""
     labels = [model.run.label for model in models]
     for names, part in table.groupby(list(titles), sort=False, dropna=False):
         lines = []
@@ -249,7 +249,7 @@ def _extractor(output: Output, models: Sequence[Any]) -> None:
 
 
 def utility(result: Any, output: Output) -> None:
-    """Print the main metric of each task, a column a model, and ``utility`` last; the files have the others."""
+    """Print the main metric of each task, a column per model, and ``utility`` last; the files have the others."""
     table = result.table()
     if output.data(lambda: {"table": records(table), "health": result.problems}):
         return

@@ -1,4 +1,4 @@
-"""Plans on the terminal and as JSON: what `--plan` and `--dry-run` print, a function a command."""
+"""Plans on the terminal and as JSON: what `--plan` and `--dry-run` print, a function per command."""
 
 from __future__ import annotations
 

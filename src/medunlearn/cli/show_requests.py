@@ -72,7 +72,7 @@ def verify(result: Any, output: Output) -> None:
 
 
 def _verified(result: Any, output: Output) -> None:
-    """Print what a run holds and depends on, a line a check.
+    """Print what a run holds and depends on, a line per check.
 
     Raises:
         MedunlearnError: something differs or is missing.

@@ -202,7 +202,7 @@ class AuditRelations(Settings):
         (), description="pairs of a model before and after further fine-tuning"
     )
     epochs: Mapping[str, Mapping[str, int]] = Field(
-        default_factory=dict, description="a training: each audited model of it and after which epoch it was saved"
+        default_factory=dict, description="a training run: each audited model of it and after which epoch it was saved"
     )
     epoch_table: Path | None = Field(
         None, description="Parquet with epoch, measure, value, low, high: memorization, validation loss, accuracy"

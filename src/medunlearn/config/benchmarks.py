@@ -1,4 +1,4 @@
-"""Settings of `build`: one class a builder."""
+"""Settings of `build`: one class per builder."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AmnesiaNotesSettings(WriterFields, SplitFields):
 
     builder: Literal["amnesia"] = "amnesia"
     notes: Path = Field(
-        description="CSV, TSV, JSONL, JSON or Parquet, one note a row, or a folder of such files, or "
+        description="CSV, TSV, JSONL, JSON or Parquet, one note per row, or a folder of such files, or "
         "hub:org/name[/FILE][@REVISION]; PMC-Patients is recognised"
     )
     llm: Server = Field(description="the server: llm.base_url, llm.model, llm.concurrency, ... (docs/servers.md)")

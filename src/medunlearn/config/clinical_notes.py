@@ -66,8 +66,8 @@ class NotesSettings(WriterFields, NoteColumnFields):
 
     builder: Literal["notes"] = "notes"
     notes: Path = Field(
-        description="CSV, TSV, JSONL, JSON or Parquet, a note a row; FHIR (DocumentReference, Bundle); a folder of "
-        "such files, or of text files in a folder a patient; hub:org/name"
+        description="CSV, TSV, JSONL, JSON or Parquet, a note per row; FHIR (DocumentReference, Bundle); a folder of "
+        "such files, or of text files in a folder per patient; hub:org/name"
     )
     holdout: Path | None = Field(
         None, description="notes of patients whom no model is trained on (non-members), in any of these forms"

@@ -24,7 +24,7 @@ class DiagnosisSettings(Settings):
     """Admissions with their diagnoses, in a training, a validation and a test part."""
 
     builder: Literal["diagnosis"] = "diagnosis"
-    admissions: Path | None = Field(None, description="CSV, TSV, JSONL, JSON or Parquet, one admission a row")
+    admissions: Path | None = Field(None, description="CSV, TSV, JSONL, JSON or Parquet, one admission per row")
     synthetic: Annotated[int, Field(ge=4, le=MOST_INVENTED)] | None = Field(
         None, description="patients to invent, instead of a file"
     )

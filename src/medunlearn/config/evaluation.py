@@ -36,7 +36,7 @@ class EvaluateSettings(Settings):
     folds: Folds = ("train", "holdout")
     template: Template | None = Field(None, description="prompt template or file; left out: the model's own")
     context: Context | None = Field(None, description="context mode; left out: the model's own")
-    limit: int | None = Field(None, ge=1, description="ask about this many subjects a side (seeded); none: all")
+    limit: int | None = Field(None, ge=1, description="ask about this many subjects per side (seeded); none: all")
     subjects: Literal["all", "choosing", "reporting"] = Field(
         "all",
         description="ask about all subjects, or about one seeded half of each side's: `tune` chooses settings on "
@@ -55,7 +55,7 @@ class EvaluateSettings(Settings):
     backend: Backend = "own"
     alternatives: int = Field(59, ge=9, le=999, description="alternatives of a fact at most, for ranks of facts")
     ranked: int | None = Field(
-        20, ge=1, description="rank the facts of this many subjects a side (seeded); null: of all"
+        20, ge=1, description="rank the facts of this many subjects per side (seeded); null: of all"
     )
     rank_retained: bool = Field(
         True, description="rank facts of retained subjects too; false: of forgotten and of unseen ones alone"
@@ -145,7 +145,7 @@ class UtilitySettings(Settings):
     )
     include: Path | None = Field(None, description="folder with task files (YAML) of your own")
     fewshot: int | None = Field(None, ge=0, description="examples in the prompt; none: the task's own number, or 0")
-    limit: int | None = Field(None, ge=1, description="ask this many items a task, its first ones; none: all")
+    limit: int | None = Field(None, ge=1, description="ask this many items per task, its first ones; none: all")
     metric: str | None = Field(
         None, description="metric that counts (acc, acc_norm, ...); none: the first of each task"
     )
@@ -170,7 +170,7 @@ class TaskExportSettings(Settings):
     like: Path | None = Field(
         None, description="a run whose template, context and tokenizer are taken, so that numbers are evaluate's"
     )
-    limit: int | None = Field(None, ge=1, description="ask about this many subjects a side (seeded); none: all")
+    limit: int | None = Field(None, ge=1, description="ask about this many subjects per side (seeded); none: all")
     max_new_tokens: int | None = Field(
         None,
         ge=1,

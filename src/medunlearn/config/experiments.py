@@ -25,12 +25,12 @@ _SCALES = "sizes of the experiment by name, as settings by section or dotted key
 EngineName = Annotated[
     Literal["local", "torchrun", "slurm", "ray"],
     Field(
-        description="what runs the cells: local processes of one GPU each; torchrun, several GPUs a cell; slurm "
+        description="what runs the cells: local processes of one GPU each; torchrun, several GPUs per cell; slurm "
         "jobs (medunlearn[slurm]); ray tasks (medunlearn[ray])"
     ),
 ]
 Processes = Annotated[
-    int, Field(ge=1, le=1024, description="processes that share a training, one a GPU (not with local)")
+    int, Field(ge=1, le=1024, description="processes that share a training run, one a GPU (not with local)")
 ]
 SlurmOptions = Annotated[
     dict[str, Any],

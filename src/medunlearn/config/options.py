@@ -33,7 +33,7 @@ class OptionsSettings(OptionsFields):
     """A benchmark from a file of multiple-choice questions (MedQA, MedMCQA, or one in their form)."""
 
     builder: Literal["options"] = "options"
-    file: Path = Field(description="CSV, TSV, JSONL, JSON or Parquet, one question a row")
+    file: Path = Field(description="CSV, TSV, JSONL, JSON or Parquet, one question per row")
     nonmembers: int = Field(0, ge=0, description="questions, drawn by the seed, that no model is trained on")
     percents: Percents = Field((5, 10, 25), description="shares of the questions that splits forget")
     data_use: Literal["open", "credentialed"] | None = Field(

@@ -5,11 +5,11 @@ and alternatives are *exchangeable*: drawn in the same way, so that nobody could
 
 | kind | alternatives |
 |---|---|
-| number | as other subjects' values of the same measurement are spread, where ten or more have it; else a centre is drawn around the true value, and they around the centre, by the same log-normal factor |
-| date | other subjects' dates of the same meaning, each shifted by up to five years; else the same shift of a centre |
-| name | given and family names of other subjects, put together anew |
-| identifier | digits and letters drawn anew, words of others, where values of its type differ; the rest is kept |
-| option | the question's other options |
+| number | as other subjects' values of the same measurement are spread, where ten or more have it; else a centre is
+drawn around the true value, and they around the centre, by the same log-normal factor | | date | other subjects'
+dates of the same meaning, each shifted by up to five years; else the same shift of a centre | | name | given and
+family names of other subjects, put together anew | | identifier | digits and letters drawn anew, words of others,
+where values of its type differ; the rest is kept | | option | the question's other options |
 | statement | answers of other subjects to the same question, by its provenance, under this subject's name |
 | note | the same note with all of its facts replaced at once |
 
@@ -74,7 +74,7 @@ class AlternativePool:
     Attributes:
         records: whose identifiers and numbers serve for each other.
         questions: whose answers do.
-        count: how many alternatives a fact gets at most; p cannot be below 1 / (count + 1).
+        count: how many alternatives per fact gets at most; p cannot be below 1 / (count + 1).
         seed: the same seed gives a fact the same alternatives, whatever other facts are ranked.
     """
 

@@ -1,4 +1,4 @@
-"""Rules that turn records into questions and splits, and name the metrics to read: one file a benchmark."""
+"""Rules that turn records into questions and splits, and name the metrics to read: one file per benchmark."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Grouping:
     """Breakdown of numbers by a benchmark's paper.
 
     Attributes:
-        level: one group of numbers a node of this level.
+        level: one group of numbers per node of this level.
         measures: kind of question -> (metric, what the paper calls it on that kind).
         of_identifiers: the same, shown again for each type of identifier that questions ask for.
         kinds: nodes of the level are kinds of documents, and a membership attack compares documents of one kind.

@@ -27,7 +27,7 @@ _WORD = re.compile(r"\S+")
 def completion(text: str, rng: np.random.Generator, at: At = "sentence") -> tuple[str, str] | None:
     """Prompt and expected continuation: the text before and after a random place in its second half.
 
-    A text without a sentence's beginning in its second half is cut before a word; None where it has no word there
+    A text without a sentence's beginning in its second half is cut before a word; None if it has no word there
     either. Neither part has white space at the cut.
     """
     half = len(text.rstrip()) / 2
@@ -44,7 +44,7 @@ def completion(text: str, rng: np.random.Generator, at: At = "sentence") -> tupl
 def completion_questions(
     records: Iterable[Record], level: str, *, seed: int = 0, at: At = "sentence"
 ) -> list[Question]:
-    """One completion question a record, of the record's own fold; drawn by its id, so no other record changes it.
+    """One completion question per record, of the record's own fold; drawn by its id, so no other record changes it.
 
     A record of a single word has none.
     """

@@ -88,7 +88,7 @@ def save_splits(benchmark: Benchmark) -> None:
 
 
 def read_subjects(where: str) -> list[str]:
-    """Ids of a deletion request: from a file with one a line, or separated by commas.
+    """Ids of a deletion request: from a file with one per line, or separated by commas.
 
     Raises:
         InputError: a file that is not there or cannot be read, or no id.

@@ -32,7 +32,7 @@ def words(texts: Sequence[str]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class GroupSize:
-    """A row of Table 1; ``shortest``, ``mean`` and ``longest`` are tokens, None where all records are images."""
+    """A row of Table 1; ``shortest``, ``mean`` and ``longest`` are tokens, None if all records are images."""
 
     group: str
     subjects: int

@@ -116,7 +116,7 @@ def sample_of(fact: Fact) -> int:
 
 
 def ranks_of(key: str, facts: Facts, stored: Responses, variant: str) -> list[FactRank] | None:
-    """Ranks of the facts of a question or record from what is stored; None where one is missing."""
+    """Ranks of the facts of a question or record from what is stored; None if one is missing."""
     ranks = []
     for fact, alternatives in facts:
         if alternatives.reason is not None:

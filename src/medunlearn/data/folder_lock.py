@@ -1,4 +1,4 @@
-"""One writer a folder: a lock that the system releases with its process, however that ends."""
+"""One writer per folder: a lock that the system releases with its process, however that ends."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _lock(folder: Path, what: str) -> int | None:
-    """Open file of a lock that is ours; None where there can be none."""
+    """Open file of a lock that is ours; None if there can be none."""
     path, until = folder / LOCK, time.monotonic() + _patience.get()
     while True:
         try:

@@ -17,7 +17,7 @@ class Hierarchy:
 
     A forget request names nodes of one level; everything below them goes with them (*closure*). The
     closure of a node is the set of records that carry it in their groups, so a request may also name a
-    group that is no level of the chain (all patients of one disease, in a chain by institution).
+    group that is not a level of the chain (all patients of one disease, in a chain by institution).
 
     Args:
         levels: from the coarsest to the finest.

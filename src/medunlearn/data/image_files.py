@@ -32,8 +32,8 @@ class ImageFile:
     Attributes:
         node: the study, or the row of the general set, that it shows.
         view: ``original``, ``drawn``, ``turned`` (a phantom at ``angle``) or ``augmented``.
-        position: ViewPosition (``PA``, ``AP``, ``LATERAL``, ...); empty where nobody says, and of a turned view.
-        angle: degrees; None where nothing was drawn.
+        position: ViewPosition (``PA``, ``AP``, ``LATERAL``, ...); empty if nobody says, and of a turned view.
+        angle: degrees; None if nothing was drawn.
     """
 
     image: str

@@ -194,7 +194,7 @@ def _dicom(path: Path) -> Pixels:
 
 
 def _dicom_window(data: Any) -> tuple[float, float] | None:
-    """Ends of the file's first window (WindowCenter, WindowWidth); None where it names none."""
+    """Ends of the file's first window (WindowCenter, WindowWidth); None if it names none."""
     center, width = data.get("WindowCenter"), data.get("WindowWidth")
     if center is None or width is None:
         return None

@@ -40,7 +40,7 @@ def part_of(path: Path) -> Path:
 
 
 def is_leftover(path: Path) -> bool:
-    """True if a file or folder is no content of its folder: a lock, a part file, or something set aside."""
+    """True if a file or folder is not a content of its folder: a lock, a part file, or something set aside."""
     name = path.name
     return name == LOCK or _PART.fullmatch(name) is not None or _BROKEN.fullmatch(name) is not None
 
@@ -105,7 +105,7 @@ def set_aside(path: Path, reason: object) -> None:
 
 
 def read_whole(path: Path, read: Callable[[Path], T]) -> T | None:
-    """Content of a file that can be made again; None where there is none, or a broken one, which is set aside.
+    """Content of a file that can be made again; None if there is none, or a broken one, which is set aside.
 
     Raises:
         OSError: the system refuses to read it.

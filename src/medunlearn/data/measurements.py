@@ -54,7 +54,7 @@ class Measurements:
         return values, holders
 
     def of_others(self, text: str, fact: Fact, subject: str) -> list[str]:
-        """One value of each other subject with this measurement; empty where fewer than :data:`ENOUGH` have it.
+        """One value of each other subject with this measurement; empty if fewer than :data:`ENOUGH` have it.
 
         As many words around it as leave enough tell which measurement is the same: three, two or one before it, and
         always the one behind it.

@@ -47,7 +47,7 @@ class Record:
         image: path of an image, relative to the benchmark's folder; None for text alone.
         further_images: paths of other images of the same study, shown after it.
         fold: ``train``; ``holdout`` for a document that no model is ever trained on (a non-member); ``rephrase``
-            for what is no document of its own: a piece of others, or the material of a question.
+            for what is not a document of its own: a piece of others, or the material of a question.
     """
 
     record_id: str

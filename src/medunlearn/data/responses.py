@@ -107,7 +107,7 @@ class ResponseStore:
         """The settings that a store was written under.
 
         Raises:
-            InputError: the folder is no store.
+            InputError: the folder is not a store.
         """
         settings: dict[str, Any] = storage.read_json(folder / SETTINGS)
         return {name: value for name, value in settings.items() if name != "data_use"}
@@ -138,7 +138,7 @@ class ResponseStore:
 
     @staticmethod
     def read_complete(folder: Path) -> Responses:
-        """Everything in the store that a complete run left; nothing where there is none.
+        """Everything in the store that a complete run left; nothing if there is none.
 
         Raises:
             InputError: a part is broken.

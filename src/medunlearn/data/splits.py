@@ -28,7 +28,7 @@ def request(hierarchy: Hierarchy, name: str, level: str, forget: Iterable[str]) 
     """The split in which the given nodes are forgotten and all others retained.
 
     Raises:
-        UnknownNameError: the request names a level or node that does not exist.
+        UnknownNameError: the request names per level or node that does not exist.
         InputError: it names nothing, or everything.
     """
     every_node = hierarchy.nodes(level)

@@ -30,7 +30,7 @@ def view_of(position: str) -> View:
 
 @dataclass(frozen=True, slots=True)
 class StudyImage:
-    """A file of a study, and its ViewPosition as the source has it; empty where nobody says."""
+    """A file of a study, and its ViewPosition as the source has it; empty if nobody says."""
 
     path: Path
     position: str = ""
@@ -56,7 +56,7 @@ class ShownView:
     """An image of a study as questions show it: a file, or a drawn body at an angle.
 
     Attributes:
-        position: ViewPosition; empty where nobody says.
+        position: ViewPosition; empty if nobody says.
         path: None of a drawn one.
         angle: degrees from the front.
     """
@@ -88,7 +88,7 @@ class RadiologyStudy:
         patient, study: ids of the source.
         sections: name -> text.
         images: files, the one to show first; empty if there is none, or if it is drawn.
-        missing: why the view that should be shown is not among ``images``; empty where it is.
+        missing: why the view that should be shown is not among ``images``; empty if it is.
         body: ``synthetic.phantom.Body`` from which the image is drawn; None for an image in a file.
         institution: of the source; None if unknown.
         labels: findings that the source labelled, by name.
@@ -137,7 +137,7 @@ class RadiologySource(Protocol):
         name: prefix of every question's provenance.
         source: one line for the manifest.
         licence: of the data, as hubs call it; empty if unknown.
-        data_use: recorded or known of it; None where nobody says.
+        data_use: recorded or known of it; None if nobody says.
         has_images: a source without images is built as text alone.
         composed: patients are composed of several people's studies.
         excluded: what could not be read; grows while it is read.

@@ -168,7 +168,7 @@ def _parts(value: str) -> list[str]:
 
 
 def _form(value: str) -> str:
-    """One letter a part, the same for parts of one sort."""
+    """One letter per part, the same for parts of one sort."""
     return "".join(
         "w" if len(part) > 1 else "0" if part.isdigit() else "a" if part.isalpha() else part
         for part in _parts(value)

@@ -49,7 +49,7 @@ def base_lineage(
 
 
 def _never_saw(base: str, benchmark: Benchmark, records: Collection[str], above: frozenset[Path]) -> bool:
-    """Read from its lineage that a base model was made without some records; False where nobody recorded it.
+    """Read from its lineage that a base model was made without some records; False if nobody recorded it.
 
     It is recorded of a tiny model made in memory, of a run that was trained on the benchmark without these records
     over such a base, and of a model that was adopted as retrained without them.

@@ -115,8 +115,8 @@ def plan_exactly(
             recorded it.
 
     Raises:
-        InputError: the model is no training run; it was trained on other texts, or never saw the patients; its base
-            saw them, has changed or is missing; its tokenizer is fitted on their texts.
+        InputError: the model is not a training run; it was trained on other texts, or never saw the patients; its
+            base saw them, has changed or is missing; its tokenizer is fitted on their texts.
     """
     settings = _training_of(run)
     run.refuse_other_texts(benchmark.texts_fingerprint, benchmark.fingerprint)
@@ -238,7 +238,7 @@ def _adoption_of_base(
     """The base of an adapter, as a run that is asked as the adapter's was.
 
     Raises:
-        InputError: the model is no adapter, or its base is no folder.
+        InputError: the model is not an adapter, or its base is not a folder.
     """
     nobody = f"{run.folder} was trained on the patients of this request alone"
     if not settings.trainable.startswith("lora"):
@@ -270,7 +270,7 @@ def _adoption_of_base(
 
 
 def _refuse_selection(settings: TrainSettings, benchmark: Benchmark, forget: frozenset[str]) -> None:
-    """Refuse a training that chooses its epoch by a loss on the patients' own records.
+    """Refuse a training run that chooses its epoch by a loss on the patients' own records.
 
     Raises:
         InputError: it does.

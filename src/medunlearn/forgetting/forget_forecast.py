@@ -302,7 +302,7 @@ class _RequestForecast:
         return _times(one, 1 + len(attack.strengths)) if isinstance(attack, Quantization) else one
 
     def _relearning(self, attack: Relearning) -> Work:
-        """Six FLOPs a parameter and token, of records of usual length."""
+        """Six FLOPs per parameter and token, of records of usual length."""
         tokenizer, records = self.planner.blueprint.tokenizer, self.made.benchmark.records[:64]
         mean = sum(len(tokenizer(record.text)["input_ids"]) for record in records) / len(records)
         tokens = round(attack.steps * attack.batch_size * mean)

@@ -180,7 +180,7 @@ class ForgetRequest:
         Raises:
             ConfigError: every mistake.
             UnknownNameError: no such method.
-            InputError: an exact deletion of what is no run of ours; no key that a model can be signed with.
+            InputError: an exact deletion of what is not a run of ours; no key that a model can be signed with.
         """
         if self.settings.model_key is not None:
             check_model_key(self.settings.model_key)

@@ -61,7 +61,7 @@ class Forgotten:
         report: page with all numbers behind the case, for the owner alone.
         before: the model that went in; it still knows the patient.
         trials: words on each, in order.
-        best: place of the trial that the model is of; None where nothing was trained.
+        best: place of the trial that the model is of; None if nothing was trained.
     """
 
     case: CaseFolder

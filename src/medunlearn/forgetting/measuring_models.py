@@ -80,7 +80,7 @@ class ModelMeter:
         return standings(self._evaluated(run, benchmark, self.earlier_settings), benchmark, {}, VERIFYING)
 
     def utility(self, run: Run) -> Utility | None:
-        """Score on general tasks; None where none was named."""
+        """Score on general tasks; None if none was named."""
         if not self.settings.utility_tasks:
             return None
         from medunlearn.pipeline.utility.harness_run import utility_one
@@ -118,7 +118,7 @@ class ModelMeter:
 
     @property
     def attacking_settings(self) -> AttackSettings | None:
-        """Settings of the attacks that verify; None where there are none, or no prompt for them."""
+        """Settings of the attacks that verify; None if there are none, or no prompt for them."""
         names, fold = self.settings.battery, VERIFYING[0]
         questions = self.benchmark.questions_of(self.benchmark.split(REQUEST), "forget", [fold])
         if not names or not questions:

@@ -47,7 +47,7 @@ class RequestBenchmarks:
     Attributes:
         benchmark: notes of everybody but the patients of earlier requests, with the split ``request``.
         patients: of the request.
-        earlier: benchmark of the earlier patients, with the split ``earlier``; None where there are none.
+        earlier: benchmark of the earlier patients, with the split ``earlier``; None if there are none.
         earlier_records: number of records of earlier requests' patients, which stay out of training.
     """
 

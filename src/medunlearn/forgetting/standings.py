@@ -128,7 +128,7 @@ def _answers(evaluated: Evaluated, benchmark: Benchmark, folds: Sequence[str]) -
 
 
 def _values_said(evaluated: Evaluated, benchmark: Benchmark) -> pd.DataFrame:
-    """One row a question: its labels, and the share of its answer's values that the response holds.
+    """One row per question: its labels, and the share of its answer's values that the response holds.
 
     Not how alike the words are: a model that learned to write such notes does so of everybody.
     """

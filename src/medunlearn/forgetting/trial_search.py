@@ -14,7 +14,7 @@
 is passed over.
 
 A search over ranges (`tune`) needs more patients than one to choose by: her numbers are few, and the best of many
-trials on them is chance. Steps rather than epochs, since one patient's notes make one or two steps an epoch.
+trials on them is chance. Steps rather than epochs, since one patient's notes make one or two steps per epoch.
 
 Every trial has its folder below ``case-work/trials/`` and resumes. One that is not the best loses its weights; its
 record and its numbers stay.
@@ -137,7 +137,7 @@ class TrialReading:
     Attributes:
         excess: over patients whom no model saw, of each way that found the patient before; far below 0, the
             forgetting is a trace of its own.
-        retained: least share of what others' answers scored before; None where it cannot be told.
+        retained: least share of what others' answers scored before; None if it cannot be told.
         problems: why the model is broken.
     """
 

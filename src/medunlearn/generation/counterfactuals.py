@@ -57,7 +57,7 @@ class Counterfactuals:
 
     Attributes:
         alternatives: sequences to learn instead.
-        caps: log-probability of each scored token, <= 0; empty where no caps were asked for.
+        caps: log-probability of each scored token, <= 0; empty if no caps were asked for.
         floors: of sequences with values that are capped as wholes, the caps of these values' tokens, ``-inf`` of
             the others.
     """

@@ -19,7 +19,7 @@ class DecodedAnswer:
 
     Attributes:
         tokens: generated token ids, without the one that ended the answer.
-        finished: a token that ends answers was reached; False where the length limit cut the response.
+        finished: a token that ends answers was reached; False if the length limit cut the response.
     """
 
     tokens: tuple[int, ...]
@@ -47,9 +47,9 @@ def decode(
     Args:
         prompts: token ids of each prompt.
         shared: how many tokens at the front of each prompt may be those of other prompts too (a record's note);
-            empty where none are.
+            empty if none are.
         begun: the first tokens of each prompt's answer where they are known already (:func:`greedy_prefix`), with
-            the token that ends it where it is reached; empty where none are. An answer goes on from there.
+            the token that ends it where it is reached; empty if none are. An answer goes on from there.
         max_new_tokens: longest answer in tokens, those begun with included.
         batch_size: the most prompts at a time; or a batching that goes by what earlier calls have met.
         choose: next-token choice, greedy or a draw (:class:`~medunlearn.generation.sampling.TokenSampler`).

@@ -208,7 +208,7 @@ def _part(ends: Sequence[Sequence[int]], after: int, first: int) -> tuple[int, i
 
     Args:
         after: tokens that count behind the last one in which they differ.
-        first: tokens of each that count at least where all begin differently; 1 where they begin alike.
+        first: tokens of each that count at least where all begin differently; 1 if they begin alike.
     """
     common, alike = _agreeing(ends), _agreeing([end[::-1] for end in ends])
     # Nothing counts both as the beginning and as the end.

@@ -14,14 +14,14 @@ from medunlearn.seeds import stable_seed
 
 STORE_EVERY = 32
 TOP_K, TOP_P = "top_k", "top_p"
-"""The fields of both; top-k is no part of OpenAI's protocol, but of the servers that run open models."""
+"""The fields of both; top-k is not a part of OpenAI's protocol, but of the servers that run open models."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerPrompt:
     """A text to go on from, or what a user says in a chat, by its probe's id.
 
-    Its identifiers are what is known to name or locate its subject; None where nobody looked, so that it does not
+    Its identifiers are what is known to name or locate its subject; None if nobody looked, so that it does not
     leave this machine without permission.
     """
 

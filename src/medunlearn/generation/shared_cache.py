@@ -77,7 +77,7 @@ def attention_and_sums(
     Args:
         queries: [B, H, N, width].
         keys: [B, H, T, width], and values likewise.
-        unseen: True where a query does not see a key, for shapes that go into [B, H, N, T]; None: it sees all.
+        unseen: True if a query does not see a key, for shapes that go into [B, H, N, T]; None: it sees all.
         scaling: factor of the scores.
     """
     mask = None
@@ -107,7 +107,7 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
 
     Attributes:
         layers: what is the rows' own, [R, K, tokens, width] a layer.
-        heads: keys and values of the heads a layer, [F, K, P, width] each. Keys are kept in at least fp32, for
+        heads: keys and values of the heads per layer, [F, K, P, width] each. Keys are kept in at least fp32, for
             scores in less would be coarser than those of the kernels that models use.
         families: which rows go on from which head.
     """
@@ -118,7 +118,7 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
             heads: the cache after a pass over the heads.
             mask: [F, P], 1 for their real tokens.
             owner: the head of each row, [R].
-            room: how many tokens a row will have of its own.
+            room: how many tokens per row will have of its own.
 
         Raises:
             ValueError: the model keeps something else than keys and values of all tokens.
@@ -156,7 +156,7 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
 
         Args:
             mask: [R, P + S], 1 for real tokens, those of the coming pass included.
-            queries: T, how many tokens a row the coming pass has.
+            queries: T, how many tokens per row the coming pass has.
         """
         tail = mask[:, self.shared :]
         if self._padded is None:  # asked once: an answer is never padding, and to ask is to wait for a GPU
@@ -237,7 +237,7 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
 
 
 def _unseen(mask: Tensor, queries: int) -> Tensor:
-    """[R, T, S], True where one of the last T tokens does not see a token."""
+    """[R, T, S], True if one of the last T tokens does not see a token."""
     tokens = mask.shape[1]
     later = torch.ones(queries, tokens, dtype=torch.bool, device=mask.device).triu(1 + tokens - queries)
     return (mask == 0)[:, None] | later

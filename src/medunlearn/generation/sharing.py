@@ -86,7 +86,7 @@ class Pass:
         self.ids, self.mask, self.positions = self.ids[rows], self.mask[rows], self.positions[..., rows, :]
 
     def follow(self, tokens: Tensor) -> None:
-        """Make this the pass over one more token a row, [R]."""
+        """Make this the pass over one more token per row, [R]."""
         self.ids, self.positions = tokens[:, None], self.positions[..., -1:] + 1
         self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], dim=1)
 

@@ -126,7 +126,7 @@ class ValueCaps:
         for fact in facts_in(record) if question is None else facts_of(question, record.identifiers):
             text = record.text if question is None else question.answer
             value = fact.of(text)
-            # Whoever reads a value a second time knows it.
+            # Whoever reads a value per second time knows it.
             if fact.kind not in IDENTIFYING or says(text[: fact.start], value):
                 continue
             pool = self.pool

@@ -29,7 +29,7 @@ CONFUSION = ("annotator", "judge", "human", "verdict", "n")
 
 
 def confusion_counts(panel: JudgePanel, people: People) -> pd.DataFrame:
-    """One row an annotator, judge (the panel last), human verdict and judge's verdict: how many cases (Table 11).
+    """One row per annotator, judge (the panel last), human verdict and judge's verdict: how many cases (Table 11).
 
     Verdicts that are no Yes or No (Ambiguous, Disagree, none) are in no cell; :func:`agreement_with_people` counts
     them.
@@ -56,8 +56,9 @@ def agreement_with_people(panel: JudgePanel, people: People) -> pd.DataFrame:
     gives 831 of 897, 92.6%. ``fleiss_kappa`` where three or more annotators labelled the same cases.
 
     Returns:
-        One row a measure, annotator and other (a judge, ``panel``, or another annotator): value, low, high, words,
-        n_cases (behind the value), n_excluded (labelled, but without such a verdict), n_labelled, n_subjects.
+        One row per measure, annotator and other (a judge, ``panel``, or another annotator): value, low, high,
+        words, n_cases (behind the value), n_excluded (labelled, but without such a verdict), n_labelled,
+        n_subjects.
     """
     categories = panel.task.decisive_verdicts
     rows: list[dict[str, Any]] = []

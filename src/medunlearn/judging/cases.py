@@ -181,7 +181,7 @@ def categories_of(cases: Sequence[JudgingCase], task: JudgingTask) -> tuple[str,
 
 
 def case_table(cases: Sequence[JudgingCase]) -> pd.DataFrame:
-    """One row a case: case_id, subject, group, and the fields."""
+    """One row per case: case_id, subject, group, and the fields."""
     rows = [{"case_id": c.case_id, "subject": c.subject, "group": c.group, **c.fields} for c in cases]
     return pd.DataFrame(rows, dtype="str")
 

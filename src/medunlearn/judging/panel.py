@@ -42,7 +42,7 @@ class JudgingMaterial:
 
     Attributes:
         categories: in use, for tasks that have some.
-        data_use: of the data; None where nobody says.
+        data_use: of the data; None if nobody says.
         records: all that the prompts can hold something of.
     """
 

@@ -89,7 +89,7 @@ class JudgingRun:
         return not any(counts.get(status) for counts in outcomes for status in UNFINISHED)
 
     def table(self, name: str) -> pd.DataFrame:
-        """One of its tables; empty where this run has none of that name."""
+        """One of its tables; empty if this run has none of that name."""
         path = self.run.folder / name
         return read_frame(path) if path.exists() else pd.DataFrame()
 

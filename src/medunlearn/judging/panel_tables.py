@@ -72,7 +72,7 @@ class JudgePanel:
 
     @cached_property
     def votes(self) -> dict[str, Votes]:
-        """Judge -> its verdict on each case; None where it gave none."""
+        """Judge -> its verdict on each case; None if it gave none."""
         rows = self.judgements[["case_id", "judge", "verdict"]].itertuples(index=False)
         verdicts = {(case, judge): verdict for case, judge, verdict in rows if isinstance(verdict, str)}
         return {judge: [verdicts.get((case.case_id, judge)) for case in self.cases] for judge in self.judges}
@@ -85,7 +85,7 @@ class JudgePanel:
         return {**self.votes, PANEL: [majority(of_case, self.task.split)[0] for of_case in by_case]}
 
     def panel_verdicts(self) -> pd.DataFrame:
-        """One row a case: case_id, verdict (null for ratings), rating (null for verdicts), n_verdicts, reason.
+        """One row per case: case_id, verdict (null for ratings), rating (null for verdicts), n_verdicts, reason.
 
         ``reason`` says why a case has neither: what became of the judges that gave none.
         """
@@ -130,7 +130,7 @@ def distribution(panel: JudgePanel) -> pd.DataFrame:
     """Verdicts by judge, of all cases and of each group (Tables 8, 9 and 12).
 
     Returns:
-        One row a group (``all`` first), judge (the panel last) and verdict: n, share (of the group's cases; 0-1),
+        One row per group (``all`` first), judge (the panel last) and verdict: n, share (of the group's cases; 0-1),
         low, high (95%), n_subjects, n_cases.
     """
     judges = panel.verdicts()
@@ -150,7 +150,7 @@ def ratings(panel: JudgePanel) -> pd.DataFrame:
     """Mean rating by judge, of all cases and of each group; for a task that rates.
 
     Returns:
-        One row a group and judge (the panel last): mean (1-10), low, high, n_subjects, n_scored, n_unscored.
+        One row per group and judge (the panel last): mean (1-10), low, high, n_subjects, n_scored, n_unscored.
     """
     ratings_of = {
         judge: [np.nan if vote is None else float(vote) for vote in votes] for judge, votes in panel.votes.items()
@@ -211,7 +211,7 @@ def agreements(panel: JudgePanel) -> pd.DataFrame:
     Krippendorff's alpha (nominal; interval of ratings) uses every case that two of them judged.
 
     Returns:
-        One row a measure, scale and pair (or all judges): measure, on, first, second, value, low, high, words
+        One row per measure, scale and pair (or all judges): measure, on, first, second, value, low, high, words
         (of a kappa), n_cases (that it rests on), n_subjects.
     """
     rows: list[dict[str, Any]] = []

@@ -88,7 +88,7 @@ def evaluated_responses(run: Run, benchmark: Benchmark, settings: JudgeSettings)
 
 
 def responses_of(evaluated: Evaluated, benchmark: Benchmark, settings: JudgeSettings) -> JudgedResponses:
-    """:func:`evaluated_responses` of one evaluation."""
+    """:func:`evaluated_responses` of one evaluation run."""
     run = evaluated.run
     if evaluated.record.info["results"]["benchmark"]["fingerprint"] != benchmark.fingerprint:
         raise InputError(f"{run.folder} was evaluated on another benchmark than the one named.")

@@ -137,7 +137,8 @@ def _verdict_sections(panel: JudgePanel) -> list[Section]:
 
 
 def _cross_rows(verdicts: pd.DataFrame, index: str, columns: str, names: Sequence[str]) -> list[tuple[object, ...]]:
-    """A row a value of one label, a cell a value of another; no row of missing verdicts where there are none."""
+    """A row per value of one label, a cell per value of another; no row of missing verdicts where there are none.
+    """
     rows: list[tuple[object, ...]] = []
     for value, own in verdicts.groupby(index, sort=False):
         if value != NONE or own["n"].any():

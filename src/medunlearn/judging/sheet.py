@@ -43,7 +43,7 @@ def write_sheet(folder: Path, task: JudgingTask, cases: Sequence[JudgingCase]) -
 
 
 def as_csv(task: JudgingTask, cases: Sequence[JudgingCase]) -> str:
-    """One row a case: case_id, annotator and label to fill in, comment, and what is to be judged."""
+    """One row per case: case_id, annotator and label to fill in, comment, and what is to be judged."""
     header = ("case_id", "annotator", "label", "comment", *task.shows)
     rows = [(case.case_id, "", "", "", *(case.fields[name] for name in task.shows)) for case in cases]
     return csv_text([header, *rows])

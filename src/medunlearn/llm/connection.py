@@ -3,7 +3,7 @@
 - Sends the few headers set here: nothing of the environment (no organisation, project, proxy), no telemetry.
 - Connects ``localhost`` to 127.0.0.1 or ::1 by number, so that no resolver has a say.
 - Follows no redirect, and stops reading an answer that is too large or compressed.
-- Opens one connection a request. HTTP/1.1 tells answers apart by their order alone: on a connection used again, a
+- Opens one connection per request. HTTP/1.1 tells answers apart by their order alone: on a connection used again, a
   second response to one request is taken for the answer to the next.
 """
 

@@ -22,7 +22,7 @@ class CostEstimate:
     Attributes:
         requests: would be sent, if none has to be repeated.
         stored: are answered already, or ask the same as another.
-        likely: prompts at four bytes a token; answers as long as stored ones to this prompt, or ``max_tokens``.
+        likely: prompts at four bytes per token; answers as long as stored ones to this prompt, or ``max_tokens``.
         most: no run without repeats uses more.
     """
 

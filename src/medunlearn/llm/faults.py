@@ -28,7 +28,7 @@ class AttemptError(Exception):
         reason: what happened, and the fix where there is one; no text of the prompt.
         again: worth sending again.
         ends_run: every other request would fare the same.
-        wait: seconds that the server asked for; None where it did not.
+        wait: seconds that the server asked for; None if it did not.
         maybe_charged: the server may have worked on it, and may bill it.
         this_alone: it says nothing about other requests: this one is too long, say.
         refuses_schema: it is the way of asking for a schema that the server does not know.

@@ -113,7 +113,7 @@ def read_address(base_url: str) -> httpx.URL:
     """A server's address, read by the parser that the connection uses too.
 
     Raises:
-        InputError: it is no http(s) address, or has parts in which two readers could see two hosts.
+        InputError: it is not a http(s) address, or has parts in which two readers could see two hosts.
     """
     # The address itself is not shown in full: a password may stand in it.
     if not re.fullmatch(r"[!-~]+", base_url) or re.search(r"[\\@?#<>\"^`{|}]", base_url):

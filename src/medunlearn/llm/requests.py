@@ -30,7 +30,7 @@ class Request:
     """One request to a language model.
 
     Attributes:
-        id: comes back with the outcome and is no part of the key.
+        id: comes back with the outcome and is not a part of the key.
         prompt: messages for a chat, or a text to go on from.
         schema: JSON schema that the answer must match; chats only.
         temperature, top_p, stop: sampling; None leaves a field out, for servers that refuse it.
@@ -96,7 +96,7 @@ class LogProbs:
     """Tokens as the server writes them, with log-probabilities (natural logarithm).
 
     A value is None for a token that has none (the first of an echoed prompt). Offsets are the characters at which
-    tokens start; empty where the server does not say.
+    tokens start; empty if the server does not say.
     """
 
     tokens: tuple[str, ...]

@@ -141,7 +141,7 @@ def _values_in_prose(text: str) -> list[Any]:
 
 
 def _value_at(text: str, start: int) -> tuple[Any, int] | None:
-    """The object or list that starts at a place, and where it ends; None where there is none.
+    """The object or list that starts at a place, and where it ends; None if there is none.
 
     A key given twice, a number that is none and broken characters raise an UnusableError.
     """

@@ -67,7 +67,7 @@ def most_prompt_tokens(body: Mapping[str, Any]) -> int:
 
 
 def likely_tokens(texts: Sequence[str]) -> int:
-    """An estimate: four bytes a token, and four tokens around each text."""
+    """An estimate: four bytes per token, and four tokens around each text."""
     return sum(_bytes(text) // 4 + 4 for text in texts)
 
 
@@ -103,7 +103,7 @@ class Budget:
             return self._spent
 
     def reserve(self, most: Usage) -> int | None:
-        """A ticket for :meth:`settle`; None where there is no room until others are settled.
+        """A ticket for :meth:`settle`; None if there is no room until others are settled.
 
         Raises:
             BudgetSpentError: there is no room, and nothing is in flight.

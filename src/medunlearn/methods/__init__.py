@@ -1,4 +1,4 @@
-"""Unlearning methods: one file a method, and the dictionary that names them."""
+"""Unlearning methods: one file per method, and the dictionary that names them."""
 
 from __future__ import annotations
 

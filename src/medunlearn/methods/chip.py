@@ -17,7 +17,7 @@ from medunlearn.methods.editing import EditedModel, Kind, Matrix, Side, Site
 from medunlearn.models.activations import Look, Tokens
 
 LEAST = 1e-8
-"""Length below which a difference of means is no direction."""
+"""Length below which a difference of means is not a direction."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 
 def process_results(document: Mapping[str, Any], responses: Sequence[str]) -> dict[str, float | None]:
-    """Metric -> value of one response, None where it is unscored; as the task's ``process_results``.
+    """Metric -> value of one response, None if it is unscored; as the task's ``process_results``.
 
     The response is stripped, as `medunlearn evaluate` does it.
     """

@@ -52,9 +52,9 @@ def score(
             The table is the same with any number.
 
     Returns:
-        One row a metric and question, metric by metric, in the order of ``items``: ``question_id`` (str),
+        One row per metric and question, metric by metric, in the order of ``items``: ``question_id`` (str),
         ``metric`` (str), ``value`` (Float64, null = unscored), ``reason`` (object: why it is unscored,
-        None where it is scored).
+        None if it is scored).
 
     Raises:
         InputError: a question or a metric twice, or a metric that asks for something nobody can give,

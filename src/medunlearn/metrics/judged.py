@@ -13,7 +13,7 @@ NOT_JUDGED = "it was not among the responses that were judged"
 
 
 def scaled(rating: float) -> float | None:
-    """A rating of 1-10 as a share: rating / 10, so 0.1-1. None for what is no rating.
+    """A rating of 1-10 as a share: rating / 10, so 0.1-1. None for what is not a rating.
 
     The paper's scale has no 0: its lowest factuality, 10.00 of 100 (MedForget, Table 5), is a rating of 1.
     """
@@ -42,7 +42,7 @@ FACTUALITY = Measure(
 
 
 def score_gen(item: Item) -> Score:
-    """One item's Gen Score in percent; unscored where it has no factuality."""
+    """One item's Gen Score in percent; unscored if it has no factuality."""
     factual = _score_factuality(item)
     if factual.value is None:
         return factual

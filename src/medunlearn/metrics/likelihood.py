@@ -34,7 +34,7 @@ def mean_log_prob(log_probs: Sequence[float]) -> float:
 def answer_probability(log_probs: Sequence[float]) -> float:
     """Geometric mean of the answer tokens' probabilities, P(answer | question) ** (1 / tokens).
 
-    Range 0-1, higher = remembers more. NaN where a log-probability is NaN.
+    Range 0-1, higher = remembers more. NaN if a log-probability is NaN.
 
     Raises:
         ValueError: no token.
@@ -71,7 +71,7 @@ def exact_memorization(answer_hits: Sequence[bool]) -> float | None:
     """Share of answer tokens whose arg-max prediction is right, position by position.
 
     Args:
-        answer_hits: one truth value a token, shape [tokens + 1]. The EOS is left out: every model that ends its
+        answer_hits: one truth value per token, shape [tokens + 1]. The EOS is left out: every model that ends its
             answers would get it free.
 
     Returns:
@@ -138,7 +138,7 @@ def _ratio_of_options(options: Options, right: int, *, geometric: bool = False) 
 
 
 def truth_ratio_utility(ratio: float) -> float:
-    """0-1, higher = the model finds the right answer likelier than wrong ones; 0 where it does not.
+    """0-1, higher = the model finds the right answer likelier than wrong ones; 0 if it does not.
 
     Source: TOFU (arXiv 2401.06121), Section 2.2, "Model Utility".
     """
@@ -165,7 +165,7 @@ def choice_probability(options: Options, right: int) -> float:
 def chooses_right(options: Options, right: int) -> bool:
     """True if the right option is the likeliest, each length-normalised as ``choice_probability`` is.
 
-    False where another is as likely: a tie is no choice.
+    False if another is as likely: a tie is not a choice.
 
     Source: MedForget, Section 4.1 (Classification Accuracy: "the option with the highest probability"), which does
     not say whether options of more tokens are less probable; here they are not.

@@ -45,7 +45,7 @@ class Keywords:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One question with everything a measure may read; None where it was not computed.
+    """One question with everything a measure may read; None if it was not computed.
 
     Attributes:
         side: ``forget`` or ``retain`` in the split that is scored.
@@ -114,7 +114,7 @@ class TokenMatcher(Protocol):
     """BERTScore under some encoder."""
 
     def score(self, responses: Sequence[str], references: Sequence[str]) -> Sequence[TokenMatches | None]:
-        """One a pair; None where a text has no token that counts."""
+        """One a pair; None if a text has no token that counts."""
         ...
 
 
@@ -122,13 +122,13 @@ class PairLikelihood(Protocol):
     """BARTScore under some sequence-to-sequence model."""
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> Sequence[float | None]:
-        """Mean log-probability of a token of each target given its source; None where a text is blank."""
+        """Mean log-probability of a token of each target given its source; None if a text is blank."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Models that some measures need; None where the user has none."""
+    """Models that some measures need; None if the user has none."""
 
     encoder: Encoder | None = None
     nli: Entailment | None = None
@@ -148,7 +148,7 @@ class Measure:
         source: paper, section or equation.
         variant: whose computation it follows where published code differs from ours, such as "TOFU's code"; ""
             for our own. A variant's name is that of the measure, a dot and its own: ``truth_ratio.geometric``.
-        score: all items at once -> one score an item, in order.
+        score: all items at once -> one score per item, in order.
         item_by_item: an item's score depends on that item alone, so that items may be shared out over processes.
     """
 
@@ -180,7 +180,7 @@ def question_items(
     keywords: Mapping[str, Keywords] | None = None,
     ranks: Mapping[str, Sequence[FactRank]] | None = None,
 ) -> list[Item]:
-    """One item a question, in order.
+    """One item per question, in order.
 
     Args:
         sides: of each record, by id.
@@ -206,7 +206,7 @@ def question_items(
 
 
 def record_items(sides: Mapping[str, Side], ranks: Mapping[str, Sequence[FactRank]]) -> list[Item]:
-    """One item a record whose facts were ranked in place; it has no question and no response.
+    """One item per record whose facts were ranked in place; it has no question and no response.
 
     Args:
         sides: of each record, by id.

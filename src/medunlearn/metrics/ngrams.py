@@ -42,7 +42,7 @@ class SharedNgrams:
 def token_entropies(texts: Sequence[Tokens]) -> Reals:
     """:func:`medunlearn.metrics.text.token_entropy` of each text, shape [texts], 0-1.
 
-    Exactly 0 where all tokens are the same and where there is one token or none, exactly 1 where none comes twice.
+    Exactly 0 if all tokens are the same and where there is one token or none, exactly 1 if none comes twice.
     """
     parts = [_entropies(texts[start : start + _AT_ONCE]) for start in range(0, len(texts), _AT_ONCE)]
     return np.concatenate([np.zeros(0), *parts])

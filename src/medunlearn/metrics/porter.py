@@ -156,7 +156,7 @@ def _rules(pairs: str, condition: Condition) -> list[Rule]:
     return [(ending, new, condition) for ending, _, new in (pair.partition(">") for pair in pairs.split())]
 
 
-# -alli is no rule of step 2 here: it goes before, and leaves a word for the rest.
+# -alli is not a rule of step 2 here: it goes before, and leaves a word for the rest.
 _STEP_2 = _by_last_letters(
     [
         *_rules(

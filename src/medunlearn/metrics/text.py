@@ -23,7 +23,7 @@ _AT_ONCE = 1 << 10
 def rouge_l_recall(response: str, reference: str) -> float:
     """Length of the longest common subsequence of tokens over the number of reference tokens.
 
-    Range 0-1, higher = more of the reference is in the response, in its order. 0 where either text has no
+    Range 0-1, higher = more of the reference is in the response, in its order. 0 if either text has no
     token. Equal to ``RougeScorer(["rougeL"], use_stemmer=True)`` of rouge-score 0.1.2 to 1e-12.
 
     Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", Section 3.1; used by AMNESIA
@@ -35,7 +35,7 @@ def rouge_l_recall(response: str, reference: str) -> float:
 
 
 def rouge_l_recalls(responses: Sequence[str], references: Sequence[str]) -> list[float | None]:
-    """:func:`rouge_l_recall` of many pairs, many times faster a pair; None where the reference has no token.
+    """:func:`rouge_l_recall` of many pairs, many times faster a pair; None if the reference has no token.
 
     Raises:
         ValueError: not as many responses as references.
@@ -74,7 +74,7 @@ ROUGE_L = Measure(
 
 
 def rouge_l_f(response: str, reference: str) -> float:
-    """Harmonic mean of ROUGE-L precision and recall, 0-1; 0 where either text has no token.
+    """Harmonic mean of ROUGE-L precision and recall, 0-1; 0 if either text has no token.
 
     MedForget's ROUGE-L reflects "both precision and recall" (Section 4.1), where AMNESIA's is recall alone. Equal
     to the ``fmeasure`` of rouge-score's ``rougeL`` with stemming.
@@ -147,7 +147,7 @@ def f1_tokens(text: str) -> list[str]:
 def token_f1(response: str, reference: str) -> float:
     """Harmonic mean of precision and recall of the response's tokens, counted with multiplicity.
 
-    Range 0-1, higher = more alike. 0 where no token is shared or either text has none.
+    Range 0-1, higher = more alike. 0 if no token is shared or either text has none.
 
     Source: Rajpurkar et al. 2016 (SQuAD), Section 6.1, with the normalisation of :func:`f1_tokens`.
     """
@@ -181,8 +181,8 @@ TOKEN_F1 = Measure(
 def token_entropy(tokens: Sequence[Hashable]) -> float:
     """Unigram entropy of a response's tokens in bits, over the most that so many tokens can have.
 
-    With c_t the count of token t among n: ``-sum_t (c_t / n) log2(c_t / n) / log2(n)``. Exactly 0 where all
-    tokens are the same and where there is one token or none; 1 where no token comes twice.
+    With c_t the count of token t among n: ``-sum_t (c_t / n) log2(c_t / n) / log2(n)``. Exactly 0 if all
+    tokens are the same and where there is one token or none; 1 if no token comes twice.
 
     Range 0-1, higher = more varied.
 
@@ -194,7 +194,7 @@ def token_entropy(tokens: Sequence[Hashable]) -> float:
     if len(counts) <= 1:
         return 0.0
     bits = -sum(count / n * log2(count / n) for count in counts.values())
-    # Rounding may step over 1 where no token repeats.
+    # Rounding may step over 1 if no token repeats.
     return min(1.0, bits / log2(n))
 
 

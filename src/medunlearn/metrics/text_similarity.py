@@ -46,7 +46,7 @@ def _pairs(items: Sequence[Item]) -> tuple[list[str], list[str]]:
 def cosine_similarity(a: Array, b: Array) -> float:
     """Cosine of two vectors of shape [width], floored at 0: opposite is no worse than unrelated.
 
-    Range 0-1, higher = closer in meaning. NaN where a vector is all zeros, which has no direction.
+    Range 0-1, higher = closer in meaning. NaN if a vector is all zeros, which has no direction.
 
     Source: AMNESIA, Section 5.2, "Cosine Similarity (CS)" (PubMedBERT embeddings).
     """

@@ -1,4 +1,4 @@
-"""Many texts to stemmed words at once, a text as a string with one character a word.
+"""Many texts to stemmed words at once, a text as a string with one character per word.
 
 A string is what a C library compares fastest: its characters are numbers side by side, not objects elsewhere. All
 texts are cut into words together, each different word is stemmed once, and each different stem gets a character of
@@ -54,7 +54,7 @@ def stem_sequences(texts: Sequence[str], numbers: StemNumbers | None = None) -> 
     """The :func:`rouge_tokens` of each text, a token as one character (or number, where characters run out).
 
     Returns:
-        One sequence a text, as long as its tokens are many. Two tokens of these texts are equal where their
+        One sequence per text, as long as its tokens are many. Two tokens of these texts are equal where their
         characters are; those of another call may be compared with them only if ``numbers`` is the same.
     """
     ids, offsets = _without_empty(*_stem_ids(texts, StemNumbers() if numbers is None else numbers))

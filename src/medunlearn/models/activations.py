@@ -77,7 +77,7 @@ class Tokens:
         return torch.cat([values[stretch.row, stretch.start : stretch.stop] for stretch in self.stretches]).float()
 
     def means(self, values: Tensor, modality: Modality | None = None) -> Tensor:
-        """Mean over each sample's tokens, of one modality or of all: [P, W] -> [S, W]; NaN where it has none."""
+        """Mean over each sample's tokens, of one modality or of all: [P, W] -> [S, W]; NaN if it has none."""
         shares = self._shares
         if modality is not None:
             matches = [stretch.modality == modality for stretch in self.stretches]
@@ -118,7 +118,7 @@ class SequenceReader:
         """
         Args:
             last: number of the highest decoder layer that sites lie in; those above are not run.
-            bare: the sequences without their images; None where they have none.
+            bare: the sequences without their images; None if they have none.
         """
         self.language_model, self.sequences, self.last, self.bare = language_model, sequences, last, bare
 

@@ -14,7 +14,7 @@ from medunlearn.models.folders import adapter_base, is_adapter, is_delta, read_m
 
 
 def model_use(source: str | Path) -> DataUse | None:
-    """``data_use`` of everything that a model was made from; None where nobody recorded it.
+    """``data_use`` of everything that a model was made from; None if nobody recorded it.
 
     Credentialed if any model of the lineage is: the run, the runs that it was made from, the base of a delta or an
     adapter. A folder without a record and a hub id are unknown; a tiny model made in memory is open.

@@ -45,7 +45,7 @@ class BartScorer(PairScorer[float]):
         batch_size: int = 16,
         advance: Callable[[int], None] = lambda count: None,
     ) -> list[float | None]:
-        """Mean over the target's tokens of their natural-log probability, in order; None where a text is blank.
+        """Mean over the target's tokens of their natural-log probability, in order; None if a text is blank.
 
         The tokens are all that the tokenizer makes of the target, those that it puts around it too (BART: ``<s>``,
         ``</s>``), as in the authors' code. At most 0, higher = the target is likelier given the source. A text that

@@ -40,13 +40,13 @@ class Batch:
         rows: row of each sequence, S.
         columns: columns of all tokens of each sequence, S tensors on the CPU. Sequences may share columns.
         input_ids: [R, T].
-        attention_mask: [R, T], 1 for real tokens, from the sequences' lengths; or [R, 1, T, T], True where the
+        attention_mask: [R, T], 1 for real tokens, from the sequences' lengths; or [R, 1, T, T], True if the
             query (third axis) sees the key. With a layout it says nothing.
-        position_ids: [R, T]; None where positions count from the left of a row. [3, R, T] where they have axes
+        position_ids: [R, T]; None if positions count from the left of a row. [3, R, T] where they have axes
             (:mod:`medunlearn.models.vision.positions`).
         sequence: [N], the sequence that each position belongs to.
         row, column: [N], the positions, sequence by sequence.
-        targets: [N], the scored tokens that they predict; empty where other positions are read.
+        targets: [N], the scored tokens that they predict; empty if other positions are read.
         spans: where the parts of the sequences stand.
         layout: the groups of the only row, for attention by branches.
     """
@@ -98,7 +98,7 @@ class Batch:
     @cached_property
     def repeats(self) -> tuple[Tensor, Tensor] | None:
         """Positions that several sequences read: an index in [0, N) of each distinct position, [M], and the
-        place in [0, M) of each position, [N]. None where no position comes twice.
+        place in [0, M) of each position, [N]. None if no position comes twice.
         """
         places = self.row * self.input_ids.shape[1] + self.column
         distinct, place = torch.unique(places, return_inverse=True)

@@ -89,7 +89,7 @@ class BertScorer(PairScorer[BertScore]):
         batch_size: int = 64,
         advance: Callable[[int], None] = lambda count: None,
     ) -> list[BertScore | None]:
-        """A score a pair, in order; None where a text has no token that counts. Long texts are cut.
+        """A score per pair, in order; None if a text has no token that counts. Long texts are cut.
 
         Args:
             idf: weigh each token by its inverse document frequency among the references (Section 3, equation 7),

@@ -118,7 +118,7 @@ class _Fold:
 
 
 def _band(queries: int, before: int, window: int | None = None) -> Tensor:
-    """[queries, before + queries], True where a query sees a key: itself and what is before it, in the window."""
+    """[queries, before + queries], True if a query sees a key: itself and what is before it, in the window."""
     visible = torch.ones(queries, before + queries, dtype=torch.bool).tril(before)
     return visible if window is None else visible.triu(before + 1 - window)
 

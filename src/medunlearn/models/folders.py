@@ -6,8 +6,9 @@ read too, never written: LoRA's matrices as PEFT saves them, and the name of the
 
 | file of a delta | content |
 |---|---|
-| ``delta.safetensors`` | the changed tensors, under the names that the model gives them; or a LoRA adapter (:mod:`medunlearn.models.low_rank`) |
-| ``delta.json`` | format, base, base_fingerprint, weights (type of the saved model), changed (names) |
+| ``delta.safetensors`` | the changed tensors, under the names that the model gives them; or a LoRA adapter
+(:mod:`medunlearn.models.low_rank`) | | ``delta.json`` | format, base, base_fingerprint, weights (type of the saved
+model), changed (names) |
 
 A *reference* is a delta without tensors: it stands for a model that lies elsewhere. Its ``delta.json`` has
 ``base_files`` as well, so that a file of the base that changed is named, and one that did not is not read again.
@@ -272,8 +273,8 @@ def fingerprint(folder: Path, recorded_facts: FileFacts | None = None) -> str:
     Of a full folder: its configuration, weights and tokenizer. Of a delta: its base's recorded fingerprint and its
     tensors, so that it is known without the base, and stays the same when the base is moved. That the base still
     has the recorded fingerprint is checked where the delta is loaded. Of an adapter: its own files and its base's
-    fingerprint, or the base's name where it is no folder. A file that has the size and time that its run recorded
-    is not read again.
+    fingerprint, or the base's name where it is not a folder. A file that has the size and time that its run
+    recorded is not read again.
 
     Args:
         known: facts on the files of a full folder to take instead of those that its run recorded.

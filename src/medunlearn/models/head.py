@@ -125,7 +125,7 @@ def moments_of(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]
     logs = logits.sub_(logits.logsumexp(dim=1, keepdim=True))
     picked = logs.gather(1, targets[:, None]).squeeze(1)
     weights = logs.exp()
-    # Their weights are 0 from -104 on; 0 times infinity would be no number.
+    # Their weights are 0 from -104 on; 0 times infinity would be NaN.
     logs = logs.clamp_(min=-1000.0)
     means = (weights * logs).sum(dim=1)
     # Of the differences: the difference of two large squares would lose every digit.
@@ -187,7 +187,7 @@ def _slope(head: Head, rule: Rule, places: slice, hidden: Tensor) -> tuple[Tenso
 
 
 def _per_position(hidden: Tensor) -> Tensor:
-    """Room for one value a position, [N], in fp32 or wider."""
+    """Room for one value per position, [N], in fp32 or wider."""
     return hidden.new_empty(len(hidden), dtype=torch.promote_types(hidden.dtype, torch.float32))
 
 

@@ -112,7 +112,7 @@ class LanguageModel:
         transformers_logging.disable_progress_bar()
         try:
             make_folder(folder)
-            for name in (MANIFEST, TENSORS):  # a full folder is no delta
+            for name in (MANIFEST, TENSORS):  # a full folder is not a delta
                 (folder / name).unlink(missing_ok=True)
             model.save_pretrained(folder, state_dict=state)
             self.tokenizer.save_pretrained(folder)

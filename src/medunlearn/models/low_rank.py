@@ -101,7 +101,7 @@ def low_rank_of(model: Any, base: Path) -> LowRank | None:
     """The adapter of a PEFT model that was loaded from a base; take it before it is merged.
 
     Returns:
-        None where base and adapter would not give the merged model bit for bit: an adapter that is more than two
+        None if base and adapter would not give the merged model bit for bit: an adapter that is more than two
         matrices, other parameters that were trained, a base whose type is wider than the model's or that was
         quantized for the training, or one that is an adapter as PEFT saves it.
     """

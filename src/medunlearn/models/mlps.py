@@ -52,7 +52,7 @@ class Matrix:
 
     @property
     def bias(self) -> Tensor | None:
-        """One number a row, [units]; a view."""
+        """One number per row, [units]; a view."""
         bias = getattr(self.module, "bias", None)
         return bias.detach() if isinstance(bias, Tensor) else None
 

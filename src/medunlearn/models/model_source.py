@@ -108,7 +108,7 @@ def with_tokenizer(source: str | Path, tokenizer: str, where: Path, *, revision:
     """A full model with a tokenizer from elsewhere, in a folder below ``where`` that links to the files of both.
 
     Raises:
-        InputError, ModelError, HubError: as :func:`find_model`; the second is no tokenizer.
+        InputError, ModelError, HubError: as :func:`find_model`; the second is not a tokenizer.
     """
     folder, commit = _located(source, revision)
     words, _ = _located(tokenizer, None)
@@ -200,7 +200,7 @@ def _fetch(name: str, revision: str | None) -> Path:
 
 
 def _refuse_ours(folder: Path) -> None:
-    """Refuse what is no model from elsewhere, and say what to do with it."""
+    """Refuse what is not a model from elsewhere, and say what to do with it."""
     run = folder if (folder / RECORD).exists() else folder.parent if folder.name == MODEL else folder
     if (run / RECORD).exists():
         raise InputError(

@@ -1,7 +1,7 @@
 """Packed batches: text that questions share stands once, and rows are filled with several sequences.
 
 All questions on one record begin with the same tokens in ``note`` context. Such a family is laid out as the
-shared tokens followed by one branch a question; a branch sees the shared tokens and itself, and its positions go
+shared tokens followed by one branch per question; a branch sees the shared tokens and itself, and its positions go
 on from the shared part as if it stood alone. Loss and gradient are those of separate sequences.
 
 Where attention goes by :mod:`medunlearn.models.branches`, everything stands in one row without padding. Where it
@@ -186,7 +186,7 @@ def _groups(kin: Sequence[_Family], sequences: Sequence[TokenSequence]) -> list[
 
 
 def _mask(family: Tensor, branch: Tensor) -> Tensor:
-    """[rows, 1, L, L], True where the query (third axis) sees the key. Every token sees itself, padding too."""
+    """[rows, 1, L, L], True if the query (third axis) sees the key. Every token sees itself, padding too."""
     same_family = family[:, :, None] == family[:, None, :]
     visible = (branch[:, None, :] == SHARED) | (branch[:, :, None] == branch[:, None, :])
     length = family.shape[1]

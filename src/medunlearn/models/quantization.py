@@ -2,7 +2,7 @@
 
 What is measured is what rounding does to the numbers, not a faster model. Rounded are the matrices of the decoder
 layers, as bitsandbytes and GPTQ do; embeddings, norms, biases and the output head stay as they are. Every matrix W
-has a row an output; Q(w) is its rounded entry w, s the scale of the entry's group:
+has a row per output; Q(w) is its rounded entry w, s the scale of the entry's group:
 
 | type | group | Q(w) |
 |---|---|---|
@@ -62,7 +62,7 @@ def round_weights(model: Any, kind: WeightType) -> int:
         for name, tensor in module.named_parameters(recurse=False):
             if tensor.dim() < 2:
                 continue
-            # GPT-2's maps have a column an output.
+            # GPT-2's maps have a column per output.
             rows = tensor.detach().t() if isinstance(module, Conv1D) and name == "weight" else tensor.detach()
             rows.copy_(rounded(rows, kind))
             count += 1

@@ -158,7 +158,7 @@ def question_sequence(
 
 
 def image_tokens(record: Record, rendering: Rendering, pictures: SequenceImages | None) -> tuple[int, ...]:
-    """Picture tokens of the record's images; nothing where it has none, or where images are to be ignored.
+    """Picture tokens of the record's images; nothing if it has none, or where images are to be ignored.
 
     Raises:
         InputError: the record has an image, and the model takes text alone; or several, and it takes one.

@@ -79,7 +79,7 @@ class SharedBase:
         return self._loaded
 
     def _takes(self, root: Path, weights: Weighed) -> bool:
-        """Put a folder's weights in place; False where they are others than the model's own."""
+        """Put a folder's weights in place; False if they are others than the model's own."""
         if self._loaded is None:
             return False
         if self._root == weights:

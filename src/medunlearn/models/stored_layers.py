@@ -63,7 +63,7 @@ def load_without_layers(
         deltas: folders of the deltas that stand on it, which the layers on disk are read with.
 
     Returns:
-        None where transformers joins, cuts or converts stored tensors of this architecture (experts).
+        None if transformers joins, cuts or converts stored tensors of this architecture (experts).
     """
     folder = Path(root)
     if not folder.is_dir():

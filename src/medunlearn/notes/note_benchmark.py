@@ -190,7 +190,7 @@ def _questions(
 
 
 def _splits(settings: NotesSettings, hierarchy: Hierarchy, records: Sequence[Record]) -> dict[str, Split]:
-    """Random shares of the patients who are trained on, and a split a node of each level named."""
+    """Random shares of the patients who are trained on, and a split per node of each level named."""
     trained = Hierarchy(hierarchy.levels, [record for record in records if record.fold == "train"])
     members = set(trained.nodes(PATIENT))
     outside = [name for name in hierarchy.nodes(PATIENT) if name not in members]

@@ -2,12 +2,13 @@
 
 | kind | question | fold |
 |---|---|---|
-| ``completion`` | the note's beginning, of several lengths | about half ``train``: the text goes on as it was trained; the others ``holdout`` |
-| ``cloze`` | a sentence with a gap, and whose it is | ``holdout``; in other words ``rephrase`` |
-| ``generation`` | a chat prompt filled from the row's columns; the answer is the note | the first prompt ``train``, the others ``holdout`` |
+| ``completion`` | the note's beginning, of several lengths | about half ``train``: the text goes on as it was
+trained; the others ``holdout`` | | ``cloze`` | a sentence with a gap, and whose it is | ``holdout``; in other words
+``rephrase`` | | ``generation`` | a chat prompt filled from the row's columns; the answer is the note | the first
+prompt ``train``, the others ``holdout`` |
 
-A probe whose prompt or answer was cut (``longest``) is ``holdout``: training would add an end where the note has none.
-Probes of patients whom no model is trained on are ``utility``, apart from those of patients who are retained.
+A probe whose prompt or answer was cut (``longest``) is ``holdout``: training would add an end where the note has
+none. Probes of patients whom no model is trained on are ``utility``, apart from those of patients who are retained.
 """  # noqa: E501
 
 from __future__ import annotations

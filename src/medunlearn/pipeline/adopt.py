@@ -2,9 +2,9 @@
 
 | in the run's folder | content |
 |---|---|
-| ``model/`` | a reference to the model's folder (:func:`medunlearn.models.delta.save_reference`); a copy of an adapter, which is small; with ``copy_weights`` a copy of the model |
-| ``base/`` | of an adapter: a reference to its base |
-| ``weights/`` | of an adapter with ``copy_weights``: the copy of its base that ``base/`` refers to |
+| ``model/`` | a reference to the model's folder (:func:`medunlearn.models.delta.save_reference`); a copy of an
+adapter, which is small; with ``copy_weights`` a copy of the model | | ``base/`` | of an adapter: a reference to its
+base | | ``weights/`` | of an adapter with ``copy_weights``: the copy of its base that ``base/`` refers to |
 """  # noqa: E501
 
 from __future__ import annotations

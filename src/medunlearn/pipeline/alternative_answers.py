@@ -30,7 +30,8 @@ _SCHEMA = pa.schema(
         ("scored_from", pa.list_(pa.int32())),
     ]
 )
-"""One row a forget sequence; the last three have one entry an alternative. Ids of picture tokens take 64 bits."""
+"""One row per forget sequence; the last three have one entry per alternative. Ids of picture tokens take 64 bits.
+"""
 
 Partners = Mapping[str, Sequence[TokenSequence]]
 

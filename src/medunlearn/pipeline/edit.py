@@ -26,7 +26,7 @@ from medunlearn.training.saving import save, write_history
 
 
 class Samples(NamedTuple):
-    """One side's records and questions, the same without images (None where there are none), and their groups."""
+    """One side's records and questions, the same without images (None if there are none), and their groups."""
 
     sequences: tuple[TokenSequence, ...]
     bare: tuple[TokenSequence, ...] | None

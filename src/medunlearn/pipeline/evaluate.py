@@ -172,7 +172,7 @@ Answers = tuple[Mapping[str, Response], Mapping[str, LogProbs]]
 
 @dataclass(frozen=True)
 class _Answers:
-    """Everything that a model said in one evaluation.
+    """Everything that a model said in one evaluation run.
 
     Attributes:
         controls: responses and likelihoods of options with other images, by control.

@@ -120,7 +120,7 @@ def methods_named(problems: list[str], section: dict[str, Any]) -> list[str]:
 
 
 def _adoption(settings: ExperimentSettings) -> tuple[str, AdoptSettings] | None:
-    """The model that takes the place of a trained target, and how it is adopted; None where one is trained.
+    """The model that takes the place of a trained target, and how it is adopted; None if one is trained.
 
     Raises:
         ConfigError: every mistake; documents kept from training, which the model was not kept from.

@@ -143,7 +143,7 @@ def _move(scratch: Path, out: Path, source: Path, use: DataUse | None, template:
 
 
 def _whole_folder(folder: Path) -> Path | None:
-    """The full folder that a model is as it is; None where it is put together from several."""
+    """The full folder that a model is as it is; None if it is put together from several."""
     while is_reference(folder):
         folder = folder / read_manifest(folder).base
     return None if is_delta(folder) or is_adapter(folder) else folder

@@ -6,7 +6,7 @@ The section ``judge`` names the servers (``llm``) and the tasks, each with setti
       llm: http://127.0.0.1:8000/v1
       llm.model: qwen3-32b
       question: {limit: 500}     # of the benchmark
-      factuality: {}             # of every evaluation, and of every reconstruction attack
+      factuality: {}             # of every evaluation run, and of every reconstruction attack
 
 ``base_url: rehearsal`` starts :mod:`medunlearn.judging.rehearsal` for the time of the stage: its verdicts are drawn
 and say nothing; it is for trying things out.
@@ -27,7 +27,7 @@ from medunlearn.errors import ConfigError, MedunlearnError, unknown_name
 from medunlearn.results.runs import FILE, Run, RunRecord
 
 if TYPE_CHECKING:
-    # Judges, servers and attacks are loaded where a file has the section; a training needs none of them.
+    # Judges, servers and attacks are loaded where a file has the section; a training run needs none of them.
     from medunlearn.judging.judges import Judge
     from medunlearn.judging.panel_run import JudgingRun
     from medunlearn.results.evaluated import Evaluated

@@ -23,7 +23,7 @@ LAST_LINES = 5
 
 
 def interpreter_problem(python: str | None) -> str:
-    """The reason why the Python that a file names cannot be started; empty where it can, or none is named."""
+    """The reason why the Python that a file names cannot be started; empty if it can, or none is named."""
     if python is None or _found(python):
         return ""
     return (

@@ -27,7 +27,7 @@ Shape = Callable[[], Any]
 
 
 def trained_shape(settings: TrainSettings) -> Shape | None:
-    """The shape of the model that a training starts from; None for a hub model that is not on this machine.
+    """The shape of the model that a training run starts from; None for a hub model that is not on this machine.
 
     Raises:
         ModelError: there is no such folder, or no model in it.
@@ -40,7 +40,7 @@ def trained_shape(settings: TrainSettings) -> Shape | None:
 
 
 def shape_of(source: str, *, trust_remote_code: bool = False) -> Shape | None:
-    """The shape of the model in a folder, or behind a hub id; None where that is not on this machine.
+    """The shape of the model in a folder, or behind a hub id; None if that is not on this machine.
 
     Raises:
         ModelError: the folder holds no model.

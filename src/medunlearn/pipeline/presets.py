@@ -109,7 +109,7 @@ def train_settings(values: Mapping[str, Any]) -> TrainSettings:
 
 
 def _adopted_rendering(model: Any) -> dict[str, Any]:
-    """Template and context of an adopted run that a training starts from: it goes on asking as it was asked."""
+    """Template and context of an adopted run that a training run starts from: it goes on asking as it was asked."""
     if not isinstance(model, str | Path) or not (Path(model) / FILE).exists():
         return {}
     record = RunRecord.read(Path(model))
@@ -137,7 +137,7 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool | str | None, shar
 
     Args:
         tiny: the preset of the tiny model behind the run (:func:`is_tiny`), ``tiny`` where it is True.
-        shared: False where the values are for this method alone: what it has no use for is then a mistake.
+        shared: False if the values are for this method alone: what it has no use for is then a mistake.
 
     Raises:
         ConfigError: every mistake, a key of a method that does not exist among them.
@@ -219,7 +219,7 @@ def _below(values: Mapping[str, Any], owner: str) -> dict[str, Any]:
 
 
 def tiny_preset(model: Run | str | Path) -> str | None:
-    """:func:`is_tiny` of a run or its folder; None of a model that is no run."""
+    """:func:`is_tiny` of a run or its folder; None of a model that is not a run."""
     is_run = isinstance(model, Run) or (Path(model) / FILE).exists()
     return is_tiny(Run.of(model)) if is_run else None
 

@@ -1,4 +1,4 @@
-"""Questions and subjects of an evaluation: all, a half, or a seeded number of subjects a side."""
+"""Questions and subjects of an evaluation: all, a half, or a seeded number of subjects per side."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class Questioning:
     ) -> tuple[Path, dict[str, Response], dict[str, str]]:
         """The run's store of responses, the responses, and the ways of asking for the run's record.
 
-        These are ``batches`` of scoring and the way of ``generation``; nothing where the model was not asked.
+        These are ``batches`` of scoring and the way of ``generation``; nothing if the model was not asked.
 
         Args:
             check: called after each batch.
@@ -179,7 +179,7 @@ class Questioning:
     ) -> tuple[dict[str, LogProbs], dict[str, str]]:
         """Log-probabilities of each option of the questions that have some, where a metric asks for that.
 
-        With ``option_batches`` for the run's record; nothing where the model was not asked.
+        With ``option_batches`` for the run's record; nothing if the model was not asked.
         """
         needs_options = any("alternative_log_probs" in get_metric(name).needs for name in metrics)
         choices = [question for question in questions if question.options] if needs_options else []
@@ -209,7 +209,7 @@ class Questioning:
     ) -> tuple[dict[str, list[FactRank]], dict[str, list[FactRank]], dict[str, str]]:
         """Ranks of facts by question, ranks of facts and notes by record, and a line for the run's record.
 
-        It is ``rank_batches``; nothing where the model was not asked.
+        It is ``rank_batches``; nothing if the model was not asked.
 
         Args:
             among: ids of the questions to rank, where it is not all of the plan.

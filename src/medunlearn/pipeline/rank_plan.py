@@ -140,13 +140,13 @@ def ranked_order(questions: Iterable[str], seed: int, subject: str, fold: str) -
 
 
 def rank_plan(benchmark: Benchmark, split: str, settings: EvaluateSettings, metrics: Sequence[str]) -> RankPlan:
-    """The facts that an evaluation ranks; nothing where no measure asks for it."""
+    """The facts that an evaluation ranks; nothing if no measure asks for it."""
     key, needs = repr(settings.model_dump(include=_SETTINGS)), frozenset(_rank_needs(metrics))
     return _latest(RankPlan(benchmark, benchmark.fingerprint, split, settings, key, needs))
 
 
 def rank_versions(metrics: Sequence[str]) -> dict[str, int]:
-    """The version of the alternatives that ranks were read among; empty where no measure ranks."""
+    """The version of the alternatives that ranks were read among; empty if no measure ranks."""
     return {"alternatives": VERSION} if _rank_needs(metrics) else {}
 
 

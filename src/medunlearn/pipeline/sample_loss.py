@@ -37,7 +37,7 @@ class SampleLoss:
         items: records or questions.
         tokens: scored tokens.
         loss: mean negative log-likelihood, nats a token, at least 0. Lower = the model predicts them better;
-            the logarithm of the size of the vocabulary = uniform guessing. None where it is not finite.
+            the logarithm of the size of the vocabulary = uniform guessing. None if it is not finite.
     """
 
     what: str
@@ -66,7 +66,7 @@ def default_template(tokenizer: Any, folder: Path | None = None) -> Template:
 
 
 def recorded_template(folder: Path) -> TemplateName | None:
-    """The prompt template of a model's training, as its folder's record names it; None where it names none."""
+    """The prompt template of a model's training, as its folder's record names it; None if it names none."""
     try:
         content = read_json(folder / LINEAGE)
     except InputError:
@@ -163,7 +163,7 @@ def _drawn(items: Sequence[Item], count: int, *purpose: str | int) -> list[Item]
 
 
 def better_template(losses: Sequence[SampleLoss], template: str) -> SampleLoss | None:
-    """The loss on questions in the template that predicts them best; None where that is ``template``."""
+    """The loss on questions in the template that predicts them best; None if that is ``template``."""
     questions = [loss for loss in losses if loss.what == "questions"]
     best = min(questions, key=lambda loss: loss.rank, default=None)
     return None if best is None or best.loss is None or best.template == template else best

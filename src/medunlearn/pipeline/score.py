@@ -139,7 +139,7 @@ def score_items(
 def score_records(
     items: Sequence[Item], names: Sequence[str], benchmark: Benchmark, settings: EvaluateSettings
 ) -> pd.DataFrame:
-    """The score table of the measures that rank, on records; empty where none was ranked."""
+    """The score table of the measures that rank, on records; empty if none was ranked."""
     tables = []
     for name in filter(ranks_alone, names):
         need = get_metric(name).needs[0]

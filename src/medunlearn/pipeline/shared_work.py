@@ -65,7 +65,7 @@ class SharedWork:
             model: identity of the target, type of its weights, and what is trained of it.
 
         Returns:
-            None where that is too large to stay in memory.
+            None if that is too large to stay in memory.
         """
         if plan.bytes > self._activations.most:
             return None

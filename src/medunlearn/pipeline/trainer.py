@@ -194,7 +194,7 @@ def is_complete(folder: Path | None) -> bool:
 
 @contextmanager
 def explain_out_of_memory(settings: LoopFields, device: str) -> Iterator[None]:
-    """Around a training: an error for lack of memory names the settings to change.
+    """Around a training run: an error for lack of memory names the settings to change.
 
     Raises:
         OutOfMemoryError: memory ran out.

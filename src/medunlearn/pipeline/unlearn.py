@@ -70,7 +70,7 @@ def unlearn(
     Raises:
         InputError: an unknown method, setting, split or node, or a folder that cannot be used.
         NonFiniteLossError: a loss term diverged; the last good checkpoint is kept.
-        OutOfMemoryError: a single sequence a side does not fit in memory; the last good checkpoint is kept.
+        OutOfMemoryError: a single sequence per side does not fit in memory; the last good checkpoint is kept.
     """
     method = unlearning_method(settings)
     _refuse_noise(method, settings)

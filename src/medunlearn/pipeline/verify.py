@@ -73,7 +73,7 @@ class Verification:
         return [check for check in self.checks if check.state in WRONG]
 
     def table(self) -> pd.DataFrame:
-        """One row a check: run, what, name, state, note."""
+        """One row per check: run, what, name, state, note."""
         rows = [(str(check.run), check.what, check.name, check.state, check.note) for check in self.checks]
         return pd.DataFrame(rows, columns=["run", "what", "name", "state", "note"])
 

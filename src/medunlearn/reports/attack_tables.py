@@ -59,7 +59,7 @@ Row = Mapping[str, Any]
 
 
 def membership_section(content: ReportContent) -> Section | None:
-    """Areas and rates by group of documents, differences, and ROC curves; None where no model was attacked."""
+    """Areas and rates by group of documents, differences, and ROC curves; None if no model was attacked."""
     tables = membership_tables(content)
     if not tables:
         return None
@@ -76,7 +76,7 @@ def membership_section(content: ReportContent) -> Section | None:
 
 
 def membership_tables(content: ReportContent) -> list[Table]:
-    """A table a group: one row an attack and measure, one column a model."""
+    """A table per group: one row per attack and measure, one column per model."""
 
     def attack(row: Row) -> Cell:
         measure = str(row["measure"])
@@ -143,7 +143,7 @@ def _area_differences(content: ReportContent) -> Table | None:
 
 
 def roc_figures(content: ReportContent) -> list[tuple[str, Spec]]:
-    """A ROC plot a group and attack, one line a model, and the diagonal of guessing."""
+    """A ROC plot per group and attack, one line per model, and the diagonal of guessing."""
     curves, plots = content.membership.curves, []
     frame = layout(([-0.01, 1.01], [-0.01, 1.01]), "false positive rate", "true positive rate", small=True)
     diagonal = {"type": "line", "x0": 0, "y0": 0, "x1": 1, "y1": 1, "line": {"color": "--line", "width": 1}}
@@ -160,7 +160,7 @@ def roc_figures(content: ReportContent) -> list[tuple[str, Spec]]:
 
 
 def reconstruction_section(content: ReportContent) -> Section | None:
-    """Leakage by the identifiers in front of a question; None where no model was attacked."""
+    """Leakage by the identifiers in front of a question; None if no model was attacked."""
     table = content.reconstruction.table
     if table.empty:
         return None
@@ -193,7 +193,7 @@ def reconstruction_section(content: ReportContent) -> Section | None:
 
 
 def recovery_section(content: ReportContent, part: Recovery) -> Section | None:
-    """Table of knowledge recovered by relearning, quantization or sampling; None where nothing was scored."""
+    """Table of knowledge recovered by relearning, quantization or sampling; None if nothing was scored."""
     tables = recovery_tables(content, part)
     if not tables:
         return None
@@ -221,7 +221,7 @@ def recovery_section(content: ReportContent, part: Recovery) -> Section | None:
 
 
 def recovery_tables(content: ReportContent, part: Recovery) -> list[Table]:
-    """A table an attack, side and measure: one row a strength, one column a model."""
+    """A table per attack, side and measure: one row per strength, one column per model."""
 
     def value(row: Row) -> Cell:
         change, reading = number(row["change"]), row["reading"]
@@ -234,7 +234,7 @@ def recovery_tables(content: ReportContent, part: Recovery) -> list[Table]:
 
 
 def recovery_figures(content: ReportContent, part: Recovery) -> Iterator[tuple[str, Spec]]:
-    """Leakage of the forget set by strength, a plot a measure, one line a model with its intervals."""
+    """Leakage of the forget set by strength, a plot per measure, one line per model with its intervals."""
     for rows in _by_measure(part):
         if rows[0]["side"] == "forget":
             figure = _strength_figure(content, rows, lambda row: str(row["strength"]), "strength")
@@ -256,7 +256,8 @@ def _recovery_title(content: ReportContent, part: Recovery, row: Row) -> str:
 def _strength_figure(
     content: ReportContent, rows: list[Row], name: Callable[[Row], str], x: str, y: str = "", bottom: int = 44
 ) -> Spec:
-    """Leakage by the strength of an attack, one line a model with its intervals; ``name`` says a row's strength."""
+    """Leakage by the strength of an attack, one line per model with its intervals; ``name`` says a row's strength.
+    """
     names, lines = list(dict.fromkeys(map(name, rows))), []
     for model in _present_models(content, rows):
         own = [row for row in rows if row["model"] == model.label and number(row["value"]) is not None]

@@ -274,13 +274,13 @@ def blocks(*parts: Parts) -> tuple[Block, ...]:
 
 
 def section(title: str, *parts: Parts, note: str = "", name: str = "", raised: bool = False) -> Section | None:
-    """A section, or None where nothing is in it."""
+    """A section, or None if nothing is in it."""
     inside = blocks(*parts)
     return Section(title, inside, note, name, raised) if inside else None
 
 
 def details(summary: str, *parts: Parts, note: str = "", opened: bool = False, tag: str = "") -> Details | None:
-    """A folded part, or None where nothing is in it."""
+    """A folded part, or None if nothing is in it."""
     inside = blocks(*parts)
     return Details(summary, inside, note, opened, tag) if inside else None
 

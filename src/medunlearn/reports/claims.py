@@ -41,10 +41,10 @@ class Evidence:
 
     Attributes:
         name: the comparison in words.
-        value, low, high: None where it was not measured, or has no interval; ``reason`` then says why.
-        n_subjects: None where they were counted already and enough.
-        n_seeds: training seeds behind it; None where nothing was trained for it.
-        p: two-sided p-value of "the number is its threshold"; None where it is not known.
+        value, low, high: None if it was not measured, or has no interval; ``reason`` then says why.
+        n_subjects: None if they were counted already and enough.
+        n_seeds: training seeds behind it; None if nothing was trained for it.
+        p: two-sided p-value of "the number is its threshold"; None if it is not known.
         least_subjects: a number of fewer settles nothing.
     """
 
@@ -93,14 +93,14 @@ class Evidence:
 
     @property
     def above(self) -> bool | None:
-        """True where the interval is above 0, False where it is below; None where it holds 0 or settles nothing."""
+        """True if the interval is above 0, False if it is below; None if it holds 0 or settles nothing."""
         if self.low is None or self.high is None or self.too_little or self.low <= 0.0 <= self.high:
             return None
         return self.low > 0.0
 
     @property
     def below(self) -> bool | None:
-        """True where the interval is below 0."""
+        """True if the interval is below 0."""
         return None if self.above is None else not self.above
 
     def __str__(self) -> str:
@@ -207,7 +207,7 @@ def without_broken(findings: Iterable[Finding], broken: Callable[[Case, str], st
 
 
 def cases_table(finding: Finding) -> Table:
-    """One row a case: its labels, verdict, what it says, and its numbers."""
+    """One row per case: its labels, verdict, what it says, and its numbers."""
     names = list(dict.fromkeys(name for case in finding.cases for name in case.labels))
     columns = (*(name.capitalize() for name in names), "Case", "What the numbers show", "Numbers")
     rows = (
@@ -218,7 +218,8 @@ def cases_table(finding: Finding) -> Table:
 
 
 def statements(findings: Sequence[Finding]) -> tuple[Statement | Text, ...]:
-    """A block a finding: verdict and claim, and folded behind them its cases and its rule; then the comparisons."""
+    """A block per finding: verdict and claim, and folded behind them its cases and its rule; then the comparisons.
+    """
     correction = comparisons(findings)
     return (*map(_statement, findings), *([Text(correction, "aside")] if correction else []))
 

@@ -26,7 +26,7 @@ class ModelResult:
         method: the unlearning method; None for target and retrained.
         summary: as :func:`medunlearn.results.summary.summarize` gives it, by side, fold, kind (``all`` is every
             kind together) and measure. A value that is null is shown as unscored, never as 0.
-        history: one row an optimizer step: step, epoch, lr, loss, ``loss/<term>``, gradient_norm, tokens, seconds.
+        history: one row per optimizer step: step, epoch, lr, loss, ``loss/<term>``, gradient_norm, tokens, seconds.
         info: the run's ``run.json``.
         problems: why it is broken; no verdict is read from a broken model.
     """
@@ -64,7 +64,7 @@ class JudgementTables:
 
 @dataclass(frozen=True)
 class Membership:
-    """Results of membership attacks; all empty where no model was attacked.
+    """Results of membership attacks; all empty if no model was attacked.
 
     Attributes:
         table: model, group, attack, measure, value, low, high, reason, n_members, n_nonmembers, reading.
@@ -81,7 +81,7 @@ class Membership:
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Results of a reconstruction attack; both empty where no model was attacked.
+    """Results of a reconstruction attack; both empty if no model was attacked.
 
     Attributes:
         table: model, role, side, fold, kind, context, identifiers, measure, value, low, high, change, n_scored.
@@ -148,10 +148,10 @@ class RankReading:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Ranks of the forget set's facts; empty where none was ranked.
+    """Ranks of the forget set's facts; empty if none was ranked.
 
     Attributes:
-        table: model, context, facts, first, subjects, told (how many have p at most ``alpha``; null where that
+        table: model, context, facts, first, subjects, told (how many have p at most ``alpha``; null if that
             cannot be read), median_p.
         readings: one a context.
         templates: prompt templates in which facts of answers were asked for.

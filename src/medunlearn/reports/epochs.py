@@ -1,4 +1,4 @@
-"""Each measure from epoch to epoch, one line a method (LUME, Figures 2 to 4), as plotly specifications.
+"""Each measure from epoch to epoch, one line per method (LUME, Figures 2 to 4), as plotly specifications.
 
 What is drawn of the table of epochs, a panel each: every measure of a node (LUME: regurgitation and knowledge of
 each task), the composites of all kinds together, and every row whose measure has a name of its own, other than its
@@ -79,7 +79,7 @@ def epoch_figures(content: ReportContent) -> list[tuple[str, Spec]]:
             reading = references.get((label, panel))
             if label in lines:
                 data += _method(label, lines[label], shade, symbol[label][0])
-            # A model that was asked more or fewer questions than the epochs is no reference for them.
+            # A model that was asked more or fewer questions than the epochs is not a reference for them.
             elif reading and reading.value is not None and questions == {reading.n_scored + reading.n_unscored}:
                 value = short(reading.value)
                 hover = f"<b>{safe(label)}</b>: {decimal(value)}<extra></extra>"
@@ -142,7 +142,7 @@ def _method(label: str, readings: Line, colour: str, symbol: str) -> list[Spec]:
 
 
 def epoch_table(content: ReportContent) -> Table | None:
-    """The numbers of the figures: one row a panel and method, one column an epoch."""
+    """The numbers of the figures: one row per panel and method, one column per epoch."""
     entries = [
         (Cell(label, panel.title), epoch, reading_cell(reading))
         for panel, lines in panels_of(content).items()

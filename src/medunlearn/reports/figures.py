@@ -112,7 +112,7 @@ def band(edges: Sequence[Edge], trace: Mapping[str, Any], colour: str) -> list[S
 
 
 def whiskers(edges: Iterable[Edge], colour: str = "") -> Spec:
-    """Error bars of points from (value, low, high); of length 0 where a point has no interval."""
+    """Error bars of points from (value, low, high); of length 0 if a point has no interval."""
     points = [(value or 0.0, low, high) for value, low, high in edges]
     up = [0.0 if high is None else short(max(0.0, high - value)) for value, _, high in points]
     down = [0.0 if low is None else short(max(0.0, value - low)) for value, low, _ in points]

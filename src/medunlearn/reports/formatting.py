@@ -34,7 +34,7 @@ def signed(value: float) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """``[low, high]``, or nothing where there is no interval."""
+    """``[low, high]``, or nothing if there is no interval."""
     return "" if low is None or high is None else f"[{decimal(low)}, {decimal(high)}]"
 
 

@@ -88,7 +88,7 @@ def _anchors(report: Report) -> dict[str, Section]:
 
 
 def column_kinds(table: Table) -> list[str]:
-    """A CSS class a column: ``number`` is right-aligned, ``long`` may wrap; the first column is always text."""
+    """A CSS class per column: ``number`` is right-aligned, ``long`` may wrap; the first column is always text."""
     kinds = []
     for place in range(len(table.columns)):
         texts = [row[place].text for row in table.rows]

@@ -36,7 +36,7 @@ def plain(value: Any) -> Any:
             return value
         case float():
             return value if math.isfinite(value) else None
-        case _ if value is None or value is pd.NA or value is pd.NaT:  # pd.NA == pd.NA is no bool
+        case _ if value is None or value is pd.NA or value is pd.NaT:  # pd.NA == pd.NA is not a bool
             return None
         case _ if is_dataclass(value):
             values = {field.name: plain(getattr(value, field.name)) for field in fields(value)}

@@ -80,7 +80,7 @@ def _block(block: AnyBlock, depth: int) -> Iterator[str]:
 
 
 def _titled(heading: str, parts: Iterable[str]) -> list[str]:
-    """A heading and what stands under it; nothing where all of it is left out of Markdown."""
+    """A heading and what stands under it; nothing if all of it is left out of Markdown."""
     inside = [part for part in parts if part]
     return [heading, *inside] if inside else []
 
@@ -90,7 +90,7 @@ def _heading(depth: int, text: str, note: str = "") -> str:
 
 
 def bullets(lines: Iterable[str]) -> str:
-    """A list, a line an item."""
+    """A list, a line per item."""
     return "\n".join(f"- {markdown_line(line)}" for line in lines)
 
 

@@ -20,7 +20,7 @@ Pair = tuple[Reading, Reading]
 
 
 def tradeoff(results: Results, where: Plane) -> Spec:
-    """Utility on retain against forgetting on forget, one labelled point a model."""
+    """Utility on retain against forgetting on forget, one labelled point per model."""
     titles = (_axis_title(results, where, side) for side in ("retain", "forget"))
     frame = layout(_ranges(results, [where]), *titles)
     shapes = _crosshair(results, where)

@@ -35,7 +35,7 @@ Row = Mapping[str, Any]
 
 
 def rank_section(content: ReportContent) -> Section | None:
-    """Share of facts ranked first, by model and fold, with calibration; None where no fact was ranked."""
+    """Share of facts ranked first, by model and fold, with calibration; None if no fact was ranked."""
     if not any(True for model in content.models for _ in _rows(model)):
         return None
     ranks = content.ranks
@@ -211,7 +211,7 @@ def _kinds(reading: RankReading) -> Table | None:
 
 
 def _figure(content: ReportContent) -> Spec:
-    """Share ranked first on the forget set, of training questions or else of records: one bar a model."""
+    """Share ranked first on the forget set, of training questions or else of records: one bar per model."""
     colour = colours(content.models)
     bars = []
     for model in content.models:

@@ -18,7 +18,7 @@ _DEGRADATION_TEXT = ("Degradation score", "0-1, higher = more output has collaps
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One number of one model; ``value`` is None where it is unscored."""
+    """One number of one model; ``value`` is None if it is unscored."""
 
     value: float | None
     low: float | None
@@ -76,7 +76,7 @@ class Results:
         }
 
     def reading(self, model: ModelResult, place: Place, metric: str | None) -> Reading | None:
-        """A number, or None where the model has no such row."""
+        """A number, or None if the model has no such row."""
         return None if metric is None else self._readings.get((model.label, place, metric))
 
     def entries(self) -> Iterator[tuple[ModelResult, Place, str, Reading]]:
@@ -130,7 +130,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """The two metrics of a trade-off, of one fold and kind; None where no model has one."""
+    """The two metrics of a trade-off, of one fold and kind; None if no model has one."""
 
     fold: str
     kind: str
@@ -159,7 +159,7 @@ class Standing:
 
     @property
     def distance(self) -> float | None:
-        """Root of the sum of both gaps' squares, 0 = like the retrained model; None where one is missing."""
+        """Root of the sum of both gaps' squares, 0 = like the retrained model; None if one is missing."""
         if self.utility_gap is None or self.forgetting_gap is None:
             return None
         return math.hypot(self.utility_gap.difference, self.forgetting_gap.difference)

@@ -87,7 +87,7 @@ def reading_cell(reading: Reading | None) -> Cell:
 
 
 def headline_table(ranked: Sequence[Standing], where: Plane) -> Table:
-    """One row a model: utility, forgetting, degradation, and both gaps to the retrained model."""
+    """One row per model: utility, forgetting, degradation, and both gaps to the retrained model."""
     columns = (
         Cell("Model"),
         Cell("Utility", f"{where.utility or 'none'} on retain"),
@@ -116,7 +116,7 @@ def _gap_to_retrained(gap: Gap | None) -> Cell:
 
 
 def breakdown_table(results: Results) -> Table | None:
-    """One row a fold, kind and side, one column a model: utility on retain, forgetting on forget."""
+    """One row per fold, kind and side, one column per model: utility on retain, forgetting on forget."""
     entries = (
         (
             Cell(place_text(where.fold, where.kind), f"{metric} on {place.side}"),
@@ -131,7 +131,7 @@ def breakdown_table(results: Results) -> Table | None:
 
 
 def group_table(content: ReportContent) -> Table | None:
-    """The benchmark's own measures: one row a node, measure and side, one column a model."""
+    """The benchmark's own measures: one row per node, measure and side, one column per model."""
 
     def name(row: Mapping[str, Any]) -> Cell:
         fold = "" if row["fold"] == "train" else f", {row['fold']}"
@@ -144,7 +144,7 @@ def group_table(content: ReportContent) -> Table | None:
 
 
 def utility_table(content: ReportContent) -> Table | None:
-    """One row a task and metric that counts, with the number of items, and ``utility`` last."""
+    """One row per task and metric that counts, with the number of items, and ``utility`` last."""
     rows = list(rows_of(content.utility))
     entries = (
         (Cell(str(row["name"]), f"{row['metric']}, {row['n_scored']} items"), str(row["model"]), value_cell(row))
@@ -249,7 +249,7 @@ def run_facts(model: ModelResult) -> dict[str, str]:
 
 
 def cost_table(models: Sequence[ModelResult]) -> Table:
-    """One row a model: steps, tokens, time and memory of its run."""
+    """One row per model: steps, tokens, time and memory of its run."""
     columns = ("Model", "Method", "Steps", "Tokens", "Time", "Peak memory")
     return Table(tuple(map(Cell, columns)), tuple(map(_cost_row, models)))
 
@@ -270,7 +270,7 @@ def _cost_row(model: ModelResult) -> tuple[Cell, ...]:
 
 
 def _total(value: Any, combine: Callable[[list[float]], float]) -> float | None:
-    """A number, or the sum or maximum of a number a stage."""
+    """A number, or the sum or maximum of a number per stage."""
     if not isinstance(value, Mapping):
         return number(value)
     parts = [part for part in map(number, value.values()) if part is not None]

@@ -59,7 +59,7 @@ class TuneContent:
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean over seeds, least and greatest; None where a seed has no number."""
+    """Mean over seeds, least and greatest; None if a seed has no number."""
 
     mean: float
     least: float
@@ -172,7 +172,7 @@ def _folds(content: TuneContent) -> list[str]:
 
 
 def results_table(content: TuneContent, fold: str) -> Table | None:
-    """One row a model and setting on a fold, the closest methods first, references at the top."""
+    """One row per model and setting on a fold, the closest methods first, references at the top."""
     order = [method for method, _ in ranking(content)]
     rest = [str(method) for method in content.best["method"] if method not in order]
     lines = [("target", ""), ("retrained", "")]
@@ -193,7 +193,7 @@ def results_table(content: TuneContent, fold: str) -> Table | None:
 
 
 def budget_table(content: TuneContent) -> Table | None:
-    """One row a method: its best and its untuned settings, and what of the budget went."""
+    """One row per method: its best and its untuned settings, and what of the budget went."""
     heads = ("Method", "Best settings", "Untuned settings", "Objective", "Trials", "Work")
     rows = (_budget_row(row) for row in rows_of(content.best))
     return records(map(Cell, heads), rows, title="Best settings and budget, choosing half")
@@ -218,7 +218,7 @@ def _budget_row(row: Mapping[str, Any]) -> tuple[Cell, ...]:
 
 
 def _curve(content: TuneContent) -> Spec:
-    """Least objective so far by trial, one line a method; the untuned trial is the first point."""
+    """Least objective so far by trial, one line per method; the untuned trial is the first point."""
     traces = []
     for place, method in enumerate(content.trials["method"].drop_duplicates()):
         rows = content.trials[content.trials["method"] == method]

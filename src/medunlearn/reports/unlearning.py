@@ -142,7 +142,7 @@ def _breakdown_section(results: Results, key: Legend) -> Section | None:
     if not planes:
         nothing = Text("No fold and kind has a number on both the retain set and the forget set.", "empty")
         return section("By fold and kind", nothing, name="breakdown")
-    # A row a fold, where its kinds fit side by side.
+    # A row per fold, where its kinds fit side by side.
     columns = min(3, len({where.kind for where in planes}))
     grid = figures(panels(results, planes), "Utility against forgetting", columns=columns)
     numbers = details("The numbers of these plots", breakdown_table(results))
@@ -252,7 +252,7 @@ def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> d
 
 
 def reference_data(reference: ReferenceCheck | None) -> dict[str, Any] | None:
-    """The reference check, for JSON; None where there is no retrained model."""
+    """The reference check, for JSON; None if there is no retrained model."""
     if reference is None:
         return None
     return {**asdict(reference), "passed": reference.passed, "reasons": reference.reasons}

@@ -66,7 +66,7 @@ class Composite:
 
 
 def degraded(token_entropies: Array) -> Array:
-    """1 where a response's token entropy is 0, else 0; NaN stays NaN. The mean of it is DS."""
+    """1 if a response's token entropy is 0, else 0; NaN stays NaN. The mean of it is DS."""
     return np.where(np.isnan(token_entropies), np.nan, (token_entropies == 0.0).astype(np.float64))
 
 
@@ -136,7 +136,7 @@ RESERVED = frozenset(REGISTRY)
 
 
 def bounds_of(measure: str) -> Bounds | None:
-    """The least and greatest number of a measure or its variant; None where they are to be seen from its scores."""
+    """The least and greatest number of a measure or its variant; None if they are to be seen from its scores."""
     return BOUNDS.get(measure.partition(".")[0])
 
 
@@ -153,7 +153,7 @@ def composite_named(name: str) -> Composite:
 
 
 def harmonic_mean(values: Sequence[float]) -> float:
-    """Number of values over the sum of their reciprocals; 0 where one of them is 0.
+    """Number of values over the sum of their reciprocals; 0 if one of them is 0.
 
     Range 0-1. It is never above the arithmetic mean and close to the smallest value, so that no part can
     make up for a bad one.

@@ -89,7 +89,7 @@ class CellDraws:
     means: Resampled
 
     def numbers(self, measure: str, parts: Sequence[str]) -> tuple[float, Array]:
-        """A measure, or a composite of these parts: of the data, and of every replicate [B], NaN where undrawn."""
+        """A measure, or a composite of these parts: of the data, and of every replicate [B], NaN if undrawn."""
         columns = [self.columns[part] for part in parts]
         point, draws = self.means.point[columns], self.means.draws[:, columns]
         if measure not in REGISTRY or REGISTRY[measure].transform is not None:
@@ -121,7 +121,7 @@ class Draws:
         scores: score tables of all models, one after the other.
         cells: labels that tell cells apart.
         rollup: one of them; adds cells ``all`` of all its values together.
-        seeds: the label of training seeds; None where there are none.
+        seeds: the label of training seeds; None if there are none.
         composites: registered composites that terms may name.
         replicates: draws of the subjects. seed: of the draws of training seeds.
 
@@ -158,7 +158,7 @@ class Draws:
         return self._drawn[stratum]
 
     def cell(self, stratum: Stratum, cell: Mapping[str, object]) -> dict[object, CellDraws]:
-        """Training seed -> means of one cell; empty where nothing was measured.
+        """Training seed -> means of one cell; empty if nothing was measured.
 
         Raises:
             InputError: several cells have these labels.

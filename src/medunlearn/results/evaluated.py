@@ -93,7 +93,7 @@ class Evaluated:
 
     @property
     def extractor(self) -> str:
-        """Extractor of the disease keywords behind the leakage score; empty where it was not measured."""
+        """Extractor of the disease keywords behind the leakage score; empty if it was not measured."""
         return str(self.record.info.results.get("extractor", ""))
 
     @property
@@ -118,13 +118,13 @@ class Evaluated:
 
     @cached_property
     def groups(self) -> pd.DataFrame:
-        """The benchmark's own measures by node of its grouping's level; empty where it has no grouping."""
+        """The benchmark's own measures by node of its grouping's level; empty if it has no grouping."""
         path = self.record.folder / GROUPS
         return read_frame(path) if path.exists() else pd.DataFrame()
 
     @cached_property
     def facts(self) -> pd.DataFrame:
-        """Ranks of facts (:func:`medunlearn.results.fact_table.fact_table`); empty where none was ranked."""
+        """Ranks of facts (:func:`medunlearn.results.fact_table.fact_table`); empty if none was ranked."""
         path = self.record.folder / FACTS
         return read_frame(path) if path.exists() else pd.DataFrame()
 
@@ -142,7 +142,7 @@ class Evaluated:
 
     @cached_property
     def questions(self) -> pd.DataFrame:
-        """One row a question: question_id, subject, side, fold, kind."""
+        """One row per question: question_id, subject, side, fold, kind."""
         of_questions = self.table[self.table["kind"] != RECORD]
         rows = of_questions[["item", *_ABOUT]].drop_duplicates("item").reset_index(drop=True)
         return rows.rename(columns={"item": "question_id"})
@@ -202,13 +202,13 @@ class Evaluation:
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     def private_table(self) -> pd.DataFrame:
-        """:meth:`table` of the private questions alone; empty where none is marked."""
+        """:meth:`table` of the private questions alone; empty if none is marked."""
         parts = [each.private_summary.assign(model=each.run.label, context=each.context) for each in self.models]
         parts = [part for part in parts if len(part)]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
     def table(self) -> pd.DataFrame:
-        """One row a model, side, fold, kind and measure; every mean with its interval and counts."""
+        """One row per model, side, fold, kind and measure; every mean with its interval and counts."""
         return pd.concat(
             [model.summary.assign(model=model.run.label, context=model.context) for model in self.models],
             ignore_index=True,
@@ -280,7 +280,7 @@ def compared(model: Evaluated, against: Sequence[Evaluated], replicates: int, se
 
 
 def reference_of(models: Sequence[Evaluated], replicates: int, seed: int) -> ReferenceCheck | None:
-    """The reference check of the first target and retrained model; None where one is missing."""
+    """The reference check of the first target and retrained model; None if one is missing."""
     first = {model.run.role: model for model in reversed(models)}
     if not {"target", "retrained"} <= set(first):
         return None

@@ -26,7 +26,7 @@ _LEAST = 1e-9
 
 
 def fact_table(ranks: Mapping[str, Sequence[FactRank]], labels: pd.DataFrame, context: str) -> pd.DataFrame:
-    """One row a fact: item (question or record), place, fact (its kind), rank, of, p, reason, context, labels.
+    """One row per fact: item (question or record), place, fact (its kind), rank, of, p, reason, context, labels.
 
     Args:
         labels: as :func:`medunlearn.results.scores.question_labels` or ``record_labels`` gives them.
@@ -69,7 +69,7 @@ def combined_p(p_values: Sequence[float]) -> float:
 
 
 def subject_table(facts: pd.DataFrame, unseen: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row a subject: subject, facts, first, p, p_unseen.
+    """One row per subject: subject, facts, first, p, p_unseen.
 
     Args:
         facts: of one model, as :func:`fact_table` gives them.
@@ -111,7 +111,7 @@ class Calibration:
     Attributes:
         distance: Kolmogorov-Smirnov: the largest gap between the facts' p-values and the uniform distribution on
             their steps, 0-1, 0 = uniform.
-        p: of a Kolmogorov-Smirnov test on one fact a subject (seeded), since facts of one subject are not
+        p: of a Kolmogorov-Smirnov test on one fact per subject (seeded), since facts of one subject are not
             independent; at most conservative, p-values having steps.
         facts, subjects: how many there were.
         first: share of facts that came first.
@@ -184,7 +184,7 @@ def _distance(facts: pd.DataFrame) -> float:
 
 
 def calibration_by_kind(unseen: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """One row a kind of fact: fact, and the numbers of its :class:`Calibration` by name."""
+    """One row per kind of fact: fact, and the numbers of its :class:`Calibration` by name."""
     kinds = {kind: calibration(own, seed) for kind, own in unseen.groupby("fact", sort=True)}
     rows = [{"fact": kind, **checked.facts_for_report()} for kind, checked in kinds.items() if checked]
     names = ["fact", "distance", "p", "facts", "subjects", "first", "due", "uniform"]
@@ -197,8 +197,8 @@ class KnownBefore:
 
     Attributes:
         p: one-sided, of "no higher". Beside a retrained model of sign flips of each subject's difference in the
-            mean logarithm of p (exact up to twelve subjects). Without one Fisher's, on one fact a subject (seeded),
-            since subjects are independent and facts of one are not.
+            mean logarithm of p (exact up to twelve subjects). Without one Fisher's, on one fact per subject
+            (seeded), since subjects are independent and facts of one are not.
         least_p: the smallest p that so many subjects can have.
         first, unseen_first: share of facts that the target and the retrained model rank first; the latter is null
             without one.
@@ -224,7 +224,7 @@ class KnownBefore:
 
 
 def known_before(target: pd.DataFrame, unseen: pd.DataFrame | None = None, seed: int = 0) -> KnownBefore | None:
-    """The test on the forget set's facts; None where no fact was ranked.
+    """The test on the forget set's facts; None if no fact was ranked.
 
     Args:
         target: facts of the target model (:func:`medunlearn.results.fact_table.fact_table`).

@@ -14,7 +14,7 @@ TRUE = "true"
 
 
 def control_table(scores: pd.DataFrame, others: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Score tables under each image as one, told apart by ``image``: ``true``, ``swapped``, ``blank``.
+    """Score tables under each image as one, distinguished by ``image``: ``true``, ``swapped``, ``blank``.
 
     Only questions that were asked with other images are in it.
     """
@@ -25,7 +25,7 @@ def control_table(scores: pd.DataFrame, others: Mapping[str, pd.DataFrame]) -> p
 
 
 def summarize_control(table: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
-    """Loss with another image: a row a side, fold, kind, measure and other image.
+    """Loss with another image: a row per side, fold, kind, measure and other image.
 
     Args:
         table: of :func:`control_table`.

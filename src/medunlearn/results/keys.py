@@ -25,7 +25,7 @@ DRAWS = frozenset({"micro_batch_size", "micro_batch_tokens", "gradient_checkpoin
 """Settings that decide which elements dropout leaves out; without dropout they change rounding alone."""
 LOOP = DRAWS | {"offload", "sharding", "keep_gb"}
 PASSES = frozenset({"batch_size"})
-"""Of a command that trains nothing: how many sequences a pass holds. A training's ``batch_size`` is a step's."""
+"""Of a command that trains nothing: how many sequences per pass holds. A training's ``batch_size`` is a step's."""
 OUTSIDE: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("train", "unlearn"), LOOP),
     **dict.fromkeys(("evaluate", "attack", "utility"), PASSES),

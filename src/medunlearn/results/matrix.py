@@ -44,7 +44,7 @@ class ScoreMatrix:
 
 @dataclass(frozen=True, slots=True)
 class ScoreGroup:
-    """Places in the matrix of the rows with the same labels: ``all`` where rolled up, None where they lack it."""
+    """Places in the matrix of the rows with the same labels: ``all`` where rolled up, None if they lack it."""
 
     labels: Mapping[str, object]
     rows: Places

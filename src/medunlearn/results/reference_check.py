@@ -42,7 +42,7 @@ class ReferenceCheck:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Reasons that nothing may be read against the retrained model; empty where both premises hold."""
+        """Reasons that nothing may be read against the retrained model; empty if both premises hold."""
         premises = (
             (
                 self.learned,

@@ -86,7 +86,7 @@ class Run:
 
     @cached_property
     def vocabulary(self) -> str | None:
-        """Fingerprint of its tokenizer's vocabulary; an epoch's is its run's. None where the folder has none."""
+        """Fingerprint of its tokenizer's vocabulary; an epoch's is its run's. None if the folder has none."""
         own = vocabulary_fingerprint(self.model)
         return self.parent.vocabulary if own is None and self.parent is not None else own
 
@@ -170,7 +170,7 @@ class Run:
         return [Run(where, record) for where, record in records if record.complete]
 
     def history(self) -> pd.DataFrame:
-        """The curve of training, one row an optimizer step; empty for a run that trained nothing."""
+        """The curve of training, one row per optimizer step; empty for a run that trained nothing."""
         path = self.folder / HISTORY
         table = read_frame(path) if os.path.lexists(path) else pd.DataFrame()
         return read_frame(path, ("step", "loss")) if len(table) else table

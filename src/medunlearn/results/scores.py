@@ -1,7 +1,7 @@
 """The score table: one row per item and measure, whatever command measured it.
 
 Columns: ``item`` (question, record, probe), ``subject`` (whose it is; statistics resample these), ``measure``,
-``value`` (Float64; null = unscored), ``reason`` (why it is unscored; null where there is a value), and the label
+``value`` (Float64; null = unscored), ``reason`` (why it is unscored; null if there is a value), and the label
 columns that apply (:data:`LABELS`). Every measuring command writes one such table, ``scores.parquet``, into the
 folder of its record. :mod:`medunlearn.results.summary` turns it into means and differences.
 """
@@ -75,7 +75,7 @@ def measured(scores: pd.DataFrame, labels: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         scores: question_id, metric, value, reason.
-        labels: ``item``, ``subject`` and other labels, one row an item.
+        labels: ``item``, ``subject`` and other labels, one row per item.
     """
     named = scores.rename(columns={"question_id": "item", "metric": "measure"})
     return score_table(named.merge(labels, on="item", how="left", validate="many_to_one"))

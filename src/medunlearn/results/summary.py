@@ -64,10 +64,10 @@ def summarize(
         seed: of the draws.
 
     Returns:
-        One row a group and measure:
+        One row per group and measure:
 
         - the labels of ``by``, ``measure``;
-        - ``value``, ``low``, ``high``: Float64 in the measure's unit; null where there is none. Fewer than five
+        - ``value``, ``low``, ``high``: Float64 in the measure's unit; null if there is none. Fewer than five
           subjects have no interval (:mod:`medunlearn.statistics.intervals`);
         - ``n_scored``, ``n_unscored``: items; for a composite scored means scored on every part;
         - ``n_subjects``: subjects behind the value; for a composite those of the part that has fewest;
@@ -151,7 +151,7 @@ def compare(
 
         - ``difference``: scores minus against; ``low``, ``high``: its 95% interval; ``p``: two-sided p-value of
           this one comparison (:class:`medunlearn.statistics.Estimate`); ``p_holm``: the same corrected for all
-          comparisons of the table. Float64, null where there is none;
+          comparisons of the table. Float64, null if there is none;
         - ``n_pairs``: items scored in both; for a composite, on every part. ``n_dropped``: the group's other items;
         - ``n_subjects``, ``parts``, ``replicates_dropped``: as in :func:`summarize`.
 

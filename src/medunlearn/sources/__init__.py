@@ -1,1 +1,1 @@
-"""Readers of files that users have: one file a source."""
+"""Readers of files that users have: one file per source."""

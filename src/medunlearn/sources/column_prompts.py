@@ -14,7 +14,7 @@ def columns_of(prompts: Iterable[str]) -> list[str]:
 
 
 def fill_prompt(prompt: str, values: Mapping[str, str]) -> str | None:
-    """The prompt with a row's values; None where one of its columns is empty or missing."""
+    """The prompt with a row's values; None if one of its columns is empty or missing."""
     if any(not values.get(name) for name in columns_of([prompt])):
         return None
     return _COLUMN.sub(lambda match: values[match[1].strip()], prompt)

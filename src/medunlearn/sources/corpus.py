@@ -34,7 +34,7 @@ _NO_TEXT = "has no text in"
 class Document:
     """One text; its id is unique among all corpora that are read together.
 
-    The subject is the record's own id where nobody knows. ``identifiers`` are None where nobody looked,
+    The subject is the record's own id where nobody knows. ``identifiers`` are None if nobody looked,
     ``copies`` (in the training text) where nobody says. ``values``: column -> its text, for prompts that name it.
     """
 
@@ -53,7 +53,7 @@ class Corpus:
     Attributes:
         kind: ``text files``, ``table``, ``benchmark`` or ``open-i``.
         fingerprint: SHA-256 of what was read.
-        data_use: None where the source does not say.
+        data_use: None if the source does not say.
         excluded: how many documents were left out, by reason.
         invented: the texts belong to nobody.
     """

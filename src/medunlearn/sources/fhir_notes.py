@@ -34,7 +34,7 @@ def is_fhir(row: object) -> bool:
 
 
 def fhir_rows(resources: Iterable[tuple[str, Resource]]) -> Rows:
-    """A row a DocumentReference: note_id, patient_id, note, date, note_type and what its Patient says.
+    """A row per DocumentReference: note_id, patient_id, note, date, note_type and what its Patient says.
 
     Args:
         resources: place and content of each resource; a Bundle's entries are read one by one.
@@ -105,7 +105,7 @@ def _identity(reference: str, patient: Resource) -> str:
 
 
 def _texts(resource: Resource, binaries: Mapping[str, Resource]) -> Iterator[str]:
-    """Texts of the attachments; nothing for one that is no text.
+    """Texts of the attachments; nothing for one that is not a text.
 
     Raises:
         ValueError: an attachment that is not base64, or not text in its character set.
@@ -140,7 +140,7 @@ def _concept(concept: Any) -> str:
 
 
 def _identifiers(patient: Resource) -> Row:
-    """Identifiers of a Patient as columns; empty where it has none."""
+    """Identifiers of a Patient as columns; empty if it has none."""
     names = [name for name in patient.get("name") or () if isinstance(name, Mapping)]
     full = [str(n.get("text") or " ".join(_words(n.get("given"), n.get("family")))) for n in names]
     contacts = [c for c in patient.get("telecom") or () if isinstance(c, Mapping)]

@@ -1,4 +1,4 @@
-"""Images and reports of one's own: a table with a row an image.
+"""Images and reports of one's own: a table with a row per image.
 
 Columns: ``patient``, ``study``, ``image`` (a path), and ``report`` (the text) or ``report_file`` (a path); if there
 is one, ``institution``. Paths count from the table's folder, or for images from a folder of their own.

@@ -38,7 +38,7 @@ NO_ANSWER = (None, "", -1, "-1")
 class MultipleChoice:
     """One question, without its options, and at least two options in the file's order; the first is called A.
 
-    ``answer_index`` is the right one's place and ``subject`` the topic, None where the file does not say.
+    ``answer_index`` is the right one's place and ``subject`` the topic, None if the file does not say.
     """
 
     question_id: str
@@ -191,7 +191,7 @@ def _counted_from(path: Path, rows: Sequence[tuple[str, MultipleChoice, Any]]) -
 
 
 def _place_number(answer: Any, options: Sequence[str]) -> int | None:
-    """The number that an answer gives for an option's place; None of one that is no whole number.
+    """The number that an answer gives for an option's place; None of one that is not a whole number.
 
     An option may itself be a number, and then it is the option that is meant where it is the only one.
     """

@@ -1,6 +1,6 @@
 """Clinical notes in the forms that hospitals have, as rows: tables, FHIR, folders of text files, a hub's data sets.
 
-A folder of text files is read as a folder a patient; a file that lies in none is a patient of its own.
+A folder of text files is read as a folder per patient; a file that lies in none is a patient of its own.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _resources(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _fhir_lines(rows: Rows) -> Rows:
-    """Rows of a bulk export; a line that is no resource comes as it is."""
+    """Rows of a bulk export; a line that is not a resource comes as it is."""
     resources: list[tuple[str, Mapping[str, Any]]] = []
     for place, row in rows:
         if isinstance(row, str):

@@ -1,4 +1,4 @@
-"""A user's own notes: a table with one note a row, whose columns the user names.
+"""A user's own notes: a table with one note per row, whose columns the user names.
 
 PMC-Patients-V2 is recognised by its own fields. A patient there is a ``patient_uid``: several patients of one
 article are several people.
@@ -191,7 +191,7 @@ def _text(row: Row, column: str | None) -> str:
 
 
 def _copies(row: Row, column: str) -> int | None:
-    """A whole number, also as a table's text or float has it; None where the cell is empty."""
+    """A whole number, also as a table's text or float has it; None if the cell is empty."""
     value = row.get(column)
     if value is None or value == "" or value != value:
         return None

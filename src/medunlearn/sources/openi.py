@@ -1,6 +1,6 @@
 """Open-i: the Indiana University chest X-ray collection, as two CSV files and a folder of images.
 
-``indiana_reports.csv`` has a report a row in columns, ``indiana_projections.csv`` the images of each. What the
+``indiana_reports.csv`` has a report per row in columns, ``indiana_projections.csv`` the images of each. What the
 images are of (column ``image``) is the report's examination. A person has one study. Words that were removed
 (``XXXX``) become ``___``.
 """

@@ -67,7 +67,7 @@ class PatientNote:
     Attributes:
         note_id: unique among the notes of a file.
         patient: as the file has it; a whole number is written without a decimal point.
-        date: as the file has it, ISO 8601 where it is a date; empty where there is none.
+        date: as the file has it, ISO 8601 where it is a date; empty if there is none.
         values: the other columns, as text; empty cells are left out.
         held_out: no model is trained on it.
     """

@@ -1,4 +1,4 @@
-"""Published benchmark files: JSON (a list, or an object a line), JSONL, Parquet or plain text.
+"""Published benchmark files: JSON (a list, or an object per line), JSONL, Parquet or plain text.
 
 A folder may come from a hub or from the authors' repository; the same table is called ``forget10.json`` in one and
 ``forget10-00000-of-00001.parquet`` in the other.
@@ -50,7 +50,7 @@ class ReleasedRow:
         """A list of texts.
 
         Raises:
-            SourceError: it is no list of texts, or empty.
+            SourceError: it is not a list of texts, or empty.
         """
         value = self.values.get(name)
         if not isinstance(value, Sequence) or isinstance(value, str) or not value:
@@ -119,7 +119,7 @@ def _rows(path: Path) -> list[ReleasedRow]:
 
 
 def _json(path: Path) -> list[ReleasedRow]:
-    """A list of objects or texts, or what hubs also call JSON: an object a line."""
+    """A list of objects or texts, or what hubs also call JSON: an object per line."""
     text = _read(path)
     try:
         value = json.loads(text)

@@ -33,7 +33,7 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
     "addendum": ("final addendum", "addendum"),
     "final_report": ("final report",),
 }
-# What a second reader replaced, or what is no section of a report.
+# What a second reader replaced, or what is not a section of a report.
 _REST = ("wet_read", "addendum", "final_report")
 # Reports written in sub-headings ("LUNGS:", "HEART:") have them in these.
 _WITH_PARTS = ("findings", "impression", "findings_and_impression", "addendum", "wet_read")

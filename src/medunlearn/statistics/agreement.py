@@ -5,7 +5,7 @@ Intervals are over subjects.
 Every measure is a function of means over items (of the share of items in each cell of a table, say), so the
 bootstrap over subjects of :mod:`medunlearn.statistics.bootstrap` gives its interval.
 
-Notation: n items, r raters, k categories. A rating is a text; None where a rater gave none.
+Notation: n items, r raters, k categories. A rating is a text; None if a rater gave none.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def observed_agreement(
     """Share of items that two raters gave the same category. Range 0-1, higher = they agree more.
 
     Args:
-        first, second: a rating an item, length n; an item that either left out is left out.
+        first, second: a rating per item, length n; an item that either left out is left out.
         clusters: whose item each is, length n.
 
     Raises:
@@ -65,13 +65,13 @@ def cohen_kappa(
     ``expected`` is the product of the two raters' own shares. The weight w of a disagreement is 1, or with
     ordered categories the distance of their places (``linear``) or its square (``quadratic``).
     At most 1; 0 = as by chance; below 0 = less. No value where both used one and the same category
-    throughout: chance alone would then agree, and 0 / 0 is no number. Few cases of one category make it low
+    throughout: chance alone would then agree, and 0 / 0 is not a number. Few cases of one category make it low
     while raw agreement is high (AMNESIA, Table 13), so show both.
 
     Arguments are as in :func:`observed_agreement`; the k categories are in their order where weights are used.
 
     Raises:
-        InputError: a rating that is no category, lengths that differ, a missing cluster id.
+        InputError: a rating that is not a category, lengths that differ, a missing cluster id.
 
     Source: Cohen 1960, "A coefficient of agreement for nominal scales"; Cohen 1968 for weights.
     """
@@ -111,7 +111,7 @@ def fleiss_kappa(
         ratings: of each item, one a rater, shape [n, r]; an item that a rater left out is left out.
 
     Raises:
-        InputError: fewer than two raters, items with different numbers of them, a rating that is no category.
+        InputError: fewer than two raters, items with different numbers of them, a rating that is not a category.
 
     Source: Fleiss 1971, "Measuring nominal scale agreement among many raters".
     """
@@ -143,10 +143,10 @@ def krippendorff_alpha(
     Range and reading as :func:`cohen_kappa`. Draws of subjects keep the n of the data.
 
     Args:
-        ratings: of each item, one a rater, None where a rater gave none; shape [n, r].
+        ratings: of each item, one a rater, None if a rater gave none; shape [n, r].
 
     Raises:
-        InputError: a rating that is no category; a category that is no number, on an interval scale.
+        InputError: a rating that is not a category; a category that is not a number, on an interval scale.
 
     Source: Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability", Sections C and E.
     """
@@ -201,7 +201,7 @@ def row_agreement(
 def confusion(first: Sequence[Rating], second: Sequence[Rating], categories: Sequence[str]) -> npt.NDArray[np.intp]:
     """Items by first rater's category (rows) and second's (columns), shape [k, k].
 
-    An item is left out where either rating is missing or is no category: pass the categories to compare.
+    An item is left out where either rating is missing or is not a category: pass the categories to compare.
     """
     table = np.zeros((len(categories), len(categories)), dtype=np.intp)
     for a, b in zip(first, second, strict=True):
@@ -235,7 +235,7 @@ def _pairs(
 def _agreeing(
     ratings: Sequence[Sequence[Rating]], clusters: Sequence[object], categories: Sequence[str]
 ) -> tuple[Array, Array]:
-    """Share of pairs of raters that agree, [n, 1], and of raters by category, [n, k]; NaN where one gave none."""
+    """Share of pairs of raters that agree, [n, 1], and of raters by category, [n, k]; NaN if one gave none."""
     if len(ratings) != len(clusters):
         raise InputError(f"{len(ratings)} rows of ratings do not fit {len(clusters)} items.")
     counts = np.full((len(ratings), len(categories)), np.nan)
@@ -259,7 +259,7 @@ def _place(rating: str, categories: Sequence[str]) -> int:
 
 
 def _beyond_chance(disagreed: Array, expected: Array) -> Array:
-    """1 - observed over expected disagreement; NaN where chance cannot disagree."""
+    """1 - observed over expected disagreement; NaN if chance cannot disagree."""
     # Sums of shares that ought to cancel leave 1e-17 behind, which is no chance of a disagreement.
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(expected > 1e-12, 1.0 - disagreed / expected, np.nan), dtype=np.float64)

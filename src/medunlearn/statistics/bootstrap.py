@@ -52,8 +52,8 @@ class Resampled:
     """Means of k columns, of the data and of B replicates that share their draws of clusters.
 
     Attributes:
-        point: means of the data, shape [k]; NaN where a column has no observation.
-        draws: means of each replicate, shape [B, k]; NaN where it drew no observation of a column.
+        point: means of the data, shape [k]; NaN if a column has no observation.
+        draws: means of each replicate, shape [B, k]; NaN if it drew no observation of a column.
         sums, counts: of each cluster's values and of its observations, shape [S, k].
         observed: which values there are, shape [n, k].
         n_clusters: clusters with at least one observation of each column, shape [k].
@@ -81,7 +81,7 @@ class Resampled:
         Args:
             columns: columns that the statistic reads, in its order; at least one.
             statistic: means [..., len(columns)] -> [...]; None for the first column's mean itself.
-            bounds: the least and greatest that the number can be. None: of a mean 0 and 1 where all its values lie
+            bounds: the least and greatest that the number can be. None: of a mean 0 and 1 if all its values lie
                 between these, otherwise none.
 
         Raises:
@@ -118,7 +118,7 @@ def bootstrap_mean(
     """The mean of all observations, with an interval over clusters.
 
     Args:
-        values: one number an observation, shape [n]; NaN where there is none.
+        values: one number per observation, shape [n]; NaN if there is none.
         clusters: whose observation each is (str or int), length n.
         bounds: as of :meth:`Resampled.estimate`.
         seed: the same seed and data give the same interval on every machine.
@@ -142,7 +142,7 @@ def resample_means(
     (a harmonic mean of five metrics) and the combination has a right interval.
 
     Args:
-        values: shape [n, k]; NaN where there is no observation.
+        values: shape [n, k]; NaN if there is no observation.
         clusters: whose observations each row holds (str or int), length n.
 
     Raises:
@@ -292,7 +292,7 @@ def times_drawn(n_clusters: int, replicates: int, rng: np.random.Generator) -> A
 
 
 def divide(sums: Array, counts: Array) -> Array:
-    """Means of sums and counts; NaN where nothing was observed."""
+    """Means of sums and counts; NaN if nothing was observed."""
     # 0 / 0 is the honest NaN: no observation, no mean.
     with np.errstate(invalid="ignore"):
         return np.asarray(sums / counts, dtype=np.float64)

@@ -8,7 +8,7 @@ no subject differs from another, the share of others that may is bounded as that
 anywhere between the bounds: 0 of 30 patients is told as at most 11.6%. Any other number has Student's t over
 subjects. Fewer than five subjects have no interval.
 
-A bootstrap's percentiles are not used: they cannot leave 0 where nobody leaks, and below 30 subjects they are too
+A bootstrap's percentiles are not used: they cannot leave 0 if nobody leaks, and below 30 subjects they are too
 narrow. ``benchmarks_perf/interval_coverage.py`` shows how often each interval holds the truth.
 
 Notation: S subjects; alpha = 1 - level.
@@ -39,7 +39,7 @@ UNBOUNDED: Bounds = (-math.inf, math.inf)
 # A standard error below this share of the range is rounding: the subjects do not differ.
 _ROUNDING = 1e-12
 LEAST_P = 1e-12
-"""P-values are not told apart below this."""
+"""P-values are not distinguished below this."""
 
 
 class Uncertainty(Protocol):
@@ -138,14 +138,14 @@ class Estimate:
     """A number over subjects, or a difference of two, with its interval.
 
     Attributes:
-        value: None where nothing was observed.
+        value: None if nothing was observed.
         low, high: interval over clusters, in the units of ``value``; None of fewer than five clusters, and of
             clusters that do not differ in a number without bounds.
         n: observations behind ``value``, of a difference those in both (for several columns: rows observed in
             every one of them).
         n_clusters: clusters behind ``value`` (for several columns: of the column that has fewest).
         replicates_dropped: replicates that drew no observation of some column and so have no value.
-        uncertainty: what the interval is made of; None where nothing was observed.
+        uncertainty: what the interval is made of; None if nothing was observed.
     """
 
     value: float | None

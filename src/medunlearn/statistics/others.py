@@ -35,7 +35,7 @@ class Surprise:
     """Result of exact tests on one subject.
 
     Attributes:
-        mean: of -ln p over her tests, nats, >= 0; about 1 where nothing is known of her, higher = known better.
+        mean: of -ln p over her tests, nats, >= 0; about 1 if nothing is known of her, higher = known better.
         tests: how many there were.
     """
 
@@ -73,7 +73,7 @@ def compare_with_others(
     subject has an interval, which holds how her probes depend on each other. None of fewer than 3 others.
 
     Args:
-        few, others: a number a subject.
+        few, others: a number per subject.
         least_spread: s is at least this, where the others hardly differ.
 
     Source: the prediction interval of Hahn 1969, Journal of the American Statistical Association 64(327).

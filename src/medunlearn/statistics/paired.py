@@ -100,7 +100,7 @@ def paired_difference(
     """Mean of a minus mean of b over the observations that both have.
 
     Args:
-        a, b: one number an observation, shape [n], in the same order; NaN where there is none.
+        a, b: one number per observation, shape [n], in the same order; NaN if there is none.
         clusters: whose observation each is (str or int), length n.
 
     Raises:
@@ -123,7 +123,7 @@ def resample_pairs(
     """Draw the clusters again and again for two models at once.
 
     Args:
-        a, b: shape [n, k], rows and columns in the same order; NaN where there is no observation. Where
+        a, b: shape [n, k], rows and columns in the same order; NaN if there is no observation. Where
             one of the two is missing, neither is used.
 
     Raises:

@@ -30,7 +30,7 @@ _CELLS_PER_BLOCK = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Roc:
-    """A ROC curve: a point a threshold, from (0, 0) to (1, 1).
+    """A ROC curve: a point per threshold, from (0, 0) to (1, 1).
 
     Attributes:
         fpr: share of non-members that score at least the threshold, [U + 1].
@@ -168,7 +168,7 @@ class RocSample:
         return Estimate.of(value, uncertainty, n, fewest, self.replicates - len(draws), self.level)
 
     def _values(self, values: Array, measure: Measure) -> tuple[float, Array]:
-        """The measure of the data, and of each replicate, [B]; NaN where it drew no member or no non-member."""
+        """The measure of the data, and of each replicate, [B]; NaN if it drew no member or no non-member."""
         scored = ~np.isnan(values)
         if not (scored & self._flags).any() or not (scored & ~self._flags).any():
             return math.nan, np.full(self.replicates, np.nan)

@@ -48,9 +48,9 @@ class ShareDifference:
     """First minus second share.
 
     Attributes:
-        value: -1 to 1; None where one of the two has no subject.
-        low, high: 95% interval; None where a share has none.
-        p: two-sided and exact, 0-1; 1 where nothing tells the two apart. None where a share has no subject.
+        value: -1 to 1; None if one of the two has no subject.
+        low, high: 95% interval; None if a share has none.
+        p: two-sided and exact, 0-1; 1 if nothing tells the two apart. None if a share has no subject.
     """
 
     value: float | None
@@ -98,7 +98,7 @@ def compare_paired_shares(only_first: int, only_second: int, both: int, n: int) 
 
 
 def fisher_p(first: SubjectShare, second: SubjectShare) -> float:
-    """Two-sided p-value of Fisher's exact test, 0-1; 1 where nobody or everybody is hit."""
+    """Two-sided p-value of Fisher's exact test, 0-1; 1 if nobody or everybody is hit."""
     hits, n = first.hits + second.hits, first.n + second.n
     least, most = max(0, hits - second.n), min(hits, first.n)
 

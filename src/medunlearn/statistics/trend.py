@@ -39,7 +39,7 @@ def paired_trend(
     level.
 
     Args:
-        values: shape [n, k], levels in their order; NaN where a record has none.
+        values: shape [n, k], levels in their order; NaN if a record has none.
         clusters: whose record each is (str or int), length n.
         positions: place of each level, length k; 0, 1, ... where left out.
 
@@ -74,8 +74,8 @@ def trend_between(
     Records of different levels may differ in more than their level, which no test here can take out.
 
     Args:
-        values: shape [n]; NaN where there is none.
-        positions: the level of each record, shape [n]; NaN where unknown.
+        values: shape [n]; NaN if there is none.
+        positions: the level of each record, shape [n]; NaN if unknown.
 
     Raises:
         InputError: lengths that differ, a missing cluster id.
@@ -93,7 +93,7 @@ def trend_between(
 def _slope(means: Array) -> Array:
     xy, x, y, xx = (means[..., place] for place in range(4))
     spread = xx - x * x
-    # A replicate may draw records of one level alone: 0 / 0 is no slope, and rounding must not make it one.
+    # A replicate may draw records of one level alone: 0 / 0 is not a slope, and rounding must not make it one.
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.where(spread > 1e-12 * np.maximum(xx, 1.0), (xy - x * y) / spread, np.nan)
     return np.asarray(slope, dtype=np.float64)

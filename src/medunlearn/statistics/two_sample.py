@@ -102,13 +102,13 @@ def _paths_outside(n: int, m: int, gap: int) -> tuple[int, int]:
 
 
 def rank_sum_test(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[float, float]:
-    """Two-sided Wilcoxon rank-sum test: z, above 0 where a's values are larger, and p by the normal approximation.
+    """Two-sided Wilcoxon rank-sum test: z, above 0 if a's values are larger, and p by the normal approximation.
 
     Tied values share their mean rank, and the variance is corrected for them. Where all values are equal, z is 0
     and p is 1.
 
     Raises:
-        InputError: a side without values, or with one that is no number.
+        InputError: a side without values, or with one that is not a number.
 
     Source: Wilcoxon 1945; Mann & Whitney 1947; Lehmann 1975, Section 1.4 (ties).
     """
@@ -129,12 +129,12 @@ def rank_sum_test(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[float, float]:
 def paper_bootstrap(
     values: npt.ArrayLike, *, size: int = SIZE, draws: int = DRAWS, seed: int = 0, level: float = LEVEL
 ) -> PaperBootstrap | None:
-    """Means of ``size`` instances drawn with replacement, ``draws`` times; None where there is no instance.
+    """Means of ``size`` instances drawn with replacement, ``draws`` times; None if there is no instance.
 
-    Values are one number an instance, [n]; NaN where there is none.
+    Values are one number per instance, [n]; NaN if there is none.
 
     Raises:
-        InputError: fewer than one instance a draw, or fewer than one draw.
+        InputError: fewer than one instance per draw, or fewer than one draw.
     """
     if size < 1 or draws < 1:
         raise InputError(f"A bootstrap of {draws} draws of {size} instances is none: take at least one of each.")

@@ -51,7 +51,7 @@ class Admission:
 
 
 def invent_admissions(patients: int, *, seed: int = 0, institutions: int = 4) -> list[Admission]:
-    """One admission a patient; the same arguments give the same ones on every machine.
+    """One admission per patient; the same arguments give the same ones on every machine.
 
     Raises:
         InputError: numbers that :func:`~medunlearn.synthetic.hospital.invent_hospital` refuses.

@@ -37,7 +37,8 @@ class Hospital:
     note_length: NoteLength = "short"
 
     def records(self) -> list[Record]:
-        """A note a patient, each followed by the patient's study sections; identifiers as they stand in each text.
+        """A note per patient, each followed by the patient's study sections; identifiers as they stand in each
+        text.
 
         A note is in the groups ``disease``, ``institution`` and ``patient``; a section is also in ``study`` and
         ``section`` (its own record id).
@@ -150,7 +151,7 @@ def _stream(seed: int, *purpose: str) -> np.random.Generator:
 
 
 def _disease_counts(patients: int) -> list[int]:
-    """Whole patients a disease by largest remainder; ties go to the commoner disease."""
+    """Whole patients per disease by largest remainder; ties go to the commoner disease."""
     total = sum(COUNTS.values())
     counts = [patients * count // total for count in COUNTS.values()]
     remainders = [patients * count % total for count in COUNTS.values()]

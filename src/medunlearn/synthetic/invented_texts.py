@@ -24,7 +24,7 @@ class CorpusText:
 
 
 def invent_corpus(each: int, copies: Sequence[int], *, sentences: int = 10, seed: int = 0) -> list[CorpusText]:
-    """``each`` texts of every kind for every number of copies; which are copied is no property of the texts.
+    """``each`` texts of every kind for every number of copies; which are copied is not a property of the texts.
 
     Args:
         copies: numbers of copies; 0 for texts that are held out.

@@ -1,6 +1,6 @@
 """General knowledge of each disease: symptoms, tests, imaging, treatments and courses.
 
-The facts stand in ``diseases/*.yaml``, one file a category of AMNESIA's Table 1. A test's ``range`` is what is
+The facts stand in ``diseases/*.yaml``, one file per category of AMNESIA's Table 1. A test's ``range`` is what is
 plausible in that disease, its ``normal`` the usual reference range of adults; they are general textbook
 knowledge, good enough to make patients overlap as real ones do, and no advice to anybody.
 """

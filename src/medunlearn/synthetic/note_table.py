@@ -1,4 +1,4 @@
-"""The invented hospital as a hospital would export it: a table with a row a note."""
+"""The invented hospital as a hospital would export it: a table with a row per note."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLUMNS = (
 
 
 def write_note_table(path: Path, patients: int, *, seed: int = 0, studies: int = 1) -> Path:
-    """Write a CSV: of each invented patient a discharge note, and a radiology report a study.
+    """Write a CSV: of each invented patient a discharge note, and a radiology report per study.
 
     Patients of another seed are others, with other ids.
 

@@ -27,7 +27,7 @@ class Town:
 
 @cache
 def places() -> tuple[Town, ...]:
-    """One place a state of the United States."""
+    """One place per state of the United States."""
     return tuple(Town(**entry) for entry in word_lists("lume/places"))
 
 

@@ -42,7 +42,7 @@ class Resumed:
     Attributes:
         step: steps done; ``history`` has a row for each.
         shards: shares that its tensors were divided into.
-        micro_batch_size: what the settings asked for; 0 where an earlier version wrote it.
+        micro_batch_size: what the settings asked for; 0 if an earlier version wrote it.
     """
 
     step: int
@@ -177,7 +177,7 @@ class _Shares:
 
 
 def _share(model: Any, processes: Processes) -> str:
-    """Suffix of this process's files; empty where the main process writes for all."""
+    """Suffix of this process's files; empty if the main process writes for all."""
     return f"-{processes.rank}" if any(is_sharded(tensor) for tensor in trained(model).values()) else ""
 
 
@@ -205,7 +205,7 @@ def problem_of_weights(folder: Path, model: Any, processes: Processes = ALONE) -
 def load_checkpoint(
     folder: Path, model: Any, optimizer: torch.optim.Optimizer, processes: Processes = ALONE
 ) -> Resumed | None:
-    """Put the newest usable checkpoint into model and optimizer; None where there is none.
+    """Put the newest usable checkpoint into model and optimizer; None if there is none.
 
     Every process calls it. A checkpoint that one of them cannot use is set aside for all.
 

@@ -182,7 +182,7 @@ def _over_all(
 ) -> dict[str, Tensor]:
     """A term's gradient, summed over all processes, by the names of what this process holds."""
     for place in reached:
-        # 0 where only other processes' shares reach a parameter.
+        # 0 if only other processes' shares reach a parameter.
         tensors[place].grad = gradient_at[place] if place in gradient_at else torch.zeros_like(tensors[place])
     gradients_reached = (tensors[place].grad for place in reached if not is_sharded(tensors[place]))
     training.processes.sum_(gradient for gradient in gradients_reached if gradient is not None)

@@ -64,14 +64,14 @@ def train_loop(
             it calls now and then what it is given besides, which raises KeyboardInterrupt where the run is to stop.
 
     Returns:
-        One row a step: step, epoch, lr, every loss term, loss, gradient norm, tokens, sequences a side in one of
+        One row per step: step, epoch, lr, every loss term, loss, gradient norm, tokens, sequences a side in one of
         its passes (fewer than the settings say once memory ran out), seconds.
 
     Raises:
         ConfigError: an optimizer that is not installed, or a model without layers to recompute.
         NonFiniteLossError: a term is NaN or infinite, or the gradient is.
         FrozenParametersError: a trained parameter did not move.
-        OutOfMemoryError: memory runs out with a single sequence a side, or outside the passes.
+        OutOfMemoryError: memory runs out with a single sequence per side, or outside the passes.
         KeyboardInterrupt: passed on, after a checkpoint.
         ProcessError: another process failed or was lost.
     """

@@ -26,7 +26,7 @@ class LoopSettings:
         weight_decay: of AdamW.
         clip: largest norm of the gradient; 0 for none.
         micro_batch_size: sequences a side in one pass; a step's gradient is accumulated over its passes.
-        micro_batch_tokens: the most tokens a side in one pass, shared text counted once; None for no bound. A
+        micro_batch_tokens: the most tokens per side in one pass, shared text counted once; None for no bound. A
             longer sequence is alone.
         precision: ``bf16`` runs matrix products in bfloat16 by autocast and keeps weights as they are; ``auto``
             does where the device is fast in it.

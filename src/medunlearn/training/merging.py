@@ -47,7 +47,7 @@ def merge(model: Any) -> tuple[Any, float]:
 
         sqrt(sum ||(W' - W) - D||^2) / sqrt(sum ||D||^2)
 
-    in Frobenius norms over all matrices of the adapter: 0 where nothing was lost, 1 where all was. It is not more,
+    in Frobenius norms over all matrices of the adapter: 0 if nothing was lost, 1 if all was. It is not more,
     since the value before is one that W's type holds, and W' is the nearest of those. Of weights in 4 bits, W is
     the rounded matrix in the type that it computes in, and the plain model has such matrices.
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass
 class MicroBatch:
-    """Number of sequences a side in one pass. It is halved when memory runs out, and stays there.
+    """Number of sequences per side in one pass. It is halved when memory runs out, and stays there.
 
     Terms of a pass are weighed by what the whole step holds, so that its size changes no number but for rounding
     (and which elements dropout leaves out, where a model has any).

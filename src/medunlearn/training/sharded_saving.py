@@ -202,7 +202,7 @@ class _Changes:
             self.bytes += tensor.nbytes
 
     def smaller(self) -> list[str] | None:
-        """The names of a delta of the base; None where the whole model is saved."""
+        """The names of a delta of the base; None if the whole model is saved."""
         if self.base is None or self.names is None:
             return None
         size = sum(tensor.nbytes for tensor in self.tensors.shapes().values())
@@ -226,7 +226,7 @@ class _Writing:
         self.tensors.gather(write, self.names)
 
     def write(self) -> None:
-        """Write the files; rank 0 alone. The others gather meanwhile, and an error here must not end that early."""
+        """Write the files; rank 0 only. The others gather meanwhile, and an error here must not end that early."""
         try:
             if self.names is None:
                 self.live.save_around_weights(self.folder)

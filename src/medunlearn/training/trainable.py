@@ -150,7 +150,7 @@ def trained(model: Any) -> dict[str, Tensor]:
 
 
 def checksums(tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    """A number a tensor, equal as long as no bit changes: a sum of its bits, each value with its own weight.
+    """A number per tensor, equal as long as no bit changes: a sum of its bits, each value with its own weight.
 
     A plain sum would not do: where half of a tensor moves one step up and half one step down, as Adam moves
     the ones of a normalisation, it stays the same.

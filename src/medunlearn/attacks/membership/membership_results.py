@@ -29,7 +29,7 @@ _MOST_POINTS = 500
 def score_candidates(
     candidates: Sequence[Candidate], passages: Sequence[Passage], attacks: Mapping[str, MembershipAttack]
 ) -> pd.DataFrame:
-    """The score table of membership: an item a document; labels ``node``, ``member``, ``attack``."""
+    """The score table of membership: an item per document; labels ``node``, ``member``, ``attack``."""
     rows = [
         (who.record.record_id, who.subject, MEASURE, who.group, who.member, name, score.value, score.reason)
         for who, passage in zip(candidates, passages, strict=True)
@@ -49,11 +49,11 @@ def _score(attack: MembershipAttack, passage: Passage) -> Score:
 
 
 def summarize(scores: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
-    """One row a group, attack and measure.
+    """One row per group, attack and measure.
 
     Columns: group, attack, measure (``auc``, ``tpr_at_1pct_fpr``, ``tpr_at_0.1pct_fpr``), value, low, high, reason
     (why there is no value), against_chance (of an area: ``above``, ``below`` where the interval leaves 0.5 out on
-    that side, else ``not told apart``), n_members and n_nonmembers (scored ones), n_unscored, n_subjects (of
+    that side, else ``not distinguished``), n_members and n_nonmembers (scored ones), n_unscored, n_subjects (of
     members or non-members, whichever are fewer).
     """
     rows = [
@@ -123,14 +123,14 @@ def _corners(curve: pd.DataFrame) -> pd.DataFrame:
 def compare(
     scores: pd.DataFrame, others: pd.DataFrame, *, replicates: int, seed: int, relative: bool = False
 ) -> pd.DataFrame:
-    """Area of one model minus area of another on the same documents, one row a group and attack.
+    """Area of one model minus area of another on the same documents, one row per group and attack.
 
     Args:
         relative: the difference over the other's area.
 
     Returns:
         group, attack, difference, low, high, p, reading (``above``, ``below`` where the interval leaves 0 out on
-        that side, else ``not told apart``), n_pairs, n_subjects.
+        that side, else ``not distinguished``), n_pairs, n_subjects.
     """
     keys = ["item", "subject", "node", "member", "attack"]
     pairs = scores.merge(others[[*keys, "value"]], on=keys, suffixes=("", "_other"), validate="one_to_one")

@@ -81,7 +81,7 @@ def attack_membership(
     """Run membership attacks on a run's model and write their tables to the recording's folder.
 
     Args:
-        reference: computes the log-likelihood of each candidate under the reference model; None where none was
+        reference: computes the log-likelihood of each candidate under the reference model; None if none was
             named: the attacks that need one are then unscored.
     """
     processes, folder, model = holder.processes, recording.folder, holder.live_module

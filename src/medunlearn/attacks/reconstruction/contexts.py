@@ -57,7 +57,7 @@ class ContextLevel:
 
     @property
     def identifiers(self) -> str:
-        """``institution + patient + study``; empty where nothing is named."""
+        """``institution + patient + study``; empty if nothing is named."""
         return " + ".join(self.levels)
 
 

@@ -26,7 +26,7 @@ class RecoveryAttack:
     """Settings that all recovery attacks have.
 
     Attributes:
-        subjects: questions about this many subjects a side are asked (seeded); null: about all. Fewer than 40
+        subjects: questions about this many subjects per side are asked (seeded); null: about all. Fewer than 40
             retained ones settle no check of the retrained model where models do not differ.
         fold: of the questions.
         context: context mode; null: as the model was trained.
@@ -137,7 +137,7 @@ class Quantization(RecoveryAttack):
 
 @dataclass(frozen=True)
 class RepeatedSampling(RecoveryAttack):
-    """Many samples a question: the best of k, and the probability that the answer is among them.
+    """Many samples per question: the best of k, and the probability that the answer is among them.
 
     One greedy answer hides what the model says one time in thirty. Of n samples, the mean best of k is worked out
     over all choices of k of them; the probability of the verbatim answer in k samples is ``1 - (1 - p) ** k`` with

@@ -56,7 +56,7 @@ def facts_said(question: Question, identifiers: Iterable[Identifier], responses:
 
 
 def summarize_strengths(scores: pd.DataFrame, before: str, *, replicates: int, seed: int) -> pd.DataFrame:
-    """One row an attack, strength, side, fold, kind (``all``: together) and measure.
+    """One row per attack, strength, side, fold, kind (``all``: together) and measure.
 
     Returns:
         Those labels; value, low, high, n_scored, n_unscored, n_subjects; ``change``, ``change_low``,
@@ -71,7 +71,8 @@ def summarize_strengths(scores: pd.DataFrame, before: str, *, replicates: int, s
 
 
 def subject_means(scores: pd.DataFrame) -> pd.DataFrame:
-    """One row an attack, strength, side, fold, measure and subject: value (its questions' mean, or null), n_scored.
+    """One row per attack, strength, side, fold, measure and subject: value (its questions' mean, or null),
+    n_scored.
 
     ``any``, of the measure ``extraction``: the probability that at least one of the subject's answers is among k
     samples a question, ``1 - prod(1 - value)``, the samples being independent; null of other measures.

@@ -46,7 +46,7 @@ COLUMNS: Mapping[str, str] = {
 - owner: ``record`` (the probe's own), ``subject`` (another record of its subject), ``other`` (another subject's),
   ``nobody`` (detected, and not in the probe's record). owner_record: first record that has it; null for nobody.
   owners: number of subjects that have it.
-- in_record: it is in the probe's record. in_prefix: the model was given it, so it is no leak.
+- in_record: it is in the probe's record. in_prefix: the model was given it, so it is not a leak.
 """
 
 

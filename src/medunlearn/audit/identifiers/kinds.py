@@ -39,7 +39,7 @@ class IdentifierKind:
         hipaa: number in 45 CFR 164.514(b)(2)(i), (A) is 1 and (R) is 18; None for an extension.
         group: row of Table 9.
         form: how values are compared.
-        similarity: least similarity of a fuzzy match of words, 0-1; None where words must be equal.
+        similarity: least similarity of a fuzzy match of words, 0-1; None if words must be equal.
         also: types that records declare for it.
 
     Source: 45 CFR 164.514(b)(2)(i); Stubbs & Uzuner 2015 for the extensions; Memorization in Large Language Models

@@ -296,7 +296,7 @@ def read_source(
 
     Args:
         source: an audit's folder, or a table.
-        records: a benchmark's folder; None where a table brings its records' text.
+        records: a benchmark's folder; None if a table brings its records' text.
         out: folder of the tables; None for the audit's own.
 
     Raises:

@@ -141,7 +141,7 @@ class ServerRespondent:
 
 
 def _option_log_prob(log_probs: LogProbs | None, start: int, length: int, form: str) -> float | None:
-    """Of an option's tokens in the echoed text; None where no token begins with the option."""
+    """Of an option's tokens in the echoed text; None if no token begins with the option."""
     if log_probs is None or start not in log_probs.offsets:
         return None
     values = [

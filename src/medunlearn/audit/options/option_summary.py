@@ -71,7 +71,7 @@ def observations(options: pd.DataFrame, choices: pd.DataFrame) -> OptionTables:
     """Scores, and whether they are due: one row per question, one column per (prompt, measure).
 
     Returns:
-        1, 0, or NaN where unscored; and whether the question belongs to the measure.
+        1, 0, or NaN if unscored; and whether the question belongs to the measure.
     """
     gold = options.drop_duplicates("question_id").set_index("question_id")
     has_gold = gold["gold"].notna()
@@ -83,7 +83,7 @@ def observations(options: pd.DataFrame, choices: pd.DataFrame) -> OptionTables:
     for measure in (name for name in MATCHES if name in options):
         wide = {name: _column(rows, measure) for name, rows in options.groupby("prompt", sort=False)}
         if len(wide) > 1:
-            # 1 where one prompt brought it out, 0 where all were scored and none did, else NaN.
+            # 1 if one prompt brought it out, 0 if all were scored and none did, else NaN.
             table = pd.DataFrame(wide)
             best = table.max(axis=1)
             wide[ANY] = best.where((best == 1.0) | table.notna().all(axis=1))

@@ -91,7 +91,7 @@ class Holders:
         return not self.not_looked_at
 
     def table(self) -> pd.DataFrame:
-        """One row a file and way of holding, and one with a reason for each that was not looked at; no text."""
+        """One row per file and way of holding, and one with a reason for each that was not looked at; no text."""
         rows: list[dict[str, Any]] = [
             {
                 "path": _printable(holder.path),

@@ -81,7 +81,7 @@ class Lineage:
         return next((folder for folder in path.parents if folder in self.runs), None)
 
     def trained(self, weights: Path) -> bool | None:
-        """True if a file of weights comes from training on the subject; None where that is not recorded."""
+        """True if a file of weights comes from training on the subject; None if that is not recorded."""
         run = self.run_of(weights)
         return None if run is None else self._trained(run)
 

@@ -72,7 +72,7 @@ class SubjectTraces:
     """The traces that are searched for, of one subject or of several as one.
 
     Attributes:
-        subjects: nodes of the benchmark's subject level; empty where only identifiers were given.
+        subjects: nodes of the benchmark's subject level; empty if only identifiers were given.
         records: ids of the records in the benchmark.
         phrases: ids that are told by themselves, identifiers and runs of text.
         exact: ids too short or common to be told in running text: looked for where a table or JSON says that it is

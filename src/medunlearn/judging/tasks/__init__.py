@@ -26,7 +26,7 @@ class JudgingCase:
         case_id: unique among the cases of a run.
         group: what tables break down by (the assigned category, the kind of question).
         fields: material that judges are shown, by the names in the task.
-        identifiers: of the record behind it; None where nobody looked.
+        identifiers: of the record behind it; None if nobody looked.
     """
 
     case_id: str
@@ -127,7 +127,7 @@ class JudgingTask:
         )
 
     def contradiction(self, case: JudgingCase, value: Mapping[str, Any]) -> str:
-        """Reason why an answer contradicts itself; empty where it does not."""
+        """Reason why an answer contradicts itself; empty if it does not."""
         return ""
 
     def read(self, value: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Writing tasks for a language model: one file a task with its prompt, and their registry.
+"""Writing tasks for a language model: one file per task with its prompt, and their registry.
 
 - :mod:`task`: the base of all tasks; :mod:`answer_rules` and :mod:`word_overlap` check answers.
 - :mod:`writing` asks a task of many sources: results in order, and every reject with its reason.

@@ -152,7 +152,7 @@ class WritingTask(ABC):
         """
 
     def declined(self, source: Source, value: Any) -> str:
-        """Reason why a right answer gives nothing to keep; empty where it does."""
+        """Reason why a right answer gives nothing to keep; empty if it does."""
         return ""
 
     def shaped(self, source: Source, value: Any) -> Any:

@@ -39,7 +39,7 @@ class Reject:
         status: ``invalid``, ``refused``, ``failed``, ``not_sent`` as in an outcome; ``declined``: the model says
             rightly that there is nothing to have; ``excluded``: a rule of the benchmark or a bad row.
         reason: one sentence, without text of record or answer.
-        model, key: where the store has the model's last words; empty where none was asked.
+        model, key: where the store has the model's last words; empty if none was asked.
     """
 
     task: str

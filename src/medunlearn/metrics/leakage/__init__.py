@@ -27,7 +27,7 @@ def extractor_class(name: str) -> type[Extractor]:
 
     Raises:
         UnknownNameError: no such extractor; the message says the nearest right one.
-        InputError: the name leads to something that cannot be imported or is no extractor.
+        InputError: the name leads to something that cannot be imported or is not an extractor.
     """
     cls: type[Extractor] = resolve("extractors", name, EXTRACTORS)
     if not (isinstance(cls, type) and hasattr(cls, "phrases") and isinstance(getattr(cls, "version", 0), str)):

@@ -12,7 +12,7 @@ from medunlearn.metrics.leakage.phrases import terms, words_of
 
 EXACT, CONTAINS, LARGEST_OVERLAP = 1.0, 0.9, 0.6
 THRESHOLD = 0.5
-"""A phrase of lower relevance is no keyword."""
+"""A phrase of lower relevance is not a keyword."""
 MOST_COUNTED, PER_TIME = 5, 0.05
 TOP = 5
 """Keywords that a note gives at most; questions and answers give all (AMNESIA, Algorithm 1, step 3)."""

@@ -98,7 +98,7 @@ def keywords(
 
 
 def inputs(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[str]) -> dict[str, str]:
-    """Key of the keywords that an evaluation depends on; empty where no metric reads them.
+    """Key of the keywords that an evaluation depends on; empty if no metric reads them.
 
     Raises:
         InputError: the file that the settings name cannot be read or is another benchmark's.
@@ -118,7 +118,7 @@ def inputs(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[s
 
 
 def extractor_of(settings: EvaluateSettings, metrics: Iterable[str]) -> dict[str, str]:
-    """``{"extractor": NAME}`` for the record of an evaluation; empty where no metric reads keywords."""
+    """``{"extractor": NAME}`` for the record of an evaluation; empty if no metric reads keywords."""
     if not _needed(metrics):
         return {}
     origin = None if settings.keywords is None else table.origin_of(settings.keywords)
@@ -129,7 +129,7 @@ def extractor_of(settings: EvaluateSettings, metrics: Iterable[str]) -> dict[str
 def for_evaluation(
     benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[str], run: Path, *, quiet: bool = False
 ) -> dict[str, Keywords]:
-    """Keywords of each question for :class:`~medunlearn.metrics.Item`; empty where no metric reads them.
+    """Keywords of each question for :class:`~medunlearn.metrics.Item`; empty if no metric reads them.
 
     Args:
         run: the folder of the run, for a benchmark beside whose tables nothing can be written.
@@ -234,7 +234,7 @@ def _origin(benchmark: Benchmark, extractor: str) -> Origin:
 
 
 def _cached(path: Path, origin: Origin) -> Keyworded | None:
-    """The keywords in a file of this origin; None where there is none, or it is broken."""
+    """The keywords in a file of this origin; None if there is none, or it is broken."""
     with suppress(InputError):
         return table.read(path) if table.origin_of(path) == origin else None
     return None

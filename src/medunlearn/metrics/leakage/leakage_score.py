@@ -9,7 +9,7 @@ from medunlearn.metrics.measure import Item, Measure, PerItem, Score
 
 
 def leakage(response: str, keywords: Sequence[tuple[str, float]]) -> float | None:
-    """Weights of the keywords in the response over the weights of all; None where there is no keyword.
+    """Weights of the keywords in the response over the weights of all; None if there is no keyword.
 
     Range 0-1, higher = more of the patient's disease terms come up. A keyword (lower-cased words with single
     spaces, and a weight above 0) comes up if its words stand in the response one after the other, however often.
@@ -37,7 +37,7 @@ PAPER_EXTRACTOR = "scispacy"
 
 
 def extractor_words(names: Collection[str]) -> str:
-    """``keywords by offline``; nothing where no extractor is known."""
+    """``keywords by offline``; nothing if no extractor is known."""
     return f"keywords by {' and '.join(sorted(names))}" if names else ""
 
 

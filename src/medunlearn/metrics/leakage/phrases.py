@@ -28,7 +28,7 @@ class Terms:
     version: str
 
     def category(self, disease: str) -> str | None:
-        """The category with a list that a disease is a name of, in any case; None where there is none."""
+        """The category with a list that a disease is a name of, in any case; None if there is none."""
         return self.names.get(" ".join(disease.lower().split()))
 
     def seeds(self, category: str) -> tuple[str, ...]:
@@ -98,7 +98,8 @@ def in_a_row(text: str) -> str:
 
 
 def cleaned(phrase: str) -> str | None:
-    """A phrase as its lower-cased words, without articles and possessives before them; None if it is no candidate.
+    """A phrase as its lower-cased words, without articles and possessives before them; None if it is not a
+    candidate.
 
     Common clinical terms (Table 7) are no candidates, nor what has fewer than 3 characters or more than 6 words.
 

@@ -1,4 +1,4 @@
-"""Keywords on disk: one row a question and keyword, and their provenance in the file's metadata."""
+"""Keywords on disk: one row per question and keyword, and their provenance in the file's metadata."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write(path: Path, keywords: Mapping[str, Sequence[Keyword]], origin: Origin)
 
 
 def rows_of(keywords: Mapping[str, Sequence[Keyword]]) -> list[dict[str, Any]]:
-    """One row a question and keyword."""
+    """One row per question and keyword."""
     return [
         {"question_id": question, "keyword": phrase, "weight": weight, "field": field}
         for question, own in keywords.items()
@@ -53,7 +53,7 @@ def rows_of(keywords: Mapping[str, Sequence[Keyword]]) -> list[dict[str, Any]]:
 
 
 def origin_of(path: Path) -> Origin | None:
-    """Provenance in a file's metadata; None where another program wrote it.
+    """Provenance in a file's metadata; None if another program wrote it.
 
     Raises:
         InputError: there is no such file, or it is no Parquet.
@@ -67,7 +67,7 @@ def read(path: Path) -> Keyworded:
     """The keywords of a file, phrases brought to lower-cased words with single spaces.
 
     Raises:
-        InputError: other columns, a missing value, a weight that is no number above 0, a keyword without a word.
+        InputError: other columns, a missing value, a weight that is not a number above 0, a keyword without a word.
     """
     keywords: dict[str, dict[str, Keyword]] = {}
     rows = _rows(path)

@@ -42,7 +42,7 @@ class Family(Protocol):
     marker: str
     """Text of the family's chat template in the place of an image."""
     several: bool
-    """True if the released models were trained on several images a prompt."""
+    """True if the released models were trained on several images per prompt."""
     axes: bool
     """True if picture tokens have positions of two axes (:mod:`medunlearn.models.vision.positions`)."""
 

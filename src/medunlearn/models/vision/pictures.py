@@ -24,7 +24,7 @@ from medunlearn.models.vision.family import Family, Prepared
 FIRST = 1 << 62
 PLACES = 1 << 16
 SEVERAL = "several_images"
-"""Key of a model's configuration: it was trained on several images a prompt, though its family takes one."""
+"""Key of a model's configuration: it was trained on several images per prompt, though its family takes one."""
 _HELD = 1 << 30
 """Bytes of prepared images that are held in memory; more are prepared again when they are needed."""
 

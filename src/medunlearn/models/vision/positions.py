@@ -63,7 +63,7 @@ def with_axes(batch: Batch, sequences: Sequence[TokenSequence], pictures: Pictur
 
 
 def last_axes(rows: Sequence[Sequence[int]], last: int, pictures: Pictures) -> Tensor:
-    """Positions of the last tokens of rows that end together, [3, R, last]; 0 where a row has fewer."""
+    """Positions of the last tokens of rows that end together, [3, R, last]; 0 if a row has fewer."""
     positions = torch.zeros(3, len(rows), last, dtype=torch.long)
     for place, row in enumerate(rows):
         tail = axes(row, pictures)[:, -last:]

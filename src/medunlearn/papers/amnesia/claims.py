@@ -139,7 +139,7 @@ def _questions_not_notes(results: SizeResults, context: str) -> Cases:
 
 
 def _nothing_to_forget(to_forget: Evidence, fold: str) -> str:
-    """Reason why nothing can be read on a fold; empty where the target knows more than the retrained model."""
+    """Reason why nothing can be read on a fold; empty if the target knows more than the retrained model."""
     if to_forget.value is None:
         return f"cannot be read: {to_forget.reason}"
     if to_forget.below:

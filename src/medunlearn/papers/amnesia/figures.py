@@ -21,7 +21,7 @@ _FAINTEST = 0.35
 
 
 def bar_rows(results: SizeResults, context: str, scope: str) -> list[tuple[str, Spec]]:
-    """Figure 2: a title and a figure each for utility and forgetting of every kind; a panel a size."""
+    """Figure 2: a title and a figure each for utility and forgetting of every kind; a panel per size."""
     return [
         (f"{measure} on {side}, {kind}", spec)
         for side, measure in results.composites.items()
@@ -70,7 +70,7 @@ class _Panel:
     numbers: dict[tuple[Who, str], SweepNumber]
 
     def bars(self) -> Iterator[Spec]:
-        """One trace a fold, one bar a method, and a point a seed where there are several."""
+        """One trace per fold, one bar per method, and a point per seed where there are several."""
         width = 0.84 / len(self.folds)
         on_axes = {"xaxis": f"x{self.axis}", "yaxis": f"y{self.axis}"}
         for place, fold in enumerate(self.folds):
@@ -159,7 +159,7 @@ class _Panel:
 
 
 def tradeoff_panels(results: SizeResults, context: str, scope: str) -> list[tuple[str, Spec]]:
-    """Figure 3: utility on retain against forgetting on forget of each fold and kind; one trace a model."""
+    """Figure 3: utility on retain against forgetting on forget of each fold and kind; one trace per model."""
     utility, forgetting = results.composites["retain"], results.composites["forget"]
     if utility is None or forgetting is None:
         return []

@@ -51,7 +51,7 @@ class Step:
     Attributes:
         split: its name, e.g. ``cancer_05``; of a request, only what level it names.
         scope: what it is a size of: ``random``, ``cancer``; the split itself where its name has no size.
-        percent: the size in percent of all subjects; None where its name has none.
+        percent: the size in percent of all subjects; None if its name has none.
         disease: what all its forgotten subjects have; None for random and mixed sets.
         level: what is forgotten whole: ``patient``.
         forget, retain: number of nodes on each side.

@@ -38,7 +38,7 @@ Percent = tuple[float | None, str]
 
 
 def published_table_2() -> pd.DataFrame:
-    """One row a cell of Table 2, in percent: leakage and degradation score on the forget set, by kind.
+    """One row per cell of Table 2, in percent: leakage and degradation score on the forget set, by kind.
 
     Sizes that the paper did not run are left out.
     """
@@ -113,7 +113,7 @@ def _percent(results: SizeResults, context: str, split: str, method: str, measur
 
 
 def one_token(degradation: SweepNumber | None, degenerate: SweepNumber | None) -> float | None:
-    """Share of responses of one token: in DS, by their length, and not degenerate. None where one is missing."""
+    """Share of responses of one token: in DS, by their length, and not degenerate. None if one is missing."""
     if degradation is None or degenerate is None or None in (degradation.value, degenerate.value):
         return None
     return float(degradation.value or 0.0) - float(degenerate.value or 0.0)
@@ -133,7 +133,7 @@ def _size_column(results: SizeResults, context: str, split: str, methods: Sequen
 
 
 def marked(numbers: Sequence[Percent]) -> list[Span]:
-    """Spans of one column with the lowest and the highest marked, ties alike; nothing where all are equal."""
+    """Spans of one column with the lowest and the highest marked, ties alike; nothing if all are equal."""
     rounded = [None if value is None else round(100 * value, _DIGITS) for value, _ in numbers]
     values = {value for value in rounded if value is not None}
     marks: dict[float, Literal["lowest", "highest"]] = {}
@@ -213,7 +213,7 @@ def difference_cell(contrast: SweepNumber) -> Cell:
 
 
 def splits_table(results: SizeResults) -> Table | None:
-    """One row a split: how many are forgotten and retained, and who shares the disease."""
+    """One row per split: how many are forgotten and retained, and who shares the disease."""
     rows = (
         (
             *(step.split, step.level, f"{step.forget:,}", f"{step.retain:,}"),

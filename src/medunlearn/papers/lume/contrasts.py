@@ -129,7 +129,7 @@ class _Place:
     seed: int
 
     def means(self, label: str) -> dict[int, float]:
-        """Epoch -> a run's mean here; empty where nothing was scored."""
+        """Epoch -> a run's mean here; empty if nothing was scored."""
         here = self.scores[(self.scores["task"] == self.task) & (self.scores["side"] == self.side)]
         here = here[(here["kind"] == self.kind) & (here["model"] == label)]
         means = here.groupby("epoch")["value"].mean()

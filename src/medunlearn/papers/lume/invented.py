@@ -79,7 +79,7 @@ def build(settings: LumeNewSettings) -> Benchmark:
 
     Raises:
         ConfigError: a server is named; asking one needs a folder (:mod:`medunlearn.papers.lume.new`).
-        InputError: too few articles, or more documents than can be told apart.
+        InputError: too few articles, or more documents than can be distinguished.
     """
     if settings.llm or settings.reviewed:
         raise ConfigError(["llm and reviewed need out=FOLDER: what a model or a reviewer says is kept there"])

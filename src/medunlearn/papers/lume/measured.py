@@ -26,7 +26,7 @@ class Measured:
     Args:
         contrasts: :func:`medunlearn.papers.lume.contrasts.contrasts`.
         membership: attacks on the models as they came out, and their differences from the retrained model's.
-        references: training seed -> the check of its target and retrained model; None where one is missing.
+        references: training seed -> the check of its target and retrained model; None if one is missing.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Measured:
         return by_task
 
     def area_gap(self, label: str | None, seed: int) -> Evidence | None:
-        """AUC of the loss attack minus the retrained model's; None where one of both was not attacked."""
+        """AUC of the loss attack minus the retrained model's; None if one of both was not attacked."""
         retrained = self._role.get((seed, "retrained"))
         for row in self._gaps:
             if row["model"] == label and row["against"] == retrained:

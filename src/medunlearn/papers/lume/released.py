@@ -41,7 +41,8 @@ class LumeRow(NamedTuple):
 
 @dataclass
 class LumeDocument:
-    """A document with its examples; the target model never saw one that is no member (its side is ``retain``)."""
+    """A document with its examples; the target model never saw one that is not a member (its side is ``retain``).
+    """
 
     document: str
     side: Side
@@ -179,7 +180,7 @@ def identifiers_in(text: str, questions: Mapping[int, str], answers: Mapping[int
         "name": [name for name in names if name in text],
         "birth_date": [form for form in _date_forms(value["birth_date"]) if form in text],
         "ssn": _numbers(value["ssn"], text),
-        # A few texts give the number a digit more than the answer has; it stands there all the same.
+        # A few texts give the number per digit more than the answer has; it stands there all the same.
         "phone": list(_numbers(value["phone"], text)) or _PHONE.findall(text),
         "email": _EMAIL.findall(text),
         "address": _address(value["address"].rstrip("."), text),

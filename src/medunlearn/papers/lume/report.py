@@ -21,7 +21,7 @@ FINDINGS = (
     "number of cases."
 )
 Scores = dict[str, dict[str, float | None]]
-"""Model -> part of the SemEval-2025 Task 4 score -> value; None where it was not measured."""
+"""Model -> part of the SemEval-2025 Task 4 score -> value; None if it was not measured."""
 
 
 def paper_part(runs: GatheredRuns) -> PaperPart:

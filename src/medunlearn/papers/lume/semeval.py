@@ -43,7 +43,7 @@ class SemevalScore:
 
     @property
     def final(self) -> float | None:
-        """Plain mean of the three parts, 0-1, higher = better; None where one is None."""
+        """Plain mean of the three parts, 0-1, higher = better; None if one is None."""
         parts = (self.task_aggregate, self.membership_score, self.utility)
         values = [part for part in parts if part is not None]
         return sum(values) / 3 if len(values) == 3 else None
@@ -60,7 +60,7 @@ class SemevalScore:
 def task_aggregate(scores: Mapping[Key, float]) -> float:
     """Harmonic mean of the twelve task scores, forget ones as 1 - score. 0-1, higher = forgot and retained better.
 
-    It is 0 where one of the twelve is: what was destroyed on one task is not made up for on another.
+    It is 0 if one of the twelve is: what was destroyed on one task is not made up for on another.
 
     Raises:
         InputError: one of the twelve is missing, or outside 0 to 1.
@@ -146,7 +146,7 @@ def score_of(evaluated: Evaluated, attacked: Attacked | None, utility: float | N
 
 
 def semeval_rows(models: Sequence[Evaluated]) -> list[dict[str, Any]]:
-    """One row a model and part, the score last: model, part, value (or None), reason (why there is none)."""
+    """One row per model and part, the score last: model, part, value (or None), reason (why there is none)."""
     rows = []
     for model in models:
         score = score_of(model, Attacked.find(model.run, model.record.info["config"]["split"]))

@@ -105,7 +105,7 @@ def _bracketed(group: str) -> str:
 
 def _in_proportion(sweep: LevelSweep, measure: LevelMeasure, split: str, method: str) -> str:
     """m(names) - m(none) t(names) / t(none) as a weighted sum: its linear part at the numbers themselves (delta
-    method), so that draws carry the uncertainty of all four. Empty where the target answers nothing without names.
+    method), so that draws carry the uncertainty of all four. Empty if the target answers nothing without names.
     """
     (ours, ours_named), (bare, named) = (
         [sweep.contrast([sweep.level_term(1, group, measure, who, split)]).value for group in ("given none", ALL)]

@@ -43,7 +43,7 @@ class PrivateModels(LevelModels):
 def private_results(
     models: Sequence[Evaluated], benchmark: Benchmark, request: SweepRequest
 ) -> LevelResults | None:
-    """Numbers and contrasts of private questions; None where no question is marked, or none is private."""
+    """Numbers and contrasts of private questions; None if no question is marked, or none is private."""
     context = models[0].context if models else ""
     marked = [model for model in models if model.context == context and "private" in model.table.columns]
     if not marked or not any(model.table["private"].astype("boolean").fillna(False).any() for model in marked):
@@ -83,7 +83,8 @@ def image_controls(models: Sequence[Evaluated], benchmark: Benchmark, request: S
 
 
 def image_table(controls: pd.DataFrame, results: LevelResults) -> Table | None:
-    """A row a model and split; by kind of question the number with the true image, and what others take from it."""
+    """A row per model and split; by kind of question the number with the true image, and what others take from it.
+    """
     if controls.empty:
         return None
     kinds = [kind for kind in CONTROLLED if kind in set(controls["kind"])]

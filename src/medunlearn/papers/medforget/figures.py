@@ -27,7 +27,7 @@ SHORT = {"institution": "Inst.", "patient": "Pat.", "study": "Stu.", "section": 
 
 
 def figure_5(results: LevelResults, measures: Sequence[LevelMeasure]) -> list[tuple[str, Panels]]:
-    """A row a set, a panel a measure; institution to section from left to right."""
+    """A row per set, a panel per measure; institution to section from left to right."""
     rows = (
         (group.head, [(measure.title, results.compared(group.name), measure) for measure in measures])
         for group in GROUPS
@@ -36,7 +36,7 @@ def figure_5(results: LevelResults, measures: Sequence[LevelMeasure]) -> list[tu
 
 
 def figure_6(results: LevelResults) -> list[tuple[str, Panels]]:
-    """A row a measure, a panel for what is given; section to institution from left to right."""
+    """A row per measure, a panel for what is given; section to institution from left to right."""
     rows = (
         (measure.title, [(f"given {GIVEN[step]}", f"given {step}", measure) for step in IDENTIFIERS])
         for measure in results.tasks
@@ -51,7 +51,7 @@ def _panels(results: LevelResults, levels: Sequence[Scope], row: Sequence[tuple[
 
 
 def _panel(results: LevelResults, levels: Sequence[Scope], group: str, measure: LevelMeasure) -> Spec | None:
-    """One trace a model over the levels."""
+    """One trace per model over the levels."""
     data = []
     ticks = [SHORT.get(scope.level, scope.level) for scope in levels]
     for who in everyone(results.methods):
@@ -76,7 +76,7 @@ def _panel(results: LevelResults, levels: Sequence[Scope], group: str, measure: 
 
 
 def level_examples(sweep: LevelSweep, *, show_text: bool = False) -> tuple[dict[str, Any], ...]:
-    """One question a level, drawn from the forget set of its split by seed, and every model's response to it.
+    """One question per level, drawn from the forget set of its split by seed, and every model's response to it.
 
     An invented benchmark's text is always shown: nobody stands behind it. Images are shown of invented or open data
     alone, whatever else is wanted.
@@ -121,7 +121,7 @@ def _outputs(sweep: LevelSweep, split: str, question_id: str) -> dict[str, str]:
 
 
 def _thumbnail(benchmark: Benchmark, question: Question) -> str:
-    """The question's image as a data URI; empty where there is none."""
+    """The question's image as a data URI; empty if there is none."""
     image = benchmark.record[question.record_id].image
     if image is None:
         return ""

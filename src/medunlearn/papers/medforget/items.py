@@ -105,7 +105,7 @@ def has_gap(text: str) -> bool:
 def _gaps(text: str) -> Iterator[tuple[int, str, str]]:
     """Information of a gap, its statement and its answer.
 
-    4 measures, 3 terms, 2 long words, 1 short ones, 0 grammar; -1 where the gap is the whole statement.
+    4 measures, 3 terms, 2 long words, 1 short ones, 0 grammar; -1 if the gap is the whole statement.
     """
     for sentence in sentences(text):
         words = [match for match in _WORD.finditer(sentence) if any(map(str.isalpha, match.group()))]
@@ -161,7 +161,7 @@ def _fill(
     """Add sentences that are not true of the section and unlike all others, until there are ``count`` options.
 
     Args:
-        like: only those on the anatomy of the right one: a wrong line about the heart is no trap beside fluid.
+        like: only those on the anatomy of the right one: a wrong line about the heart is not a trap beside fluid.
     """
     if len(options) >= count:
         return

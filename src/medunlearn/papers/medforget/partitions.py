@@ -89,7 +89,7 @@ def sort_of(record: Record) -> str:
 
 
 def partition_rows(benchmark: Benchmark) -> list[dict[str, object]]:
-    """Each split's nodes and questions: a row a split, for tables.
+    """Each split's nodes and questions: a row per split, for tables.
 
     Returns:
         Without variants (:data:`VARIANT`): ``split``, ``level``, ``forget_nodes``, ``retain_nodes``, ``forget`` and

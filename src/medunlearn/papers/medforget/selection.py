@@ -109,7 +109,7 @@ def askable(text: str) -> bool:
 def _studies(
     source: RadiologySource, patient: str, settings: MedforgetSettings, excluded: list[Exclusion]
 ) -> list[RadiologyStudy]:
-    """A drawn sample of the patient's studies that have all that is needed; empty where they are too few."""
+    """A drawn sample of the patient's studies that have all that is needed; empty if they are too few."""
     fitting = []
     for study in source.studies(patient):
         if reason := unfit(source, study, settings):
@@ -133,7 +133,7 @@ def _studies(
 
 
 def unfit(source: RadiologySource, study: RadiologyStudy, settings: MedforgetSettings) -> str:
-    """Reason why a study cannot be in the benchmark; empty where it can."""
+    """Reason why a study cannot be in the benchmark; empty if it can."""
     lacking = [name for name in settings.required if not askable(study.sections.get(name, ""))]
     if lacking:
         return f"its report has no {' and no '.join(lacking)}"

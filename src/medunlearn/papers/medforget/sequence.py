@@ -57,7 +57,7 @@ _Tables = Mapping[tuple[str, str, str], pd.DataFrame]
 def sequence_numbers(
     models: Sequence[Evaluated], swept: LevelModels, measures: Sequence[LevelMeasure], request: SweepRequest
 ) -> pd.DataFrame:
-    """Numbers of every method and step as shares of 1 (:data:`COLUMNS`); empty where none was in sequence."""
+    """Numbers of every method and step as shares of 1 (:data:`COLUMNS`); empty if none was in sequence."""
     before: dict[tuple[str, str], Sequence[str]] = {
         (model.run.label, str(model.run.info.made_for)): model.run.info.results.get("forgotten_before", ())
         for model in models

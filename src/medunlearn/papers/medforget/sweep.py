@@ -67,7 +67,7 @@ def flat(method: str) -> Who:
 
 
 def ladder(scopes: Mapping[str, Scope]) -> dict[str, Scope]:
-    """One split a level, from the coarsest; of several the one that forgets least."""
+    """One split per level, from the coarsest; of several the one that forgets least."""
     splits: dict[str, str] = {}
     for name, scope in scopes.items():
         if scope.level in LEVELS:
@@ -84,11 +84,11 @@ class LevelResults(SweepResults):
         numbers: split, role, method, group (:data:`SETS`), measure, value, low, high, n_scored, n_unscored,
             n_subjects, by_seed; the role ``flat`` is the model of the partner split, asked about this one.
         contrasts: see :mod:`medunlearn.papers.medforget.contrasts`.
-        examples: split, level, question, answer, outputs and thumbnail of Figure 7's questions; empty where no text
+        examples: split, level, question, answer, outputs and thumbnail of Figure 7's questions; empty if no text
             may be shown.
         contexts: the one mode in which the models were asked.
-        sequence: see :mod:`medunlearn.papers.medforget.sequence`; empty where requests were not in sequence.
-        common: number of sections that every level's split forgets; 0 where there are none, or one level.
+        sequence: see :mod:`medunlearn.papers.medforget.sequence`; empty if requests were not in sequence.
+        common: number of sections that every level's split forgets; 0 if there are none, or one level.
     """
 
     number_labels = ("split", "role", "method", "group", "measure")
@@ -105,7 +105,7 @@ class LevelResults(SweepResults):
 
     @cached_property
     def levels(self) -> list[Scope]:
-        """One split a level, the coarsest first; of several of a level the one that forgets least."""
+        """One split per level, the coarsest first; of several of a level the one that forgets least."""
         return list(ladder({scope.split: scope for scope in self.splits}).values())
 
     def measured(self, *measures: LevelMeasure) -> list[LevelMeasure]:
@@ -298,7 +298,7 @@ class LevelSweep(SweepDraws):
         return pd.DataFrame(rows, columns=[*LevelResults.number_labels, *fields])
 
     def _number(self, terms: Sequence[Term]) -> dict[str, Any]:
-        """The sum of terms of one measure; empty where one of them has no such questions."""
+        """The sum of terms of one measure; empty if one of them has no such questions."""
         measure = terms[0].measure
         by_term = [[cell for cell in self.seeds(term).values() if measure in cell.columns] for term in terms]
         if not all(by_term):

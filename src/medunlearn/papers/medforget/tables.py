@@ -196,7 +196,7 @@ def _attack_columns(results: LevelResults, identifiers: Sequence[str]) -> tuple[
 
 
 def attack_table(results: LevelResults) -> Table | None:
-    """Figure 6's numbers: one row a model and split, the identifiers given in columns."""
+    """Figure 6's numbers: one row per model and split, the identifiers given in columns."""
     steps, heads = _attack_columns(results, IDENTIFIERS)
     rows = (
         (name_of(who), split, *map(percent_cell, numbers))
@@ -207,7 +207,7 @@ def attack_table(results: LevelResults) -> Table | None:
 
 
 def sequence_table(results: LevelResults) -> Table | None:
-    """Requests one after the other: a row a method and step."""
+    """Requests one after the other: a row per method and step."""
     if results.sequence.empty:
         return None
     valued = set(results.sequence.loc[results.sequence["value"].notna(), "measure"])

@@ -58,7 +58,7 @@ class Shown:
 
     Attributes:
         audits: after half of the epochs, after all, and after further fine-tuning on other texts.
-        findings: one row a statement: the number that it is read from, its interval, and whether it holds.
+        findings: one row per statement: the number that it is read from, its interval, and whether it holds.
         positions: Figure 3 of the trained model: shares of the runs and of the matched tokens by segment.
         persistence: Table 7, by probe: what the trained model and the fine-tuned one have memorized.
         report: the report of the three audits.
@@ -168,7 +168,7 @@ def _train(model: LanguageModel, texts: Sequence[CorpusText], *, epochs: int, ra
 
 
 def findings(half: AuditTables, whole: AuditTables, lasting: pd.DataFrame, draws: Draws) -> pd.DataFrame:
-    """One row a statement: statement, difference (above 0 where it is true), low, high, n texts, verdict.
+    """One row per statement: statement, difference (above 0 if it is true), low, high, n texts, verdict.
 
     Args:
         half, whole: audits after half and all epochs.

@@ -16,7 +16,7 @@ _SOURCE = "MUSE (arXiv 2407.06460), Section 3; swj0419/muse_bench"
 
 
 def muse_rouge_l(response: str, reference: str, *, cut: bool) -> float | None:
-    """F1 of the longest common subsequence of unstemmed words, 0-1; None where the reference has no word.
+    """F1 of the longest common subsequence of unstemmed words, 0-1; None if the reference has no word.
 
     Args:
         cut: the response ends at a blank line, or where it begins another question: a model that was shown examples

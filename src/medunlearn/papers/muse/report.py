@@ -74,7 +74,7 @@ def _leak_rows(runs: GatheredRuns) -> Iterator[MeasureRow]:
 
 
 def _leakage_section(runs: GatheredRuns) -> Section | None:
-    """One row a model and attack."""
+    """One row per model and attack."""
     if runs.attacks is None:
         return None
     titles = runs.content.membership.titles

@@ -121,7 +121,7 @@ class SweepModels:
                 yield context, split, who, seeds
 
     def of(self, context: str, split: str) -> dict[Who, Seeds]:
-        """Role and method -> seed -> model; empty where nothing was evaluated."""
+        """Role and method -> seed -> model; empty if nothing was evaluated."""
         return self._by.get((context, split), {})
 
     def refused(self, replicates: int, seed: int) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -189,7 +189,7 @@ class SweepModels:
 
 
 def shown_splits(names: Sequence[str]) -> dict[str, str]:
-    """Split -> the name that a report shows: requests on the desk by level alone, told apart by number."""
+    """Split -> the name that a report shows: requests on the desk by level alone, distinguished by number."""
     labels: dict[str, str] = {}
     for name in names:
         plain = label = str(shown_split(name, may_show=False))

@@ -171,7 +171,7 @@ def sweep_page(
 
 
 def _columns(value: Any) -> Any:
-    """A table as column -> values, a third of the size of a mapping a row; anything else as it is."""
+    """A table as column -> values, a third of the size of a mapping per row; anything else as it is."""
     return {str(n): value[n].tolist() for n in value.columns} if isinstance(value, pd.DataFrame) else value
 
 

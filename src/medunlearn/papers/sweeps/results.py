@@ -57,7 +57,7 @@ class SweepRequest:
 
     Attributes:
         missing: name and reason of what could not be run.
-        search: method, lr, utility, forgetting, score, chosen; None where nothing was searched.
+        search: method, lr, utility, forgetting, score, chosen; None if nothing was searched.
         show_text: show text of real records, where the report has a place for it; an invented benchmark's is
             always shown.
         replicates, seed: of the bootstrap.

@@ -34,7 +34,7 @@ FICTITIOUS, HOLDOUT, UTILITY = "fictitious", "holdout", ("real_authors", "world_
 
 
 class TofuQuestion(NamedTuple):
-    """A question with its answer, and what a ``*_perturbed`` table adds; empty where none does.
+    """A question with its answer, and what a ``*_perturbed`` table adds; empty if none does.
 
     ``wrong``: answers of the same form that are not right. ``paraphrased``: the right answer in other words (the
     tables on the real world have none). ``rephrased``: the question in other words.
@@ -48,7 +48,7 @@ class TofuQuestion(NamedTuple):
 
 
 def build(settings: TofuSettings) -> Benchmark:
-    """The released files as a benchmark with a split a forget set.
+    """The released files as a benchmark with a split per forget set.
 
     Questions on invented authors are of the folds ``train`` and ``rephrase``; those on the real world, and their
     records, of ``utility``, and never trained on. Authors of ``settings.holdout`` are records that nothing is

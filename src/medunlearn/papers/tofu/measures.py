@@ -30,7 +30,7 @@ FORGET_QUALITY, FORGET_RATIO, MODEL_UTILITY = "forget quality", "forget truth ra
 
 
 def tofu_measures(evaluation: Evaluation, benchmark: Benchmark) -> pd.DataFrame:
-    """One row a model and measure: the parts of model utility, model utility, forget truth ratio, forget quality.
+    """One row per model and measure: the parts of model utility, model utility, forget truth ratio, forget quality.
 
     Model utility is the harmonic mean of nine means: probability, ROUGE-L recall and truth ratio, on retained
     authors, real authors and world facts; 0-1, higher = knows more. With a part missing it is called by the number
@@ -70,7 +70,7 @@ def _named(measure: str, suffix: str) -> str:
 
 
 def _is_reference(model: Evaluated) -> bool:
-    """A model retrained without another split's authors is no reference for this one's."""
+    """A model retrained without another split's authors is not a reference for this one's."""
     config = model.run.info["config"]
     return model.run.role == "retrained" and config["without"] == model.record.info["config"]["split"]
 

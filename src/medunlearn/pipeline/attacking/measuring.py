@@ -189,7 +189,7 @@ def restored(language_model: LanguageModel, *, copied: bool = True) -> Iterator[
     """Whatever happens to the weights inside, afterwards no bit has changed.
 
     Args:
-        copied: keep a copy of all weights in memory meanwhile; False where the work inside leaves them as they are
+        copied: keep a copy of all weights in memory meanwhile; False if the work inside leaves them as they are
             and only what is trained changes.
     """
     model = language_model.model

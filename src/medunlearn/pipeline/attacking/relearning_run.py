@@ -164,7 +164,7 @@ def relearned_data(
 
 
 def trained_settings(run: Run) -> Mapping[str, Any]:
-    """Settings of the training that a run's model comes from; empty where no run says so."""
+    """Settings of the training that a run's model comes from; empty if no run says so."""
     if run.info.verb == "train":
         return run.info.config
     for folder in map(Path, reversed(run.info.lineage)):

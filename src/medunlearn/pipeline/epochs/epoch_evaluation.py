@@ -5,7 +5,7 @@ touched: a run without evaluations ends bit for bit where this one does. Results
 
 - ``epochs/03/``: a run of its own with an evaluation below it, as ``evaluate`` leaves it, and with ``keep_epochs``
   the model;
-- ``epochs.parquet``: one row an epoch and number, the target's as epoch 0. Columns: epoch; level, node (empty in
+- ``epochs.parquet``: one row per epoch and number, the target's as epoch 0. Columns: epoch; level, node (empty in
   rows of the whole split), measure, and those of :func:`medunlearn.results.summary.summarize`. Membership, utility
   and other measures of a training run (validation loss, diagnosis) have no side, fold and kind, so that the rule
   for the best epoch does not read them.

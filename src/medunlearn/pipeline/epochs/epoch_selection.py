@@ -6,7 +6,7 @@ the first fold that is evaluated:
 
 - where the benchmark's paper breaks its measures down by node (LUME: regurgitation and knowledge of each task),
   each of them on retain as it is, and on forget as 1 minus it; knowledge by type of identifier repeats a task's
-  knowledge and is no part;
+  knowledge and is not a part;
 - otherwise the composites of all kinds together: MU on retain and AFE on forget, or their available parts.
 
 A part without a value is left out. An epoch that lacks a part which another epoch has cannot be compared and has no
@@ -59,7 +59,7 @@ class EpochStanding:
 
 
 def best_of(standings: Sequence[EpochStanding]) -> EpochStanding | None:
-    """The best so far, of equal ones the first; None where no epoch has a number.
+    """The best so far, of equal ones the first; None if no epoch has a number.
 
     An epoch with a broken model is the best only where every epoch with a number has one.
     """
@@ -80,7 +80,7 @@ def is_over(standings: Sequence[EpochStanding], patience: int) -> bool:
 
 
 def stop_epoch(standings: Sequence[EpochStanding], patience: int) -> int | None:
-    """The epoch at whose end a run with this patience stops; None where it reaches its last."""
+    """The epoch at whose end a run with this patience stops; None if it reaches its last."""
     return next(
         (standing.epoch for place, standing in enumerate(standings, 1) if is_over(standings[:place], patience)),
         None,
@@ -154,7 +154,7 @@ VALIDATION_RULE = Rule(by_validation_loss, lambda standings: "least validation l
 
 
 def evaluation_rows(evaluated: Evaluated) -> pd.DataFrame:
-    """Rows of one evaluation, without the epoch."""
+    """Rows of one evaluation run, without the epoch."""
     summary = evaluated.summary
     return joined([summary.assign(level="", node="", metric=summary["measure"]), evaluated.groups])
 

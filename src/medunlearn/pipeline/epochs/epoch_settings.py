@@ -40,7 +40,7 @@ def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings
     """Settings of the epoch evaluations on a split; None without any.
 
     Args:
-        split: the run's own; None where ``evaluate`` names one, or it is the one that was left out.
+        split: the run's own; None if ``evaluate`` names one, or it is the one that was left out.
 
     Raises:
         ConfigError: every mistake, settings without effect among them.
@@ -137,7 +137,7 @@ def attack_section(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> At
 
 
 def utility_section(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> UtilitySettings | None:
-    """Settings of the tasks; None where the section is empty. Raises ConfigError: every mistake."""
+    """Settings of the tasks; None if the section is empty. Raises ConfigError: every mistake."""
     return check(UtilitySettings, {**defaults, **values}) if values else None
 
 

@@ -47,7 +47,7 @@ USUAL_TOWER = " Its vision tower is taken for Qwen2.5-VL's: a picture token for 
 class Blueprint(NamedTuple):
     """A model without its weights: ``make`` builds it with weights of a type, on whatever device or mode is active.
 
-    ``doubt`` says why numbers about it are estimates; empty where they are exact. ``images``: of a model that sees
+    ``doubt`` says why numbers about it are estimates; empty if they are exact. ``images``: of a model that sees
     some; ``make`` then builds its language model alone.
     """
 

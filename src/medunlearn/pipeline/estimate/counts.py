@@ -165,7 +165,7 @@ def _layout(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def _recipe(output: Any, inputs: list[Any]) -> _Recipe:
-    """Raises LookupError: the output is no tensor, or has a content."""
+    """Raises LookupError: the output is not a tensor, or has a content."""
     if output is None:
         return _Recipe(None)
     if not isinstance(output, Tensor):

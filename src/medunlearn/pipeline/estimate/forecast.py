@@ -80,7 +80,7 @@ class Forecast:
         }
 
     def table(self) -> pd.DataFrame:
-        """One row a stage; memory by part, in bytes."""
+        """One row per stage; memory by part, in bytes."""
         rows = []
         for stage in self.stages:
             row: dict[str, Any] = {"stage": stage.name, "state": stage.state, "note": stage.note}
@@ -199,7 +199,7 @@ def announce(
     out: Path | None,
     device: str,
 ) -> None:
-    """Say memory and disk of a run before it starts, on rank 0; nothing where the run in ``out`` is complete.
+    """Say memory and disk of a run before it starts, on rank 0; nothing if the run in ``out`` is complete.
 
     Nothing either of a model that is not on this machine: whether its id is right is not known yet.
     """

@@ -292,7 +292,7 @@ class Planner:
 
 
 def train_stage(benchmark: Benchmark, settings: TrainSettings, device: str) -> Stage | None:
-    """A new run of ``train``; None where its model is not on this machine."""
+    """A new run of ``train``; None if its model is not on this machine."""
     model = blueprint(benchmark, settings)
     if model.doubt:
         return None

@@ -39,7 +39,7 @@ class Work:
     Attributes:
         tokens: run through the model to train or to score, without padding; shared text counts once a micro-batch.
         generated: tokens decoded at most.
-        memory: None where nothing is left to do.
+        memory: None if nothing is left to do.
         kept: bytes on disk of states computed once for all epochs; removed when the stage is done.
     """
 

@@ -194,7 +194,7 @@ def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.
 
 
 def made_for_this(model: Evaluated) -> bool:
-    """True if a model is no retrained or unlearned one of another split than it was evaluated on."""
+    """True if a model is not a retrained or unlearned one of another split than it was evaluated on."""
     return model.run.role == "target" or model.run.info.made_for == model.record.info.split
 
 
@@ -240,7 +240,7 @@ def _model(evaluated: Evaluated, may_show: bool) -> ModelResult:
 
 
 def _examples(benchmark: Benchmark, models: Sequence[Evaluated]) -> Iterator[Example]:
-    """A few questions a side, the same ones every time; kinds and folds take turns."""
+    """A few questions per side, the same ones every time; kinds and folds take turns."""
     split = benchmark.split(str(models[0].record.info.split))
     answered = set.intersection(*(set(model.responses) for model in models))
     for side in SIDES:

@@ -19,7 +19,8 @@ from medunlearn.results.reference_check import ReferenceCheck
 
 
 def membership_content(attacks: Attacks, reference: ReferenceCheck | None, broken: Collection[str]) -> Membership:
-    """Tables and curves of membership attacks; no reading of broken models, or against one that is no reference."""
+    """Tables and curves of membership attacks; no reading of broken models, or against one that is not a reference.
+    """
     table, registered = attacks.table(), names("attacks", ATTACKS)
     if "reading" in table:
         table["reading"] = table["reading"].mask(table["model"].isin(list(broken)))
@@ -90,7 +91,7 @@ def find_attack(model: Evaluated, kind: str = "membership") -> Attacked | None:
 def attacks_on(
     attacked: Sequence[Attacked | None], models: Sequence[Evaluated], replicates: int, seed: int
 ) -> Attacks | None:
-    """The attacks on models of a report, under the models' labels; None where there is none."""
+    """The attacks on models of a report, under the models' labels; None if there is none."""
     pairs = zip(models, attacked, strict=True)
     labelled = tuple(replace(attack, run=model.run) for model, attack in pairs if attack is not None)
     return Attacks(labelled, replicates, seed) if labelled else None

@@ -51,7 +51,7 @@ def gather_ranks(models: Sequence[Evaluated]) -> Ranks:
 def _in_context(
     context: str, facts: Mapping[str, pd.DataFrame], models: Sequence[Evaluated]
 ) -> tuple[pd.DataFrame, RankReading]:
-    """A row a model, and how the rows are to be read."""
+    """A row per model, and how the rows are to be read."""
     works = [model.run for model in models if model.run.label in facts and not model.record.info.problems]
     ranked = {label: own[own["p"].notna()] for label, own in facts.items()}
     retrained = [run.label for run in works if run.role == "retrained" and len(ranked[run.label])]

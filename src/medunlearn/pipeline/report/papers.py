@@ -1,4 +1,4 @@
-"""Paper-specific report sections: one function a paper, looked up by the benchmark's builder."""
+"""Paper-specific report sections: one function per paper, looked up by the benchmark's builder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GatheredRuns:
     """Runs of a report with distinct labels, and the content that does not depend on their benchmark.
 
     Attributes:
-        attacked: a membership attack a model, None where there was none.
+        attacked: a membership attack a model, None if there was none.
     """
 
     models: tuple[Evaluated, ...]
@@ -65,7 +65,7 @@ _REFERENCE = "the reference"
 def measures_part(
     name: str, about: tuple[str, ...], rows: Sequence[MeasureRow], labels: Sequence[str]
 ) -> PaperPart:
-    """A paper's own measures: a section with one row a measure and one column a model."""
+    """A paper's own measures: a section with one row per measure and one column per model."""
     table = pd.DataFrame(rows, columns=list(_COLUMNS)).astype(
         {"value": "Float64", "low": "Float64", "high": "Float64"}
     )
@@ -111,7 +111,7 @@ def _measure_cell(row: MeasureRow) -> Cell:
     value = number(row["value"])
     note: str = "" if pd.isna(row["note"]) else str(row["note"])
     if value is None:
-        # The reference of a comparison is no gap in the measurement.
+        # The reference of a comparison is not a gap in the measurement.
         return Cell("reference") if note == _REFERENCE else Cell(UNSCORED, note)
     cell = value_cell(row, note)
     # A p-value of a hundredth of a thousandth is not 0.

@@ -193,7 +193,7 @@ class CellResults:
 
     Attributes:
         folder: of all cells; the record in it lists their states.
-        cells: one row a cell: name, kind, status, method, split, seed, context, lr, folder, evaluation, seconds,
+        cells: one row per cell: name, kind, status, method, split, seed, context, lr, folder, evaluation, seconds,
             reason.
     """
 

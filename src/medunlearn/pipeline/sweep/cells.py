@@ -36,7 +36,7 @@ class SweepCell:
         reason: why it failed or did not run.
         folder: of the run; of an ``evaluate`` or ``attack`` cell, the run whose model was asked.
         evaluation: folder of the evaluation (``search``, ``evaluate``) or of the attack.
-        seconds: None where not known.
+        seconds: None if not known.
     """
 
     name: str

@@ -42,7 +42,9 @@ class Shareable(Protocol):
 
     @property
     def trains(self) -> bool:
-        """True if several processes can share it: a training, or an unlearning that is no edit of the weights."""
+        """True if several processes can share it: a training run, or an unlearning run that is not an edit of the
+        weights.
+        """
         ...
 
 
@@ -59,9 +61,9 @@ class Job:
     """A cell with everything that it depends on known.
 
     Attributes:
-        label: ``target`` or ``retrained`` of a training, else "".
-        model: run whose model is unlearned or asked; None of a training.
-        settings: of the training or unlearning; None where a model is only asked.
+        label: ``target`` or ``retrained`` of a training run, else "".
+        model: run whose model is unlearned or asked; None of a training run.
+        settings: of the training or unlearning; None if a model is only asked.
         measure: of the evaluation or attack that follows; None without one.
     """
 
@@ -122,7 +124,7 @@ def job_of(cell: SweepCell, sweep: Sweep, benchmark: Path) -> Job:
 
 
 def edits(settings: TrainSettings | UnlearnSettings) -> bool:
-    """True of an unlearning that edits weights: it has no epochs, and one process does it."""
+    """True of an unlearning run that edits weights: it has no epochs, and one process does it."""
     return isinstance(settings, UnlearnSettings) and is_edit(settings.method)
 
 

@@ -1,4 +1,4 @@
-"""Process pool of a sweep: one executor a worker, so that a death is its own cell's and is replaced."""
+"""Process pool of a sweep: one executor per worker, so that a death is its own cell's and is replaced."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Slot:
     Attributes:
         device: of a cell in one process.
         threads: of each process.
-        processes: that a training is shared among.
+        processes: that a training run is shared among.
         gpus: numbers of the GPUs that they have, of those that this process sees; none on a CPU.
         work: what the calls of a worker share, given to them there; None: nothing.
     """

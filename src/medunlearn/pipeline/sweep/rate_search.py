@@ -26,7 +26,7 @@ class Trial:
     Attributes:
         utility: MU's available parts on the retain set, 0-1, higher = the model still knows what it should.
         forgetting: AFE's available parts on the forget set, 0-1, higher = it forgot more of what it should.
-        score: the harmonic mean of both; None where one is missing.
+        score: the harmonic mean of both; None if one is missing.
         utility_name, forgetting_name: ``MU`` and ``AFE`` only with all their parts, else the parts.
         reason: why there is no score.
         problem: why its model is broken.
@@ -88,6 +88,6 @@ def at_edge(rows: Sequence[Trial], lr: float) -> str:
 
 
 def search_table(rows: Sequence[Trial]) -> pd.DataFrame:
-    """One row a method and rate: method, lr, utility, forgetting, score, chosen, and the names and reasons."""
+    """One row per method and rate: method, lr, utility, forgetting, score, chosen, and the names and reasons."""
     table = pd.DataFrame([asdict(row) for row in rows], columns=[field.name for field in fields(Trial)])
     return table.astype(dict.fromkeys(("utility", "forgetting", "score"), "Float64"))

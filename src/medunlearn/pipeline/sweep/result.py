@@ -27,10 +27,10 @@ class Swept(CellResults):
     """A finished sweep.
 
     Attributes:
-        search: one row a method and rate: method, lr, utility, forgetting, score, chosen, ...; empty without one.
+        search: one row per method and rate: method, lr, utility, forgetting, score, chosen, ...; empty without one.
         evaluated: name of an ``evaluate`` cell -> its model and scores.
         unjudged: name and reason of what the judges did not get through.
-        report: its path; None where no model was evaluated, as ``content`` is.
+        report: its path; None if no model was evaluated, as ``content`` is.
     """
 
     search: pd.DataFrame

@@ -63,7 +63,7 @@ def trials(sweep: Sweep, cell: SweepCell) -> list[Trial]:
 
 
 def costs(sweep: Sweep, benchmark: Benchmark) -> dict[str, float]:
-    """Cost of each cell: sequences that it trains on or asks, times the seconds a sequence where known.
+    """Cost of each cell: sequences that it trains on or asks, times the seconds per sequence where known.
 
     Seconds a sequence are the median of the done cells of the kind; a kind of which none is done takes the mean of
     the others', and without any done cell the unit is sequences.
@@ -109,7 +109,7 @@ def _sizes(sweep: Sweep, benchmark: Benchmark) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """Cells of a sweep with the seconds that each took or may take; nothing where no cell of its kind is done."""
+    """Cells of a sweep with the seconds that each took or may take; nothing if no cell of its kind is done."""
 
     name: str
     cells: tuple[SweepCell, ...]
@@ -138,7 +138,7 @@ class SweepPlan:
         return sum(self.seconds.get(name, 0.0) for name in left), sum(name not in self.seconds for name in left)
 
     def table(self) -> pd.DataFrame:
-        """One row a cell: name, kind, state, method, split, seed, context, lr, seconds."""
+        """One row per cell: name, kind, state, method, split, seed, context, lr, seconds."""
         return pd.DataFrame(self._rows())
 
     def facts(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Cost of a sweep's cells before it starts, and parts that it needs and this machine lacks.
 
 One cell of each kind and method, the largest, is rehearsed; the others are taken in proportion to what they train
-on or ask. An 8B model so takes a few rehearsals instead of one a cell.
+on or ask. An 8B model so takes a few rehearsals instead of one per cell.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def missing_parts(sweep: Sweep, benchmark: Benchmark | None) -> Iterator[str]:
     """Models, tokenizers, extractors and keys of servers that the sweep needs and that are not here, or unnamed.
 
     Args:
-        benchmark: by whose kinds of question metrics are chosen; None where it is not built yet.
+        benchmark: by whose kinds of question metrics are chosen; None if it is not built yet.
     """
     model = str(sweep.settings.train.get("model"))
     if model not in TINIES and shape_of(model) is None:

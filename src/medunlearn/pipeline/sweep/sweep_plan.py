@@ -102,7 +102,7 @@ class Sweep:
 
     @property
     def evaluation(self) -> EvaluateSettings:
-        """Settings that every evaluation has."""
+        """Settings that every evaluation run has."""
         return check(EvaluateSettings, {**self.settings.evaluate, "split": self.settings.splits[0]})
 
     def attacking(self, cell: SweepCell) -> AttackSettings:
@@ -299,7 +299,7 @@ def _twice(name: str, values: Sequence[Any]) -> list[str]:
 
 
 def _opened(problems: list[str], settings: SweepSettings) -> Benchmark | None:
-    """The benchmark, from its folder or in memory; None where that needs a model or its folder, or fails."""
+    """The benchmark, from its folder or in memory; None if that needs a model or its folder, or fails."""
     section, folder = settings.benchmark, benchmark_folder(settings)
     if ("notes" in section or needs_folder(section)) and not (folder / MANIFEST).exists():
         return None

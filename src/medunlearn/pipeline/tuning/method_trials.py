@@ -15,7 +15,7 @@ from medunlearn.pipeline.tuning.trials import TuneTrial, best_trial, read_trials
 from medunlearn.pipeline.tuning.tune_plan import Tuning
 
 Cost = Callable[[str, dict[str, object]], float | None]
-"""Method and searched settings -> estimated FLOPs of the trial; None where they cannot be estimated."""
+"""Method and searched settings -> estimated FLOPs of the trial; None if they cannot be estimated."""
 
 
 @dataclass
@@ -78,7 +78,7 @@ class MethodTrials:
         return self.folder / f"{trial.number:03d}"
 
     def next(self) -> TuneTrial | None:
-        """The trial to run, written down before it does; None where the budget is spent.
+        """The trial to run, written down before it does; None if the budget is spent.
 
         One that was cut off has its settings again, and its run goes on from its last checkpoint.
         """

@@ -82,7 +82,7 @@ class TuneObjective:
         return self.axes if self.goal else ("utility", "ranks")
 
     def of(self, standing: AxisValues) -> float | None:
-        """The objective; None where a number that it needs is missing."""
+        """The objective; None if a number that it needs is missing."""
         if standing.missing(self.needs):
             return None
         if self.goal is not None:

@@ -27,10 +27,10 @@ class TuneTrial:
         number: from 0, the untuned settings.
         params: searched settings that differ from the untuned ones; none of trial 0.
         value: objective after the last epoch, on the choosing half; None of one that failed.
-        by_epoch: epoch -> objective, None where a number was missing.
+        by_epoch: epoch -> objective, None if a number was missing.
         rungs: of the pruner: name -> objective there.
         epochs: trained, and ``planned``; 0 of a method that edits.
-        flops: estimated, of what was trained; of a failed trial of the whole. None where not known.
+        flops: estimated, of what was trained; of a failed trial of the whole. None if not known.
         reason: why it failed or was pruned. problem: why its model is broken.
     """
 
@@ -69,7 +69,7 @@ def best_trial(trials: Sequence[TuneTrial]) -> TuneTrial | None:
 
 
 def trial_table(trials: Sequence[TuneTrial]) -> pd.DataFrame:
-    """One row a trial; ``params``, ``by_epoch`` and ``rungs`` as JSON."""
+    """One row per trial; ``params``, ``by_epoch`` and ``rungs`` as JSON."""
     rows = []
     for trial in trials:
         row = asdict(trial)

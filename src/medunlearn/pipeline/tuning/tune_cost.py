@@ -31,7 +31,7 @@ class TrialCosts:
         self._known: dict[str, float | None] = {}
 
     def __call__(self, method: str, params: Mapping[str, Any]) -> float | None:
-        """None where it cannot be estimated: a model with images, or a plug-in that reads its tensors' values."""
+        """None if it cannot be estimated: a model with images, or a plug-in that reads its tensors' values."""
         fixed = {name: value for name, value in params.items() if not isinstance(value, float)}
         key = repr((method, sorted(fixed.items())))
         if key not in self._known:
@@ -75,9 +75,9 @@ class MethodForecast:
     """A method's trials.
 
     Attributes:
-        trials: of its budget; None where that is in FLOPs.
+        trials: of its budget; None if that is in FLOPs.
         epochs: of the untuned settings, and at most; 0 of a method that edits.
-        flops: of an untuned trial's training, and of the longest one of the space; None where not known.
+        flops: of an untuned trial's training, and of the longest one of the space; None if not known.
     """
 
     method: str
@@ -107,7 +107,7 @@ class TuneForecast:
     notes: tuple[str, ...]
 
     def table(self) -> pd.DataFrame:
-        """One row a method."""
+        """One row per method."""
         return pd.DataFrame([asdict(method) for method in self.methods])
 
     def facts(self) -> dict[str, Any]:

@@ -38,13 +38,14 @@ class Tuned(CellResults):
 
     Attributes:
         cells: with columns ``setting`` and ``half``, too.
-        trials: one row a trial, on the choosing half (:class:`~.trials.TuneTrial`).
-        results: one row a model, setting, seed and fold, on the reporting half: utility, forgetting, ranks, value.
-        best: one row a method: its best trial's settings and how much of the budget went.
+        trials: one row per trial, on the choosing half (:class:`~.trials.TuneTrial`).
+        results: one row per model, setting, seed and fold, on the reporting half: utility, forgetting, ranks,
+            value.
+        best: one row per method: its best trial's settings and how much of the budget went.
         objective: in a sentence.
         caveats: sentences that a reader must know first.
         subjects: half -> side -> number of subjects.
-        refused: why nothing is decided against the retrained model; empty where it is a reference.
+        refused: why nothing is decided against the retrained model; empty if it is a reference.
         report: its path.
     """
 

@@ -137,7 +137,7 @@ class _TuneRunner(CellRunner[TuneCell]):
         write_atomically(self.out / TABLE, trial_table(trials).to_parquet)
 
     def _reference_problem(self, cell: TuneCell) -> str:
-        """The reason why target or retrained model is no reference, by its evaluation on the choosing half."""
+        """The reason why target or retrained model is not a reference, by its evaluation on the choosing half."""
         if cell.half != "choosing" or cell.evaluation is None or cell.folder is None:
             return ""
         evaluated = Evaluated(Run.open(cell.folder), Run.open(cell.evaluation))
@@ -155,7 +155,7 @@ class _TuneRunner(CellRunner[TuneCell]):
         return ""
 
     def job(self, cell: TuneCell) -> Job | None:
-        """The job of a cell whose needs are met, but of ``tune``; None where there is no model for it."""
+        """The job of a cell whose needs are met, but of ``tune``; None if there is no model for it."""
         tuning, out = self.tuning, self.out
         if cell.kind in ("target", "retrained"):
             return Job(self.folder, out, cell.kind, settings=tuning.base.training(cell.seed, cell.split))

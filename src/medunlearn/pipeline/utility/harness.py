@@ -1,7 +1,7 @@
 """lm-evaluation-harness (EleutherAI): its tasks on a model that is in memory.
 
 It is an optional dependency, imported when first needed. The model is handed over as it is, a delta or a LoRA
-adapter too, and nothing is written to disk. Random numbers of a training that goes on are not touched.
+adapter too, and nothing is written to disk. Random numbers of a training run that goes on are not touched.
 """
 
 from __future__ import annotations

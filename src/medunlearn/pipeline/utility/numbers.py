@@ -44,9 +44,9 @@ class Result(NamedTuple):
 
     Attributes:
         leaves: the tasks behind it; of a task itself.
-        stderr: the harness's standard error; None where it gives none.
-        higher_is_better: None where the task does not say.
-        shots: examples in the prompt; None where the tasks of a group differ.
+        stderr: the harness's standard error; None if it gives none.
+        higher_is_better: None if the task does not say.
+        shots: examples in the prompt; None if the tasks of a group differ.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Utility:
 
     @staticmethod
     def find(run: Run) -> Utility | None:
-        """The latest complete measurement in a run's folder; None where there is none."""
+        """The latest complete measurement in a run's folder; None if there is none."""
         records = run.complete_below(FOLDER)
         return Utility(run, records[-1]) if records else None
 
@@ -85,13 +85,13 @@ class Utility:
 
     @property
     def value(self) -> float | None:
-        """The mean of the numbers that count, 0-1, higher = more useful; None where there is none."""
+        """The mean of the numbers that count, 0-1, higher = more useful; None if there is none."""
         value = self.summary.iloc[-1]["value"]
         return None if pd.isna(value) else float(value)
 
     @property
     def reason(self) -> str:
-        """Reason why there is no value; empty where there is one."""
+        """Reason why there is no value; empty if there is one."""
         return "" if self.value is not None else str(self.summary.iloc[-1]["reason"])
 
     @property
@@ -122,7 +122,7 @@ class Utilities:
         return {model.run.label: model.record.info.problems for model in self.models}
 
     def table(self) -> pd.DataFrame:
-        """One row a model, task or group, and metric, and ``utility`` for all tasks that were named."""
+        """One row per model, task or group, and metric, and ``utility`` for all tasks that were named."""
         return utilities(self.models)
 
 
@@ -154,7 +154,7 @@ def item_scores(items: Sequence[TaskItem]) -> pd.DataFrame:
 
 
 def summary_table(items: Sequence[TaskItem], results: Sequence[Result], settings: UtilitySettings) -> pd.DataFrame:
-    """One row a task or group and metric, and a last one, ``utility``, for all that were named.
+    """One row per task or group and metric, and a last one, ``utility``, for all that were named.
 
     Columns: name, metric, filter, counts (the row is a part of ``utility``), value (as the harness gives it), low,
     high (95%, bootstrap over items), stderr (the harness's), reason (why there is no value or no interval),
@@ -175,7 +175,7 @@ def summary_table(items: Sequence[TaskItem], results: Sequence[Result], settings
         }
         for result in results
     ]
-    # The plain mean of the numbers that count; none where one is no share that grows with utility.
+    # The plain mean of the numbers that count; none where one is not a share that grows with utility.
     problem = _problem(counting)
     overall = {"name": UTILITY, "metric": "", "filter": "", "counts": False, "version": ""}
     if problem is None:

@@ -1,6 +1,6 @@
 """A benchmark as tasks of lm-evaluation-harness, for people who work with it.
 
-A folder of a YAML and a JSONL file a task, a ``utils.py`` that calls our metrics, and a README. A task is of one
+A folder of a YAML and a JSONL file per task, a ``utils.py`` that calls our metrics, and a README. A task is of one
 side, fold, kind and, where the benchmark's paper breaks numbers down, node (LUME's task); a group holds a side's.
 """
 
@@ -46,7 +46,7 @@ def load(file, **_):
 
 
 class ExportedTasks(NamedTuple):
-    """Written tasks: the folder for ``--include_path``, a group a side, task -> number of its questions."""
+    """Written tasks: the folder for ``--include_path``, a group per side, task -> number of its questions."""
 
     folder: Path
     groups: tuple[str, ...]

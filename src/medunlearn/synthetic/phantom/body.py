@@ -127,7 +127,7 @@ class Body:
         return Ellipsoid((62, 14, -122), (25, 26, 13))
 
     def collapsed(self, side: LungSide) -> Ellipsoid | None:
-        """A lung that has come off the chest wall at its apex and side; None where it has not."""
+        """A lung that has come off the chest wall at its apex and side; None if it has not."""
         pneumothorax = self.finding("pneumothorax", side)
         if pneumothorax is None or pneumothorax.size_mm is None:
             return None

@@ -149,7 +149,7 @@ def _facilities(text: str) -> Iterator[DetectedSpan]:
 
 
 def _is_place(kind: str, value: str) -> bool:
-    """True if a place has a name of its own, and is no state or country (``Hematology Clinic``, ``Ohio``)."""
+    """True if a place has a name of its own, and is not a state or country (``Hematology Clinic``, ``Ohio``)."""
     words = [word.strip(".,").lower() for word in value.split()]
     if kind == "location":
         own = words[0] not in gazetteer().no_names or words[0] in ("st", "new", "north")

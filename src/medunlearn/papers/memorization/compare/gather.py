@@ -33,7 +33,7 @@ _EXAMPLES_A_KIND = 2
 CASES_WITH_TEXT = 300
 """Worst cases whose words a report shows: 300 of them keep a page of 1,000 patients below 1.5 MB."""
 FEW = 30
-"""Below so many subjects an interval is wide: of 29 of whom none leaks, 11.9% may."""
+"""Below so many subjects per interval is wide: of 29 of whom none leaks, 11.9% may."""
 _STAGES = {"identifiers": "findings", "kinds": "kinds", "options": "options"}
 """Optional stage -> its table."""
 Audits = Mapping[str, AuditTables]

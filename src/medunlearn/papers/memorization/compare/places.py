@@ -60,7 +60,7 @@ def persistence_table(
 
 
 def leaks(audit: AuditTables) -> pd.DataFrame:
-    """Regenerated values in the record and not in the prefix: one row a value of a kind in a response.
+    """Regenerated values in the record and not in the prefix: one row per value of a kind in a response.
 
     However often a value stands in a response, it counts once there.
     """
@@ -76,7 +76,7 @@ def leaks(audit: AuditTables) -> pd.DataFrame:
 
 
 def identifier_table(audit: AuditTables, draws: Draws) -> pd.DataFrame:
-    """One row a kind of what was regenerated: how often, in how many records, and per audited record.
+    """One row per kind of what was regenerated: how often, in how many records, and per audited record.
 
     Returns:
         model, table (``table_9`` or ``table_10``), group (the paper's row), kind, n, n_records, n_subjects,

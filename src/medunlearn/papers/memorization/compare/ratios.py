@@ -30,7 +30,7 @@ def ratios(audit: AuditTables, draws: Draws) -> pd.DataFrame:
 def ratios_by_copies(audit: AuditTables, draws: Draws) -> pd.DataFrame:
     """Mean of runs by how often the records stood in the training text; greedy, records with a number alone.
 
-    Empty where the audit does not know it.
+    Empty if the audit does not know it.
     """
     if "copies" not in audit.probes or audit.probes["copies"].isna().all():
         return pd.DataFrame()
@@ -91,7 +91,7 @@ def _probe_scores(audit: AuditTables) -> pd.DataFrame:
 
 
 def _option_scores(options: pd.DataFrame) -> pd.DataFrame:
-    """A score table of regenerated options: 1 where the model gave one back.
+    """A score table of regenerated options: 1 if the model gave one back.
 
     Lettered matches to options that were lettered anew are those of the paper's released code, and so named.
     """

@@ -46,7 +46,7 @@ def prefix_trends(audit: AuditTables, draws: Draws) -> Rows:
 def duplication_trends(audit: AuditTables, draws: Draws) -> Rows:
     """Slope over records on log2 of how often each stood in the training text (``copies`` of ``probes.parquet``).
 
-    Not paired: a record has one number of copies. None where the audit does not know it.
+    Not paired: a record has one number of copies. None if the audit does not know it.
     """
     greedy = _greedy(audit)
     copied = greedy[greedy["copies"] > 0] if "copies" in greedy else greedy.iloc[:0]
@@ -83,7 +83,7 @@ def position_trends(audit: AuditTables, draws: Draws) -> Rows:
 
 
 def epoch_trends(name: str, audits: Mapping[int, AuditTables], draws: Draws) -> Rows:
-    """Slope of a probe's score over the epochs of one training; paired over probes.
+    """Slope of a probe's score over the epochs of one training run; paired over probes.
 
     Args:
         name: of the training.
@@ -159,7 +159,7 @@ def beyond_baselines(
     tuned: Sequence[tuple[str, str]],
     draws: Draws,
 ) -> pd.DataFrame:
-    """One row a factor, model, corpus and prefix length: value, low, high, n_subjects, or the reason for none.
+    """One row per factor, model, corpus and prefix length: value, low, high, n_subjects, or the reason for none.
 
     Factors: ``prefix length`` and ``duplication`` (slopes of the paired difference from each baseline),
     ``position`` (slope over segments), ``first tokens`` (share of matched tokens in the first 100) and
@@ -230,7 +230,7 @@ def _first_tokens(audit: AuditTables, draws: Draws) -> Rows:
 
 
 def _forced(probes: pd.DataFrame, limit: int) -> str | None:
-    """Reason that the first 100 tokens hold most matches whatever the model does; None where they need not."""
+    """Reason that the first 100 tokens hold most matches whatever the model does; None if they need not."""
     if "suffix_tokens" not in probes:
         return "how far the texts go on is not known"
     reach = probes["suffix_tokens"].map(len).clip(upper=limit)

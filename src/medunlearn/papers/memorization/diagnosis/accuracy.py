@@ -92,10 +92,10 @@ def ask(
 def predictions(
     benchmark: Benchmark, responses: Mapping[str, Response], settings: AskedSettings, questions: Sequence[Question]
 ) -> pd.DataFrame:
-    """One row a question: question_id, subject, specialty, named, rank; no text.
+    """One row per question: question_id, subject, specialty, named, rank; no text.
 
-    ``named`` is how many diagnoses the response names, 0 where none can be read in it; ``rank`` the place of the
-    first right one, null where none is.
+    ``named`` is how many diagnoses the response names, 0 if none can be read in it; ``rank`` the place of the
+    first right one, null if none is.
     """
     names = names_with(settings.synonyms)
     rows = [
@@ -116,7 +116,7 @@ ALL = ""
 
 
 def accuracy_scores(predictions: pd.DataFrame, ks: Sequence[int]) -> pd.DataFrame:
-    """A score table: 1 where a right diagnosis is among the first k, else 0; the measure is k.
+    """A score table: 1 if a right diagnosis is among the first k, else 0; the measure is k.
 
     A response in which no diagnosis can be read names none that is right: 0, and counted as unread beside it.
     """
@@ -135,7 +135,8 @@ def small_specialties(predictions: pd.DataFrame, least_patients: int) -> dict[st
 def accuracy_table(
     models: Mapping[str, pd.DataFrame], ks: Sequence[int], least_patients: int, *, replicates: int, seed: int
 ) -> pd.DataFrame:
-    """One row a model, specialty and k: value (0-1, higher = diagnoses better) with its 95% interval over patients.
+    """One row per model, specialty and k: value (0-1, higher = diagnoses better) with its 95% interval over
+    patients.
 
     Args:
         models: label -> predictions (:func:`medunlearn.papers.memorization.diagnosis.accuracy.predictions`).

@@ -1,4 +1,4 @@
-"""Measures after the epochs of a training: validation loss, memorization, diagnostic accuracy."""
+"""Measures after the epochs of a training run: validation loss, memorization, diagnostic accuracy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOSSES = "validation.parquet"
 
 
 def check_watch(benchmark: Benchmark, settings: TrainSettings) -> WatchSettings | None:
-    """Settings of what is watched, checked before anything runs; None where nothing is.
+    """Settings of what is watched, checked before anything runs; None if nothing is.
 
     Raises:
         ConfigError: every mistake of ``validation`` and ``watch``.

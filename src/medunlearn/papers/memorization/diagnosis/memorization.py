@@ -100,7 +100,7 @@ class Memorization:
         responses = self._responses(run, live)
         tokens = [responses[opening.key].response_tokens for opening in openings]
         runs = runs_of_at_least(tokens, [opening.suffix for opening in openings])
-        # One row a probe, without text.
+        # One row per probe, without text.
         table = pd.DataFrame(
             {
                 "probe_id": [opening.key for opening in openings],

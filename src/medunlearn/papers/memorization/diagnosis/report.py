@@ -61,12 +61,12 @@ class Diagnosed:
 
     @cached_property
     def predictions(self) -> pd.DataFrame:
-        """One row a model and admission, without text."""
+        """One row per model and admission, without text."""
         return read_frame(self.record.folder / PREDICTIONS)
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
-        """The table of epochs of the run; empty where it was not evaluated as it went on."""
+        """The table of epochs of the run; empty if it was not evaluated as it went on."""
         path = self.run.folder / TABLE
         return read_frame(path) if path.exists() else pd.DataFrame()
 
@@ -91,7 +91,7 @@ class Diagnosed:
     def choice(self) -> Mapping[str, Any]:
         """Epochs of the training: ``best`` by validation loss, ``chosen``, and ``stop``, where it ends early.
 
-        None where there is none; ``patience`` of the early stopping.
+        None if there is none; ``patience`` of the early stopping.
         """
         recorded = self.results["epochs"] or {"numbers": [], "best": None, "chosen": None}
         standings = [
@@ -192,7 +192,7 @@ def accuracy_figure(result: Diagnosed, by: Literal["k", "specialty"]) -> Spec | 
 
 
 def epochs_figure(result: Diagnosed) -> Spec | None:
-    """Memorization, validation loss and accuracy by epoch, side by side: Figure 7; None where nothing was watched.
+    """Memorization, validation loss and accuracy by epoch, side by side: Figure 7; None if nothing was watched.
 
     In each, a line marks the chosen epoch, and a dashed one the epoch after which early stopping ends the training.
     """
@@ -208,7 +208,7 @@ def epochs_figure(result: Diagnosed) -> Spec | None:
 
 
 def accuracy_table(result: Diagnosed) -> Table | None:
-    """One row a specialty and k, one column a model (Figure 6)."""
+    """One row per specialty and k, one column per model (Figure 6)."""
     rows = list(rows_of(result.accuracy))
     entries = [
         (_place(row), row["model"], value_cell(row, *_count(row["n_unread"], "without a list"))) for row in rows
@@ -228,7 +228,7 @@ def _count(n: int, of: str) -> tuple[str, ...]:
 
 
 def difference_table(result: Diagnosed) -> Table | None:
-    """One row a comparison: the difference with its interval and p; None without any."""
+    """One row per comparison: the difference with its interval and p; None without any."""
     rows = []
     for row in rows_of(result.differences):
         gap, low, high, p = (number(row[name]) for name in ("difference", "low", "high", "p"))
@@ -244,7 +244,7 @@ def difference_table(result: Diagnosed) -> Table | None:
 
 
 def epoch_table(result: Diagnosed) -> Table | None:
-    """One row a measure, one column an epoch: the numbers of Figure 7; None where nothing was watched."""
+    """One row per measure, one column per epoch: the numbers of Figure 7; None if nothing was watched."""
     rows = [row for row in rows_of(result.epochs) if row["measure"] != row["metric"]]
     epochs = list(map(str, sorted({int(row["epoch"]) for row in rows})))
     entries = (

@@ -126,7 +126,7 @@ def _change(
 
 
 def rise_finding(rise: Iterable[Mapping[str, Any]]) -> Finding | None:
-    """The claim with a case a length of run, from :meth:`Rise.facts`; None where not watched."""
+    """The claim with a case per length of run, from :meth:`Rise.facts`; None if not watched."""
     cases = []
     for facts in rise:
         gaps = {words: facts[name] for name, words in _EVIDENCE.items() if facts[name]}

@@ -84,7 +84,7 @@ def _is_entry(name: Any, others: Any) -> bool:
 
 
 LONGEST_NAME = 12
-"""Words beyond which a line is no diagnosis but a sentence about one."""
+"""Words beyond which a line is not a diagnosis but a sentence about one."""
 
 _NUMBER = r"(?:\(?\d{1,2}[.):]|[-*\u2022\u2013])"
 _ITEM = re.compile(rf"^\s*{_NUMBER}\s+")
@@ -106,12 +106,12 @@ class Prediction(NamedTuple):
 
 
 def parse_diagnoses(response: str) -> tuple[str, ...]:
-    """The diagnoses that a response names, in its order, each once; empty where none is found.
+    """The diagnoses that a response names, in its order, each once; empty if none is found.
 
-    Read are lists with one diagnosis a line, numbered or with bullets or plain; numbers within one line; names with
-    ``;`` between them, or without any with commas. A heading (``Diagnoses:``) is left out, an explanation behind a
-    colon, dash or bracket too, and so is a line of more than ``LONGEST_NAME`` words, which is a sentence. Where
-    some lines are numbered, the others are talk.
+    Read are lists with one diagnosis per line, numbered or with bullets or plain; numbers within one line; names
+    with ``;`` between them, or without any with commas. A heading (``Diagnoses:``) is left out, an explanation
+    behind a colon, dash or bracket too, and so is a line of more than ``LONGEST_NAME`` words, which is a sentence.
+    Where some lines are numbered, the others are talk.
     """
     lines = [line.strip() for line in response.splitlines() if line.strip()]
     lines = [rest for line in lines if (rest := _LABEL.sub("", line))]
@@ -148,7 +148,7 @@ def predict(
     """Read a response, and find the first of its diagnoses that is right.
 
     Args:
-        reference: the reference answer, one diagnosis a line, the principal one first.
+        reference: the reference answer, one diagnosis per line, the principal one first.
         gold: ``principal``: the first of the reference counts; ``any``: each of them does. The paper does not say.
     """
     names = names or own_names()

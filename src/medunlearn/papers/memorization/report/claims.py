@@ -72,7 +72,7 @@ def findings(content: AuditContent) -> tuple[Finding, ...]:
 
 
 def _cases(content: AuditContent, rule: Mapping[str, Any]) -> Iterator[Case]:
-    """A case a row of the table that a claim is about."""
+    """A case per row of the table that a claim is about."""
     guard, minus = rule.get("memorizes"), rule.get("minus", 0.0)
     for row in content.rows(rule["table"], **rule["where"]):
         labels = {"model": rule["model"].format_map(row), "where": _place(row, rule.get("place"))}
@@ -128,7 +128,7 @@ def memorizes(content: AuditContent, label: str, corpus: str, prefix: float | No
 
 
 def decoding_cases(content: AuditContent) -> Iterator[Case]:
-    """One case a decoding: whether its whole difference from greedy lies within a margin."""
+    """One case per decoding: whether its whole difference from greedy lies within a margin."""
     for row in content.rows("differences", relation="decoding", measure=PRIMARY):
         model, corpus, prefix = row["model"], row["corpus"], row["prefix_tokens"]
         if not is_trained(content, model):
@@ -156,10 +156,10 @@ def _within(evidence: Evidence, margin: float) -> tuple[Verdict, str]:
 
 
 def epoch_cases(content: AuditContent) -> Iterator[Case]:
-    """One case a measure of memorization: whether it has risen by the epoch of least validation loss.
+    """One case per measure of memorization: whether it has risen by the epoch of least validation loss.
 
-    A measure on texts that were not trained on carries their fold in its name, ``(held out)``, and is no case: the
-    measure on training texts must exceed it.
+    A measure on texts that were not trained on carries their fold in its name, ``(held out)``, and is not a case:
+    the measure on training texts must exceed it.
     """
     least, lines = least_loss(content), epoch_values(content)
     by_epoch = {

@@ -108,7 +108,7 @@ class AuditContent:
         clinical, datasets: corpora declared to be patients' records, and questions with answers.
         missing: (part of the report, how to get it).
         searches: stage (``identifiers``, ``kinds``, ``options``) -> labels of the models in which it was run.
-        screens: first screen of each audited model that is no baseline of another.
+        screens: first screen of each audited model that is not a baseline of another.
         examples: memorized spans with their text: model, corpus, prefix_tokens, length, kind, text.
         replicates: of the bootstrap.
     """
@@ -148,7 +148,7 @@ class AuditContent:
         return [row for row in self._rows[name] if all(row[label] == value for label, value in labels.items())]
 
     def row(self, name: str, /, **labels: object) -> Row | None:
-        """The row with the given labels, which must tell rows apart; None where there is none."""
+        """The row with the given labels, which must tell rows apart; None if there is none."""
         index = (name, *labels)
         if index not in self._indexes:
             self._indexes[index] = {tuple(row[label] for label in labels): row for row in self.rows(name)}

@@ -44,7 +44,7 @@ def legend(content: AuditContent) -> tuple[tuple[str, str, str], ...]:
 
 
 def figure_1(content: AuditContent) -> Titled:
-    """Per corpus: the ratio of runs of 30 (left) and 50 (right) over prefix lengths, a line a model."""
+    """Per corpus: the ratio of runs of 30 (left) and 50 (right) over prefix lengths, a line per model."""
     for corpus in content.corpora:
         groups: list[tuple[str, list[Spec]]] = [(measure.replace("_", " of "), []) for measure in EXACT]
         for measure, (_, lines) in zip(EXACT, groups, strict=True):
@@ -69,7 +69,8 @@ def figure_2(content: AuditContent) -> Titled:
 
 
 def figure_3(content: AuditContent) -> Titled:
-    """Per model and corpus: share of responses in which a run of 30 starts in a segment, a bar a prefix length."""
+    """Per model and corpus: share of responses in which a run of 30 starts in a segment, a bar per prefix length.
+    """
     groups: dict[str, dict[str, list[Row]]] = {}
     for row in content.rows("positions", measure="ratio", at_least=30):
         series = groups.setdefault(f"{row['model']} on {row['corpus']}", {})
@@ -80,7 +81,7 @@ def figure_3(content: AuditContent) -> Titled:
 
 
 def figure_copies(content: AuditContent) -> Titled:
-    """Per corpus: the ratio of runs of 30 by copies in the training text, a line a model and prefix length."""
+    """Per corpus: the ratio of runs of 30 by copies in the training text, a line per model and prefix length."""
     groups: dict[str, dict[tuple[str, int], list[Point]]] = {}
     for row in content.rows("duplication", measure=PRIMARY):
         series = groups.setdefault(row["corpus"], {})
@@ -129,7 +130,7 @@ def _points(content: AuditContent, model: str, corpus: str, measure: str) -> lis
 
 
 def line(name: str, points: Sequence[Point], shade: str, *, dash: int = 0, hollow: bool = False) -> list[Spec]:
-    """A line with a band of its intervals; nothing where no point has a value.
+    """A line with a band of its intervals; nothing if no point has a value.
 
     Args:
         dash: number of the dash; 0 is a solid line.

@@ -39,7 +39,7 @@ def recommendations(content: AuditContent, findings: Sequence[Finding]) -> tuple
 
 
 def missing_searches(content: AuditContent) -> list[str]:
-    """Searches that no audit made, in words; silence about these is no clean result."""
+    """Searches that no audit made, in words; silence about these is not a clean result."""
     looked = paper_yaml("memorization", "report")["unsearched"]
     lacking = [text for stage, text in looked.items() if not content.searches.get(stage)]
     unnamed = [

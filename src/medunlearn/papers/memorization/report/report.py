@@ -140,7 +140,7 @@ def data(content: AuditContent, claims: Sequence[Finding], advice: Sequence[Reco
 
 
 def _no_advice(content: AuditContent) -> Text | None:
-    """The upper bound of what was measured; None where nothing was.
+    """The upper bound of what was measured; None if nothing was.
 
     That nothing calls for a measure is said only where every model was searched for identifiers.
     """
@@ -222,7 +222,7 @@ def _published(content: AuditContent) -> Iterator[Block | None]:
 
 
 def _part(name: str, *parts: Block | Iterable[Block | None] | None, **values: object) -> Section | None:
-    """A declared part with its remark first; None where nothing but the remark would be in it."""
+    """A declared part with its remark first; None if nothing but the remark would be in it."""
     inside, part = blocks(*parts), WORDS["parts"][name]
     if not inside:
         return None

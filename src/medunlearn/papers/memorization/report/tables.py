@@ -150,7 +150,7 @@ def _option_gaps(content: AuditContent, row: Row) -> str:
 
 
 def kinds_table(content: AuditContent) -> Table | None:
-    """Table 3: one row a kind, one column a model and way of sorting; spans without a kind at the end."""
+    """Table 3: one row per kind, one column per model and way of sorting; spans without a kind at the end."""
     counts: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
     for row in content.rows("kinds"):
         cells = counts.setdefault((row["title"], row["group"] or ""), {})
@@ -180,7 +180,7 @@ def measure_words(name: str) -> tuple[str, str]:
 
 
 def meanings(content: AuditContent) -> Iterator[str]:
-    """Title and meaning of each measure in the tables, and why it is unscored where it is."""
+    """Title and meaning of each measure in the tables, and why it is unscored if it is."""
     reasons: dict[str, dict[str, None]] = {}
     for row in content.rows("ratios"):
         reasons.setdefault(row["measure"], {}).update(
