@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 def main() -> None:
-    """Load the commands and run the one that was asked for; Ctrl-C while they load ends it without a traceback."""
+    """Load the commands and run the requested one; Ctrl-C during loading exits without a traceback."""
     # Where whoever started this has it ignore Ctrl-C, it still does.
     heeds = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if heeds:

@@ -1,10 +1,10 @@
 """``import medunlearn as mu``: one typed call for each command, under the same name.
 
 Settings are keywords, the same as the flags of ``medunlearn VERB --help``: nested ones as a dictionary
-(``npo={"beta": 0.2}``) or by their dotted key. A parameter that is not described is the same in every call: ``run``
-and ``against`` are models' runs or their folders, ``benchmark`` a benchmark or its folder, ``preset`` a name of
-``medunlearn list presets``; ``say`` is told each line of progress. Where ``out`` is left out, a run is kept in
-``runs/``, under a name made of what it is and of its key, so that the same call finds it again. Imports stand in
+(``npo={"beta": 0.2}``) or by their dotted key. Parameters without a description mean the same in every call:
+``run`` and ``against`` are runs of models or their folders, ``benchmark`` a benchmark or its folder, ``preset`` a
+name of ``medunlearn list presets``; ``say`` is called with each line of progress. Without ``out``, a run is stored
+in ``runs/`` under a name derived from its kind and key, so that the same call finds it again. Imports are inside
 the functions, since the command line reads their parameters before anything is loaded.
 """
 
@@ -98,7 +98,7 @@ def adopt(
     model: Folder, benchmark: BenchmarkOrFolder, *, out: Folder | None = None, device: str = "auto",
     quiet: bool = False, **settings: Any
 ) -> Run:  # fmt: skip
-    """Make a run of a model that was trained elsewhere; nothing is trained.
+    """Record a model that was trained elsewhere as a run; nothing is trained.
 
     Args:
         model: Hugging Face folder, hub id (org/name), or LoRA adapter
@@ -119,7 +119,7 @@ def forget(
     model: RunOrFolder, notes: Folder, *, out: Folder, device: str = "auto", quiet: bool = False,
     say: Say = lambda line: None, **settings: Any
 ) -> Forgotten:  # fmt: skip
-    """Carry out a deletion request: adopt the model, make it forget, verify, and write the signed case. Resumes.
+    """Carry out a deletion request: adopt the model, unlearn, verify, and write the signed case. Resumes.
 
     Args:
         model: Hugging Face folder, LoRA adapter, hub id (org/name), or run
@@ -207,7 +207,7 @@ def attack(
     attacks: str | Sequence[str] = ("membership",), against: Sequence[RunOrFolder] = (),
     out: Folder | None = None, device: str = "auto", quiet: bool = False, **settings: Any
 ) -> Attacks:  # fmt: skip
-    """Find out what an adversary can still tell from a model; ``.table()`` is a DataFrame.
+    """Attack a model to measure what an adversary can still learn from it; ``.table()`` is a DataFrame.
 
     Args:
         run: run of a model, or a Hugging Face folder, which is adopted
@@ -321,7 +321,7 @@ def judge(
 def annotate(
     judged: JudgingRun | Folder, *, out: Folder, limit: int | None = None, seed: int = 0
 ) -> tuple[Path, Path]:  # fmt: skip
-    """Write a CSV and a local page on which a person labels the cases that judges judged; returns both paths.
+    """Write a CSV and a local page on which a person labels the judged cases; returns both paths.
 
     Args:
         out: folder of the sheet
@@ -372,7 +372,7 @@ def export(
     allow_push: bool = False, benchmark: BenchmarkOrFolder | None = None, split: str | None = None,
     show_text: bool = False, say: Say = lambda line: None, confirm: Callable[[str], bool] | None = None
 ) -> Path:  # fmt: skip
-    """Write a model as a full Hugging Face folder: LoRA is merged, a delta is put together with its base.
+    """Export a model as a full Hugging Face folder: LoRA is merged, a delta is applied to its base.
 
     Args:
         source: run, or model folder
@@ -402,8 +402,7 @@ def verify(
     identifiers: Folder | None = None, out: Folder | None = None, public_key: Folder | None = None,
     work: Folder | None = None, device: str = "auto", quiet: bool = False, say: Say = lambda line: None
 ) -> Holders | Verification:  # fmt: skip
-    """Check runs against what they recorded, or a model against its case; with a subject, list the files that hold
-    it.
+    """Check runs against their records, or a model against its case; with a subject, list the files that hold it.
 
     Args:
         folders: runs; or a case, with the model that it is about before it; with a subject folders or files to look
@@ -421,9 +420,7 @@ def verify(
 
     if subject is None and identifiers is None:
         if benchmark is not None or out is not None:
-            raise ConfigError(
-                ["there is nobody to look for: --benchmark and --out need --subject or --identifiers"]
-            )
+            raise ConfigError(["no subject is named: --benchmark and --out need --subject or --identifiers"])
         rerun = None if work is None else partial(_rerun, Path(work), device=device, quiet=quiet, say=say)
         return _checked(list(map(Path, folders)), public_key, rerun)
     for name, value in (("--public-key", public_key), ("--work", work)):
@@ -440,7 +437,7 @@ def verify(
 
 
 def _rerun(work: Path, case: Path, *, device: str, quiet: bool, say: Say) -> BatteryRunner:
-    """The battery of a case by its work folder."""
+    """Rerun a case's test battery from its work folder."""
     from medunlearn.forgetting.forget_request import BatteryRerun
 
     return BatteryRerun.of(case, work, device=device, quiet=quiet, say=say)
@@ -449,7 +446,7 @@ def _rerun(work: Path, case: Path, *, device: str, quiet: bool, say: Say) -> Bat
 def _checked(
     folders: list[Path], public_key: Folder | None, rerun: Callable[[Path], BatteryRunner] | None
 ) -> Verification:
-    """Checks of runs, or of a case and the model beside it."""
+    """Checks of runs, or of a case and the model given with it."""
     from medunlearn.cases.case_checks import looks_like_case, verify_case
     from medunlearn.pipeline.verify import verify_runs
 
@@ -599,7 +596,9 @@ def _run_of(
     model: RunOrFolder, benchmark: Benchmark, split: str, out: Folder | None, device: str, quiet: bool,
     settings: dict[str, Any]
 ) -> Run:  # fmt: skip
-    """A run, or a Hugging Face folder as an adopted run beside ``out``; it is asked as the settings say."""
+    """A run as it is, or a Hugging Face folder adopted as a run beside ``out``, with the prompt settings in
+    ``settings``.
+    """
     from medunlearn.pipeline.adopt import run_of
 
     how = {key: settings[key] for key in ("template", "context", "weights", "allow_broken") if key in settings}

@@ -1,4 +1,4 @@
-"""A call for each benchmark (``mu.build.amnesia(...)``, ``lume``, ...): in memory, or kept with ``out``.
+"""One call per benchmark (``mu.build.amnesia(...)``, ``lume``, ...): in memory, or saved with ``out``.
 
 Settings are keywords, the same as the flags of `medunlearn build NAME --help`. Every call raises ConfigError with
 all mistakes, and SourceError for files that cannot be read.
@@ -26,7 +26,7 @@ def amnesia(
     """AMNESIA on an invented hospital, or on notes of your own.
 
     Args:
-        notes: file or folder of notes or hub:org/name; a language model labels and asks
+        notes: file or folder of notes or hub:org/name; a language model labels them and writes the questions
         synthetic: patients to invent, instead of notes
         out: folder of the benchmark
     """
@@ -37,7 +37,9 @@ def amnesia(
     if notes is None:
         return _built("amnesia", out, synthetic=synthetic, **settings)
     if out is None:
-        raise ConfigError(["notes need out=FOLDER: what the language model says is kept there as it comes"])
+        raise ConfigError(
+            ["notes need out=FOLDER: responses of the language model are stored there as they arrive"]
+        )
     from medunlearn.papers.amnesia.notes import build_from_notes
 
     values = {"notes": Path(notes), **with_server(settings)}
@@ -53,7 +55,7 @@ def lume(
     Args:
         released: folder with forget.jsonl and retain.jsonl
         new: invent stories and biographies, as many as in the paper; a language model writes them if llm is given
-        synthetic: invent so many documents of each task
+        synthetic: number of documents to invent for each task
         out: folder of the benchmark
         review: built anew: write a CSV and a page on which people label each document
     """
@@ -121,7 +123,9 @@ def notes(
     values = {"notes": Path(notes), **with_server(settings)}
     if out is None:
         if "llm" in values:
-            raise ConfigError(["llm needs out=FOLDER: what the language model says is kept there as it comes"])
+            raise ConfigError(
+                ["llm needs out=FOLDER: responses of the language model are stored there as they arrive"]
+            )
         return _built("notes", None, **values)
     from medunlearn.papers.amnesia.note_questions import build_notes
 

@@ -1,4 +1,4 @@
-"""Every error that medunlearn raises on purpose.
+"""Every error that medunlearn raises deliberately.
 
     MedunlearnError                  the run failed                                   exit code 1
     ├── InputError                   something the user gave is wrong                 exit code 2
@@ -25,13 +25,13 @@ from difflib import get_close_matches
 
 
 class MedunlearnError(Exception):
-    """Base of every error raised on purpose."""
+    """Base of all deliberate errors."""
 
     exit_code = 1
 
 
 class InputError(MedunlearnError):
-    """Something that the user gave is wrong; the message names the fix."""
+    """Invalid user input; the message names the fix."""
 
     exit_code = 2
 
@@ -50,10 +50,10 @@ class ConfigError(InputError):
 
 
 class UnknownNameError(InputError):
-    """A name that is not in a dictionary; says the nearest right one.
+    """An unknown name; the message suggests the nearest valid one.
 
     Args:
-        valid_names: the right names; None if they are people's, since another patient's id is not a hint.
+        valid_names: the valid names; None for patient ids, which must not be disclosed.
     """
 
     def __init__(self, what: str, name: str, valid_names: Iterable[str] | None) -> None:
@@ -78,7 +78,7 @@ class OutOfMemoryError(InputError):
     """Training does not fit in memory with these settings.
 
     Args:
-        torn: it ran out in the middle of a step; the weights in memory are not to be kept.
+        torn: memory ran out in the middle of a step, so the weights in memory are unusable.
     """
 
     def __init__(self, message: str, *, torn: bool = False) -> None:
@@ -91,7 +91,7 @@ class NonFiniteLossError(MedunlearnError):
 
 
 class FrozenParametersError(MedunlearnError):
-    """Parameters that were to be trained are bit-equal to what they were before."""
+    """Parameters that should have been trained are bit-equal to their initial values."""
 
 
 class StorageError(MedunlearnError):
@@ -99,11 +99,11 @@ class StorageError(MedunlearnError):
 
 
 class ProcessError(MedunlearnError):
-    """Another process of the same run failed, or is gone.
+    """Another process of the same run failed or disappeared.
 
     Args:
-        exit_code: what that process ends with.
-        lost: it is gone without a word.
+        exit_code: exit code of that process.
+        lost: it disappeared without an error message.
     """
 
     def __init__(self, message: str, exit_code: int = 1, *, lost: bool = False) -> None:
@@ -116,28 +116,28 @@ class HubError(MedunlearnError):
 
 
 def first_line(error: BaseException, most: int = 200) -> str:
-    """The first line of an error's text, of its type where it has none."""
+    """The first line of an error's text, or its type if the text is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:most]
 
 
 def first_few(names: Sequence[str], most: int = 3) -> str:
-    """``a, b, c, ...``: ``most`` of the names; all, without the dots, where there are no more."""
+    """``a, b, c, ...``: at most ``most`` names; without the dots if these are all."""
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def bullet_list(lines: Sequence[str], most: int | None = None) -> str:
-    """Lines below a sentence, each behind a dash: ``most`` of them, and how many more there are."""
+    """A bullet list: at most ``most`` lines, then the number of remaining ones."""
     bullets = "".join(f"\n  - {line}" for line in lines[:most])
     return bullets + (f"\n  ... and {len(lines) - most} more" if most is not None and len(lines) > most else "")
 
 
 def nearest(name: str, valid_names: Iterable[str]) -> str | None:
-    """The known name that a misspelt one most likely means."""
+    """The known name most similar to a misspelt one."""
     return next(iter(get_close_matches(name.lower(), list(valid_names), n=1, cutoff=0.5)), None)
 
 
 def unknown_name(what: str, name: str, valid_names: Iterable[str], *, most: int = 12) -> str:
-    """One sentence that refuses a name: the nearest right one first, then the known names (``most`` at most)."""
+    """One sentence that refuses a name: first the nearest valid name, then known names (at most ``most``)."""
     names = sorted(valid_names)
     near = nearest(name, names)
     hint = f" Did you mean {near!r}?" if near else ""

@@ -1,4 +1,4 @@
-"""A hub that cannot be reached is not asked again and again: what is in the cache is read at once."""
+"""Offline mode for an unreachable model hub: files are read from the cache at once, without retries."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 
 def go_offline_if_unreachable() -> None:
-    """Switch the hub's client to its cache for this process where the hub's host has no address.
+    """Switch the hub's client to its cache for this process if the hub's host name cannot be resolved.
 
-    Without it the client tries each file for half a minute. Behind a proxy nothing is looked up here.
+    Otherwise the client retries each file for half a minute. Behind a proxy the name is not resolved here.
     """
     from huggingface_hub import constants
 

@@ -1,4 +1,4 @@
-"""Files that a user names: regular ones alone (a FIFO waits for ever, a device never ends), as text or as YAML."""
+"""Files named by a user: only regular ones (a FIFO blocks, a device never ends), read as text or YAML."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SPECIAL = {
 
 
 def regular_file(path: Path, error: type[InputError] = InputError) -> Path:
-    """The path itself, unless it (or what it links to) is there and is not a file with an end.
+    """Return the path, unless it (or its link target) exists and is not a regular file.
 
     Raises:
         InputError: a folder, FIFO, socket or device, or a link to nothing; of the type ``error``.
@@ -39,7 +39,7 @@ def regular_file(path: Path, error: type[InputError] = InputError) -> Path:
             raise error(f"{path} is a link to {path.readlink()}, which is not there.") from None
         return path
     except ValueError as reason:  # a zero byte in the name
-        raise error(f"{str(path)!r} is no name of a file: {reason}.") from None
+        raise error(f"{str(path)!r} is not a file name: {reason}.") from None
     except OSError as reason:
         raise error(f"{path} cannot be read: {reason.strerror or reason}.") from None
     if kind == stat.S_IFREG:
@@ -49,7 +49,7 @@ def regular_file(path: Path, error: type[InputError] = InputError) -> Path:
 
 @contextmanager
 def told_unreadable(path: Path, error: type[InputError]) -> Iterator[None]:
-    """Raise what happens while a file is read as an error that a user understands."""
+    """Raise an error during reading of a file as one that a user understands."""
     try:
         yield
     except FileNotFoundError:
@@ -66,20 +66,22 @@ def read_text(path: Path, error: type[InputError] = InputError, *, most: int = L
     """A file's text, in UTF-8 with or without a byte order mark.
 
     Raises:
-        InputError: no such file, not a regular one, larger than ``most`` bytes, or no text in UTF-8.
+        InputError: no such file, not a regular one, larger than ``most`` bytes, or not UTF-8 text.
     """
     with told_unreadable(path, error):
         size = regular_file(path, error).stat().st_size
         if size > most:
-            raise error(f"{path} has {size:,} bytes, and {most:,} are the most that is read. Is it the right file?")
+            raise error(f"{path} has {size:,} bytes; at most {most:,} are read. Is it the right file?")
         text = path.read_text(encoding="utf-8-sig")
     if "\0" in text:
-        raise error(f"{path} is no text: there is a zero byte in it (character {text.index(chr(0)) + 1}).")
+        raise error(f"{path} is not text: it contains a zero byte (character {text.index(chr(0)) + 1}).")
     return text
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads 1e-4 as a number, which is text in YAML 1.1, and an id such as 007 as text, which is octal there."""
+    """YAML loader that reads 1e-4 as a number (text in YAML 1.1) and an id such as 007 as text (octal in YAML
+    1.1).
+    """
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> Any:
         """A whole number."""
@@ -93,10 +95,10 @@ _Loader.add_implicit_resolver(
 
 
 def parse_yaml(text: str) -> Any:
-    """A value as YAML reads it.
+    """Parse a YAML value.
 
     Raises:
-        ValueError: no YAML, a key that is there twice, too many values or levels.
+        ValueError: not YAML, a duplicate key, too many values or levels.
     """
     try:
         loader = _Loader(text)
@@ -112,10 +114,10 @@ def parse_yaml(text: str) -> Any:
 
 
 def _measure(node: yaml.Node, sizes: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """Values and levels of a node with every alias written out; ``known`` holds those of nodes seen before.
+    """Count values and levels of a node with every alias expanded; ``sizes`` caches nodes seen before.
 
     Raises:
-        ValueError: too many values or levels, a node that holds itself, a key that is there twice.
+        ValueError: too many values or levels, a node that contains itself, a duplicate key.
     """
     inside = list(_inside(node))
     sizes[id(node)] = (LARGEST, DEEPEST)  # until it is known: what holds itself is too large
@@ -126,19 +128,19 @@ def _measure(node: yaml.Node, sizes: dict[int, tuple[int, int]]) -> tuple[int, i
         if levels >= DEEPEST:
             raise ValueError(f"it is nested deeper than {DEEPEST} levels")
         if size > LARGEST:
-            raise ValueError(f"it holds more than {LARGEST:,} values")
+            raise ValueError(f"it contains more than {LARGEST:,} values")
     sizes[id(node)] = (size, levels + 1)
     return sizes[id(node)]
 
 
 def _inside(node: yaml.Node) -> Iterator[yaml.Node]:
-    """Nodes right below: the items of a list, the keys and values of a mapping."""
+    """Child nodes: the items of a list, the keys and values of a mapping."""
     if isinstance(node, yaml.MappingNode):
         keys: set[str] = set()
         for key, value in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else None
             if name and name in keys:
-                raise ValueError(f"the key {name!r} is there twice (line {key.start_mark.line + 1})")
+                raise ValueError(f"the key {name!r} occurs twice (line {key.start_mark.line + 1})")
             keys.add(name or "")
             yield key
             yield value
@@ -147,10 +149,10 @@ def _inside(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def yaml_content(path: Path, error: type[InputError] = InputError) -> Any:
-    """Content of a YAML file; no key may be there twice, at any level.
+    """Content of a YAML file; keys must be unique at every level.
 
     Raises:
-        InputError: not there, not a regular file, or not YAML.
+        InputError: missing, not a regular file, or not YAML.
     """
     text = read_text(path, error)
     try:

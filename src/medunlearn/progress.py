@@ -1,4 +1,4 @@
-"""Progress bars with rate and time left; nothing if nobody watches."""
+"""Progress bars with rate and remaining time; hidden without a terminal."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Advance]:
-    """A bar on standard error while the block runs; yields ``advance(n=1, note="")``, the note behind the bar.
+    """Context with a bar on standard error; yields ``advance(n=1, note="")``, with the note after the bar.
 
-    Nothing is shown when standard error is not a terminal. Inside another block the bar stands below that one's,
-    and goes with its own block.
+    Nothing is shown when standard error is not a terminal. A nested bar is shown below the outer one, and removed
+    at the end of its block.
     """
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
@@ -62,7 +62,7 @@ def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Advance]
 
 
 def remark(line: str, *, quiet: bool = False) -> None:
-    """One line on standard error, above the bars that are open."""
+    """Print one line on standard error, above open bars."""
     if not quiet:
         console = _open[-1].console if _open else Console(stderr=True, soft_wrap=True)
         console.print(Text.assemble((">", "dim"), f" {printable(line)}"))

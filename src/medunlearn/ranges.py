@@ -1,4 +1,4 @@
-"""Ranges of settings: ``Annotated[float, Field(gt=0, le=1)]``, as text and as a check."""
+"""Ranges of settings: ``Annotated[float, Field(gt=0, le=1)]``, as text and as validation."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _ORDER = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 
 
 def bounds_of(annotation: Any, metadata: Iterable[Any] = ()) -> dict[str, float]:
-    """Bounds of a type hint, in it or beside it: ``gt``, ``ge``, ``lt``, ``le``; of a union those of its members.
+    """Bounds ``gt``, ``ge``, ``lt``, ``le`` in a type hint or its metadata; for a union, those of its members.
 
-    What stands in a tuple or a mapping is not looked at.
+    Contents of tuples and mappings are ignored.
     """
     bounds: dict[str, float] = {}
     # pydantic's Field holds its bounds in a list of its own.
@@ -35,7 +35,7 @@ def range_text(bounds: Mapping[str, float]) -> str:
 
 
 def is_inside(value: float, bounds: Mapping[str, float]) -> bool:
-    """True if a number lies within the bounds; NaN never does."""
+    """True if a number is within the bounds; NaN never is."""
     holds = {
         "gt": lambda bound: value > bound,
         "ge": lambda bound: value >= bound,

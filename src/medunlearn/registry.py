@@ -1,9 +1,9 @@
-"""From a name to an object: explicit dictionaries, dotted paths, and entry points of other packages.
+"""Resolve names to objects: explicit dictionaries, dotted paths, and entry points of other packages.
 
-A table maps a public name to ``"module:attribute"``. It is text, so that listing what there is imports
-nothing heavy. A name that is not in the table may be
+A table maps a public name to ``"module:attribute"``. It is text, so listing it imports nothing heavy. A name that
+is not in the table may be
 
-- a dotted path, ``my_package.my_module:MyMethod``, for a plug-in that lives outside the tree, or
+- a dotted path, ``my_package.my_module:MyMethod``, for a plug-in outside the tree, or
 - an entry point that an installed package declares in the group ``medunlearn.<table>``.
 """
 
@@ -34,7 +34,7 @@ def names(group: str, table: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def _installed(group: str, ask: Callable[..., Iterable[EntryPoint]]) -> Mapping[str, str]:
-    """Plug-ins of installed packages; asked once, since it reads the metadata of everything that is installed."""
+    """Plug-ins of installed packages; cached, since it reads the metadata of everything installed."""
     return {point.name: point.value for point in ask(group=f"medunlearn.{group}")}
 
 
@@ -45,7 +45,7 @@ def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
         group: the plural noun of the table, e.g. ``"methods"``; used in messages and for entry points.
 
     Raises:
-        UnknownNameError: the name is not known; the message says the nearest right one.
+        UnknownNameError: unknown name; the message names the nearest valid one.
         InputError: a dotted path that cannot be imported.
     """
     targets = dict(table) if name in table else names(group, table)
@@ -72,13 +72,13 @@ def load(target: str) -> Any:
 
 
 def paper_files(name: str) -> list[Traversable]:
-    """The files of one name in the papers' folders, in the folders' order by name."""
+    """The files with a given name in the papers' folders, sorted by folder."""
     folders = sorted((files("medunlearn") / "papers").iterdir(), key=lambda folder: folder.name)
     return [folder / name for folder in folders if folder.is_dir() and (folder / name).is_file()]
 
 
 def made(what: str, name: str, cls: type, arguments: Mapping[str, Any]) -> Any:
-    """An object of a plug-in's class, a dataclass whose fields are its settings, with these checked.
+    """Create an object of a plug-in's class, a dataclass with settings as fields, after validating these.
 
     Args:
         what: the singular noun of its table, e.g. ``"method"``; used in messages.
@@ -113,14 +113,14 @@ def made(what: str, name: str, cls: type, arguments: Mapping[str, Any]) -> Any:
 
 
 def _outside(key: str, value: float, bounds: Mapping[str, float]) -> list[str]:
-    """The problem of a number that is not finite or not within its bounds; none otherwise."""
+    """The problem of a number that is not finite or not within its bounds; "" otherwise."""
     if not math.isfinite(value):
         return [f"{key} must be a finite number, not {value}"]
     return [] if is_inside(value, bounds) else [f"{key} must be {range_text(bounds)}, not {value:.15g}"]
 
 
 def hints_of(cls: type) -> dict[str, Any]:
-    """Type hints of a class; none where its module names types that it imports for type checkers alone."""
+    """Type hints of a class; empty if its module uses names imported only for type checkers."""
     try:
         return get_type_hints(cls, include_extras=True)
     except NameError:
@@ -128,17 +128,17 @@ def hints_of(cls: type) -> dict[str, Any]:
 
 
 def choices_of(cls: type) -> dict[str, tuple[Any, ...]]:
-    """Settings of a class that are one of some values -> these values."""
+    """Settings of a class with a fixed set of values -> these values."""
     return {key: choices for key, hint in hints_of(cls).items() if (choices := _allowed(hint)[1])}
 
 
 def ranges_of(cls: type) -> dict[str, str]:
-    """Settings of a class that have a range -> the range in words."""
+    """Settings of a class with a range -> the range in words."""
     return {key: text for key, hint in hints_of(cls).items() if (text := range_text(bounds_of(hint)))}
 
 
 def _allowed(hint: Any) -> tuple[tuple[type, ...], tuple[Any, ...]]:
-    """Types and single values that a type hint allows."""
+    """Types and literal values that a type hint allows."""
     if get_origin(hint) is Annotated:
         return _allowed(get_args(hint)[0])
     if get_origin(hint) is Literal:

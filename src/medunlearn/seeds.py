@@ -1,7 +1,7 @@
-"""Seeds that depend on what they are for, and on nothing else.
+"""Seeds that depend only on their purpose.
 
-Python's ``hash`` of a string changes with every process, and a global generator gives every consumer a
-number that depends on who asked before. Here a seed is the SHA-256 of the words that say what it is for.
+Python's ``hash`` of a string changes with every process, and numbers from a global generator depend on earlier
+consumers. Here a seed is the SHA-256 of the words that describe its purpose.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 
 
 def stable_seed(*purpose: str | int) -> int:
-    """A seed in [0, 2**63) that is the same in every process, on every machine.
+    """A seed in [0, 2**63) that is equal in every process and on every machine.
 
     Args:
-        purpose: what the seed is for, e.g. ``stable_seed("splits", benchmark_name, 0)``. The parts are
-            kept apart, so ``("ab", "c")`` and ``("a", "bc")`` differ.
+        purpose: purpose of the seed, e.g. ``stable_seed("splits", benchmark_name, 0)``. The parts are separated, so
+            ``("ab", "c")`` and ``("a", "bc")`` differ.
     """
     # Doubled inside a part, the separator can only be read one way.
     text = "\x1f".join(f"{type(part).__name__}:{part}".replace("\x1f", "\x1f\x1f") for part in purpose)

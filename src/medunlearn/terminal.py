@@ -1,4 +1,4 @@
-"""Text of others on its way to a terminal: no escape sequence, no reversed or invisible character in it works."""
+"""Escaping of untrusted text for terminals: escape sequences, reversed and invisible characters have no effect."""
 
 from __future__ import annotations
 

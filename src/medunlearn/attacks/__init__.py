@@ -55,17 +55,18 @@ def attack_class(name: str) -> type[Attack]:
 
 
 def make_attack(name: str, arguments: Mapping[str, Any]) -> Any:
-    """An attack with its settings."""
+    """Create an attack with its settings."""
     return made("attack", name, attack_class(name), arguments)
 
 
 def kinds_of(requested: Sequence[str]) -> frozenset[str]:
-    """Kinds of the requested attacks; raises as :func:`expand`."""
+    """Kinds of the requested attacks; raises like :func:`expand`."""
     return frozenset(attack_class(name).kind for name in expand(requested))
 
 
 def expand(requested: Sequence[str]) -> tuple[str, ...]:
-    """Names of attacks, each once; a kind stands for all attacks of that kind that are no published variants.
+    """Names of the requested attacks without duplicates; a kind stands for all its attacks except published
+    variants.
 
     Raises:
         UnknownNameError: neither an attack nor a kind.

@@ -21,8 +21,8 @@ class Attack(Protocol):
         kind: a key of :data:`medunlearn.attacks.KINDS`.
         title: name in reports.
         source: paper and section.
-        variant: whose computation it follows where published code differs from ours; "" for our own. The name of a
-            kind does not stand for variants.
+        variant: published implementation that it reproduces where that differs from ours; "" for our own. The name
+            of a kind does not include variants.
     """
 
     kind: ClassVar[str]
@@ -33,7 +33,7 @@ class Attack(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One document under the attacked model; what no attack needs is None.
+    """One document under the attacked model; inputs that no attack needs are None.
 
     Attributes:
         log_probs: natural-log probability of each token but the first, EOS last, [n].

@@ -42,7 +42,7 @@ OVER_FORGOTTEN, LEAKS, NOT_TOLD_APART = "over-forgotten", "still leaks", "not to
 
 @dataclass(frozen=True)
 class Attacked:
-    """One model under the attacks of one kind on one split.
+    """Results of one kind of attack on one model and split.
 
     Attributes:
         run: the run whose model it is.
@@ -63,7 +63,7 @@ class Attacked:
 
     @property
     def measured(self) -> bool:
-        """True if there were attacks of this kind."""
+        """True if the run has results of this kind of attack."""
         return (self.record.folder / SUMMARIES[self.kind]).exists()
 
     @cached_property
@@ -83,24 +83,26 @@ class Attacked:
 
     @cached_property
     def subjects(self) -> pd.DataFrame:
-        """Means by subject, of a recovery attack (:func:`~.recovery.recovery_results.subject_means`)."""
+        """Means per subject of a recovery attack (:func:`~.recovery.recovery_results.subject_means`)."""
         return read_frame(self.record.folder / SUBJECTS.format(self.kind), ("subject", "value"))
 
     @property
     def before(self) -> pd.DataFrame:
-        """Of a recovery attack, the scores of the model as it was, each once."""
+        """Scores of the unattacked model in a recovery attack, without duplicates."""
         scores = self.scores[self.scores["strength"] == BEFORE[self.kind]]
         return scores[scores["attack"] == scores["attack"].iloc[0]] if len(scores) else scores
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The record of this kind: questions, settings, ``notes`` and ``problems`` by label."""
+        """The attack's record: questions, settings, ``notes`` and ``problems`` by label."""
         facts: Mapping[str, Any] = self.record.info.results.get(self.kind, {})
         return facts
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences on what a recovery attack left out, and in which states the model answers nothing."""
+        """Sentences on questions that a recovery attack skipped, and on states in which the model answers
+        nothing.
+        """
         left_out, broken = (self.facts.get(name, {}) for name in ("notes", "problems"))
         reasons = {**left_out, **{state: "; ".join(problems) for state, problems in broken.items()}}
         return tuple(f"{self.run.label}, {what}: {why}." for what, why in reasons.items())
@@ -113,7 +115,9 @@ class Attacked:
 
 @dataclass(frozen=True)
 class Attacks:
-    """Models under the same attacks of one kind: the one in question first, then those it is compared with."""
+    """Models under the same attacks of one kind: first the model in question, then the models it is compared
+    with.
+    """
 
     models: tuple[Attacked, ...]
     replicates: int
@@ -121,15 +125,16 @@ class Attacks:
 
     @property
     def problems(self) -> dict[str, tuple[str, ...]]:
-        """Label of each model -> why it is broken; nothing of a healthy one."""
+        """Label of each model -> why it is broken; healthy models have no entry."""
         return {model.run.label: model.record.info.problems for model in self.models}
 
     @cached_property
     def comparisons(self) -> pd.DataFrame:
         """Paired differences with intervals: model, against, against_role, and the kind's columns.
 
-        The first model against each other one. Membership: every model against the retrained ones. Reconstruction:
-        every unlearned model against target and retrained ones. Recovery: so, and the target against the retrained.
+        The first model is compared with each other model. Membership: every model with the retrained ones.
+        Reconstruction and recovery: every unlearned model with target and retrained ones. Recovery also compares
+        the target with the retrained ones.
         """
         models = self._measured
         pairs = [
@@ -152,23 +157,23 @@ class Attacks:
 
     @cached_property
     def reconstructions(self) -> Attacks:
-        """The reconstruction attacks on the same models; of no models where there were none."""
+        """The reconstruction attacks on the same models; empty if there were none."""
         return self.of_kind("reconstruction")
 
     @cached_property
     def recoveries(self) -> Mapping[str, Attacks]:
-        """Kind -> the recovery attacks of that kind on the same models, of those kinds that there were."""
+        """Kind -> the recovery attacks of that kind on the same models; kinds without attacks are missing."""
         attacks = {kind: self.of_kind(kind) for kind in RECOVERY}
         return {kind: of_kind for kind, of_kind in attacks.items() if of_kind.models}
 
     def of_kind(self, kind: str) -> Attacks:
-        """The attacks of a kind on the same models; of no models where there were none."""
+        """The attacks of a kind on the same models; empty if there were none."""
         models = (replace(model, kind=kind) for model in self.models)
         return Attacks(tuple(model for model in models if model.measured), self.replicates, self.seed)
 
     @cached_property
     def reference(self) -> ReferenceCheck | None:
-        """True if these models may be read against the retrained one among them; None if that is not known.
+        """Whether the retrained model among these models is a valid reference; None if that is not known.
 
         From the evaluations of target and retrained model on the split, else from what a recovery attack measured
         of both before it began. None without target or retrained model.
@@ -190,7 +195,7 @@ class Attacks:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Sentences that a reader must know before the readings."""
+        """Warnings to read before the readings."""
         if self.reference is not None:
             return self.reference.caveats
         return (UNCHECKED,) if {"target", "retrained"} <= {model.run.role for model in self.models} else ()
@@ -254,7 +259,7 @@ class Attacks:
         return reading_of(row, gaps, self._gaps(targets[0]) if targets else None)
 
     def _gaps(self, label: str) -> pd.DataFrame:
-        """A model's differences from the retrained ones."""
+        """Differences between a model and the retrained ones."""
         gaps = self.comparisons
         return gaps[(gaps["model"] == label) & (gaps["against_role"] == "retrained")] if len(gaps) else gaps
 
@@ -280,7 +285,7 @@ def _is_anchored(model: Attacked, other: Attacked) -> bool:
 
 
 def reading(sides: list[object]) -> str | None:
-    """Reading of an area that lies on these sides of its references; None if no side is known."""
+    """Reading of an AUC from the sides of its references on which it lies; None if no side is known."""
     named = {side for side in sides if isinstance(side, str)}
     if not named:
         return None

@@ -18,8 +18,8 @@ class ModelHolder:
     """The model that all attacks on a run share, and the processes that hold it.
 
     Attributes:
-        live: the model where it is in memory already, in evaluation mode.
-        processes: that hold the same live model, or load it, and share the work.
+        live: the model, if it is already in memory, in evaluation mode.
+        processes: the processes that share the work; each holds the same live model, or loads it.
     """
 
     run: Run
@@ -42,15 +42,15 @@ class ModelHolder:
 
     @property
     def live_module(self) -> Any:
-        """The live model's module; None if the model is loaded."""
+        """The live model's module; None if the model is loaded from its folder."""
         return None if self.live is None else self.live.model
 
     @property
     def silent(self) -> bool:
-        """True if this process shows no progress."""
+        """True if this process shows no progress bar."""
         return self.quiet or not self.processes.main
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Problems of the model's weights; none where it was not needed."""
+        """Problems of the model's weights; empty if the model was not loaded."""
         return self.model.problems if "model" in vars(self) else ()

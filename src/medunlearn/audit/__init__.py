@@ -11,7 +11,7 @@ from typing import Any
 
 
 class _CallablePackage(ModuleType):
-    """This package, callable as ``mu.audit``: importing it sets the attribute ``audit`` of ``medunlearn``."""
+    """This package as the callable ``mu.audit``: importing it sets the attribute ``audit`` of ``medunlearn``."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         from medunlearn.audit.audit_run import audit

@@ -1,4 +1,4 @@
-"""Ways of asking a model for a text: its beginning, a prompt filled from its columns, its beginning in a chat.
+"""Ways of prompting for a text: its beginning, a prompt filled from its columns, its beginning in a chat template.
 
 A probe names its way: ``prefix``, ``prompt_1``, ``prompt_2``, ..., ``prefix_in_chat``.
 """
@@ -22,12 +22,12 @@ def prompt_way(number: int) -> str:
 
 
 def is_prompt(way: object) -> bool:
-    """True if a probe's way is a filled prompt; older tables have no ways."""
+    """True if a probe's way is a filled prompt; older tables have no such column."""
     return str(way).startswith(f"{PROMPT}_")
 
 
 def way_title(way: str, prompts: Sequence[str] = (), template: str = "plain") -> str:
-    """A way in plain words, for tables: ``prompt 1 in the chat template: Write the note of {name}``."""
+    """A way of asking in plain words, for tables: ``prompt 1 in the chat template: Write the note of {name}``."""
     if way == PREFIX:
         return "beginning of the text"
     if way == PREFIX_IN_CHAT:
@@ -41,19 +41,19 @@ def way_title(way: str, prompts: Sequence[str] = (), template: str = "plain") ->
 
 
 def short_title(way: object, length: int) -> str:
-    """A prompt in a narrow column: ``50``, ``50, chat``, ``prompt 1``, ``mixed``."""
+    """A way of asking for a narrow column: ``50``, ``50, chat``, ``prompt 1``, ``mixed``."""
     if is_prompt(way):
         return str(way).replace("_", " ")
     return f"{length or 'mixed'}{', chat' if way == PREFIX_IN_CHAT else ''}"
 
 
 def titles_of(ways: Sequence[str], config: dict[str, Any]) -> dict[str, str]:
-    """Way -> its title, by the settings of an audit's ``run.json``."""
+    """Way of asking -> its title, from the settings in an audit's ``run.json``."""
     return {way: way_title(way, config.get("prompt") or (), str(config.get("template", "plain"))) for way in ways}
 
 
 def answer_to(text: str, settings: AuditSettings) -> str:
-    """A text as the answer to a prompt: some templates part it from the prompt by a space."""
+    """A text as the answer to a prompt, with the separating space that some templates need."""
     if settings.template == "chat":
         return text
     from medunlearn.models.prompts import render
@@ -62,12 +62,12 @@ def answer_to(text: str, settings: AuditSettings) -> str:
 
 
 def message_of(way: str, prefix: str) -> str:
-    """The user's message: the filled prompt, or a request to go on with a beginning."""
+    """The user's message: the filled prompt, or a request to continue a beginning."""
     return f"{CONTINUE}\n\n{prefix}" if way == PREFIX_IN_CHAT else prefix
 
 
 def prompt_text(way: str, prefix: str, settings: AuditSettings) -> str:
-    """A filled prompt as a text to go on from, in a template that needs no tokenizer."""
+    """A filled prompt as text to continue, in a template that needs no tokenizer."""
     from medunlearn.models.prompts import render
 
     prompt = render(_question(message_of(way, prefix), ""), "", template=settings.template, context="closed_book")
@@ -75,7 +75,7 @@ def prompt_text(way: str, prefix: str, settings: AuditSettings) -> str:
 
 
 def prompt_tokens(tokenizer: Any, way: str, prefix: str, settings: AuditSettings) -> tuple[int, ...]:
-    """Token ids of a prompt in the template, special ones included."""
+    """Token ids of a prompt in the template, special tokens included."""
     from medunlearn.models.sequences import Rendering, question_sequence
 
     rendering = Rendering(settings.template, "closed_book")

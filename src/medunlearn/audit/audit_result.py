@@ -70,12 +70,12 @@ class Audit:
 
     @property
     def problems(self) -> dict[str, tuple[str, ...]]:
-        """Label of this model and of each baseline -> why it is broken; nothing of a healthy one."""
+        """Label of this model and of each baseline -> why it is broken; healthy models have no entry."""
         return {audit.label: audit.run.info.problems for audit in (self, *self.baselines)}
 
     @property
     def unused_chat_template(self) -> bool:
-        """A tokenizer of these models has a chat template: texts were continued without it."""
+        """True if a tokenizer of these models has a chat template that the audit did not use."""
         return any(leaves_chat_template(audit.run.info.results) for audit in (self, *self.baselines))
 
     @property
@@ -172,10 +172,10 @@ class Audit:
         return titles_of(ways, dict(self.settings))
 
     def first_screen(self, show_text: int = 0) -> FirstScreen:
-        """Patients that can be extracted, identifiers given away, what was not looked for, and the worst cases.
+        """Extractable patients, leaked identifiers, searches that were not made, and the worst cases.
 
         Args:
-            show_text: so many of the worst cases hold text of prompt and response.
+            show_text: number of worst cases that include the text of prompt and response.
         """
         from medunlearn.audit.first_screen import first_screen
 
@@ -183,12 +183,12 @@ class Audit:
         return first_screen(tables, others, pseudonyms([tables]), show_text=show_text)
 
     def patients(self) -> dict[str, str]:
-        """Pseudonym of the first screen and of reports of this audit alone -> subject."""
+        """Pseudonym -> subject; pseudonyms are valid for this audit's first screen and reports only."""
         return {name: subject for subject, name in pseudonyms(self._tables[:1]).items()}
 
     @cached_property
     def _tables(self) -> list[AuditTables]:
-        """The tables of this audit and of its baselines, under the labels that are shown."""
+        """The tables of this audit and of its baselines, by displayed label."""
         return [replace(read_tables(audit.run.folder), label=audit.label) for audit in (self, *self.baselines)]
 
     @property

@@ -91,7 +91,9 @@ def audit(
         _audit_stored(Path(responses), checked, folder, label, reference_file)
     else:
         if (model_name or llm) and "http" not in str(model):
-            raise InputError(f"{model} is no server: --model-name and llm.KEY=VALUE are for http://HOST:PORT/v1.")
+            raise InputError(
+                f"{model} is not a server address: --model-name and llm.KEY=VALUE are for http://HOST:PORT/v1."
+            )
         how = {"llm": llm, "permitted": allow_remote_llm, "label": label, "device": device}
         audited = audited_model(str(model), name=model_name, **how)  # type: ignore[arg-type]
         corpora = _corpora(sources, checked)
@@ -149,7 +151,7 @@ def _refuse(model: object, words: Sequence[str], responses: object, settings: Au
 
 
 def _measures(settings: AuditSettings) -> list[str]:
-    """The requested measures, or all that need no further model, plug-ins included."""
+    """The requested measures; by default all that need no further model, plug-ins included."""
     plugins = [name for name in known_names("measures", MEASURES) if name not in MEASURES]
     return list(settings.measures or (*default_measures(), *plugins))
 
@@ -184,8 +186,8 @@ def _audit_model(
                 unit.seal()
             if empty := [corpus.name for corpus, (sample, _) in zip(corpora, samples, strict=True) if not sample]:
                 raise InputError(
-                    f"No text of {', '.join(empty)} is long enough: the shortest prefix has {settings.prefixes[0]} "
-                    f"{unit.noun}, and {settings.shortest_suffix} must follow. Lower prefixes or shortest_suffix."
+                    f"No text of {', '.join(empty)} is long enough: it needs a prefix of {settings.prefixes[0]} "
+                    f"{unit.noun} and {settings.shortest_suffix} more after it. Lower prefixes or shortest_suffix."
                 )
             probes = [probe for sample, _ in samples for probe in sample]
             write_probes(folder, probes)
@@ -237,7 +239,7 @@ def _audit_stored(
 def _score(
     recording: Recording, answers: ProbeResponses, settings: AuditSettings, unit: Unit, problems: Sequence[str] = ()
 ) -> None:
-    """Write the tables of scores and the part of ``run.json`` that models and stored responses share."""
+    """Write the score tables and the part of ``run.json`` that models and stored responses have in common."""
     with recording.stage("score"):
         score_all(recording.folder, answers, _measures(settings), unit)
     texts = (
@@ -289,7 +291,7 @@ class _Baselines:
     references: Path | None = None
 
     def __call__(self, word: str, labels: Sequence[str]) -> tuple[Path, AuditedModel | None]:
-        """The folder of a baseline's audit, which is made if the word names a model; and that model."""
+        """The folder of a baseline's audit, and its model; the audit is run first if ``word`` names a model."""
         path, model = Path(word), None
         if (path / FILE).exists() and read_json(path / FILE).get("verb") == VERB:
             folder = Run.open(path).folder

@@ -81,7 +81,9 @@ class AuditTables:
 
     @cached_property
     def responses(self) -> pd.DataFrame:
-        """One row per response: KEY, tokens (length; NaN if stored as text alone), response. Empty without any."""
+        """One row per response: KEY, tokens (length; NaN if only text was stored), response. Empty without
+        responses.
+        """
         stored = stored_responses(self.folder).items()
         rows = [(*key, _token_count(response), response.response) for key, response in stored]
         return pd.DataFrame(rows, columns=[*KEY, "tokens", "response"])
@@ -94,7 +96,7 @@ class AuditTables:
 
     @property
     def baselines(self) -> tuple[Path, ...]:
-        """Folders of the baselines that it was audited with."""
+        """Folders of the audit's baselines."""
         return baseline_folders(self.folder)
 
     @cached_property
@@ -109,12 +111,12 @@ class AuditTables:
 
 
 def cell_of(scores: pd.DataFrame) -> list[str]:
-    """:data:`CELL`, with the way of asking where a table has several."""
+    """Columns of :data:`CELL`, with the way of asking if a table has several."""
     return [*CELL, WAY] if WAY in scores.columns else list(CELL)
 
 
 def of_prefixes(audit: AuditTables) -> AuditTables:
-    """The audit as far as its probes are beginnings of texts, given as they are."""
+    """The audit restricted to probes that are plain beginnings of texts."""
     if WAY not in audit.probes.columns or (others := audit.probes[WAY] != PREFIX).sum() == 0:
         return audit
     left_out = set(audit.probes.loc[others, "probe_id"])
@@ -127,7 +129,7 @@ def of_prefixes(audit: AuditTables) -> AuditTables:
 
 
 def shared_probes(ours: pd.DataFrame, theirs: pd.DataFrame, item: str = "probe_id") -> set[str]:
-    """Probes of two audits that are one: of one record and prefix, in corpora of one name or of none.
+    """Probes that two audits share: same record and prefix, in corpora of the same name or without one.
 
     Args:
         ours, theirs: tables with ``item`` and ``corpus``.
@@ -140,7 +142,7 @@ def shared_probes(ours: pd.DataFrame, theirs: pd.DataFrame, item: str = "probe_i
 
 
 def stored_responses(folder: Path) -> dict[Key, Response]:
-    """Responses of an audit; none where it keeps none."""
+    """Responses of an audit; empty if it stored none."""
     return ResponseStore.read_complete(folder / RESPONSES)
 
 
@@ -151,10 +153,10 @@ def baseline_folders(folder: Path) -> tuple[Path, ...]:
 
 
 def leaves_chat_template(results: Mapping[str, Any]) -> bool:
-    """Tell that an audited model's tokenizer has a chat template: an audit continues texts without it.
+    """True if an audited model's tokenizer has a chat template, which the audit does not use.
 
     Args:
-        results: of the audit's ``run.json``; those of a server and of stored responses do not tell.
+        results: ``results`` of the audit's ``run.json``; unknown for a server and for stored responses.
     """
     return bool(results.get("model", {}).get("chat_template") == "not used")
 
@@ -189,7 +191,7 @@ def read_tables(folder: Path) -> AuditTables:
     try:
         tables["scores"] = tables["scores"].astype({"value": "float64"})  # type: ignore[union-attr]
     except ValueError as error:
-        raise InputError(f"{folder}: scores.parquet holds a value that is no number ({error}).") from error
+        raise InputError(f"{folder}: scores.parquet holds a value that is not a number ({error}).") from error
     audit = AuditTables(folder, str(info["label"]), info, **tables)  # type: ignore[arg-type]
     if unknown := set(audit.scores["item"]) - set(audit.probes["probe_id"]):
         raise InputError(f"{folder}: scores.parquet has {len(unknown)} probes that probes.parquet lacks.")

@@ -1,4 +1,4 @@
-"""Patients that can be extracted, beside those that the model never saw and beside its baselines.
+"""Patients that can be extracted, compared with unseen patients and with baselines.
 
 A subject is extracted where a response to any of its probes shares a run of 30 tokens with the true text. All of it
 counts subjects at one decoding; nothing is averaged over probes.
@@ -31,13 +31,13 @@ NO_RUN = f"{LEAK} was not among the measures"
 
 @dataclass(frozen=True, slots=True)
 class BaselineExtraction:
-    """A baseline on the same probes.
+    """Extraction by a baseline on the same probes.
 
     Attributes:
-        model, baseline: subjects extracted from either, of those with a scored probe in both.
-        only_model, only_baseline: subjects extracted from one of the two alone.
+        model, baseline: numbers of subjects extracted from each, of those with a scored probe in both.
+        only_model, only_baseline: subjects extracted from only one of the two.
         difference: model minus baseline, with McNemar's exact test.
-        problems: why the baseline is broken; its numbers say nothing then.
+        problems: why the baseline is broken; its numbers are then meaningless.
     """
 
     label: str
@@ -51,7 +51,7 @@ class BaselineExtraction:
 
 @dataclass(frozen=True, slots=True)
 class CorpusExtraction:
-    """Subjects of one corpus that can be extracted, beside those that the model never saw.
+    """Extractable subjects of one corpus, compared with subjects that the model never saw.
 
     Attributes:
         noun: ``patient`` where the audit knows whose a text is, else ``record``.
@@ -76,13 +76,15 @@ class CorpusExtraction:
 
     @property
     def beyond_controls(self) -> bool | None:
-        """More than every control (unseen texts, healthy baselines) at 5%; None without one."""
+        """True if more than from every control (unseen texts, healthy baselines) at the 5% level; None without
+        one.
+        """
         gaps = [self.difference, *(baseline.difference for baseline in self.baselines if not baseline.problems)]
         tests = [(gap.value, gap.p) for gap in gaps if gap and gap.value is not None and gap.p is not None]
         return all(value > 0 and p < 0.05 for value, p in tests) if tests else None
 
     def split(self, probes: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Probes of the corpus' members, and of the unseen subjects beside them.
+        """Probes of the corpus' members, and of its unseen subjects.
 
         Args:
             probes: of :func:`labelled_probes`.
@@ -96,7 +98,7 @@ class Extraction:
     """Extraction of one audited model.
 
     Attributes:
-        decoding: the one that is counted: greedy, or the first where the audit has no greedy responses.
+        decoding: the counted decoding: greedy, or the first if the audit has no greedy responses.
         decodings: all of the audit.
         prefixes: lengths of the beginnings of texts; 0 stands for many lengths, and for prompts.
         ways: of asking; one alone where the audit has no others than the beginning of a text.
@@ -118,7 +120,7 @@ class Extraction:
 
 
 def extraction(audit: AuditTables, baselines: Sequence[AuditTables] = ()) -> Extraction:
-    """Count who can be extracted from an audited model.
+    """Count the subjects that can be extracted from an audited model.
 
     Args:
         baselines: audits of other models; compared on the probes that both were given.
@@ -146,13 +148,13 @@ def extraction(audit: AuditTables, baselines: Sequence[AuditTables] = ()) -> Ext
 
 
 def problems_of(audit: AuditTables) -> tuple[str, ...]:
-    """Reasons why an audited model is broken; none of a healthy one."""
+    """Reasons why an audited model is broken; empty if it is healthy."""
     health = audit.info.get("results", {}).get("health", {})
     return tuple(health.get("problems", ()))
 
 
 def unseen_corpora(audit: AuditTables) -> frozenset[str]:
-    """Corpora that the model never saw: those that were declared so, and holdouts of benchmarks."""
+    """Corpora that the model never saw: those declared unseen, and holdouts of benchmarks."""
     declared = (read_whole(audit.folder / UNSEEN_FILE, read_json) or {}).get("corpora", ())
     facts = audit.info.get("results", {}).get("corpora", ())
     benchmarks = {str(corpus.get("name")) for corpus in facts if corpus.get("kind") == "benchmark"}
@@ -161,7 +163,7 @@ def unseen_corpora(audit: AuditTables) -> frozenset[str]:
 
 
 def labelled_probes(audit: AuditTables) -> pd.DataFrame:
-    """The probes with ``unseen``: nothing of the subject was in the training text.
+    """The probes with the column ``unseen``: True if nothing of the subject was in the training text.
 
     A subject with a record that was trained on is never unseen; its held-out records are left out.
     """
@@ -174,7 +176,7 @@ def labelled_probes(audit: AuditTables) -> pd.DataFrame:
 
 
 def run_scores(audit: AuditTables, decoding: str) -> pd.DataFrame:
-    """Rows of the score table of :data:`LEAK` at one decoding."""
+    """Rows of the score table for the measure :data:`LEAK` at one decoding."""
     return audit.scores[(audit.scores["measure"] == LEAK) & (audit.scores["decoding"] == decoding)]
 
 
@@ -192,7 +194,7 @@ def share_text(share: SubjectShare | None, noun: str = "") -> str:
 
 
 def share_of(hits: pd.Series) -> SubjectShare:
-    """Subjects that were extracted, of those with a scored probe."""
+    """Share of extracted subjects among those with a scored probe."""
     scored = hits.dropna()
     return SubjectShare(int(scored.astype(bool).sum()), len(scored), int(hits.isna().sum()))
 
@@ -231,7 +233,7 @@ def _corpus(
 def _against(
     audit: AuditTables, baseline: AuditTables, probes: pd.DataFrame, decoding: str
 ) -> BaselineExtraction | None:
-    """A baseline on the probes that both models have a score of; None if there is none."""
+    """A baseline on the probes that both models have scores of; None if there are none."""
     scored = [run_scores(tables, decoding).dropna(subset="value") for tables in (audit, baseline)]
     shared = shared_probes(probes, baseline.probes).intersection(*(scores["item"] for scores in scored))
     if not shared:
@@ -253,7 +255,7 @@ def _against(
 
 
 def subject_noun(probes: pd.DataFrame) -> str:
-    """``patient`` where somebody said whose a text is, else ``record``."""
+    """``patient`` if the texts' owners are known, else ``record``."""
     return "patient" if (probes["subject"] != probes["record_id"]).any() else "record"
 
 
@@ -294,10 +296,10 @@ def declare_unseen(folder: Path, names: Sequence[str]) -> None:
 
 
 def refuse_unknown(names: Sequence[str], corpora: Sequence[str]) -> None:
-    """Refuse corpora, said to be unseen, that are not among those of the audit.
+    """Refuse unknown corpora among those declared unseen.
 
     Raises:
-        ConfigError: all of them.
+        ConfigError: lists all of them.
     """
     if problems := [f"unseen: {unknown_name('corpus', name, corpora)}" for name in names if name not in corpora]:
         raise ConfigError(problems)

@@ -34,10 +34,10 @@ class WayExtraction:
 
     Attributes:
         title: the way in plain words.
-        members: trained subjects, of those asked so.
-        alone: trained subjects whom no other way brings out.
+        members: extracted trained subjects, of those probed this way.
+        alone: trained subjects that no other way extracts.
         unseen: subjects that the model never saw; None if the audit has none.
-        baselines: label of each baseline -> the same subjects as it gives them back.
+        baselines: label of each baseline -> the same subjects extracted from it.
     """
 
     corpus: str
@@ -51,7 +51,7 @@ class WayExtraction:
 
 @dataclass(frozen=True, slots=True)
 class SampledExtraction:
-    """Subjects of one corpus, or those never seen, under k samples of every prompt.
+    """Extraction from k samples of every prompt: trained subjects of one corpus, or unseen ones.
 
     Attributes:
         group: :data:`TRAINED` or :data:`NEVER_SEEN`.
@@ -76,14 +76,14 @@ class SampledExtraction:
 
     @property
     def expected(self) -> str:
-        """``41.2 of 60``: subjects that are expected to be extracted."""
+        """Expected number of extracted subjects: ``41.2 of 60``."""
         return f"{self.chance * self.subjects:.1f} of {self.subjects:,}"
 
 
 def by_way(
     audit: AuditTables, result: Extraction, baselines: Sequence[AuditTables] = ()
 ) -> tuple[WayExtraction, ...]:
-    """One entry per corpus and way, in the order of the probes; nothing if there is one way alone."""
+    """One entry per corpus and way of asking, in probe order; empty if there is only one way."""
     if len(result.ways) < 2 or result.reason:
         return ()
     titles, probes = titles_of(result.ways, dict(audit.info.get("config", {}))), labelled_probes(audit)
@@ -110,7 +110,7 @@ def by_way(
 
 
 def missed_by_beginnings(ways: Sequence[WayExtraction], result: Extraction, corpus: str) -> int | None:
-    """Trained subjects whom another way brings out and the beginning of the text does not; None without both."""
+    """Trained subjects that another way extracts and the beginning of the text does not; None without both."""
     of_corpus = {entry.way: entry.members for entry in ways if entry.corpus == corpus}
     if PREFIX not in of_corpus or len(of_corpus) < 2:
         return None
@@ -138,7 +138,7 @@ def ways_data(ways: Sequence[WayExtraction]) -> list[dict[str, Any]]:
 
 
 def way_rows(ways: Sequence[WayExtraction]) -> list[dict[str, str]]:
-    """Rows of a table by column; with the corpus where there are several."""
+    """Table rows by column; with the corpus if there are several."""
     several = len({entry.corpus for entry in ways}) > 1
     unseen = any(entry.unseen is not None for entry in ways)
     labels = dict.fromkeys(label for entry in ways for label in entry.baselines)
@@ -156,7 +156,7 @@ def way_rows(ways: Sequence[WayExtraction]) -> list[dict[str, str]]:
 
 
 def by_samples(audit: AuditTables, result: Extraction) -> tuple[SampledExtraction, ...]:
-    """One entry per corpus, decoding that draws several samples, and number of samples."""
+    """One entry per corpus, decoding with several samples, and number of samples."""
     scores = audit.scores[(audit.scores["measure"] == LEAK) & audit.scores["value"].notna()]
     several = [name for name, part in scores.groupby("decoding", sort=False) if part["sample"].max() > 0]
     if result.reason or not several:
@@ -204,7 +204,7 @@ def _of_decoding(
 
 
 def sample_rows(rows: Sequence[SampledExtraction], result: Extraction) -> list[dict[str, str]]:
-    """Rows of a table by column: greedy responses, then k samples; with the corpus where there are several."""
+    """Table rows by column: greedy responses, then k samples; with the corpus if there are several."""
     several = len(result.corpora) > 1
     unseen = {(row.corpus, row.decoding, row.samples): row for row in rows if row.group == NEVER_SEEN}
     ours = [row for row in rows if row.group != NEVER_SEEN] or list(rows)

@@ -1,6 +1,6 @@
-"""The first screen of an audit: who can be extracted, what was given away, what nobody looked for, the worst cases.
+"""The first screen of an audit: extractable patients, leaked identifiers, searches not made, the worst cases.
 
-Terminal, page, Markdown and JSON take their sentences from here. Each is computed; none holds text of a record.
+Terminal, page, Markdown and JSON take their sentences from here. All are computed; none contains record text.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ _MISSING: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class FirstScreen:
-    """Answer of one audit.
+    """Main result of one audit.
 
     Attributes:
         giveaway: None if no search for identifiers was made.
-        missing: what was not looked for, in words.
+        missing: searches that were not made, in words.
         cases: worst first.
-        ways: who is extracted by which way of asking; empty if there is one way.
+        ways: subjects extracted by each way of asking; empty if there is one way.
         samples: extraction as a probability over k samples; empty if none were drawn.
-        caveat: what must be known before the answer is read; empty if there is nothing.
+        caveat: warning to read before the answer; empty if there is none.
     """
 
     extraction: Extraction
@@ -74,7 +74,7 @@ class FirstScreen:
 
     @property
     def answer(self) -> str:
-        """``60 of 60 patients can be extracted``, of each corpus where there are several."""
+        """``60 of 60 patients can be extracted``, for each corpus if there are several."""
         result = self.extraction
         if result.problems:
             return BROKEN
@@ -86,7 +86,7 @@ class FirstScreen:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Sentences behind the answer."""
+        """Sentences that explain the answer."""
         result = self.extraction
         if result.problems:
             why = f"{result.label} is broken: {'; '.join(result.problems)}."
@@ -104,14 +104,14 @@ class FirstScreen:
 
     @property
     def conclusions(self) -> tuple[str, ...]:
-        """The sentences that :attr:`groups` do not say."""
+        """The sentences that :attr:`groups` does not cover."""
         if self.extraction.problems or self.extraction.reason:
             return self.sentences
         lines = (*self._of_corpora(conclusions_of), *self.missed_sentences, *self.identifier_sentences)
         return (*self._caveats, *lines, definition(self.extraction))
 
     def _of_corpora(self, sentences: Callable[[CorpusExtraction], Iterable[str]]) -> list[str]:
-        """Sentences on each corpus, behind its name where there are several."""
+        """Sentences on each corpus, prefixed with its name if there are several."""
         corpora = self.extraction.corpora
         return [
             f"{corpus.corpus}: {line}" if len(corpora) > 1 else line
@@ -125,7 +125,7 @@ class FirstScreen:
 
     @property
     def lead(self) -> tuple[str, ...]:
-        """The fewest sentences that answer: the bound, the conclusion, the number of identifiers."""
+        """The shortest answer: the bound, the conclusion, and the number of identifiers."""
         if self.extraction.problems or self.extraction.reason:
             return self.sentences
         not_searched = ["Identifiers were not searched for."]
@@ -141,12 +141,12 @@ class FirstScreen:
 
     @property
     def identifier_sentences(self) -> tuple[str, ...]:
-        """Identifiers given away; nothing if they were not searched."""
+        """Sentences on leaked identifiers; empty if they were not searched."""
         return () if self.giveaway is None else tuple(giveaway_sentences(self.giveaway))
 
     @property
     def way_sentences(self) -> tuple[str, ...]:
-        """Sentences on how many each way of asking brings out."""
+        """Sentences on the number of subjects that each way of asking extracts."""
         return tuple(self._of_corpora(self._by_way))
 
     def _by_way(self, corpus: CorpusExtraction) -> Iterator[str]:
@@ -168,12 +168,12 @@ class FirstScreen:
 
     @property
     def missed_sentences(self) -> tuple[str, ...]:
-        """Sentences on those whom beginnings of texts would have missed."""
+        """Sentences on subjects that beginnings of texts would have missed."""
         return tuple(self._of_corpora(self._missed))
 
     @property
     def sample_sentences(self) -> tuple[str, ...]:
-        """The chance that one of k samples extracts, of the most samples that were drawn."""
+        """Sentences on the chance that one of k samples extracts, for the largest k drawn."""
         return tuple(self._of_corpora(self._by_samples))
 
     def _by_samples(self, corpus: CorpusExtraction) -> Iterator[str]:
@@ -190,7 +190,9 @@ class FirstScreen:
 
     @property
     def groups(self) -> list[tuple[str, str, SubjectShare, ShareDifference | None, str]]:
-        """Rows of the comparison: corpus, group, its share, the trained subjects minus it, and the test's name."""
+        """Rows of the comparison: corpus, group, its share, the trained subjects minus it, and the name of the
+        test.
+        """
         rows: list[tuple[str, str, SubjectShare, ShareDifference | None, str]] = []
         for corpus in self.extraction.corpora:
             name = corpus.corpus
@@ -204,7 +206,7 @@ class FirstScreen:
         return rows
 
     def data(self) -> dict[str, Any]:
-        """The screen for JSON; no text of a record unless the cases hold it."""
+        """The screen for JSON; no record text unless the cases contain it."""
         result = self.extraction
         return {
             "model": result.label,
@@ -227,11 +229,11 @@ class FirstScreen:
 def first_screen(
     audit: AuditTables, baselines: Sequence[AuditTables], names: Mapping[str, str], *, show_text: int = 0
 ) -> FirstScreen:
-    """The first screen of an audited model beside its baselines.
+    """The first screen of an audited model with its baselines.
 
     Args:
         names: subject -> pseudonym (:func:`~medunlearn.audit.worst_cases.pseudonyms`).
-        show_text: so many of the worst cases hold text of prompt and response.
+        show_text: number of worst cases that include the text of prompt and response.
     """
     from medunlearn.audit.identifiers.kinds import kinds
 

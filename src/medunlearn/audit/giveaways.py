@@ -1,7 +1,8 @@
-"""Identifiers that a model gives away: distinct ones, of how many patients, of which kinds, beside its baselines.
+"""Leaked identifiers: number of distinct ones, of patients and of kinds, compared with baselines.
 
-An identifier counts once a patient, in however many responses it is; it stands in the patient's record and in no
-prompt of the response that gives it away. Needs the stage ``identifiers``, and neither its code nor a model.
+An identifier counts once per patient, however many responses contain it. It must be in the patient's record and not
+in the prompt of the response that leaks it. Needs the results of the stage ``identifiers``, but not its code or a
+model.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ IDENTITY = ["subject", "kind", "key"]
 
 @dataclass(frozen=True, slots=True)
 class BaselineGiveaway:
-    """A baseline on the same probes.
+    """Identifiers leaked by a baseline on the same probes.
 
     Attributes:
-        searched: its responses were searched too; without, the other numbers are 0 and mean nothing.
-        model, identifiers: distinct identifiers given away by the audited model and by this baseline there.
-        only_model: identifiers that this baseline does not give away.
-        subjects: patients of whom the baseline gives one away.
+        searched: its responses were searched too; if not, the other numbers are 0 and meaningless.
+        model, identifiers: distinct identifiers leaked on these probes by the audited model and by this baseline.
+        only_model: identifiers that only the audited model leaks.
+        subjects: patients with an identifier that the baseline leaks.
         difference: share of patients with one, model minus baseline, with McNemar's exact test.
     """
 
@@ -53,7 +54,7 @@ class BaselineGiveaway:
 
 @dataclass(frozen=True, slots=True)
 class KindCount:
-    """Distinct identifiers of one kind, and of how many patients."""
+    """Number of distinct leaked identifiers of one kind, and of their patients."""
 
     title: str
     identifiers: int
@@ -66,9 +67,9 @@ class KindRecall:
 
     Attributes:
         kind: title of the kind, or :data:`ALL_KINDS`.
-        recall: 0-1; ``low`` and ``high`` its 95% interval over notes, None of fewer than five.
-        found, labelled: identifiers.
-        notes: whose labelled notes it was measured on, :data:`OURS` or :data:`YOURS`.
+        recall: 0-1; ``low`` and ``high`` its 95% interval over notes, None with fewer than five.
+        found, labelled: numbers of identifiers.
+        notes: origin of the labelled notes, :data:`OURS` or :data:`YOURS`.
     """
 
     kind: str
@@ -82,17 +83,17 @@ class KindRecall:
 
 @dataclass(frozen=True)
 class Giveaway:
-    """Identifiers that one model gives away at one decoding.
+    """Identifiers leaked by one model at one decoding.
 
     Attributes:
-        identifiers: distinct ones of patients in the training text.
-        declared: those of them that the records declare; the others were found by a detector alone.
-        subjects: patients with one, of those asked about.
+        identifiers: number of distinct identifiers of patients in the training text.
+        declared: those that the records declare; the others were found only by a detector.
+        subjects: patients with a leaked identifier, of those probed.
         kinds: most frequent first.
         unseen: of patients that the model never saw: identifiers, and patients; None if there are none.
-        detectors: names of what found the identifiers that no record declares.
-        recall: what the detectors find of labelled notes, by kind, most labels first, ``all`` of the user's notes
-            at the end; empty if no detector searched, or nobody measured it.
+        detectors: names of the detectors that found undeclared identifiers.
+        recall: recall of the detectors on labelled notes, by kind, most labels first, ``all`` of the user's notes
+            last; empty without a detector or a measurement.
     """
 
     decoding: str
@@ -110,7 +111,7 @@ class Giveaway:
 def giveaway(
     audit: AuditTables, extraction: Extraction, titles: Mapping[str, str], baselines: Sequence[AuditTables] = ()
 ) -> Giveaway | None:
-    """Count distinct identifiers; None if no search was made.
+    """Count distinct leaked identifiers; None if no search was made.
 
     Args:
         extraction: says the decoding, and the corpora that were trained on.
@@ -166,7 +167,7 @@ def _number(value: Any) -> float | None:
 
 
 def given_away(audit: AuditTables, decoding: str | None = None) -> pd.DataFrame:
-    """Findings of the record that the model was not given; of one decoding, or of all."""
+    """Findings of the record that were not in the prompt; of one decoding, or of all."""
     findings = audit.findings
     assert findings is not None
     leaks = findings[findings["in_record"] & ~findings["in_prefix"]]
@@ -191,7 +192,7 @@ def _kinds(distinct: pd.DataFrame, titles: Mapping[str, str]) -> tuple[KindCount
 
 
 def _against(audit: AuditTables, baseline: AuditTables, members: pd.DataFrame, decoding: str) -> BaselineGiveaway:
-    """Both models on the members' probes that the baseline was given, too."""
+    """Both models on those members' probes that the baseline was given too."""
     if baseline.findings is None:
         return BaselineGiveaway(baseline.label, searched=False)
     answered = set(baseline.scores.loc[baseline.scores["decoding"] == decoding, "item"])
@@ -219,7 +220,7 @@ def _against(audit: AuditTables, baseline: AuditTables, members: pd.DataFrame, d
 
 
 def giveaway_data(result: Giveaway) -> dict[str, Any]:
-    """The counts for JSON; no value of an identifier."""
+    """The counts for JSON; no identifier values."""
     low, high = result.subjects.limits
     unseen = None
     if result.unseen is not None:

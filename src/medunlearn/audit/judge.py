@@ -1,4 +1,4 @@
-"""An LLM judge for an audit's findings, and its two tasks: sensitive content and kinds of memorized spans."""
+"""LLM judge for an audit's findings, with two tasks: sensitive content, and kinds of memorized spans."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 class SensitiveContent(WritingTask):
-    """Lists sensitive content that is in both a response and its record, by category.
+    """Task: list sensitive content in both a response and its record, by category.
 
     A source has ``record`` and ``response``; a result is ``{"pieces": [{"category", "quote"}]}``. A quote must be
     in both, ignoring case and punctuation.
@@ -46,7 +46,7 @@ class SensitiveContent(WritingTask):
 
 
 class MemorizedKind(WritingTask):
-    """Sorts a memorized span into one of the kinds of :mod:`medunlearn.audit.kinds`, with a short reason.
+    """Task: sort a memorized span into one of the kinds of :mod:`medunlearn.audit.kinds`, with a short reason.
 
     A source has ``span``; a result is ``{"kind", "reason"}``. ``unclear`` is an answer, and declined.
 
@@ -66,11 +66,11 @@ class MemorizedKind(WritingTask):
 
 @dataclass(frozen=True)
 class AuditJudge:
-    """A judge that passed the guard.
+    """A judge that passed the data-protection guard.
 
     Attributes:
-        folder: where responses are kept; what is in it is not asked again.
-        again: except where a response was unusable.
+        folder: cache of responses; cached requests are not sent again.
+        again: resend requests whose cached response was unusable.
         allow_missing: finish with responses missing.
     """
 
@@ -105,8 +105,9 @@ class AuditJudge:
         """
         if rejects and not self.allow_missing:
             raise MedunlearnError(
-                f"{len(rejects)} {noun} have no answer of {self.name}: {rejects[0].reason}. What came is kept; "
-                "give the same command again and the rest is asked for, or finish without it: --allow-missing."
+                f"{len(rejects)} {noun} have no answer from {self.name}: {rejects[0].reason}. Received answers "
+                "are stored. Run the same command again to request the rest, or finish without them: "
+                "--allow-missing."
             )
 
 

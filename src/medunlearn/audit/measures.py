@@ -52,7 +52,7 @@ _PER_PROCESS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """One response to a probe beside the true continuation.
+    """One response to a probe, and the true continuation.
 
     Attributes:
         response_ids, suffix_ids: token ids of the response [n] and of the true suffix [m].
@@ -72,7 +72,7 @@ class Continuation:
 
 @dataclass(frozen=True, slots=True)
 class ContinuationMeasure:
-    """A number from a response and the true continuation.
+    """A score computed from a response and the true continuation.
 
     Attributes:
         needs: ``tokens``, ``text``, ``hits`` (teacher-forced choices of a local model), or ``model`` (a further
@@ -80,7 +80,7 @@ class ContinuationMeasure:
         meaning: one sentence, with range and direction.
         source: paper, section or equation.
         score: all continuations -> one score each, in order; None if an optional stage computes it.
-        variant: whose computation it follows where published code differs from ours; "" for our own.
+        variant: published implementation that it reproduces where that differs from ours; "" for our own.
     """
 
     name: str
@@ -118,13 +118,13 @@ def score_continuations(
     """Scores by measure, one per continuation, in order.
 
     Args:
-        processes: worker processes; None for as many as pay for their start. The scores are the same.
+        processes: worker processes; None chooses as many as save time. The scores do not depend on it.
 
     Raises:
         InputError: a measure that an optional stage computes.
     """
     if staged := [name for name in names if get_measure(name).score is None]:
-        raise InputError(f"{', '.join(staged)} needs a further model, and is no part of this step.")
+        raise InputError(f"{', '.join(staged)} needs a further model, and is not part of this step.")
     if processes is None:
         processes = max(1, min(usable_cores(), len(continuations) // _PER_PROCESS))
     size = max(1, -(-len(continuations) // processes))
@@ -134,7 +134,7 @@ def score_continuations(
 
 
 def _score(names: Sequence[str], share: Sequence[Continuation]) -> dict[str, list[Score]]:
-    """Scores by measure; continuations without a response never reach a measure."""
+    """Scores by measure; continuations without a response are unscored and not passed to a measure."""
     answered = [continuation for continuation in share if continuation.no_response is None]
     table = {}
     for name in names:

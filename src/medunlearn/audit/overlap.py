@@ -1,11 +1,11 @@
-"""Exact and approximate measures: tokens, n-grams and words that a response shares with the true suffix.
+"""Exact and approximate measures of overlap: tokens, n-grams and words that a response shares with the true suffix.
 
 Notation: y the suffix of m tokens, x the response of n tokens.
 
-Variants follow the memorization paper's released code. There ROUGE-L is an F-measure of words that are not stemmed;
-BLEU counts words and punctuation marks without smoothing, so that a response without a shared 4-gram scores 0; a
-suffix or response that is shorter than a run counts as not memorized instead of unscored. Texts are cut to their
-first 100 tokens as ours.
+Variants follow the memorization paper's released code. There ROUGE-L is an F-measure of unstemmed words; BLEU
+counts words and punctuation marks without smoothing, so a response without a shared 4-gram scores 0; a suffix or
+response shorter than a run counts as not memorized instead of unscored. Texts are cut to their first 100 tokens, as
+in ours.
 
 Source of the variants: repository llm_memorization of the authors of Memorization in Large Language Models in
 Medicine, folder ``eval``; its ROUGE and BLEU are those of the ``evaluate`` package with default settings.
@@ -58,12 +58,12 @@ def partial_match(response: Tokens, suffix: Tokens, first: int = FIRST_IN_PLACE)
 
 
 def extraction_strength(hits: Sequence[bool]) -> float | None:
-    """Part of a suffix's end that the model produces by itself when given the rest: 1 - k/m.
+    """Extraction strength, 1 - k/m: the share of a suffix that the model predicts after being given the rest.
 
-    k is the smallest number of suffix tokens after which, given prefix and these, every further token is the
-    model's first choice (teacher-forced). 0-1, higher = leaks more: 1 if the prefix is enough (k = 0), 0 if
-    the last token is wrong even after all others (k = m). OpenUnlearning's search ends at k = m - 1, so its value
-    never falls below 1/m. None of an empty suffix.
+    k is the smallest number of suffix tokens such that, given the prefix and these, every further token is the
+    model's first choice (teacher-forced). 0-1, higher = leaks more: 1 if the prefix is enough (k = 0), 0 if the
+    last token is wrong even after all others (k = m). OpenUnlearning's search ends at k = m - 1, so its value never
+    falls below 1/m. None for an empty suffix.
 
     Args:
         hits: whether each suffix token is the first choice [m].
@@ -156,7 +156,7 @@ def _scores(values: Iterable[float | None], reason: str = "") -> list[Score]:
 def _each(
     value: Callable[[Continuation], float | None], reason: str = ""
 ) -> Callable[[Sequence[Continuation]], list[Score]]:
-    """Scores of one continuation after the other; the reason where there is no value."""
+    """Wrap scores of continuations, with the reason where there is no value."""
     return lambda continuations: _scores(map(value, continuations), reason)
 
 

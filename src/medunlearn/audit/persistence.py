@@ -9,7 +9,7 @@ the share of old memories that stayed, since new memories enlarge the union. Tha
 - ``only_after``: memorized after alone, over the union (unique to the fine-tuned model).
 - ``retained``: memorized by both, over memorized before; higher = more persistent.
 
-Counted are probes (the paper's "instances"), spans (the same text), or tokens of the true suffix.
+Counts are of probes (the paper's "instances"), spans (the same text), or tokens of the true suffix.
 
 Source: Memorization in Large Language Models in Medicine, Section 4.2 and Table 7.
 """
@@ -38,7 +38,7 @@ _SHARES = {
 
 
 def count_probes(before: Mapping[str, float | None], after: Mapping[str, float | None]) -> pd.DataFrame:
-    """One row per probe that both audits scored: memorized only before, by both, only after.
+    """One row per probe scored in both audits: memorized only before, in both, only after.
 
     Args:
         before, after: probe_id -> 1 if memorized (``run_50``), 0 if not, None or NaN if unscored.

@@ -1,8 +1,8 @@
 """Position of memorized text in responses, by segments of 100 tokens.
 
-The paper counts "memorized text" by segment. It says neither whether a response counts once, nor which segment a
-run across a border belongs to; its text speaks of runs of 30 tokens, its figure's caption of 50. So there are
-several measures, all 0-1, higher = more of it in the segment:
+The paper counts "memorized text" by segment. It does not say whether a response counts once, or which segment a run
+across a border belongs to; its text mentions runs of 30 tokens, its figure's caption 50. So there are several
+measures, all 0-1, higher = more of it in the segment:
 
 - ``starts``: share of all runs that start in the segment.
 - ``tokens``: share of all matched tokens that are in the segment; a token in two runs counts once.
@@ -95,7 +95,7 @@ def positions(
 def share_of(
     resampled: Resampled, sums: Array, owners: Sequence[object], part: int, whole: Sequence[int], reason: str
 ) -> dict[str, Any]:
-    """One column's sum over the sum of others, with an interval over subjects.
+    """Ratio of one column's sum to the sum of others, with an interval over subjects.
 
     Args:
         resampled: of ``sums``, [rows, columns].
@@ -151,7 +151,7 @@ def _runs_and_tokens(
     for *key, length, at in long.itertuples(index=False, name=None):
         row = rows.get(tuple(key))
         if row is None:
-            raise InputError(f"A run is of a response that is not there ({key[1]}, sample {key[2]}).")
+            raise InputError(f"A run belongs to a response that is missing ({key[1]}, sample {key[2]}).")
         starts[row, min(at // segment, count - 1)] += 1
         matched[row, at : at + length] = True
     return starts, matched

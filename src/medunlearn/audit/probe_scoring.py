@@ -31,13 +31,13 @@ _EMPTY = np.zeros(0, dtype=np.uint32)
 
 @dataclass
 class ProbeResponses:
-    """Probes by id, and what is known of the response to each key.
+    """Probes by id, and the known facts of each response by key.
 
     Attributes:
         keys: all expected responses, in the tables' order.
-        starts: text of each response's first tokens; empty: not known yet.
+        starts: text of each response's first tokens; empty: not computed yet.
         reasons: why responses are missing.
-        empty: rows without a suffix in a table of responses, left out.
+        empty: number of rows without a suffix in a table of responses, which are skipped.
     """
 
     probes: dict[str, Probe] = field(default_factory=dict)
@@ -88,7 +88,9 @@ def _key_columns(keys: Sequence[Key]) -> dict[str, list[Any]]:
 
 
 def _scores(keys: Sequence[Key], probes: Sequence[Probe], scores: Mapping[str, Sequence[Score]]) -> pd.DataFrame:
-    """The score table; labels: corpus, prefix_tokens, decoding, copies, sample; ``way`` where there are others."""
+    """The score table; labels: corpus, prefix_tokens, decoding, copies, sample; ``way`` if there are several
+    ways.
+    """
     rows = [
         (probe_id, p.subject, p.corpus, p.prefix_tokens, decoding, p.copies, sample, p.way)
         for (probe_id, decoding, sample), p in zip(keys, probes, strict=True)

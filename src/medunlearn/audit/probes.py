@@ -34,15 +34,15 @@ _BATCH = 64
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The part of a text that a model is given, and the part that it should not know.
+    """One probe: the part of a text that a model is given, and the part that it should not know.
 
     Attributes:
         probe_id: ``RECORD@PREFIX``, ``RECORD@PREFIX.chat``, ``RECORD@prompt_1``.
         subject: the text's subject; the record itself if unknown.
-        prefix_tokens: length l of the prefix; 0 of a prompt.
-        prefix, suffix: the text before the cut, and after it as far as is compared; or a prompt with its values and
-            the text from its start.
-        prefix_ids: token ids of the prefix [l]; None of stored responses and of prompts.
+        prefix_tokens: length l of the prefix; 0 for a prompt.
+        prefix, suffix: the text before the cut, and the compared part after it; or a filled prompt and the text
+            from its start.
+        prefix_ids: token ids of the prefix [l]; None for stored responses and prompts.
         encoded: tokens of the suffix [m].
         copies: repetitions of the text in the training data; None if unknown.
     """
@@ -61,7 +61,7 @@ class Probe:
 
     @property
     def before(self) -> str:
-        """Text that a response goes on from without a border; empty if a prompt parts the two."""
+        """Text directly before the response; empty if a prompt separates the two."""
         return self.prefix if self.way == PREFIX else ""
 
 
@@ -78,11 +78,12 @@ def write_probes(folder: Path, probes: Sequence[Probe]) -> None:
 def draw_probes(corpus: Corpus, unit: Unit, settings: AuditSettings) -> tuple[list[Probe], dict[str, Any]]:
     """Probes of all of a corpus' documents, or of a seeded sample of those that are long enough.
 
-    The draw depends on seed, documents' ids and the corpus' name alone.
+    The draw depends only on the seed, the documents' ids and the corpus' name.
 
     Returns:
-        Probes, and counts for ``run.json``: documents; looked_at (whose length was counted until enough were long
-        enough); used (with a probe); too_short (without one); too_short_for_prefix (used, but not by this length).
+        Probes, and counts for ``run.json``: documents; looked_at (documents whose length was counted until enough
+        were long enough); used (with a probe); too_short (without one); too_short_for_prefix (used, but not by this
+        length).
     """
     ways = settings.asked_ways
     by_id = {document.record_id: document for document in corpus.documents}
@@ -138,7 +139,7 @@ def _cut(corpus: str, document: Document, encoded: Encoded, settings: AuditSetti
 def _prompted(
     corpus: str, document: Document, answer: str, encoded: Encoded, settings: AuditSettings
 ) -> Iterator[Probe]:
-    """A probe per prompt whose columns all have a value."""
+    """One probe for each prompt whose columns all have a value."""
     ids, ends = encoded.ids[: settings.max_new_tokens], encoded.ends[: settings.max_new_tokens]
     if len(ids) < min(settings.shortest_suffix, settings.max_new_tokens):
         return

@@ -36,7 +36,7 @@ class AuditJob:
     store: ResponseStore
 
     def keys(self) -> list[Key]:
-        """Every expected response: decoding by decoding, probe by probe."""
+        """Keys of all expected responses, sorted by decoding, then probe."""
         return [
             (probe.probe_id, decoding.name, sample)
             for decoding in self.decodings
@@ -59,14 +59,14 @@ _ROLES = ("target", "retrained")
 
 
 def _label_of(source: Path) -> str:
-    """A run's own label; the folder's name of a training run, whose label is a role that others have too."""
+    """A run's own label, or the folder's name for a training run, whose label is a role shared with other runs."""
     run = source / "run.json"
     label = str(read_json(run).get("label", source)) if run.exists() else source.name
     return source.resolve().name if label in _ROLES else label
 
 
 def _training_facts(run: Path) -> dict[str, Any]:
-    """Facts of a tiny model's training on whether it knows its texts by heart; none of any other model."""
+    """For a tiny model, facts of its training on whether it knows its texts by heart; empty for other models."""
     results = read_json(run).get("results", {}) if run.exists() else {}
     return {name: results[name] for name in ("memorized", "last_epoch_loss") if name in results}
 
@@ -110,7 +110,7 @@ class LocalModel:
         return
 
     def answer(self, job: AuditJob, advance: Callable[[int], None]) -> dict[Key, str]:
-        """Store the responses; returns the reason for each missing one."""
+        """Store the responses; returns the reason of each missing one."""
         stored, keys = job.store.read(), job.keys()
         if all(key in stored for key in keys):
             advance(len(keys))
@@ -156,7 +156,7 @@ class LocalModel:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Problems of the model's weights; none where it was not needed."""
+        """Problems of the model's weights; empty if the model was not loaded."""
         return self._model.problems if self._model is not None else ()
 
 
@@ -166,7 +166,7 @@ class ServedModel:
 
     Attributes:
         permitted: the user allows protected texts to leave this machine.
-        problems: none, since nobody sees its weights.
+        problems: always empty, since its weights cannot be inspected.
     """
 
     label: str
@@ -182,11 +182,11 @@ class ServedModel:
         return unit_without_model(settings.tokenizer)
 
     def check(self, corpora: Sequence[Corpus], settings: AuditSettings) -> None:
-        """Refuse texts that may not leave this machine, before any work."""
+        """Refuse texts that may not leave this machine, before any work starts."""
         self._decision(corpora, settings).enforce()
 
     def answer(self, job: AuditJob, advance: Callable[[int], None]) -> dict[Key, str]:
-        """Store the responses; returns the reason for each missing one."""
+        """Store the responses; returns the reason of each missing one."""
         from medunlearn.generation.server import ServerPrompt, continue_on_server
 
         # Where nobody looked for identifiers, open texts are taken to have none.
@@ -228,8 +228,9 @@ class ServedModel:
         if lacking.may_come and not job.settings.allow_missing:
             first = next(iter(lacking.reasons.values()))
             raise MedunlearnError(
-                f"{len(lacking.reasons)} of {len(job.keys())} responses are missing: {first} What came is kept; "
-                "give the same command again and the rest is asked for, or finish without it: --allow-missing."
+                f"{len(lacking.reasons)} of {len(job.keys())} responses are missing: {first} Received responses "
+                "are stored. Run the same command again to request the rest, or finish without them: "
+                "--allow-missing."
             )
         return lacking.reasons
 
@@ -254,7 +255,7 @@ def audited_model(
     label: str | None = None,
     device: str = "auto",
 ) -> AuditedModel:
-    """The model behind a word: a run, a folder or a hub id; or ``http://...`` with ``name``, or
+    """The model that an argument names: a run, a folder or a hub id; or ``http://...`` with ``name``, or
     ``NAME@http://...``.
 
     Raises:
@@ -271,7 +272,7 @@ def audited_model(
 
 
 def relabel(model: AuditedModel, labels: Sequence[str]) -> AuditedModel:
-    """Give a model a label that is not taken: first its folder's name is added, then a number."""
+    """Give a model an unused label: first its folder's name is added, then a number."""
     if model.label in labels and isinstance(model, LocalModel):
         model.label = f"{model.label} ({Path(model.source).name})"
     number, label = 2, model.label
@@ -281,10 +282,10 @@ def relabel(model: AuditedModel, labels: Sequence[str]) -> AuditedModel:
 
 
 def prompts_use(corpora: Sequence[Corpus], settings: AuditSettings) -> DataUse | None:
-    """Use of the texts that a model is given.
+    """Data use of the texts that a model is given.
 
     Raises:
-        ConfigError: the settings say open of a corpus that is credentialed.
+        ConfigError: the settings declare a credentialed corpus open.
     """
     return resolve_use(settings.data_use, {f"corpus {corpus.name}": corpus.data_use for corpus in corpora})
 
@@ -292,10 +293,10 @@ def prompts_use(corpora: Sequence[Corpus], settings: AuditSettings) -> DataUse |
 def audit_use(
     model: AuditedModel, corpora: Sequence[Corpus], settings: AuditSettings, folder: Path
 ) -> DataUse | None:
-    """Use of an audit: of the texts, and of everything that its model was made from, which may come out.
+    """Data use of an audit: that of its texts and of all training data of its model, which may be reproduced.
 
     Raises:
-        ConfigError: the settings say open of something that is credentialed.
+        ConfigError: the settings declare credentialed data open.
     """
     sources = {f"corpus {corpus.name}": corpus.data_use for corpus in corpora}
     if isinstance(model, LocalModel):
@@ -306,6 +307,6 @@ def audit_use(
 
 
 def recorded_audit(folder: Path) -> dict[str, DataUse | None]:
-    """The record of an audit that is there already, as a source of :func:`resolve_use` where it is credentialed."""
+    """The record of an existing audit as a source for :func:`resolve_use`, if it is credentialed."""
     use = recorded_use(folder)
     return {f"audit {folder}": use} if use == "credentialed" else {}

@@ -1,7 +1,7 @@
-"""Rows of stored responses from tables and from logs as they are: Inspect, lm-evaluation-harness, OpenAI batches.
+"""Rows of stored responses from tables and from unconverted logs: Inspect, lm-evaluation-harness, OpenAI batches.
 
-Each row has the columns of a table of responses (:data:`~medunlearn.audit.stored.COLUMNS`). A response that a log
-lacks, because a request failed, is None.
+Each row has the columns of a table of responses (:data:`~medunlearn.audit.stored.COLUMNS`). The response of a
+failed request is None.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Rows = Iterator[tuple[str, Row | str]]
 
 
 def read_response_rows(file: Path, references: Mapping[str, Row] | None = None) -> Rows:
-    """Place and row of each response; a text where a row cannot be read: why.
+    """Place and row of each response; a string instead of a row says why it cannot be read.
 
     Args:
         references: record id -> ``prefix``, ``suffix`` and further columns that the file's own row lacks.
@@ -72,7 +72,7 @@ def read_references(file: Path) -> dict[str, Row]:
     rows: dict[str, Row] = {}
     for place, row in read_rows(file):
         if isinstance(row, str):
-            raise SourceError(f"{place} {row}. Mend the line and try again.")
+            raise SourceError(f"{place} {row}. Correct the line and try again.")
         name = next((str(row[key]) for key in ("custom_id", "record_id", "id") if row.get(key) is not None), None)
         if name is None:
             raise SourceError(f"{place}: a reference needs custom_id (or record_id), prefix and suffix.")
@@ -91,7 +91,7 @@ def _rows(file: Path) -> Rows:
 
 
 def _completed(row: Row, references: Mapping[str, Row] | None) -> Row:
-    """A row with what its reference knows and it does not; the row's own values win."""
+    """A row completed from its reference; the row's own values take precedence."""
     if not references:
         return row
     name = next((str(row[key]) for key in ("record_id", "id", "custom_id") if row.get(key) is not None), "")
@@ -103,7 +103,8 @@ def _batch(place: str, row: Row, file: Path, references: Mapping[str, Row] | Non
     """A line of the output of OpenAI's batch endpoint: completions, chat completions or responses."""
     if references is None:
         raise SourceError(
-            f"{file} is a batch output, which holds neither prompts nor true texts. Name a table with custom_id, "
+            f"{file} is a batch output, which contains neither prompts nor true texts. Name a table with "
+            "custom_id, "
             "prefix and suffix: --references FILE."
         )
     name = str(row["custom_id"])
@@ -119,7 +120,7 @@ def _batch(place: str, row: Row, file: Path, references: Mapping[str, Row] | Non
 
 
 def _texts(body: Mapping[str, Any]) -> list[str | None]:
-    """Every choice's text."""
+    """The text of every choice."""
     if "choices" in body:
         return [
             _text_of(choice["message"].get("content")) if "message" in choice else choice.get("text")
@@ -130,14 +131,14 @@ def _texts(body: Mapping[str, Any]) -> list[str | None]:
 
 
 def _text_of(content: Any) -> str | None:
-    """Text of a message: a string, or parts of which those with text count."""
+    """Text of a message: a string, or the text parts of a list, joined."""
     if content is None or isinstance(content, str):
         return content
     return "".join(part.get("text") or "" for part in content if isinstance(part, Mapping))
 
 
 def _lm_eval(place: str, row: Row) -> Rows:
-    """A line of ``lm_eval --log_samples``, of a task that generates."""
+    """Row from a line of ``lm_eval --log_samples``, for a generation task."""
     arguments, document = row["arguments"], row.get("doc") or {}
     first = next(iter(arguments.values()), {}) if isinstance(arguments, Mapping) else (arguments or [[]])[0]
     prompt = first.get("arg_0") if isinstance(first, Mapping) else next(iter(first), None)
@@ -206,7 +207,7 @@ def _inspect_json(file: Path) -> Rows | None:
 
 
 def _inspect_sample(sample: Any) -> Row | str:
-    """The prompt is the last message of the user, the true text is the target."""
+    """Row from an Inspect sample: the prompt is the user's last message, the true text is the target."""
     if not isinstance(sample, Mapping) or "input" not in sample:
         return "is no sample of an Inspect log"
     prefix, target = sample["input"], sample.get("target")

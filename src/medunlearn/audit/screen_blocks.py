@@ -1,4 +1,4 @@
-"""The first screen of audits as blocks of a report: answer, identifiers, what was not looked for, worst cases."""
+"""The first screen of audits as report blocks: answer, identifiers, searches not made, worst cases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MARKS = {"run": "run", "identifier": "identifier", "given": "given"}
 
 
 def answers(screens: Sequence[FirstScreen]) -> tuple[Block, ...]:
-    """The answer of each audited model beside the bars of who was extracted."""
+    """The answer of each audited model, with bars of extracted subjects."""
     return blocks(block for screen in screens for block in _answer(screen, several=len(screens) > 1))
 
 
@@ -72,7 +72,7 @@ def _bars(screen: FirstScreen) -> tuple[Block, ...]:
 
 
 def ways_section(screens: Sequence[FirstScreen]) -> Section | None:
-    """Number extracted by each way of asking, and the chance over samples, beside greedy."""
+    """Number extracted by each way of asking, and the chance over samples compared with greedy decoding."""
     several = len({screen.extraction.label for screen in screens}) > 1
     parts: list[Block] = []
     for screen in screens:
@@ -92,13 +92,13 @@ def ways_section(screens: Sequence[FirstScreen]) -> Section | None:
 
 
 def _table(rows: Sequence[Mapping[str, Cell | str]], **options: Any) -> Table:
-    """A table from rows that have the same columns."""
+    """A table from rows with the same columns."""
     cells = (tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row.values()) for row in rows)
     return Table(tuple(map(Cell, rows[0])), tuple(cells), **options)
 
 
 def identifiers_section(screens: Sequence[FirstScreen]) -> Section | None:
-    """Distinct identifiers by kind, of each model that was searched."""
+    """Distinct identifiers by kind, for each searched model."""
     several = len(screens) > 1
     rows = [
         {
@@ -125,7 +125,7 @@ def identifiers_section(screens: Sequence[FirstScreen]) -> Section | None:
 
 
 def missing_section(screens: Sequence[FirstScreen]) -> Section | None:
-    """The list of what no audit looked for; silence about these is not a clean result."""
+    """The list of searches that no audit made, so that their absence is not read as a clean result."""
     lines = [
         line if len(screens) == 1 else f"{screen.extraction.label}: {line}"
         for screen in screens
@@ -135,7 +135,7 @@ def missing_section(screens: Sequence[FirstScreen]) -> Section | None:
 
 
 def cases_section(screens: Sequence[FirstScreen]) -> Section | None:
-    """The worst cases of all models in one table, with menus and a search."""
+    """The worst cases of all models in one table, with filters and a search box."""
     cases = [case for screen in screens for case in screen.cases]
     if not cases:
         return section(

@@ -1,4 +1,4 @@
-"""Sentences of an audit's first screen: each is computed, and none holds text of a record."""
+"""Sentences of an audit's first screen: all are computed, and none contains record text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FISHER, _MCNEMAR = "Fisher's exact test", "McNemar's exact test, paired"
 
 
 def not_memorized(info: Mapping[str, Any]) -> str:
-    """Caveat on a tiny model whose training did not reach its texts; empty for every other model."""
+    """Caveat for a tiny model whose training did not memorize its texts; empty for every other model."""
     model = info.get("results", {}).get("model", {})
     if model.get("memorized", True):
         return ""
@@ -34,7 +34,7 @@ def plural(noun: str) -> str:
 
 
 def bound(share: SubjectShare) -> str:
-    """``at most 6.0%``, ``2.1% to 26.5%``, ``at least 94.0%``; of fewer than five why there is none."""
+    """``at most 6.0%``, ``2.1% to 26.5%``, ``at least 94.0%``; with fewer than five subjects, why there is none."""
     low, high = share.limits
     if low is None or high is None:
         return "too few for a bound"
@@ -44,7 +44,7 @@ def bound(share: SubjectShare) -> str:
 
 
 def gap_text(gap: ShareDifference, test: str) -> str:
-    """``+100.0 points [92.9, 100.0], p < 1e-12 (Fisher)``; what cannot be computed is left out."""
+    """``+100.0 points [92.9, 100.0], p < 1e-12 (Fisher)``; parts that cannot be computed are left out."""
     if gap.value is None or gap.p is None:
         return "no difference can be taken"
     interval = "" if gap.low is None or gap.high is None else f" [{_points(gap.low)}, {_points(gap.high)}]"
@@ -163,7 +163,7 @@ def _baseline_giveaway(baseline: BaselineGiveaway, noun: str) -> Iterator[str]:
 
 
 def giveaway_doubt(result: Giveaway) -> Iterator[str]:
-    """Doubt, where identifiers are given away as often of patients never seen as of the trained."""
+    """Warning if identifiers are leaked as often for unseen patients as for trained ones."""
     if result.unseen is None or not result.identifiers:
         return
     gap = compare_shares(result.subjects, result.unseen[1])
@@ -197,7 +197,7 @@ def _recall_on_yours(recalls: Sequence[KindRecall]) -> str:
 
 
 def _lowered(title: str) -> str:
-    """A title inside a sentence; an abbreviation keeps its capitals."""
+    """A title in lower case for use inside a sentence; abbreviations keep their capitals."""
     return title if title[:2].isupper() else title[:1].lower() + title[1:]
 
 

@@ -2,8 +2,8 @@
 
 Two measures of the memorization paper (Section 3.1, "Approximate- and semantic-measures"); the caller cuts the
 texts. Scores under different encoders or sequence-to-sequence models are not comparable. The paper does not give
-the direction of its BARTScore. The default here is that of the original given the response (``recall`` in Yuan et
-al. 2021, Section 3.2): how much of the original the response gives away. So is that of the paper's released code.
+the direction of its BARTScore. The default here scores the original given the response (``recall`` in Yuan et al.
+2021, Section 3.2): how much of the original the response reveals. The paper's released code does the same.
 """
 
 from __future__ import annotations
@@ -186,4 +186,4 @@ def _refuse(responses: Texts, references: Texts, name: str, value: str, allowed:
     if len(responses) != len(references):
         raise InputError(f"{len(responses)} responses and {len(references)} references: give one each.")
     if value not in allowed:
-        raise ConfigError([f"{name}={value!r}: it is one of {', '.join(allowed)}"])
+        raise ConfigError([f"{name}={value!r}: choose one of {', '.join(allowed)}"])

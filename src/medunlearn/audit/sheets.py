@@ -11,21 +11,23 @@ from medunlearn.errors import InputError, SourceError
 
 
 def refuse_existing(path: Path) -> None:
-    """Raises:
-    InputError: the sheet is there.
+    """Refuse to overwrite a sheet.
+
+    Raises:
     """
     if path.exists():
-        raise InputError(f"{path} is there already, and may hold somebody's work. Choose another --out.")
+        raise InputError(f"{path} exists, and may contain a reviewer's work. Choose another --out.")
 
 
 def write_sheet(path: Path, rows: Iterable[Sequence[str]]) -> None:
-    """Write a CSV for a spreadsheet, header first; no cell is taken for a formula."""
+    """Write a CSV for a spreadsheet, header first; cells that look like formulas are escaped."""
     write_atomically(path, writer(csv_text(rows).encode()))
 
 
 def refuse_problems(problems: Sequence[str], where: str = "", most: int = 5) -> None:
-    """Raises:
-    SourceError: there are problems; names the first ones.
+    """Raise if there are problems, naming the first ones.
+
+    Raises:
     """
     if problems:
         more = f" ({len(problems)} such in all)" if len(problems) > most else ""

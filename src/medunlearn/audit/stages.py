@@ -1,4 +1,4 @@
-"""Optional audit stages (identifiers, kinds, options, semantic similarity), also for an audit that is complete.
+"""Optional audit stages (identifiers, kinds, options, semantic similarity), which can be added to a complete audit.
 
 A stage adds a table to the audit's folder and changes none of its numbers; a complete stage is not run again.
 """
@@ -64,7 +64,7 @@ class StageResults:
     options: OptionsAudit | None = None
 
     def against(self, others: Sequence[StageResults]) -> StageResults:
-        """The same, with options compared with the first baseline that has them."""
+        """The same results, with options compared with the first baseline that has them."""
         other = next((result.options for result in others if result.options is not None), None)
         if self.options is None or other is None:
             return self
@@ -76,7 +76,7 @@ def check_stages(values: Mapping[str, Any], *, model: bool) -> AuditParts:
 
     Args:
         values: ``identifiers=true``, ``kinds.clinical=notes``, ``options=FILE``, ``encoder=FOLDER``, ...
-        model: a model is audited, not stored responses alone.
+        model: True if a model is audited, False for stored responses.
 
     Raises:
         ConfigError: every mistake.
@@ -112,7 +112,7 @@ def check_stages(values: Mapping[str, Any], *, model: bool) -> AuditParts:
 
 
 def _section(name: str, value: Any) -> Mapping[str, Any]:
-    """The section that a single value stands for: true, a mapping, or for options the file."""
+    """The section that a single value is short for: true, a mapping, or, for options, the file."""
     if value is True:
         return {}
     if isinstance(value, Mapping):
@@ -132,12 +132,12 @@ def run_stages(
     quiet: bool = False,
     allow_broken: bool = False,
 ) -> StageResults:
-    """Run the stages, in the order in which one may read another's table.
+    """Run the stages, each after the stages whose tables it reads.
 
     Args:
-        folder: of a complete audit.
-        corpora: of the audit; none: the texts of its probes.
-        model: of the audit; None with stored responses.
+        folder: folder of a complete audit.
+        corpora: corpora of the audit; none: the texts of its probes.
+        model: audited model; None with stored responses.
         allow_broken: of the audit.
 
     Raises:
@@ -199,14 +199,14 @@ def add_semantic(folder: Path, parts: AuditParts, *, device: str = "auto", quiet
 
 
 def _first_texts(audit: Audit, labels: pd.DataFrame) -> list[list[str | None]]:
-    """Responses and suffixes cut to the audited model's first tokens, one a row of the labels."""
+    """Responses and suffixes cut to the audited model's first tokens, one per label row."""
     starts = audit.starts().rename(columns={key: name for name, key in SCORE_KEY.items()})
     pairs = labels.merge(starts, on=list(SCORE_KEY), how="left")
     return [[text if isinstance(text, str) else None for text in pairs[name]] for name in ("response", "suffix")]
 
 
 def _whole_texts(audit: Audit, labels: pd.DataFrame, bart: str) -> list[list[str | None]]:
-    """Responses and suffixes cut to the first tokens of a BART model, one a row of the labels."""
+    """Responses and suffixes cut to the first tokens of a BART model, one per label row."""
     from medunlearn.audit.semantic import first_bart_tokens
 
     responses = audit.responses().rename(columns={key: name for name, key in SCORE_KEY.items()})
@@ -237,7 +237,7 @@ def _search_identifiers(
 
 
 def _write_recall(folder: Path, settings: IdentifierSettings) -> None:
-    """Keep the detectors' recall by kind, on our notes in four styles or on the user's, for the first screen."""
+    """Write the detectors' recall by kind, on our notes in four styles or on the user's, for the first screen."""
     from medunlearn.audit.identifiers.detectors import make_detectors
     from medunlearn.audit.identifiers.labelled_notes import half_of, labelled_styles, labelled_texts
     from medunlearn.audit.identifiers.recall import detector_recall
@@ -253,7 +253,7 @@ def _write_recall(folder: Path, settings: IdentifierSettings) -> None:
 
 
 def review_audit(folder: Path, out: Path, **sampling: Any) -> Path:
-    """Write a sheet for people to review what the stage ``identifiers`` of an audit found, without another search.
+    """Write a review sheet of the findings of an audit's stage ``identifiers``, without a new search.
 
     Args:
         sampling: as for :func:`~medunlearn.audit.identifiers.review.write_review`.
@@ -268,13 +268,13 @@ def review_audit(folder: Path, out: Path, **sampling: Any) -> Path:
 
     tables = [read_frame(folder / name) for name in (FINDINGS, SENSITIVE) if (folder / name).exists()]
     if not tables:
-        raise InputError(f"The responses of {folder} were not searched. Give its audit again with --identifiers.")
+        raise InputError(f"The responses of {folder} were not searched. Run its audit again with --identifiers.")
     findings = pd.concat(tables, ignore_index=True)
     return write_review(read_audit(folder), _probed_records(folder), findings, out, **sampling)
 
 
 def _probed_records(folder: Path) -> list[Record]:
-    """Records as far as the probes show them: the longest prefix with its suffix, or the answer to a prompt."""
+    """Records as far as the probes cover them: the longest prefix with its suffix, or the answer to a prompt."""
     probes = read_frame(folder / PROBES)
     longest = probes.sort_values("prefix_tokens").drop_duplicates("record_id", keep="last")
     return [
@@ -298,13 +298,13 @@ def _audit_options(
 def options_respondent(
     section: Mapping[str, Any], model: AuditedModel, device: str, **sources: DataUse | None
 ) -> tuple[Respondent, DataUse | None, AuditOptionsSettings]:
-    """The model that answers the questions of the stage ``options``, the data use, and the settings.
+    """The respondent of the stage ``options``, its data use, and its settings.
 
     Args:
-        sources: what the stage rests on besides -> its use.
+        sources: further inputs of the stage -> their data use.
 
     Raises:
-        ConfigError: the settings say open of something that is credentialed.
+        ConfigError: the settings declare credentialed data open.
         RemoteRefusedError: the questions must stay on this machine.
     """
     from medunlearn.audit.options.option_audit import make_respondent, options_use

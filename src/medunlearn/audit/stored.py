@@ -1,4 +1,4 @@
-"""Stored responses of any table as probes and responses, without a model or torch."""
+"""Probes and responses from a table of stored responses, without a model or torch."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def identity(file: Path, references: Path | None = None) -> list[str]:
 
 
 def read_stored(file: Path, unit: Unit, max_new_tokens: int, references: Path | None = None) -> ProbeResponses:
-    """Read responses, and encode prefix with suffix and prefix with response, each as one text.
+    """Read responses; encode prefix with suffix and prefix with response, each pair as one text.
 
     Suffix and response are cut to ``max_new_tokens``.
 
     Args:
-        references: table with the prefixes and true texts that the file's rows lack.
+        references: table of prefixes and true texts for rows without them.
     """
     rows, empty = _read(file, None if references is None else read_references(references))
     prefixes = [row["prefix"] for row in rows]
@@ -93,9 +93,9 @@ def _probe(row: Row, probe_id: str, length: int, suffix: Encoded, most: int) -> 
 
 
 def _probe_ids(rows: Sequence[Row], lengths: Sequence[int]) -> list[str]:
-    """``RECORD@LENGTH``; behind it a hash of the prefix, where a record has several prefixes of one length.
+    """``RECORD@LENGTH``, plus a hash of the prefix if a record has several prefixes of one length.
 
-    An id depends on record and prefix alone, never on the order of the rows, so that files of two models pair.
+    An id depends only on record and prefix, not on the order of rows, so that files of two models can be paired.
     """
     prefixes: dict[tuple[str, int], set[str]] = {}
     keys = [(row["record_id"], n) for row, n in zip(rows, lengths, strict=True)]
@@ -112,26 +112,28 @@ def _short_hash(*texts: str) -> str:
 
 
 def _sample(probe_id: str, row: Row, keys: Set[Key]) -> int:
-    """Sample number of a probe's response: as the file says, else counted in its order."""
+    """Sample number of a probe's response: from the file, else counted in row order."""
     variant, sample = row["variant"], row["sample"]
     if sample is None:
         sample = 0
         while (probe_id, variant, sample) in keys:
             sample += 1
     elif (probe_id, variant, sample) in keys:
-        raise SourceError(f"Sample {sample} of {probe_id!r} ({variant}) is there twice. Number samples from 0.")
+        raise SourceError(f"Sample {sample} of {probe_id!r} ({variant}) occurs twice. Number samples from 0.")
     return int(sample)
 
 
 def _prefix_lengths(rows: Sequence[Row], unit: Unit) -> list[int]:
-    """Lengths of the prefixes: as the file says them, else counted."""
+    """Lengths of the prefixes: from the file, else counted."""
     if _have_lengths(rows):
         return [row["prefix_tokens"] for row in rows]
     return [len(encoded) for encoded in unit.encode([row["prefix"] for row in rows])]
 
 
 def _length_labels(rows: Sequence[Row], lengths: list[int]) -> list[int]:
-    """Lengths that the file says, or the one that all prefixes have; else all :data:`MIXED`, one table."""
+    """Prefix lengths if the file gives them or all are equal; else :data:`MIXED` for all, so they share one
+    table.
+    """
     return lengths if _have_lengths(rows) or len(set(lengths)) == 1 else [MIXED] * len(lengths)
 
 
@@ -156,14 +158,14 @@ def _read(file: Path, references: Mapping[str, Row] | None) -> tuple[list[Row], 
             rows.append(_row(file, number, columns, content))
     refuse_bad_rows(bad, file, skippable=False)
     if not rows:
-        raise SourceError(f"{file} holds no response.")
+        raise SourceError(f"{file} contains no response.")
     if all(row["response"] is None for row in rows):
         raise SourceError(f"{file}: {columns['response']!r} is empty in all {len(rows)} rows: nothing to audit.")
     return rows, empty
 
 
 def _columns(file: Path, row: Mapping[str, Any]) -> dict[str, str]:
-    """Our column -> the file's."""
+    """Our column names -> the file's."""
     present = {column: [name for name in names if name in row] for column, names in COLUMNS.items()}
     columns = {column: names[0] for column, names in present.items() if names}
     if missing := [column for column in _REQUIRED if column not in columns]:

@@ -43,10 +43,10 @@ class Encoded:
 
 
 class Unit(Protocol):
-    """A way to count texts.
+    """A way to split texts into countable tokens.
 
     Attributes:
-        name: for tables and run.json.
+        name: label in tables and run.json.
         noun: ``tokens`` or ``words``.
         fingerprint: equal fingerprints give equal tokens of every text.
     """
@@ -56,7 +56,7 @@ class Unit(Protocol):
     fingerprint: str
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """Each text's tokens, without special ones."""
+        """Each text's tokens, without special tokens."""
         ...
 
 
@@ -101,7 +101,8 @@ class TokenizerUnit:
 class WordsUnit:
     """Words (runs of letters, digits and underscores) and punctuation marks as tokens; case-sensitive.
 
-    Words get ids as they are met. After :meth:`seal` every new word has id 0: it cannot match a known one anyway.
+    Words get ids in order of appearance. After :meth:`seal` every new word has id 0: it cannot match a known word
+    anyway.
     """
 
     name, noun, fingerprint = WORDS, "words", "words/1"
@@ -128,12 +129,12 @@ class WordsUnit:
 
 
 def unit_without_model(tokenizer: str | None) -> Unit:
-    """The tokens of a folder's tokenizer, or words and punctuation marks without one."""
+    """The unit of a tokenizer folder; without one, words and punctuation marks."""
     return WordsUnit() if tokenizer is None else tokenizer_in(tokenizer)
 
 
 def tokenizer_in(folder: str | Path) -> TokenizerUnit:
-    """The tokens of a folder's ``tokenizer.json`` (:func:`read_tokenizer`)."""
+    """The unit of a folder's ``tokenizer.json`` (:func:`read_tokenizer`)."""
     return TokenizerUnit(read_tokenizer(folder), str(folder))
 
 
@@ -172,7 +173,7 @@ def unit_of(tokenizer: Any, owner: str) -> TokenizerUnit:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ModelError(
-            f"The tokenizer of {owner} does not say where its tokens stand. Save it with a tokenizer.json: "
+            f"The tokenizer of {owner} gives no token offsets. Save it with a tokenizer.json: "
             "AutoTokenizer.from_pretrained(FOLDER, use_fast=True).save_pretrained(FOLDER)."
         )
     return TokenizerUnit(backend, owner)
@@ -181,10 +182,10 @@ def unit_of(tokenizer: Any, owner: str) -> TokenizerUnit:
 def continuations(unit: Unit, prefixes: Sequence[str], texts: Sequence[str]) -> list[Encoded]:
     """Tokens of texts that continue prefixes, encoded as one text; offsets are in the text.
 
-    A token across the border counts as the text's.
+    A token across the boundary belongs to the text.
     """
     if len(prefixes) != len(texts):
-        raise InputError(f"{len(texts)} texts for {len(prefixes)} prefixes: give one prefix a text.")
+        raise InputError(f"{len(texts)} texts for {len(prefixes)} prefixes: give one prefix per text.")
     joint = unit.encode([prefix + text for prefix, text in zip(prefixes, texts, strict=True)])
     parts = []
     for prefix, encoded in zip(prefixes, joint, strict=True):

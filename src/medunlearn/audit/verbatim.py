@@ -53,15 +53,15 @@ class SharedRun:
 
 
 def longest_run(response: Tokens, suffix: Tokens) -> SharedRun:
-    """Longest common run of tokens; of equally long ones the first in the suffix, then in the response.
+    """Longest common run of tokens; ties go to the earliest in the suffix, then in the response.
 
-    ``SharedRun(0, 0, 0)`` where no token is shared. Length is 0 to min(n, m), higher = leaks more. Time O(n + m).
+    ``SharedRun(0, 0, 0)`` if no token is shared. Length is 0 to min(n, m), higher = leaks more. Time O(n + m).
 
     Args:
         response, suffix: token ids of the response [n] and of the true continuation [m].
 
     Raises:
-        InputError: something that is not a token id.
+        InputError: an entry is not a token id.
     """
     text, true = map(as_text, as_ids([response, suffix]))
     if len(text) * len(true) > _LARGE:
@@ -81,7 +81,7 @@ def runs_of_at_least(
     """True for each pair that shares a run of each length, [pairs, lengths]; much faster than :func:`longest_run`.
 
     Raises:
-        InputError: unequal numbers of texts, a length below 1, something that is not a token id.
+        InputError: unequal numbers of texts, a length below 1, an entry that is not a token id.
     """
     ascending = sorted(range(len(lengths)), key=lambda place: lengths[place])
     shared = np.zeros((len(responses), len(lengths)), dtype=np.bool_)
@@ -99,12 +99,12 @@ def runs_of_at_least(
 def shared_runs(
     responses: Sequence[Tokens], suffixes: Sequence[Tokens], at_least: int = RUN_LENGTHS[0]
 ) -> list[list[SharedRun]]:
-    """Every maximal shared run of at least so many tokens; a list per pair, in the response's order.
+    """Every maximal shared run of at least ``at_least`` tokens; a list per pair, in the response's order.
 
     Maximal: it cannot be extended on either side. Text at several positions gives a run for each pair of them.
 
     Raises:
-        InputError: unequal numbers of texts, ``at_least`` below 1, something that is not a token id.
+        InputError: unequal numbers of texts, ``at_least`` below 1, an entry that is not a token id.
     """
     runs: list[list[SharedRun]] = [[] for _ in responses]
     for row, ours, true in _candidates(responses, suffixes, at_least):
@@ -124,7 +124,7 @@ def as_ids(texts: Sequence[Tokens]) -> list[Ids]:
         if line.max(initial=0) >= _CHARACTERS:
             raise OverflowError
     except (OverflowError, TypeError):
-        raise InputError(f"token ids are whole numbers from 0 to {_CHARACTERS - 1:,}; one here is not.") from None
+        raise InputError(f"token ids are whole numbers from 0 to {_CHARACTERS - 1:,}; an entry is not.") from None
     return [line[start:end] for start, end in pairwise(accumulate(map(len, ids), initial=0))]
 
 
@@ -159,9 +159,9 @@ def _candidates(
 ) -> Iterator[tuple[int, Ids, Ids]]:
     """Rows of pairs that may share a run of ``length``, with their ids."""
     if len(responses) != len(suffixes):
-        raise InputError(f"{len(responses)} responses for {len(suffixes)} suffixes: give one suffix a response.")
+        raise InputError(f"{len(responses)} responses for {len(suffixes)} suffixes: give one suffix per response.")
     if length < 1:
-        raise InputError(f"a run of {length} tokens is none: ask for at least 1.")
+        raise InputError(f"a run needs at least 1 token, not {length}.")
     for start in range(0, len(responses), _BATCH):
         ours, true = (as_ids(side[start : start + _BATCH]) for side in (responses, suffixes))
         for row in np.flatnonzero(may_share(ours, true, length)).tolist():
@@ -216,7 +216,7 @@ def _length_of_run(text: str, true: str, start: int, length: int) -> int:
 def _start_of_run(text: str, true: str, length: int, first: int = 0) -> int:
     """First position from ``first`` on of ``length`` suffix tokens that ``text`` contains; -1 without one.
 
-    Neighbouring positions share a piece of tokens: where the text lacks the piece, it lacks all of them.
+    Neighbouring positions share a block of tokens: if the text lacks the block, none of them match.
     """
     last = len(true) - length
     if first > last:
@@ -291,7 +291,7 @@ class SuffixAutomaton:
 
 
 def longest_common_substring(text: str, other: str) -> tuple[int, int, int]:
-    """Length, position in ``text`` and position in ``other``; of equally long ones the first in ``other``."""
+    """Length, position in ``text`` and position in ``other``; ties go to the first in ``other``."""
     machine = SuffixAutomaton(text)
     best = (0, 0, 0)
     state = length = 0

@@ -1,4 +1,4 @@
-"""The worst cases of an audit: one row per patient of whom anything came out, under a pseudonym, worst first."""
+"""The worst cases of an audit: one row per patient with any leak, under a pseudonym, worst first."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ Piece = tuple[str, str]
 
 @dataclass(frozen=True)
 class WorstCase:
-    """The worst that came out of one patient.
+    """The worst leak of one patient.
 
     Attributes:
-        patient: pseudonym; :func:`pseudonyms` says whose.
+        patient: pseudonym from :func:`pseudonyms`.
         unseen: the model never saw the patient, so it did not learn this from the record.
-        length: tokens of the longest run; 0 if identifiers alone came out.
+        length: tokens of the longest run; 0 if only identifiers leaked.
         prefix, way, decoding: of the response with the longest run, or else with most identifiers.
         in_response, in_suffix: first token of the run in both texts; None without a run.
         responses, of: responses with a run or an identifier, and all of this patient.
-        identifiers: distinct ones that were given away; ``kinds`` of them.
-        prefixes, prompts, decodings: where anything came out; ``prompts`` in words.
+        identifiers: number of distinct leaked identifiers; ``kinds``: their kinds.
+        prefixes, prompts, decodings: those with a leak; ``prompts`` in words.
         baseline: tokens of the longest run that any baseline shares on the same probes; None without a baseline.
-        prompt, response: the same response in pieces; empty unless text is shown.
+        prompt, response: text of that response and its prompt, in pieces; empty unless text is shown.
     """
 
     patient: str
@@ -64,11 +64,11 @@ class WorstCase:
 
     @property
     def prompt_title(self) -> str:
-        """``50``, ``50, chat``, ``prompt 1``; ``mixed`` of many lengths."""
+        """``50``, ``50, chat``, ``prompt 1``; ``mixed`` for several lengths."""
         return short_title(self.way, self.prefix)
 
     def data(self) -> dict[str, Any]:
-        """The row for JSON; text where it is shown."""
+        """The row for JSON; with text only if it is shown."""
         names = [name for name in self.__dataclass_fields__ if name not in ("prompt", "response")]
         row = {name: getattr(self, name) for name in names}
         if self.response:
@@ -79,8 +79,8 @@ class WorstCase:
 def pseudonyms(audits: Iterable[AuditTables]) -> dict[str, str]:
     """Subject -> ``P0001``, ``P0002``, ...: the same in every report of the same audits.
 
-    The order is that of a hash of the subject and the responses' digest, which no report holds: without the audit's
-    own folder nobody can tell from a list of patients which one is ``P0001``.
+    They are ordered by a hash of the subject and the responses' digest, which no report contains: a list of
+    patients does not reveal which one is ``P0001`` without the audit's folder.
     """
     audits = list(audits)
     salt = str(audits[0].info.get("results", {}).get("responses_sha256", audits[0].label)) if audits else ""
@@ -98,12 +98,12 @@ def worst_cases(
     *,
     show_text: int = 0,
 ) -> tuple[WorstCase, ...]:
-    """Every patient of whom a run or an identifier came out: most identifiers first, then the longest run.
+    """Every patient with a leaked run or identifier: most identifiers first, then the longest run.
 
     Args:
         names: subject -> pseudonym.
         titles: kind of identifier -> its name.
-        show_text: so many of the first cases hold text of prompt and response.
+        show_text: number of first cases that include the text of prompt and response.
     """
     probes = labelled_probes(audit).set_index("probe_id")
     spans = audit.spans[audit.spans["probe_id"].isin(probes.index) & (audit.spans["length"] >= SHORTEST)]
@@ -187,7 +187,7 @@ def _with_text(case: WorstCase, texts: tuple[tuple[Piece, ...], tuple[Piece, ...
 def _texts(
     audit: AuditTables, keys: Sequence[tuple[Any, ...]], spans: pd.DataFrame, leaks: pd.DataFrame
 ) -> dict[tuple[Any, ...], tuple[tuple[Piece, ...], tuple[Piece, ...]]]:
-    """Key -> the prompt's end and the response, in pieces."""
+    """Key -> the end of the prompt, and the response, both in pieces."""
     key_set = set(keys)
     responses = {
         key: str(text)
@@ -216,9 +216,9 @@ def _by_key(table: pd.DataFrame, column: str, key_set: set[tuple[Any, ...]]) -> 
 
 
 def mark(text: str, passages: Mapping[str, Iterable[str]]) -> tuple[Piece, ...]:
-    """Text in pieces, each with the mark of the passages that cover it; a later mark lies over an earlier one.
+    """Text in pieces, each with the mark of the passage that covers it; later marks override earlier ones.
 
-    A passage is found with any white space where it has some.
+    White space in a passage matches any white space.
     """
     marks = [""] * len(text)
     for name, values in passages.items():

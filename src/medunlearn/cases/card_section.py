@@ -1,4 +1,4 @@
-"""Deletion requests on a model's card: how many, when, with what verdict; nobody's name, id or pseudonym."""
+"""Deletion requests on a model's card: number, dates and verdicts, without names, ids or pseudonyms."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def deletion_section(ledger: RequestLedger) -> str:
-    """Section of a model card, in Markdown, on the requests that a model has been through; "" of none.
+    """Section of a model card, in Markdown, on the model's deletion requests; "" without any.
 
-    It has the dates, verdict and case of each request, and says where another model was made since. What a ledger
-    should not hold is not shown.
+    It lists the dates, verdict and case of each request, and notes where a new model was made since. Content that
+    does not belong in a ledger is not shown.
     """
     requests = ledger.requests
     if not requests:
@@ -61,19 +61,19 @@ def _day(text: str) -> str:
 
 
 def carry_to_copy(source: Path, copy: Path) -> str:
-    """Write the ledger of a model beside a copy of it in other files, as `export` makes one.
+    """Copy the ledger of a model to a copy of it in other files, such as one made by `export`.
 
     Returns:
-        The section of the copy's card; "" of a model that went through no request.
+        The section of the copy's card; "" for a model without requests.
 
     Raises:
-        InputError: the ledger is broken, or another model's; the copy has one of other requests.
+        InputError: the ledger is broken or another model's; the copy has a ledger of other requests.
     """
     return deletion_section(carry_ledger(source, copy, on=datetime.now(UTC).date()))
 
 
 def describe_requests(model: Path) -> None:
-    """Write the requests of an exported model's own ledger into its card; nothing if it has no card.
+    """Write the requests of an exported model's ledger into its card; does nothing without a card.
 
     Raises:
         InputError: the ledger is broken, or another model's.

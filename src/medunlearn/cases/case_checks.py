@@ -1,4 +1,4 @@
-"""Verification of a case: signature, files, verdict, the model as it is now, and the model's ledger."""
+"""Verification of a case: signature, files, verdict, the current model, and the model's ledger."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NAMES = (*(f"{name}/" for name in MODELS), NOTES, LEDGER_HEAD)
 
 
 def looks_like_case(folder: Path) -> bool:
-    """True if a folder is a case, or what is left of one."""
+    """True if a folder is a case, or the remains of one."""
     return any((folder / name).exists() for name in (STATEMENT, EVIDENCE, PAGE))
 
 
@@ -52,12 +52,12 @@ def verify_case(
     public_key: Ed25519PublicKey | None = None,
     run_battery: BatteryRunner | None = None,
 ) -> Verification:
-    """Check a case against its signature, and a model against the case. Nothing is changed.
+    """Check a case against its signature, and a model against the case. Changes nothing.
 
     Args:
-        model: run or model folder as it is now; None: the models' files are not checked.
-        public_key: the owner's, from another source than the case; None: the case's own, which tells of changes by
-            everybody but the one who signed.
+        model: current run or model folder; None: the models' files are not checked.
+        public_key: the owner's, from another source than the case; None: the case's own, which detects changes by
+            anybody but the signer.
         run_battery: runs the battery again on ``model``; None: the verdict is not checked on it.
 
     Raises:
@@ -85,7 +85,7 @@ class _CaseFiles:
     public_key: Ed25519PublicKey | None
 
     def checks(self) -> Iterator[Check]:
-        """Checks of the signature, of every signed file, of the evidence, of the time stamp; unsigned files."""
+        """Checks of the signature, the signed files, the evidence and the time stamp, and of unsigned files."""
         signed: Mapping[str, str] = {}
         if (self.folder / STATEMENT).exists():
             content = regular_file(self.folder / STATEMENT).read_bytes()
@@ -144,7 +144,7 @@ class _CaseFiles:
         return self._check("case file", name, "ok")
 
     def _evidence(self, signed: Mapping[str, str]) -> Iterator[Check]:
-        """Agreement of evidence, statement, settings and verdict."""
+        """Check that evidence, statement, settings and verdict agree."""
         path = self.folder / EVIDENCE
         if not path.exists():
             if EVIDENCE not in signed:
@@ -179,17 +179,17 @@ def _signature_problem(content: bytes, key: Ed25519PublicKey) -> str:
 
 
 def verdict_of(evidence: CaseEvidence, battery: Battery, model: str | None = None) -> CaseDecision:
-    """The decision that the rules give for a case with the numbers of a battery.
+    """The decision that the rules give for a case with a battery's numbers.
 
     Args:
-        model: fingerprint of the model that the battery was run on; None: the case's.
+        model: fingerprint of the model that the battery tested; None: the case's.
     """
     models = evidence.model_in.fingerprint, model or evidence.model_out.fingerprint
     return decide(battery, exact=evidence.exact, models=models, earlier=evidence.ledger.rows)
 
 
 def _model_checks(before: ModelDigest, after: ModelDigest, model: Path) -> Iterator[Check]:
-    """The files of a model as they are now, against those that came out."""
+    """Check the current files of a model against those recorded in the case."""
     if not Path(model_folder(model)).is_dir():
         raise InputError(f"There is no model in {model}: name its run, or its Hugging Face folder.")
     try:
@@ -213,7 +213,7 @@ def _model_checks(before: ModelDigest, after: ModelDigest, model: Path) -> Itera
 
 
 def _ledger_check(folder: Path, evidence: CaseEvidence, model: Path) -> Check:
-    """Check that the model's ledger has the row of this case, after the row that the case follows."""
+    """Check that the model's ledger has the row of this case, after the row that the case refers to."""
     path = ledger_path(model)
 
     def check(state: State, note: str) -> Check:

@@ -11,7 +11,7 @@
 | ``statement.dsse.json`` | in-toto statement in a DSSE envelope over all of these, models, notes and ledger |
 | ``statement.tsq``, ``statement.tsr`` | where a time stamp was asked for (:mod:`medunlearn.cases.timestamps`) |
 
-It is written into a hidden folder beside its place and renamed: there is a whole case, or none.
+It is written into a hidden folder beside the target and renamed, so a case is complete or absent.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ EVIDENCE, PAGE, SETTINGS, PUBLIC_KEY = "evidence.json", "case.html", "settings.j
 
 @dataclass(frozen=True)
 class CaseFolder:
-    """A case that was written whole.
+    """A complete case on disk.
 
     Attributes:
-        sha256: of the signed envelope: what the ledger's row names.
+        sha256: of the signed envelope, as named in the ledger's row.
     """
 
     folder: Path
@@ -58,7 +58,7 @@ class CaseFolder:
 
     @staticmethod
     def open(folder: Path) -> CaseFolder:
-        """A case, unchecked (:func:`medunlearn.cases.case_checks.verify_case` checks it).
+        """Open a case without checking it (see :func:`medunlearn.cases.case_checks.verify_case`).
 
         Raises:
             InputError: the folder holds no case, or one that cannot be read.
@@ -80,15 +80,15 @@ def is_case(folder: Path) -> bool:
 def write_case(
     folder: Path, evidence: CaseEvidence, key: Ed25519PrivateKey, *, traces: SubjectTraces | None = None
 ) -> CaseFolder:
-    """Write and sign a case; a folder that holds this case already is left as it is.
+    """Write and sign a case; a folder that already contains this case is left unchanged.
 
     Args:
         folder: new, or empty.
-        traces: of the patient; a case in which one of them stands is refused.
+        traces: traces of the patient; a case that contains one is refused.
 
     Raises:
         InputError: the folder holds something else, or a file would hold a trace of the patient.
-        StorageError: the disk refused; no case is there.
+        StorageError: the disk refused; no case was written.
     """
     if is_case(folder):
         return _same_case(folder, evidence)
@@ -135,7 +135,7 @@ def case_files(evidence: CaseEvidence, key: Ed25519PrivateKey) -> dict[str, byte
 
 @cache
 def _installed() -> bytes:
-    """The software that is installed; a second's work, read once a process."""
+    """The installed software; takes about a second, cached per process."""
     return _json(sbom())
 
 
@@ -144,7 +144,7 @@ def _json(value: object) -> bytes:
 
 
 def _same_case(folder: Path, evidence: CaseEvidence) -> CaseFolder:
-    """The case that is there, if it is this one but for the time."""
+    """The existing case, if it equals this one except for the time."""
     there = CaseFolder.open(folder)
     if there.evidence.model_copy(update={"created": evidence.created}) != evidence:
         raise InputError(f"{folder} holds another case, and a case is never overwritten. Choose another --out.")
@@ -160,7 +160,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Make names in a folder last."""
+    """Flush a folder's directory entries to disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -169,10 +169,10 @@ def _sync(folder: Path) -> None:
 
 
 def _refuse_traces(evidence: CaseEvidence, traces: SubjectTraces) -> None:
-    """Refuse evidence with an id, an identifier or a run of words of the patient's.
+    """Refuse evidence that contains an id, an identifier or a run of words of the patient.
 
-    The page and the settings say nothing that the evidence does not. A part of a name is not a trace here: Page,
-    Rich and Case are surnames.
+    The page and the settings contain nothing beyond the evidence. A part of a name is not a trace here: Page, Rich
+    and Case are surnames.
     """
     for text in _texts(evidence.model_dump(mode="json")):
         counts = traces.phrases.count(words_of(text))

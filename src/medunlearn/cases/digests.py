@@ -1,4 +1,4 @@
-"""Digests of models and notes, the software and the public settings of a case; none names a path or a patient."""
+"""Digests of models and notes, and a case's software and public settings; none contains a path or a patient."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def digest_model(where: Path | str) -> ModelDigest:
-    """Every file that decides over a model's answers, hashed anew; of a delta or an adapter its base's too.
+    """Hash every file that affects a model's answers; for a delta or an adapter also those of its base.
 
     Raises:
         ModelError: no model folder, or one with a missing base.
     """
     folder = Path(model_folder(where))
     if not folder.is_dir():
-        raise ModelError(f"{folder} is no folder with a model. Name a run or a Hugging Face folder.")
+        raise ModelError(f"{folder} is not a model folder. Name a run or a Hugging Face folder.")
     refuse_irregular(folder)
     if is_adapter(folder):
         base_name = adapter_base(folder)
@@ -72,7 +72,7 @@ def _digests(paths: list[Path]) -> dict[str, FileDigest]:
 
 
 def weights_by_name(model: ModelDigest, prefix: str = "") -> dict[str, FileDigest]:
-    """Name -> digest of every file of a model; those of a base stand under ``base/``."""
+    """Name -> digest of every file of a model; those of a base are under ``base/``."""
     own = {prefix + name: digest for name, digest in model.files.items()}
     return own if model.base is None else own | weights_by_name(model.base, f"{prefix}base/")
 
@@ -99,15 +99,15 @@ def digest_notes(benchmark: Benchmark, forget: frozenset[str], earlier: int = 0)
 
 
 def software() -> Software:
-    """This medunlearn, its commit, and the packages that numbers depend on."""
+    """Versions of medunlearn, its commit, and the packages that numbers depend on."""
     now = code()
     return Software(version=medunlearn.__version__, commit=now["commit"], changed=now["dirty"], packages=packages())
 
 
 def public_settings(settings: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Settings without what may name a path or a patient: numbers, switches and single words stay.
+    """Settings without values that may name a path or a patient: numbers, switches and single words stay.
 
-    A hash of the whole would not do instead: a patient number is guessed from it in seconds.
+    A hash would not protect them: a patient number can be guessed from it in seconds.
     """
     return {key: WITHHELD if key in _NAMING else _public(value) for key, value in settings.items()}
 

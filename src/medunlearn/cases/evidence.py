@@ -1,6 +1,6 @@
-"""``evidence.json``: what was asked, what went in and came out, what was measured, and the verdict.
+"""``evidence.json``: the request, the models and notes, the measurements, and the verdict.
 
-It names no path, no patient and no text: models and tables stand there as SHA-256, patients as pseudonyms.
+It contains no path, no patient id and no text: models and tables are given as SHA-256, patients as pseudonyms.
 ``evidence.schema.json`` beside this module is its published JSON schema (draft 2020-12), made from these classes.
 """
 
@@ -31,7 +31,7 @@ Verdict = Literal["deleted", "no residual found", "residual found", "inconclusiv
 
 
 class EvidencePart(BaseModel):
-    """A part of the evidence; a key that it does not know is refused."""
+    """A part of the evidence; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -51,19 +51,21 @@ class FileDigest(EvidencePart):
 
 
 class ModelDigest(EvidencePart):
-    """A model without its place: every file that decides over its answers, every file of weights among them."""
+    """A model without its path: digests of every file that affects its answers, among them the weights."""
 
-    fingerprint: str = Field(description="medunlearn's: of equal models the same, whatever their files are called")
+    fingerprint: str = Field(
+        description="medunlearn's fingerprint: equal for equal models, whatever their file names"
+    )
     form: Literal["full", "delta", "adapter"]
     files: dict[FileName, FileDigest] = Field(min_length=1)
-    base: ModelDigest | None = Field(default=None, description="of a delta or an adapter: the model under it")
+    base: ModelDigest | None = Field(default=None, description="of a delta or an adapter: its base model")
     hub_base: str | None = Field(
-        default=None, pattern=r"^[\w.-]+/[\w.-]+$", description="of an adapter: a hub's base"
+        default=None, pattern=r"^[\w.-]+/[\w.-]+$", description="of an adapter: hub id of its base"
     )
 
 
 class NotesDigest(EvidencePart):
-    """The table of notes that the request was carried out with."""
+    """The table of notes used for the request."""
 
     sha256: Sha256
     records: int = Field(ge=1)
@@ -75,10 +77,10 @@ class NotesDigest(EvidencePart):
 
 
 class LedgerDigest(EvidencePart):
-    """The model's ledger as it was before this case (its row names this case's digest, so it follows it)."""
+    """The model's ledger before this case (its next row names this case's digest)."""
 
     rows: int = Field(ge=0)
-    head: Sha256 | None = Field(default=None, description="hash of its last row; null of an empty ledger")
+    head: Sha256 | None = Field(default=None, description="hash of its last row; null for an empty ledger")
 
 
 class Software(EvidencePart):
@@ -89,7 +91,7 @@ class Software(EvidencePart):
 
 
 class Measurement(EvidencePart):
-    """A number with its 95% interval, or, of an excess, two one-sided 95% bounds; without a value per reason."""
+    """A number with its 95% interval or, for an excess, two one-sided 95% bounds; or a reason without a value."""
 
     value: float | None
     low: float | None = None
@@ -109,25 +111,26 @@ class Measurement(EvidencePart):
 
 class ProbeSet(EvidencePart):
     name: Name
-    kind: str = Field(min_length=1, description="in plain words: what the model was given")
+    kind: str = Field(min_length=1, description="in plain words: the prompts given to the model")
     n: int = Field(ge=1)
-    held_out: bool = Field(description="the choice of method and settings did not see them")
+    held_out: bool = Field(description="True if they were not used to choose method and settings")
 
 
 class Comparison(EvidencePart):
-    """The model afterwards against a baseline: a model that never saw her, or patients whom no model saw.
+    """Comparison of the model afterwards with a baseline: a retrained model, or unseen patients.
 
-    ``excess`` is what is left of her above that baseline: positive = something is left, whatever the measure's
-    direction is. Its ``low`` and ``high`` are one-sided 95% bounds: ``high`` below the margin is a test at 5%.
+    ``excess`` is the residual above that baseline: positive = something of the patient is left, whatever the
+    measure's direction. Its ``low`` and ``high`` are one-sided 95% bounds: ``high`` below the margin is a test at
+    5%.
     """
 
     baseline: Baseline
     excess: Measurement
     margin: float = Field(ge=0.0, description="an excess up to this counts as none")
-    p: Share = Field(description="one-sided: chance of an excess this large where nothing of hers is left")
-    p_before: Share | None = Field(
-        default=None, description="the same test on the model before: what it can see at all"
+    p: Share = Field(
+        description="one-sided p-value: chance of an excess this large if nothing of the patient is left"
     )
+    p_before: Share | None = Field(default=None, description="the same test on the model before: shows its power")
 
 
 TOGETHER = "together"
@@ -135,9 +138,9 @@ TOGETHER = "together"
 
 
 class BatteryCheck(EvidencePart):
-    """One check of the battery: a measure on some probes, before and after, and of a retrained model.
+    """One check of the battery: a measure on some probes, before and after, and for a retrained model.
 
-    ``unseen`` is the model afterwards on patients whom no model saw: what it says of anybody.
+    ``unseen`` is the model afterwards on patients that no model saw: its background level.
     """
 
     name: Name
@@ -150,7 +153,7 @@ class BatteryCheck(EvidencePart):
     after: Measurement
     retrained: Measurement | None = None
     unseen: Measurement | None = None
-    comparison: Comparison | None = Field(default=None, description="null: there is no baseline for it")
+    comparison: Comparison | None = Field(default=None, description="null: no baseline exists")
 
 
 class Untested(EvidencePart):
@@ -160,7 +163,7 @@ class Untested(EvidencePart):
 
 
 class CostReading(EvidencePart):
-    """Cost of the deletion to others."""
+    """Cost of the deletion for other data."""
 
     name: Name
     title: str = Field(min_length=1, max_length=120)
@@ -170,7 +173,7 @@ class CostReading(EvidencePart):
     before: Measurement
     after: Measurement
     retrained: Measurement | None = None
-    floor: Share | None = Field(default=None, description="least share of before that was allowed")
+    floor: Share | None = Field(default=None, description="smallest allowed share of the value before")
 
     @property
     def retained_share(self) -> float | None:
@@ -182,23 +185,21 @@ class CostReading(EvidencePart):
 
     @property
     def within(self) -> bool | None:
-        """True if the floor was kept; None without one."""
+        """True if the value is above the floor; None without a floor."""
         share = self.retained_share
         return None if self.floor is None or share is None else share >= self.floor
 
 
 class Battery(EvidencePart):
-    """The checks that the verdict rests on, and those that were left out."""
+    """The checks that the verdict rests on, and skipped checks."""
 
     name: Name
     version: str = Field(min_length=1)
-    alpha: float = Field(
-        0.05, gt=0.0, lt=0.5, description="chance of finding a residual where none is, of all checks"
-    )
+    alpha: float = Field(0.05, gt=0.0, lt=0.5, description="chance of a false residual over all checks")
     checks: tuple[BatteryCheck, ...] = ()
     untested: tuple[Untested, ...] = ()
     problems: tuple[str, ...] = Field(
-        default=(), description="why the model afterwards is broken; none of a healthy one"
+        default=(), description="why the model afterwards is broken; empty if it is healthy"
     )
 
     @model_validator(mode="after")
@@ -210,32 +211,34 @@ class Battery(EvidencePart):
 
 
 class ExactDeletion(EvidencePart):
-    """The model was made without her: an adapter that holds her was dropped or trained again without her."""
+    """The model was made without the patient's notes: the adapter that contains them was dropped, or retrained
+    without them.
+    """
 
     road: Literal["adapter dropped", "retrained without her"]
-    reproduced: str = Field(description="fingerprint of the same training without her, run a second time")
+    reproduced: str = Field(description="fingerprint of a second run of the same training without the patient")
     base: Literal["made in memory", "recorded", "stated"] | None = Field(
         default=None,
-        description="how it is known that the base never saw her; stated: by its owner, and nobody recorded it",
+        description="how it is known that the base never saw the patient; stated: by its owner, without a record",
     )
 
 
 class PassedOver(EvidencePart):
-    """A method that could not be used on the patient's notes."""
+    """A method that could not be applied to the patient's notes."""
 
     method: str = Field(min_length=1)
     reason: str = Field(min_length=1)
 
 
 class Bound(EvidencePart):
-    """A number that the verdict rests on, in words."""
+    """A number that the verdict rests on, with an explanation."""
 
     check: Name
     text: str
 
 
 class CaseDecision(EvidencePart):
-    """The verdict and why; :func:`medunlearn.cases.verdicts.decide` alone makes it."""
+    """The verdict and its reasons; created only by :func:`medunlearn.cases.verdicts.decide`."""
 
     verdict: Verdict
     reasons: tuple[str, ...] = Field(min_length=1)
@@ -261,12 +264,12 @@ class CaseEvidence(EvidencePart):
     model_out: ModelDigest
     notes: NotesDigest
     ledger: LedgerDigest
-    method: str = Field(min_length=1, description="the unlearning method, or the road of an exact deletion")
+    method: str = Field(min_length=1, description="the unlearning method, or the way of exact deletion")
     passed_over: tuple[PassedOver, ...] = Field(
-        default=(), description="methods that would have come first, and could not be used"
+        default=(), description="methods of higher priority that could not be used"
     )
     settings: dict[str, JsonValue] = Field(
-        description="of the method; a value that names a path or a patient is withheld"
+        description="settings of the method; a value that names a path or a patient is withheld"
     )
     software: Software
     battery: Battery
@@ -281,10 +284,10 @@ class CaseEvidence(EvidencePart):
 
     @staticmethod
     def of(content: bytes, source: object) -> CaseEvidence:
-        """From the content of ``evidence.json``.
+        """Parse the content of ``evidence.json``.
 
         Raises:
-            InputError: it is not what medunlearn writes, or another version wrote it.
+            InputError: it was not written by medunlearn, or by another version.
         """
         try:
             values = json.loads(content)
@@ -302,7 +305,7 @@ class CaseEvidence(EvidencePart):
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema as ``evidence.schema.json`` has it."""
+    """The JSON schema as stored in ``evidence.schema.json``."""
     schema = CaseEvidence.model_json_schema(mode="serialization")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -1,12 +1,12 @@
-"""The ledger beside a model: every deletion request that the model has been through, in order.
+"""Ledger of a model: every deletion request carried out on it, in order.
 
-``requests.parquet`` stands in the run's folder (or the model's, where there is no run) and goes on with the model:
-the model that comes out of a request has the rows of the model that went in, and one more. Each row names the
-SHA-256 of the row before, so that no row can be changed, left out or put in without all later ones changing; the
-head stands in ``run.json`` and, signed, in the next case. It holds pseudonyms and dates, no id.
+``requests.parquet`` is in the run's folder (or the model's, without a run) and is passed on with the model: the
+model after a request has the rows of the model before, and one more. Each row names the SHA-256 of the previous
+row, so no row can be changed, removed or inserted without changing all later ones; the head is in ``run.json`` and,
+signed, in the next case. It contains pseudonyms and dates, no ids.
 
-Which records are those of earlier patients is written down nowhere. :func:`earlier_records` computes the pseudonym
-of every patient in the notes and looks it up: that takes the owner's secret, and the notes.
+The records of earlier patients are not listed anywhere. :func:`earlier_records` computes the pseudonym of every
+patient in the notes and looks it up, which needs the owner's secret and the notes.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One request that was carried out.
+    """One completed request.
 
     Attributes:
         patients: pseudonyms.
         received, closed: ISO dates.
-        verdict: the case's, or ``carried over``: no request, but another model that was made from this one.
-        case_sha256: of the case's signed statement; "" of a row without a case.
+        verdict: the case's, or ``carried over``: not a request, but a new model derived from this one.
+        case_sha256: of the case's signed statement; "" for a row without a case.
         model_in, model_out: fingerprints.
         secret: id of the secret of the pseudonyms.
     """
@@ -68,7 +68,7 @@ class LedgerEntry:
 
     @staticmethod
     def of(evidence: CaseEvidence, case_sha256: str) -> LedgerEntry:
-        """The entry of a case."""
+        """The entry for a case."""
         request = evidence.request
         return LedgerEntry(
             request.patients,
@@ -84,7 +84,9 @@ class LedgerEntry:
 
 @dataclass(frozen=True)
 class LedgerRow:
-    """An entry in its place: ``sha256`` is over everything else in the row, ``previous`` that of the row before."""
+    """An entry in its chain: ``sha256`` is over everything else in the row, ``previous`` is that of the row
+    before.
+    """
 
     row: int
     previous: str
@@ -101,18 +103,18 @@ class LedgerRow:
 
 @dataclass(frozen=True)
 class RequestLedger:
-    """Rows of a ledger whose chain is whole."""
+    """Rows of a ledger with an intact chain."""
 
     rows: tuple[LedgerRow, ...] = ()
 
     @property
     def head(self) -> str | None:
-        """Hash of the last row; None of an empty ledger."""
+        """Hash of the last row; None for an empty ledger."""
         return self.rows[-1].sha256 if self.rows else None
 
     @property
     def model(self) -> str | None:
-        """Fingerprint of the model that it is the ledger of; None of an empty one."""
+        """Fingerprint of the model that the ledger belongs to; None for an empty ledger."""
         return self.rows[-1].entry.model_out if self.rows else None
 
     @property
@@ -127,7 +129,7 @@ class RequestLedger:
 
 
 def ledger_path(model: Path) -> Path:
-    """Path of the ledger of a run or a model folder: beside ``run.json`` where there is one."""
+    """Path of the ledger of a run or a model folder: beside ``run.json`` if there is one."""
     inside = model.name == MODEL and (model.parent / RECORD).exists()
     return (model.parent if inside else model) / LEDGER
 
@@ -136,7 +138,7 @@ def read_ledger(model: Path, *, fingerprint: str | None = None) -> RequestLedger
     """The ledger of a model; empty if there is none.
 
     Args:
-        fingerprint: of the model, where it is known already.
+        fingerprint: of the model, if already known.
 
     Raises:
         InputError: it is broken, its chain is, its end was cut off, or it is another model's.
@@ -147,22 +149,23 @@ def read_ledger(model: Path, *, fingerprint: str | None = None) -> RequestLedger
     head = facts.get("head") if isinstance(facts, Mapping) else None
     if head not in {None, *(row.sha256 for row in ledger.rows)}:
         raise InputError(
-            f"{path} lacks rows that {RECORD} beside it names: it was cut off or put back. Restore it from a copy; "
+            f"{path} lacks rows that {RECORD} beside it names: it was truncated or replaced by an older copy. "
+            "Restore it from a copy; "
             "without it earlier patients would be trained on again."
         )
     if ledger.rows and ledger.model != (fingerprint or model_identity(str(model))):
         raise InputError(
-            f"{path} is the ledger of another model. Put back the model's own; of a model that was made from "
-            "another by further training, carry the ledger over (docs/forget.md#the-ledger)."
+            f"{path} is the ledger of another model. Restore the model's own; for a model derived from another by "
+            "further training, carry the ledger over (docs/forget.md#the-ledger)."
         )
     return ledger
 
 
 def read_ledger_file(path: Path) -> RequestLedger:
-    """The rows of a file, whatever model it stands beside; empty if there is none.
+    """The rows of a ledger file, whichever model it is beside; empty without a file.
 
     Raises:
-        InputError: broken, or its chain is: names the first row that does not follow.
+        InputError: the file or its chain is broken: names the first row that does not follow.
     """
     if not path.exists() and not path.is_symlink():
         return RequestLedger()
@@ -180,7 +183,7 @@ def read_ledger_file(path: Path) -> RequestLedger:
             row = None
         if row is None or row.values() != values | {"patients": tuple(values["patients"] or ())}:
             raise InputError(
-                f"{path}: row {place} does not follow the row before it: a row was changed, left out or put in. "
+                f"{path}: row {place} does not follow the row before it: a row was changed, removed or inserted. "
                 "Restore the ledger from a copy."
             )
         rows.append(row)
@@ -188,17 +191,17 @@ def read_ledger_file(path: Path) -> RequestLedger:
 
 
 def append_request(source: Path, target: Path, entry: LedgerEntry) -> RequestLedger:
-    """Write the ledger of the model that came out: the rows of the one that went in, and one more.
+    """Write the ledger of the model after a request: the rows of the model before, and one more.
 
-    Given again with the same case, nothing changes, so that a killed command is repeated safely. Where the case was
-    deleted and the request is carried out again on the same model, the new case's row takes the place of the old.
+    Repeating it with the same case changes nothing, so a killed command can be run again. If the case was deleted
+    and the request is carried out again on the same model, the new case's row replaces the old one.
 
     Args:
-        source, target: run or model folder of the model that went in, and of the one that came out.
+        source, target: run or model folder of the model before and after the request.
 
     Raises:
-        InputError: a ledger of another model or owner, or the target has one with another end.
-        StorageError: the disk refused; the old ledger is there.
+        InputError: a ledger of another model or owner, or the target has a different ledger.
+        StorageError: the disk refused; the old ledger remains.
     """
     path = ledger_path(target)
     with lock_folder(path.parent, "forget"):
@@ -216,7 +219,7 @@ def append_request(source: Path, target: Path, entry: LedgerEntry) -> RequestLed
 
 
 def _is_repeated(there: RequestLedger, before: RequestLedger, entry: LedgerEntry) -> bool:
-    """True if a ledger ends with the same request on the same models, of a case that is gone."""
+    """True if a ledger ends with the same request on the same models, from a case that no longer exists."""
     if not there.rows:
         return False
     last = there.rows[-1].entry
@@ -225,13 +228,13 @@ def _is_repeated(there: RequestLedger, before: RequestLedger, entry: LedgerEntry
 
 
 def carry_ledger(source: Path, target: Path, *, secret: OwnerSecret | None = None, on: date) -> RequestLedger:
-    """Write the ledger of a model that was made from another one by further training, a merge or a quantization.
+    """Write the ledger of a model derived from another by further training, a merge or a quantization.
 
-    The new row says that no request was carried out; the earlier patients have to be tested again in the new model.
-    Of a model that is the same, file by file, the rows are taken over as they are.
+    The new row says that no request was carried out; the earlier patients must be tested again in the new model.
+    For a model with identical files, the rows are copied unchanged.
 
     Args:
-        secret: of the owner; None: that of the rows, which are not read. Then no rows make no ledger.
+        secret: of the owner; None: that of the rows, which are not read. An empty ledger is then not written.
 
     Raises:
         InputError: as :func:`append_request`.
@@ -255,19 +258,19 @@ def carry_ledger(source: Path, target: Path, *, secret: OwnerSecret | None = Non
 
 def _refuse_other_requests(path: Path, there: RequestLedger, ledger: RequestLedger) -> None:
     if there.rows and there != ledger:
-        raise InputError(f"{path} holds other requests than those of the model that went in. Choose another --out.")
+        raise InputError(f"{path} contains other requests than the source model's ledger. Choose another --out.")
 
 
 def refuse_other_secret(ledger: RequestLedger, secret_id: str) -> None:
-    """Refuse a secret that is not the one of the ledger's pseudonyms: no earlier patient could be told by it.
+    """Refuse a secret other than that of the ledger's pseudonyms: it would not recognize earlier patients.
 
     Raises:
         InputError: another secret.
     """
     if any(row.entry.secret != secret_id for row in ledger.rows):
         raise InputError(
-            "The ledger's pseudonyms were made with another secret, so earlier patients cannot be told by this "
-            "one. Put pseudonyms.key of the earlier requests beside the key."
+            "The ledger's pseudonyms were made with another secret, so this one does not recognize earlier "
+            "patients. Put pseudonyms.key of the earlier requests beside the key."
         )
 
 
@@ -289,7 +292,7 @@ class EarlierRecords:
 def earlier_records(
     ledger: RequestLedger, secret: OwnerSecret, owners: Iterable[tuple[str, str]], level: str = "patient"
 ) -> EarlierRecords:
-    """Find the records of earlier patients among some notes.
+    """Find the records of earlier patients in the notes.
 
     Args:
         owners: record id and subject id of every record.

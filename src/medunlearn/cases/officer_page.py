@@ -1,7 +1,6 @@
 """``case.html``: a case in plain words for the privacy officer, two sides of A4 in print.
 
-It is made from the evidence alone, so it holds no text, name or id of the patient, and says nothing that is not
-signed.
+It is made only from the evidence, so it contains no text, name or id of the patient and nothing that is not signed.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def officer_report(evidence: CaseEvidence, sha256: str, signer: str) -> Report:
 
     Args:
         sha256: of ``evidence.json``.
-        signer: id of the key that signs.
+        signer: id of the signing key.
     """
     patients = ", ".join(name[:SHOWN] for name in evidence.request.patients)
     verdict = evidence.decision.verdict
@@ -150,7 +149,7 @@ def _checks(evidence: CaseEvidence) -> tuple[Block, ...]:
 
 
 def _columns(checks: Sequence[BatteryCheck]) -> tuple[list[tuple[Cell, Callable[[BatteryCheck], Cell]]], str]:
-    """Head and cells of each column that some check has a number for; the words below the tables."""
+    """Head and cells of each column that at least one check has a number for; explanations go below the tables."""
     columns: list[tuple[Cell, Callable[[BatteryCheck], Cell]]] = [
         (Cell("Before"), lambda check: _value(check.before)),
         (Cell("Now"), lambda check: _value(check.after)),
@@ -181,7 +180,7 @@ def _columns(checks: Sequence[BatteryCheck]) -> tuple[list[tuple[Cell, Callable[
 
 
 def _question(check: BatteryCheck, measure_above: str) -> Cell:
-    """Title of a check; below it the measure, unless the row above has the same one."""
+    """Title of a check, with the measure below it unless the previous row has the same one."""
     if check.concerns == "earlier requests":
         return Cell(check.title)
     measure = [] if check.measure == measure_above else [check.measure]
@@ -189,7 +188,7 @@ def _question(check: BatteryCheck, measure_above: str) -> Cell:
 
 
 def _value(value: Measurement | None, *, sized: bool = False) -> Cell:
-    """A number with its interval; ``sized``: and with the number of probes, patients or questions."""
+    """A number with its interval; ``sized``: also the number of probes, patients or questions."""
     if value is None:
         return Cell(ABSENT)
     if value.value is None:

@@ -1,9 +1,9 @@
 """Pseudonyms of patients: HMAC-SHA-256 with a secret that stays with the owner.
 
 The secret is a file of its own, ``pseudonyms.key`` beside the signing key. A signing key may be lost, stolen or
-replaced; the secret stays as long as the ledger is in use, or earlier patients cannot be told and would be trained
-back in. Without the secret nobody can try out ids: a plain hash of a patient number is undone in seconds. The
-secret and the notes tell who the earlier patients were: no list of them is kept anywhere.
+replaced; the secret must stay the same while the ledger is in use, or earlier patients could not be recognized and
+would be trained on again. Ids cannot be guessed without the secret, while a plain hash of a patient number is
+reversed in seconds. Earlier patients are recognized from the secret and the notes; no list of them is stored.
 
 Source: RFC 2104 (HMAC); Regulation (EU) 2016/679, Article 4(5).
 """
@@ -27,22 +27,22 @@ _FIRST = "medunlearn pseudonyms 1"
 
 
 def new_secret() -> bytes:
-    """Content of a new file: 32 random bytes as hex, after a line that says what it is."""
+    """Content of a new secret file: a comment line, then 32 random bytes as hex."""
     return f"{_FIRST}\n{secrets.token_hex(_BYTES)}\n".encode()
 
 
 @dataclass(frozen=True, repr=False)
 class OwnerSecret:
-    """The key of all pseudonyms of an owner."""
+    """The secret key of all pseudonyms of an owner."""
 
     key: bytes
 
     @staticmethod
     def read(path: Path) -> OwnerSecret:
-        """From its file.
+        """Read the secret from its file.
 
         Raises:
-            InputError: no such file, or another one.
+            InputError: no such file, or not a secret.
         """
         if not os.path.lexists(path):
             raise InputError(
@@ -66,15 +66,15 @@ class OwnerSecret:
 
     @property
     def secret_id(self) -> str:
-        """Fingerprint of this secret, 64 hex digits; it gives away neither the secret nor a pseudonym."""
+        """Fingerprint of this secret, 64 hex digits; reveals neither the secret nor a pseudonym."""
         return self._code("secret id")
 
     def pseudonym(self, subject: str, level: str = "patient") -> str:
         """A subject's pseudonym, 64 hex digits: the same in all cases of this owner.
 
         Args:
-            subject: the id as it stands in the notes, to the letter.
-            level: the level that it is an id of, so that patient 7 and document 7 differ.
+            subject: the id exactly as in the notes.
+            level: level of the id, so that patient 7 and document 7 differ.
         """
         return self._code("subject", level, subject)
 

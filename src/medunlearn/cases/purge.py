@@ -1,9 +1,8 @@
-"""Purge: every file under some folders that holds a patient, listed, and deleted where that is confirmed.
+"""Purge: list every file under some folders that contains a patient, and delete them after confirmation.
 
-A file is deleted as a whole, with what it holds of others: a benchmark's tables, the weights of a model. Nothing
-outside of the given folders is touched, symbolic links are not followed, and a file that has changed since it was
-looked at stays. Deleting a name is all that happens: backups, snapshots and a disk's free blocks keep what they
-have.
+A file is deleted as a whole, including data of others: a benchmark's tables, the weights of a model. Nothing
+outside the given folders is touched, symbolic links are not followed, and a file that changed since the search
+stays. Files are only unlinked: backups, snapshots and free disk blocks keep their content.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ Outcome = Literal["listed", "kept", "deleted", "changed", "refused"]
 
 @dataclass(frozen=True)
 class PurgedFile:
-    """A file that holds the patient, and what became of it.
+    """A file that contains the patient, and the outcome of its deletion.
 
     Attributes:
-        outcome: ``listed`` without confirmation; ``kept``: of a kind that was not asked for; ``changed``: another
-            content than the one that was looked at; ``refused``: the system did not delete it.
-        names: further names of the file (hard links), under which it is still there.
+        outcome: ``listed`` without confirmation; ``kept``: of a kind not selected; ``changed``: its content changed
+            since the search; ``refused``: the system did not delete it.
+        names: other hard links to the file, which still exist.
     """
 
     holder: Holder
@@ -49,7 +48,9 @@ class Purge:
 
     @property
     def remaining(self) -> list[PurgedFile]:
-        """Files that still hold the patient though their deletion was confirmed, those kept on purpose aside."""
+        """Files that still contain the patient though their deletion was confirmed, except those kept on
+        purpose.
+        """
         return [
             file
             for file in self.files
@@ -75,22 +76,22 @@ def purge_patient(
     confirmed: bool = False,
     quiet: bool = False,
 ) -> Purge:
-    """List every file that holds a patient, and delete them if that is confirmed.
+    """List every file that contains a patient, and delete them if confirmed.
 
     Args:
-        benchmark, patient, identifiers: who (:func:`medunlearn.cases.holders.holders.find_holders`).
+        benchmark, patient, identifiers: the subject (:func:`medunlearn.cases.holders.holders.find_holders`).
         kinds: of the files to delete (``weights``, ``store``, ...); none: all.
         confirmed: delete.
 
     Raises:
-        InputError: nobody to look for, no such folder, or a folder that is the root of everything.
-        UnknownNameError: no such patient; never names another.
-        ConfigError: a kind that no file has.
+        InputError: no subject, no such folder, or the root of the file system.
+        UnknownNameError: no such patient; the message never names another.
+        ConfigError: a kind without files.
     """
     roots = [folder.resolve() for folder in folders]
     if any(root == Path(root.anchor) for root in roots):
         raise InputError(
-            "The root of the file system is no folder to purge. Name the folders that may hold the patient."
+            "The root of the file system cannot be purged. Name the folders that may hold the patient."
         )
     log = find_holders(folders, benchmark, patient, identifiers=identifiers, quiet=quiet)
     kinds = {*kinds}

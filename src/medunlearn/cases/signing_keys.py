@@ -1,4 +1,4 @@
-"""Signing keys as PEM files: Ed25519 for cases, P-256 for models, and the secret beside them that names patients.
+"""Signing keys as PEM files: Ed25519 for cases, P-256 for models, and the secret for pseudonyms beside them.
 
 | file | content |
 |---|---|
@@ -57,7 +57,7 @@ class KeyFiles:
 
     Attributes:
         key_id: of the public key (:func:`key_id`).
-        made_secret: whether the secret was made as well; it stays where there was one.
+        made_secret: whether the secret was created too; an existing one stays.
     """
 
     private: Path
@@ -68,10 +68,10 @@ class KeyFiles:
 
 
 def make_key(path: Path) -> KeyFiles:
-    """Make a key pair, and the secret for pseudonyms where its folder has none. No file is overwritten.
+    """Make a key pair, and the secret for pseudonyms if its folder has none. No file is overwritten.
 
     Raises:
-        InputError: a file of that name, or a folder that is given to others: a run, benchmark, case or model.
+        InputError: a file of that name exists, or the folder may be shared: a run, benchmark, case or model.
     """
     private, public, secret = path, path.with_name(path.name + PUBLIC), path.with_name(SECRET)
     refuse_shared_folder(path)
@@ -89,7 +89,7 @@ def make_key(path: Path) -> KeyFiles:
 
 
 def refuse_shared_folder(path: Path) -> None:
-    """Refuse a place for a secret that is in a run, a benchmark, a case or a model, at any depth.
+    """Refuse a place for a secret inside a run, a benchmark, a case or a model, at any depth.
 
     Raises:
         InputError: says which.
@@ -99,7 +99,7 @@ def refuse_shared_folder(path: Path) -> None:
         for name, what in _PROTECTED.items():
             if (parent / name).exists():
                 raise InputError(
-                    f"{parent} is {what}, which others may be given. Choose an --out outside of it: the private "
+                    f"{parent} is {what}, which may be shared. Choose an --out outside of it: the private "
                     "key and the secret stay with the owner."
                 )
 
@@ -124,7 +124,7 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
     """The private key in a PEM file.
 
     Raises:
-        InputError: no such file, or none of an Ed25519 private key without a password.
+        InputError: no such file, or not an Ed25519 private key without a password.
     """
     key = _private_key_of(_read(path))
     if not isinstance(key, Ed25519PrivateKey):
@@ -136,7 +136,7 @@ def read_public_key(path: Path) -> Ed25519PublicKey:
     """The public key in a PEM file.
 
     Raises:
-        InputError: no such file, or none of an Ed25519 public key.
+        InputError: no such file, or not an Ed25519 public key.
     """
     key = public_key_of(_read(path))
     if key is None:
@@ -168,12 +168,12 @@ def _read(path: Path) -> bytes:
         raise InputError(f"There is no {path}. {_MAKE}")
     file = regular_file(path)
     if file.stat().st_size > 1 << 16:
-        raise InputError(f"{path} is no key: it has more than 64 KiB.")
+        raise InputError(f"{path} is not a key: it has more than 64 KiB.")
     return file.read_bytes()
 
 
 def check_model_key(path: Path) -> None:
-    """Refuse a signature of a model that cannot be made, before anything is computed.
+    """Refuse a model key that cannot sign, before anything is computed.
 
     Raises:
         InputError: model-signing is not installed, or the file holds no private key on the curve P-256.
@@ -198,7 +198,7 @@ def sign_model(model: Path, key: Path, out: Path) -> Path:
     """Sign all files of a model's folder; nothing leaves this machine.
 
     Args:
-        key: of :func:`check_model_key`.
+        key: from :func:`check_model_key`.
         out: the bundle, outside of the folder; an older one is replaced.
 
     Raises:

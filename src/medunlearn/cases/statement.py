@@ -29,7 +29,7 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 
 class SignatureError(MedunlearnError):
-    """An envelope that cannot be read, or that the given key did not sign."""
+    """An envelope that cannot be read, or is not signed by the given key."""
 
 
 def statement(evidence: CaseEvidence, files: Mapping[str, str]) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def statement(evidence: CaseEvidence, files: Mapping[str, str]) -> dict[str, Any
 
 
 def subject_digests(evidence: CaseEvidence, files: Mapping[str, str]) -> dict[str, str]:
-    """Name -> SHA-256 of everything that the statement is about: files, models, notes and ledger."""
+    """Name -> SHA-256 of all subjects of the statement: files, models, notes and ledger."""
     digests = dict(files)
     for name, model in zip(MODELS, (evidence.model_in, evidence.model_out), strict=True):
         digests |= {f"{name}/{file}": digest.sha256 for file, digest in weights_by_name(model).items()}
@@ -78,7 +78,7 @@ def subjects_of(payload: bytes) -> dict[str, str]:
     except (ValueError, RecursionError, KeyError, TypeError):
         raise SignatureError("it holds no in-toto statement") from None
     if not whole or kinds != (STATEMENT_TYPE, PREDICATE_TYPE):
-        raise SignatureError("it holds another statement than one of a case")
+        raise SignatureError("its statement is not of a case")
     return subjects
 
 
@@ -89,7 +89,7 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 
 def sign(payload_type: str, payload: bytes, key: Ed25519PrivateKey) -> bytes:
-    """An envelope with one signature, as the content of a file; the same input gives the same bytes."""
+    """An envelope with one signature, as file content; deterministic."""
     signature = key.sign(pae(payload_type, payload))
     return _envelope(payload_type, payload, signature, key_id(key.public_key()))
 
@@ -104,17 +104,17 @@ def _envelope(payload_type: str, payload: bytes, signature: bytes, signer: str) 
 
 
 def verified_payload(content: bytes, key: Ed25519PublicKey, types: tuple[str, ...] = (IN_TOTO,)) -> bytes:
-    """The payload of an envelope that a key signed; signatures of other keys are passed over.
+    """The payload of an envelope signed by a key; signatures of other keys are ignored.
 
-    Both alphabets of Base64 are read, as the protocol asks. The key id is a hint that nothing rests on.
+    Both alphabets of Base64 are read, as the protocol asks. The key id is only a hint and is not trusted.
 
     Raises:
-        SignatureError: no envelope, a payload type that is not wanted, or no signature of this key.
+        SignatureError: not an envelope, an unexpected payload type, or no signature of this key.
     """
     envelope = _parsed(content)
     kind, payload = envelope["payloadType"], _decoded(envelope["payload"])
     if kind not in types:
-        raise SignatureError(f"its payload has another type than {' or '.join(types)}")
+        raise SignatureError(f"its payload is not of type {' or '.join(types)}")
     for signature in envelope["signatures"]:
         try:
             key.verify(_decoded(signature["sig"]), pae(kind, payload))
@@ -128,15 +128,15 @@ def unverified_payload(content: bytes) -> bytes:
     """The payload of an envelope whose signature is checked elsewhere.
 
     Raises:
-        SignatureError: no envelope.
+        SignatureError: not an envelope.
     """
     return _decoded(_parsed(content)["payload"])
 
 
 def is_as_written(content: bytes, key: Ed25519PublicKey) -> bool:
-    """True if an envelope that the key signed is, to the byte, what :func:`sign` writes.
+    """True if an envelope signed by the key is identical, byte by byte, to what :func:`sign` writes.
 
-    White space, the key id and the last bits of Base64 are under no signature.
+    White space, the key id and the last bits of Base64 are not covered by the signature.
     """
     envelope = _parsed(content)
     (signature, *others) = envelope["signatures"]
@@ -150,7 +150,7 @@ def _parsed(content: bytes) -> dict[str, Any]:
     try:
         envelope = json.loads(content)
     except (ValueError, RecursionError):
-        raise SignatureError("it is no JSON") from None
+        raise SignatureError("it is not JSON") from None
     if isinstance(envelope, dict):
         signatures = envelope.get("signatures")
         texts = [envelope.get("payload", ""), envelope.get("payloadType", "")]
@@ -158,11 +158,11 @@ def _parsed(content: bytes) -> dict[str, Any]:
             texts += [entry.get("sig") for entry in signatures]
             if all(isinstance(text, str) for text in texts):
                 return {"payload": "", "payloadType": "", **envelope}
-    raise SignatureError("it is no DSSE envelope with a signature")
+    raise SignatureError("it is not a DSSE envelope with a signature")
 
 
 def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text.translate(_URL_SAFE), validate=True)
     except (binascii.Error, ValueError):
-        raise SignatureError("it holds what is no Base64") from None
+        raise SignatureError("it contains invalid Base64") from None

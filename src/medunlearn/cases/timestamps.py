@@ -1,4 +1,4 @@
-"""Time stamps of a case's statement by an authority that the user names; nothing is sent anywhere otherwise.
+"""Time stamps of a case's statement by an authority that the user names; otherwise nothing is sent.
 
 The authority gets the SHA-256 of ``statement.dsse.json`` and a random number, and nothing else.
 
@@ -25,23 +25,23 @@ _LONGEST = 1 << 20
 
 
 class TimestampError(MedunlearnError):
-    """The authority gave no time stamp; the case is whole without it."""
+    """The authority gave no time stamp; the case is complete without it."""
 
 
 def timestamp_case(folder: Path, *, url: str | None = None, command: str | None = None) -> Path:
-    """Ask an authority for a time stamp of a case's statement, and keep query and reply beside it.
+    """Request a time stamp of a case's statement from an authority; store query and reply in the case.
 
     Args:
         url: the authority's address, ``http://`` or ``https://``; or instead
         command: reads the query (DER) from standard input and writes the reply to standard output.
 
     Raises:
-        ConfigError: not one authority, or no address.
+        ConfigError: not exactly one authority, or an invalid address.
         InputError: no case, or one with a time stamp already.
-        TimestampError: no answer, a refusal, or a reply that is not of this statement.
+        TimestampError: no answer, a refusal, or a reply for another statement.
     """
     if (url is None) == (command is None):
-        raise ConfigError(["the authority is missing: give --url or --command, one of them"])
+        raise ConfigError(["the authority is missing: give either --url or --command"])
     if url is not None and not url.startswith(("http://", "https://")):
         raise ConfigError([f"--url {url}: an address begins with http:// or https://"])
     if not (folder / STATEMENT).exists():
@@ -51,7 +51,9 @@ def timestamp_case(folder: Path, *, url: str | None = None, command: str | None 
     query = timestamp_query((folder / STATEMENT).read_bytes(), secrets.randbits(63))
     reply = _from_command(command, query) if command is not None else _from_address(str(url), query)
     if problem := reply_problem(query, reply):
-        raise TimestampError(f"The time stamp was not taken: {problem}. The case is whole without it; ask again.")
+        raise TimestampError(
+            f"The time stamp was not taken: {problem}. The case is complete without it; try again."
+        )
     write_together({folder / QUERY: writer(query), folder / REPLY: writer(reply)})
     return folder / REPLY
 
@@ -64,7 +66,7 @@ def timestamp_query(content: bytes, nonce: int) -> bytes:
 
 
 def timestamp_problem(folder: Path) -> str:
-    """The reason why a case's time stamp is not one of its statement; "" of one that is.
+    """Reason why a case's time stamp does not match its statement; "" if it matches.
 
     The authority's signature is not checked: that takes its certificate (``openssl ts -verify``).
     """
@@ -137,7 +139,7 @@ def _from_command(command: str, query: bytes) -> bytes:
     except FileNotFoundError:
         raise InputError(f"There is no command {words[0]!r}.") from None
     except subprocess.TimeoutExpired:
-        raise TimestampError(f"{words[0]} gave no time stamp in {_PATIENCE:.0f} s. Ask again.") from None
+        raise TimestampError(f"{words[0]} gave no time stamp in {_PATIENCE:.0f} s. Try again.") from None
     except (subprocess.CalledProcessError, OSError) as error:
         raise TimestampError(f"{words[0]} gave no time stamp: {first_line(error)}. Ask again.") from error
     return process.stdout[:_LONGEST]

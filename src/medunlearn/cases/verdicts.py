@@ -2,19 +2,19 @@
 
 | verdict | when |
 |---|---|
-| deleted | exact deletion alone: the same training without her gives the same model, bit for bit |
+| deleted | exact deletion only: the same training without the patient gives the same model, bit for bit |
 | residual found | a check finds an excess above its margin, after Holm's correction over all checks |
 | no baseline | nothing was compared with a retrained model, or with patients that no model saw |
-| inconclusive | a broken model; no check that found her before; or an excess that may be above its margin |
-| no residual found | all that can tell, taken together, are below the margin, and no check is above it by itself |
+| inconclusive | a broken model; no check that found the patient before; or an excess that may be above its margin |
+| no residual found | all checks that can tell, taken together, are below the margin, and none is above it alone |
 
-*Taken together* is a check of its own (:data:`~medunlearn.cases.evidence.TOGETHER`), whose upper bound counts: one
+*Taken together* is a separate check (:data:`~medunlearn.cases.evidence.TOGETHER`), whose upper bound counts: one
 patient has few facts of a kind, so the bounds of single ways of asking are wide even where nothing is left. Without
 it each bound must be below the margin.
 
 A check *can tell* if its probes were held out from the choice of settings, its excess has an upper bound, and the
-same test found her in the model before. What was not found before is no evidence of forgetting, and a model that
-answers nothing shows nothing.
+same test found the patient in the model before. What was not found before is no evidence of forgetting, and a model
+that answers nothing shows nothing.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def decide(
     """The verdict of a battery.
 
     Args:
-        exact: of a deletion without unlearning, what training without her gave the second time.
+        exact: for a deletion without unlearning, the result of a second training without the patient.
         models: fingerprints of the models before and after.
-        earlier: requests in the ledger before this one; untested ones are a reason to say so.
+        earlier: requests in the ledger before this one; the verdict mentions untested ones.
     """
     compared = [(check, check.comparison) for check in battery.checks if check.comparison is not None]
     corrected = holm([comparison.p for _, comparison in compared])
@@ -166,7 +166,7 @@ def _above_strangers(check: BatteryCheck, margin: float) -> bool:
 
 
 def _far_below(comparison: Comparison) -> bool:
-    """True for an excess as far below nothing as one above the margin is above it, and not by chance."""
+    """True for an excess significantly below minus the margin."""
     excess = comparison.excess
     if excess.value is None or excess.high is None:
         return False
@@ -174,14 +174,14 @@ def _far_below(comparison: Comparison) -> bool:
 
 
 def _not_come_back(comparisons: Sequence[Comparison]) -> str:
-    """A sentence on earlier patients, who were found in a model before this one, from checks without a finding."""
+    """Sentence on earlier patients without findings, who were found in a model before this one."""
     highs = [its.excess.high for its in comparisons if its.excess.high is not None]
     most = f", and their excess is at most {signed(max(highs))}" if len(highs) == len(comparisons) else ""
     return f"Patients of earlier requests: no sign that one came back in {count(len(comparisons), 'check')}{most}."
 
 
 def _cannot_tell(check: BatteryCheck, comparison: Comparison, alpha: float) -> str:
-    """The reason why a check without a finding is no evidence; "" where it is."""
+    """Reason why a check without a finding is no evidence; "" if it is evidence."""
     if not check.probes.held_out:
         return "the choice of settings saw the probes"
     if comparison.excess.high is None:
@@ -203,7 +203,7 @@ def _finding(check: BatteryCheck) -> str:
 
 
 def bound_text(check: BatteryCheck, comparison: Comparison) -> str:
-    """``excess +0.012, at least -0.004, at most +0.031, over the retrained model, margin 0.050, p = 0.31``, and n.
+    """``excess +0.012, at least -0.004, at most +0.031, over the retrained model, margin 0.050, p = 0.31``, with n.
 
     Both ends are one-sided bounds.
     """

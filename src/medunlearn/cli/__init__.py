@@ -1,1 +1,1 @@
-"""The command line: one thin file per verb. What a verb does is a call in Python under the same name."""
+"""The command line: one thin file per verb. Each verb is implemented by a Python call of the same name."""

@@ -1,4 +1,4 @@
-"""Calls of the command line that do more than one call of :mod:`medunlearn.api`, or have no place there."""
+"""Calls of the command line that combine several calls of :mod:`medunlearn.api`, or have no counterpart there."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def inspect(folder: Path | str, *, tables: bool = False, tokenizer: str | None =
         benchmark = api.load(where)
         return (benchmark, api.inspect(benchmark, tokenizer=tokenizer)) if sized else benchmark
     if sized:
-        raise InputError(f"{where} is no benchmark (no {MANIFEST}); --tables and --tokenizer are for benchmarks.")
+        raise InputError(
+            f"{where} is not a benchmark (no {MANIFEST}); --tables and --tokenizer are for benchmarks."
+        )
     if (where / "run.json").exists():
         return read_json(where / "run.json")
     raise InputError(f"{where} is neither a benchmark (no {MANIFEST}) nor a run (no run.json).")
@@ -120,7 +122,7 @@ def keywords(
 
 
 def plan_sweep(sweep: Path | str, *, jobs: int | None = None, device: str = "auto", **settings: Any) -> Any:
-    """Pending cells of a sweep and their cost; ``jobs`` changes nothing in them."""
+    """Pending cells of a sweep and their cost, whatever ``jobs`` is."""
     from medunlearn.pipeline.sweep.survey import foresee
     from medunlearn.pipeline.sweep.sweep_plan import plan_from
 
@@ -128,7 +130,7 @@ def plan_sweep(sweep: Path | str, *, jobs: int | None = None, device: str = "aut
 
 
 def plan_tuning(tuning: Path | str, *, jobs: int | None = None, device: str = "auto", **settings: Any) -> Any:
-    """Trials, models and questions of a tuning; ``jobs`` changes nothing in them."""
+    """Trials, models and questions of a tuning, whatever ``jobs`` is."""
     from medunlearn.pipeline.tuning.tune_cost import foresee
     from medunlearn.pipeline.tuning.tune_plan import plan_from
 
@@ -150,7 +152,7 @@ def plan_judging(
     what: Path, *, llm: str, task: str | None = None, benchmark: Path | None = None, out: Path | None = None,
     allow_remote_llm: bool = False, again: bool = False, allow_missing: bool = False, **settings: Any
 ) -> Any:  # fmt: skip
-    """Requests, tokens and cost of ``judge``; ``allow_missing`` changes nothing in them."""
+    """Requests, tokens and cost of ``judge``, whatever ``allow_missing`` is."""
     from medunlearn.judging.rated_responses import job_of
 
     job = job_of(what, llm, None, task, benchmark, out, **settings)
@@ -160,7 +162,7 @@ def plan_judging(
 def _judge_options(
     settings: dict[str, Any], llm: object, dry_run: bool, **options: Any
 ) -> tuple[str | None, dict[str, Any]]:
-    """Model of the judge's server, and the options of the judge; its settings are taken out of the others."""
+    """The judge server's model, and the judge's options; its settings are removed from ``settings``."""
     server = without_prefix("llm.", settings)
     if llm is None and (server or dry_run):
         raise ConfigError(["--llm is missing: the server whose model judges"])

@@ -55,7 +55,7 @@ CONFIG_FILE = Flag("config", "text", False, False, "Common", "FILE", "", "YAML f
 
 
 class Generated(click.Command):
-    """A verb as a click command. Values are read by :meth:`read`, so that all mistakes come at once."""
+    """A verb as a click command. Values are parsed by :meth:`read`, so that all mistakes are reported at once."""
 
     def __init__(self, verb: Verb) -> None:
         super().__init__(verb.words, help=verb.summary, add_help_option=False)
@@ -71,7 +71,7 @@ class Generated(click.Command):
 
     @cached_property
     def models(self) -> list[list[type[Settings]]]:
-        """The settings classes; in each entry one of several may be meant."""
+        """The settings classes; each entry lists alternatives."""
         return [[load(path) for path in entry.split("|")] for entry in self.verb.settings.split()]
 
     @cached_property
@@ -80,7 +80,7 @@ class Generated(click.Command):
 
     @cached_property
     def own_options(self) -> type[Settings]:
-        """Flags that only change what is printed."""
+        """Flags that only change the printed output."""
         return _options(self.shower, (*HIDDEN, "result", "output", *self.options.model_fields, *self.setting_flags))
 
     @cached_property
@@ -168,7 +168,7 @@ class Generated(click.Command):
         return values, problems + self._missing(values)
 
     def _missing(self, values: Mapping[str, Any]) -> list[str]:
-        """Arguments and flags of the function that must be given; settings know their own."""
+        """Required arguments and flags of the function that are missing; settings check their own."""
         fields = self.options.model_fields
         required = [k for k, f in fields.items() if f.is_required() and k not in self.setting_flags]
         names = {p.name: p.name.upper() for p in self.arguments}
@@ -179,7 +179,7 @@ class Generated(click.Command):
         ]
 
     def check(self, values: Mapping[str, Any], problems: list[str]) -> None:
-        """Check values as far as it goes without loading anything heavy.
+        """Check values as far as possible without loading anything heavy.
 
         Raises:
             ConfigError: every mistake.
@@ -214,7 +214,7 @@ class Generated(click.Command):
             raise ConfigError(list(dict.fromkeys(problems)))
 
     def _problems_of_owners(self, values: Mapping[str, Any]) -> list[str]:
-        """Mistakes in settings of a method (``--npo.beta``), which the call would find only after the others."""
+        """Mistakes in a method's settings (``--npo.beta``), found early so that all are reported at once."""
         of_owners = {k: v for k, v in values.items() if "." in k and k.partition(".")[0] not in self.setting_flags}
         try:
             if of_owners:
@@ -253,7 +253,7 @@ class Generated(click.Command):
 
 
 class _Reader:
-    """Flags and arguments among the words of a command line."""
+    """Parser of the flags and arguments of a command line."""
 
     def __init__(self, command: Generated) -> None:
         self.command, self.flags = command, command.flags
@@ -300,7 +300,7 @@ class _Reader:
             self._set(flag, value if equals else rest.pop(0))
 
     def _nested(self, key: str) -> Flag | None:
-        """A setting in a section, or of a method or attack."""
+        """True for a setting inside a section, or of a method or attack."""
         owner, dot, _ = key.partition(".")
         nested = dot and (self.owners or (owner in self.flags and self.flags[owner].section))
         return Flag(key, "yaml", False, False, "", "VALUE", "", "a value") if nested else None
@@ -339,7 +339,7 @@ class _Reader:
 
 
 def _options(function: Callable[..., Any], skip: Sequence[str]) -> type[Settings]:
-    """A settings class of a function's parameters, with the help that it shares with other commands."""
+    """A settings class for a function's parameters, with the help text shared between commands."""
     model = options_model(function, skip)
     for name, field in model.model_fields.items():
         field.description = field.description or TEXTS.get(name, "")

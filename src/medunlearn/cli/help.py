@@ -1,4 +1,4 @@
-"""Help texts: the flags that most people use first, the others grouped below."""
+"""Help texts: common flags first, the others grouped below."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def print_verbs(group: Verbs, ctx: click.Context) -> None:
-    """The commands of a group, in the order in which a newcomer meets them."""
+    """Print the commands of a group, in the order in which a newcomer needs them."""
     words = " ".join(("medunlearn", *group.words))
     console = _head(f"{words} COMMAND [ARGS]...", GROUPS[group.words] if group.words else str(medunlearn.__doc__))
     names = [(name, (*group.words, name)) for name in group.list_commands(ctx)]

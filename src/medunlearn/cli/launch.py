@@ -1,4 +1,4 @@
-"""Commands that torchrun starts in several processes: rank 0 speaks for all."""
+"""Commands that torchrun starts in several processes: only rank 0 prints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOGETHER = ("train", "unlearn", "evaluate", "attack", "run", "demo")
 
 
 def several() -> bool:
-    """True if this command runs in several processes; torch is not imported to know it."""
+    """True if this command runs in several processes; decided without importing torch."""
     return os.environ.get("WORLD_SIZE", "1") != "1" and "RANK" in os.environ and "MASTER_ADDR" in os.environ
 
 
@@ -45,7 +45,7 @@ def rank_zero_output() -> Iterator[None]:
 
 
 def end_together(error: BaseException | None, say: Callable[[BaseException], None]) -> None:
-    """Print what ended the command; in several processes once, and before any of them goes."""
+    """Print the error that ended the command; with several processes once, before any of them exits."""
     if several():
         from medunlearn.training.processes import leave
 

@@ -38,7 +38,7 @@ def _methods() -> Rows:
 
 
 def _measures() -> Rows:
-    """Measures of `evaluate` and of `audit`; the second say to which group they belong."""
+    """Measures of `evaluate` and of `audit`; those of `audit` with their group."""
     from medunlearn.audit.measures import MEASURES, get_measure
     from medunlearn.metrics import METRICS, get_metric
 
@@ -134,5 +134,5 @@ def _about(described: Any) -> str:
 
 
 def _about_module(target: str) -> str:
-    """The first paragraph of a module's docstring; its name where it has none."""
+    """The first paragraph of a module's docstring, or else its name."""
     return _about(import_module(target.partition(":")[0])) or target

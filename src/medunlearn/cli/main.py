@@ -1,4 +1,4 @@
-"""The ``medunlearn`` command: verbs are loaded when they are named."""
+"""The ``medunlearn`` command; a verb's module is loaded when the verb is used."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from medunlearn.errors import InputError, MedunlearnError, nearest
 
 
 class Verbs(click.Group):
-    """Commands whose names start with the same words; ``audit`` is a command itself and holds others."""
+    """Commands whose names start with the same words; ``audit`` is both a command and a group."""
 
     def __init__(self, words: tuple[str, ...] = ()) -> None:
         super().__init__(" ".join(words) or "medunlearn", add_help_option=False, invoke_without_command=True)
         self.words = words
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The next words of the table, in its order."""
+        """The next words of the commands, in the table's order."""
         depth = len(self.words)
         return list(dict.fromkeys(key[depth] for key in VERBS if len(key) > depth and key[:depth] == self.words))
 
@@ -86,7 +86,7 @@ class Verbs(click.Group):
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> Any:
-        """Run a command and end with its exit code: 0, 1 (something failed), 2 (bad input), 130 (interrupted)."""
+        """Run a command and exit with its code: 0, 1 (something failed), 2 (bad input), 130 (interrupted)."""
         try:
             self._main_shell_completion({}, prog_name or "medunlearn", None)
             code = super().main(args, prog_name or "medunlearn", None, False)

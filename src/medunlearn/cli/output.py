@@ -23,13 +23,13 @@ Row = Mapping[Any, Any]
 
 
 def near(path: str | Path) -> str:
-    """A path as the user would type it: from the working folder, where it lies under it."""
+    """A path as the user would type it: relative to the working folder if inside it."""
     here = Path.cwd()
     return str(Path(path).relative_to(here) if Path(path).is_relative_to(here) else path)
 
 
 def handle_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn every error that is meant for the user into a message and an exit code, without a traceback."""
+    """Turn every error meant for the user into a message and an exit code, without a traceback."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
@@ -63,7 +63,7 @@ def print_error(error: BaseException) -> None:
 
 
 def _refused(error: OSError) -> MedunlearnError:
-    """The system's refusal of a file: bad input, unless the disk is full."""
+    """An OSError as an error for the user: bad input, unless the disk is full."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         from medunlearn.data.storage import as_storage_error
 
@@ -81,13 +81,13 @@ def _exit_code(error: MedunlearnError | KeyboardInterrupt | OSError) -> int:
 
 @dataclass(frozen=True)
 class Output:
-    """Printer of a command: tables on standard output, progress on standard error, or JSON alone."""
+    """Printer of a command: tables on standard output, progress on standard error, or JSON only."""
 
     quiet: bool = False
     json: bool = False
 
     def say(self, line: str) -> None:
-        """Print a line on standard error, above a progress bar that may be open."""
+        """Print a line on standard error, above an open progress bar."""
         if not self.quiet:
             print(f"> {printable(line)}", file=sys.stderr, flush=True)
 
@@ -109,14 +109,14 @@ class Output:
         self.line(*(f"WARNING: {line}" for line in lines))
 
     def data(self, value: Any) -> bool:
-        """Print JSON if it was asked for; whether it was. A function is called for its value only then."""
+        """Print JSON if requested and return whether it was; a callable is evaluated only then."""
         if self.json:
             value = value() if callable(value) else value
             print(printable(json.dumps(value, indent=2, ensure_ascii=False, default=_as_json)))
         return self.json
 
     def table(self, title: str, columns: Iterable[str], rows: Iterable[Sequence[object]]) -> None:
-        """Print a title above a table; the title is not squeezed into the table's width."""
+        """Print a title above a table, not wrapped to the table's width."""
         if self.quiet or self.json:
             return
         from rich.console import Console
@@ -152,7 +152,7 @@ class Output:
 
 
 def _as_json(value: Any) -> Any:
-    """A record as its fields, everything else that JSON does not know as text."""
+    """A record as a dictionary of its fields; other non-JSON values as text."""
     return value.as_dict() if hasattr(value, "as_dict") else str(value)
 
 
@@ -161,12 +161,12 @@ def cell_text(cell: object) -> str:
 
 
 def absent(value: Any) -> bool:
-    """None, NaN or NA, without pandas."""
+    """True for None, NaN or NA, without importing pandas."""
     return value is None or str(value) in ("nan", "<NA>", "NaT")
 
 
 def with_interval(row: Row, value: str = "value", low: str = "low", high: str = "high", digits: int = 3) -> str:
-    """``0.98 [0.97, 0.99]``; a mean without a value is unscored, never 0."""
+    """``0.98 [0.97, 0.99]``; a missing mean is printed as unscored, never as 0."""
     if absent(row[value]):
         return UNSCORED
     interval = "" if absent(row.get(low)) else f" [{row[low]:.{digits}f}, {row[high]:.{digits}f}]"
@@ -179,7 +179,7 @@ def difference(row: Row) -> str:
 
 
 def records(table: Any) -> list[dict[str, Any]]:
-    """A DataFrame's rows for JSON, what is missing as null."""
+    """A DataFrame's rows for JSON, with missing values as null."""
     plain = table.astype(object)
     rows = plain.where(plain.notna(), None).to_dict("records")
     return [{str(key): value for key, value in row.items()} for row in rows]

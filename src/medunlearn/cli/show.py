@@ -1,4 +1,4 @@
-"""Results on the terminal and as JSON, a function per command."""
+"""Results on the terminal and as JSON, one function per command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUNDED = 0.1  # share of what an adapter learned; from here on the rounding of 
 
 
 def warn_of_broken(output: Output, models: Mapping[str, Sequence[str]]) -> None:
-    """The first lines of a result: which models are broken, and why."""
+    """Print first which models are broken, and why."""
     from medunlearn.models.health import banner
 
     output.warn(banner(models))
@@ -42,7 +42,7 @@ def by_model(
     counts: Callable[[Row], str] | None = None,
     empty_rows: bool = False,
 ) -> None:
-    """Print a table for each value of ``titles``: a line for each value of ``row``, a column per model."""
+    """Print a table for each value of ``titles``: one line per value of ``row``, one column per model."""
     labels = [model.run.label for model in models]
     for names, part in table.groupby(list(titles), sort=False, dropna=False):
         lines = []
@@ -112,7 +112,7 @@ def train(result: Run, output: Output) -> None:
 
 
 def adopt(result: Run, output: Output) -> None:
-    """Print the losses of an adopted model in each way of asking, and how later commands ask."""
+    """Print the losses of an adopted model for each way of asking, and the one that later commands use."""
     if output.data(result.info):
         return
     from medunlearn.pipeline.adopt import adopted_losses, rendering_words
@@ -162,7 +162,7 @@ def _trained(run: Run, output: Output, work: str) -> None:
 
 
 def slow_ways(results: Mapping[str, Any]) -> Iterable[str]:
-    """Cheap ways to run a model that it could not take."""
+    """Sentences on faster ways to run a model that were not available to it."""
     for name, what in (("batches", "batches"), ("option_batches", "batches of options")):
         if "padded" in results.get(name, ""):
             yield f"slower than it could be; {what} were {results[name]}"
@@ -195,7 +195,7 @@ def evaluate(result: Any, output: Output, *, benchmark: str, semeval: bool = Fal
 
 
 def _private(output: Output, result: Any) -> None:
-    """The same table of questions whose answers stand in no record that the model may keep."""
+    """Print the same table for private questions, whose answers are in no retained record."""
     private = result.private_table()
     if len(private):
         output.line("On private questions alone (no record that may be kept holds the answer):")
@@ -203,7 +203,7 @@ def _private(output: Output, result: Any) -> None:
 
 
 def _image_control(output: Output, control: Any) -> None:
-    """Print the loss with another patient's image, and with a blank one, by kind of question."""
+    """Print the loss with another patient's image and with a blank image, by kind of question."""
     if not len(control):
         return
     main = {"generation": "rouge_l_f", "classification": "option_accuracy"}
@@ -217,7 +217,7 @@ def _image_control(output: Output, control: Any) -> None:
 
 
 def _paper_measures(evaluation: Any, folder: str, semeval: bool) -> dict[str, list[dict[str, Any]]]:
-    """Measures that a benchmark's paper makes of several scores at once."""
+    """Print measures that a benchmark's paper combines from several scores."""
     from medunlearn import api
 
     benchmark, measures = api.load(folder), {}
@@ -241,7 +241,7 @@ def score(result: Any, output: Output) -> None:
 
 
 def _extractor(output: Output, models: Sequence[Any]) -> None:
-    """Say whose keywords the leakage score looked for."""
+    """Print which extractor found the keywords of the leakage score."""
     from medunlearn.metrics.leakage.leakage_score import extractor_words
 
     if by := extractor_words({model.extractor for model in models} - {""}):
@@ -249,7 +249,9 @@ def _extractor(output: Output, models: Sequence[Any]) -> None:
 
 
 def utility(result: Any, output: Output) -> None:
-    """Print the main metric of each task, a column per model, and ``utility`` last; the files have the others."""
+    """Print the main metric of each task, a column per model, and ``utility`` last; the files contain the
+    others.
+    """
     table = result.table()
     if output.data(lambda: {"table": records(table), "health": result.problems}):
         return
@@ -331,7 +333,7 @@ def demo(result: Any, output: Output, *, out: str = "demo", open: bool = True) -
 
 
 def run(result: Any, output: Output) -> None:
-    """Each model's place: utility, forgetting, and the distance to the retrained model."""
+    """Print utility and forgetting of each model, and its distance to the retrained model."""
     from medunlearn.data.storage import read_json
     from medunlearn.reports.claims import findings_text
 
@@ -364,7 +366,7 @@ def _headline(result: Any, output: Output) -> None:
 
 
 def _refuse_failed(result: Any) -> None:
-    """Raise a MedunlearnError if a method of an experiment failed; the others are done."""
+    """Raise a MedunlearnError if a method of an experiment failed; the others are complete."""
     if result.failed:
         reasons = "".join(f"\n  - {name}: {reason}" for name, reason in result.failed)
         raise MedunlearnError(
@@ -395,7 +397,7 @@ def sweep(result: Any, output: Output) -> None:
 
 
 def tune(result: Any, output: Output) -> None:
-    """Print the best settings of each method, and how they do on the reporting half."""
+    """Print the best settings of each method, and their results on the reporting half."""
     from medunlearn.data.storage import read_json
     from medunlearn.reports.tune_report import headline, main_tables
 
@@ -434,7 +436,7 @@ def _of_tuning(content: Any) -> Page:
 
 
 def _of_runs(content: Any) -> Page:
-    """Of runs, audits, or a sweep."""
+    """True for a report on runs, False for one on audits or a sweep."""
     from medunlearn.papers.memorization.report import AuditContent, findings
     from medunlearn.reports.claims import findings_text
     from medunlearn.reports.content import ReportContent

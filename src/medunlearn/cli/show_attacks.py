@@ -79,7 +79,7 @@ def _pair(row: Row) -> str:
 
 
 def _privacy(result: Any, output: Output) -> None:
-    """MUSE's fourth measure, which needs a retrained model."""
+    """Print MUSE's fourth measure, privacy leakage, which needs a retrained model."""
     leaks = result.privacy_leaks
     if not len(leaks):
         output.line("Privacy leakage (PrivLeak) is read against a retrained model: name one with --against.")
@@ -97,7 +97,7 @@ def _privacy(result: Any, output: Output) -> None:
 
 
 def _reconstruction(result: Any, output: Output) -> None:
-    """Leakage at each context level, then differences from the other models."""
+    """Print leakage at each context level, then differences from the other models."""
     from medunlearn.attacks.reconstruction.reconstruction_results import reported
 
     def cell(row: Row) -> str:
@@ -127,7 +127,7 @@ def recovery_data(attacks: Any) -> dict[str, Any]:
 
 
 def _recovery(kind: str, attacks: Any, output: Output) -> None:
-    """Print what each model gives away by the strength of the attack, then differences from the other models."""
+    """Print each model's leakage by attack strength, then differences from the other models."""
     from medunlearn.attacks.recovery.recovery_results import READINGS, shown
 
     def cell(row: Row) -> str:

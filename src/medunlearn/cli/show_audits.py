@@ -1,4 +1,4 @@
-"""Results of audits on the terminal and as JSON; no text of records unless it is asked for."""
+"""Results of audits on the terminal and as JSON; record text only on request."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def audit(
 
 
 def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
-    """The answer, what it rests on, what was not looked for, and the worst cases, on one screen."""
+    """Print the answer with its basis, searches that were not made, and the worst cases, on one screen."""
     from medunlearn.audit.extraction import share_text
     from medunlearn.audit.extraction_breakdown import sample_rows, way_rows
     from medunlearn.audit.screen_sentences import bound, gap_text
@@ -111,13 +111,13 @@ def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
 
 
 def _kinds_of(case: WorstCase, *, whole: bool) -> str:
-    """``4: Hospital names, ...``; every kind where all is shown."""
+    """``4: Hospital names, ...``; every kind if everything is shown."""
     visible = case.kinds if whole else (*case.kinds[:1], *(["..."] if len(case.kinds) > 1 else []))
     return f"{case.identifiers}: {', '.join(visible)}" if case.identifiers else ""
 
 
 def _measures(result: Audit, output: Output) -> None:
-    """Every measure beside the baselines, with what is unscored and what the intervals are."""
+    """Print every measure next to the baselines, with unscored probes and an explanation of the intervals."""
     titles = result.way_titles
     names = ["corpus", "decoding", *(["way"] if titles else [])]
     for (corpus, decoding, *way), part in result.table().groupby(names, sort=False):
@@ -165,7 +165,7 @@ def _audit_json(result: Audit, paper: bool, show_text: bool) -> dict[str, Any]:
 
 
 def _leaking(result: Audit, output: Output) -> None:
-    """Say the share of subjects whose text came out, with its bound."""
+    """Print the share of subjects whose text leaked, with its bound."""
     from medunlearn.audit.probe_summary import leaking_subjects
     from medunlearn.reports.formatting import share_of_subjects, subjects_for_bounds
 
@@ -181,7 +181,7 @@ def _leaking(result: Audit, output: Output) -> None:
 
 
 def _corpus(result: Audit, title: str, part: pd.DataFrame, output: Output) -> None:
-    """The model beside its baselines, measures in their own order."""
+    """Print the model next to its baselines, measures in their fixed order."""
     model_rows, labels = part[part["model"] == result.label], [model.label for model in result.baselines]
     columns: dict[str, Any] = {"measure": "measure", "prefix": _prefix, result.label: with_interval}
     for label in labels:
@@ -225,7 +225,7 @@ def _paper(result: Audit, output: Output) -> None:
 
 
 def _kind_counts(kinds: pd.DataFrame) -> pd.DataFrame:
-    """Shared runs by how they were sorted; what no rule takes is a row of its own."""
+    """Print shared runs by sorter; spans that no rule sorts get their own row."""
     groups = kinds.fillna({"group": "not sorted", "kind": ""}).groupby(["by", "group", "kind"], sort=True)
     return groups.size().rename("runs").reset_index()
 
@@ -251,7 +251,7 @@ def identifiers(result: Any, output: Output) -> None:
 
 
 def _estimate(plan: tuple[Any, Any], output: Output) -> None:
-    """Preview of the requests, and the guard's decision on them."""
+    """Print a preview of the requests, and the guard's decision on them."""
     estimate, decision = plan
     if not output.data(lambda: {"estimate": estimate.to_json(), "guard": decision.to_json()}):
         output.line(f"Nothing was sent. {estimate}")
@@ -259,7 +259,7 @@ def _estimate(plan: tuple[Any, Any], output: Output) -> None:
 
 
 def _identifiers(search: Any, output: Output) -> None:
-    """Identifiers by group and kind, sensitive content, and the detector's recall."""
+    """Print identifiers by group and kind, sensitive content, and the detector's recall."""
     _counts("identifiers that leaked (Table 9)", search.table9, "title", output)
     _counts("by kind", search.kinds, "kind", output)
     if search.table10 is not None:

@@ -1,4 +1,4 @@
-"""Plans on the terminal and as JSON: what `--plan` and `--dry-run` print, a function per command."""
+"""Plans on the terminal and as JSON, printed by `--plan` and `--dry-run`, one function per command."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def judge(plan: Any, output: Output) -> None:
 
 
 def run(result: Any, output: Output) -> None:
-    """Remaining work of each stage; warnings come last, where they are read."""
+    """Print the remaining work of each stage; warnings come last, where they are noticed."""
     from medunlearn.pipeline.estimate.capacity import shown_bytes
 
     if output.data(result.facts):
@@ -61,7 +61,7 @@ def forget(plan: Any, output: Output) -> None:
 
 
 def _short(number: float) -> str:
-    """Three digits and a unit: 749k, 11.4T."""
+    """A number with three digits and a unit: 749k, 11.4T."""
     for unit in ("", "k", "M", "G", "T", "P"):
         if number < 999.5:
             return f"{number:.3g}{unit}"
@@ -92,7 +92,7 @@ def sweep(plan: Any, output: Output) -> None:
 
 
 def _costs(cost: Any, output: Output) -> None:
-    """Cost of the cells that are left, by kind."""
+    """Print the cost of the remaining cells, by kind."""
     from medunlearn.pipeline.estimate.capacity import shown_bytes
 
     if not cost.kinds:

@@ -10,7 +10,7 @@ from medunlearn.errors import MedunlearnError
 
 
 def forget(result: Any, output: Output) -> None:
-    """Print the verdict of a request, the checks behind it, what it cost, and what to do with the files."""
+    """Print the verdict of a request, the checks behind it, its cost, and the next steps for the files."""
     from medunlearn.cases.evidence import NOTHING_TRAINED
     from medunlearn.cases.officer_page import TITLES
     from medunlearn.reports.formatting import ABSENT, decimal, p_text, signed
@@ -49,7 +49,7 @@ def forget(result: Any, output: Output) -> None:
 
 
 def verify(result: Any, output: Output) -> None:
-    """Print the files that hold a subject and how, and why others were not looked at; or the checks of runs."""
+    """Print the files that contain a subject and how, and why others were not searched; or the checks of runs."""
     if hasattr(result, "checks"):
         _verified(result, output)
         return
@@ -72,7 +72,7 @@ def verify(result: Any, output: Output) -> None:
 
 
 def _verified(result: Any, output: Output) -> None:
-    """Print what a run holds and depends on, a line per check.
+    """Print the checks of a run's files and inputs, one line per check.
 
     Raises:
         MedunlearnError: something differs or is missing.
@@ -102,7 +102,7 @@ def case_timestamp(result: Any, output: Output) -> None:
 
 
 def case_purge(result: Any, output: Output) -> None:
-    """Print the files that hold a patient and what became of them.
+    """Print the files that contain a patient, and the outcome for each.
 
     Raises:
         MedunlearnError: a file that was to be deleted is still there.

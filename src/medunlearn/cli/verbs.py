@@ -1,4 +1,4 @@
-"""The table of commands, in the order in which a newcomer meets them. It is text: nothing is loaded to list it."""
+"""The table of commands, in the order in which a newcomer needs them. It is text, so listing it loads nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Verb:
     """One command. A function or class is named as ``module:name``.
 
     Attributes:
-        first: flags that most people use first, separated by spaces.
-        settings: classes whose fields are flags, separated by spaces; ``A|B`` where either may be meant.
+        first: common flags, shown first, separated by spaces.
+        settings: classes whose fields are flags, separated by spaces; ``A|B`` for alternatives.
         call: its parameters are arguments and flags; by default ``medunlearn.api:WORDS``.
         show: prints the result; its further parameters are flags too. By default ``medunlearn.cli.show:WORDS``.
         run: called instead of ``call``, with the same parameters.

@@ -1,7 +1,7 @@
-"""The settings of every command: typed, flat, with the help text beside the field.
+"""Settings of every command: typed, flat, with the help text next to the field.
 
-Unknown keys are refused with the nearest right one, and all mistakes are reported at once. What a user may
-leave out takes its default from the AMNESIA paper (Table 6).
+Unknown keys are refused with the nearest right one, and all mistakes are reported at once. Optional settings
+default to the AMNESIA paper's values (Table 6).
 """
 
 from __future__ import annotations

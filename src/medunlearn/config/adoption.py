@@ -11,7 +11,7 @@ from medunlearn.config.settings import Context, Images, LongNotes, Settings, Tem
 
 
 class AdoptSettings(Settings):
-    """Make a run of a model that was trained elsewhere."""
+    """Record a model that was trained elsewhere as a run."""
 
     role: Literal["target", "retrained"] = Field(
         "target",
@@ -31,7 +31,7 @@ class AdoptSettings(Settings):
     )
     template: Template | None = Field(
         None,
-        description="prompt template or file that every later command asks in; none: that of training where the "
+        description="prompt template or file for all later commands; none: that of training where the "
         "folder records it, else the tokenizer's chat template, else plain",
     )
     context: Context = Field("closed_book", description="closed_book: the record is not in the prompt; note: it is")
@@ -47,7 +47,7 @@ class AdoptSettings(Settings):
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
     data_use: Literal["open", "credentialed"] | None = Field(
         None,
-        description="of what the model was trained on; none: what its folder records, else unknown, which "
+        description="data use of the model's training data; none: what its folder records, else unknown, which "
         "counts as credentialed",
     )
     allow_broken: bool = Field(

@@ -1,4 +1,4 @@
-"""Settings of `audit`, of what it looks for of patients, and of its reports."""
+"""Settings of `audit`, its optional stages, and its reports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class AuditParts(Settings):
     )
     semantic_variant: Literal["own", "released_code"] = Field(
         "own",
-        description="what BERTScore and BARTScore compare: the first 100 tokens of the audited model, or as the "
+        description="texts that BERTScore and BARTScore compare: the first 100 tokens of the audited model, "
+        "or as the "
         "paper's released code the first 100 of BART's tokenizer, scores rounded to 4 digits (needs --bart)",
     )
     identifiers: Annotated[dict[str, Any] | None, BeforeValidator(_switch)] = Field(
@@ -48,7 +49,7 @@ class AuditParts(Settings):
         json_schema_extra={"flag": "switch"},
     )
     options: Annotated[dict[str, Any] | None, BeforeValidator(_file)] = Field(
-        None, description="file of multiple-choice questions whose removed options are asked for"
+        None, description="file of multiple-choice questions; one option of each is removed and asked for"
     )
     unseen: Words = Field(
         (),
@@ -57,12 +58,12 @@ class AuditParts(Settings):
 
 
 class AuditSettings(Settings):
-    """Measure what a model continues word for word of texts that it may have been trained on."""
+    """Measure how much a model repeats verbatim of texts that it may have been trained on."""
 
     prefixes: Annotated[tuple[int, ...], Numbers] = Field(
         PAPER_PREFIXES,
         min_length=1,
-        description="tokens of a text that the model is given, each a probe of its own",
+        description="prefix lengths in tokens; each gives a separate probe",
     )
     prompt: ColumnPrompts = Field(
         (),
@@ -72,26 +73,27 @@ class AuditSettings(Settings):
     )
     template: Literal["plain", "chat", "clinical"] = Field(
         "plain",
-        description="what prompts stand in: chat, the tokenizer's own (a server's); a beginning is then also given "
-        "in a chat",
+        description="template of prompts: chat, the tokenizer's (or server's) own; beginnings are then also "
+        "given in a "
+        "chat",
     )
     ways: Words = Field(
         (),
         description="ways of asking: prefix (the beginning of a text), prompt, prefix_in_chat; none: all that "
         "--prompt and --template allow",
     )
-    max_new_tokens: int = Field(500, ge=1, description="tokens that it goes on with at most, and that are compared")
+    max_new_tokens: int = Field(500, ge=1, description="tokens to generate and compare at most")
     decodings: Words = Field(
         ("greedy",),
         min_length=1,
         description="greedy, temperature=0.7, top_k=10, top_p=0.9, temperature=0.7+top_k=10, with commas",
     )
     samples_per_prompt: int = Field(
-        1, ge=1, le=10_000, description="continuations of a probe under each decoding that draws"
+        1, ge=1, le=10_000, description="continuations per probe under each sampling decoding"
     )
-    limit: int = Field(1000, ge=0, description="documents of a corpus at most, drawn by seed; 0: all of them")
+    limit: int = Field(1000, ge=0, description="most documents per corpus, drawn by seed; 0: all")
     shortest_suffix: int = Field(
-        30, ge=1, description="tokens that must follow a prefix in the text; else the text has no such probe"
+        30, ge=1, description="least number of tokens after a prefix; shorter texts have no such probe"
     )
     measures: Words = Field(
         (), description="names from `medunlearn list measures`; none: all that need no further model"
@@ -101,18 +103,18 @@ class AuditSettings(Settings):
     )
     id_column: str | None = Field(None, description="column that names a text; none: id, or its row")
     subject_column: str | None = Field(
-        None, description="column that says whose a text is; none: subject, or every text is somebody else's"
+        None, description="column of a text's subject; none: subject, or each text is its own subject"
     )
     copies_column: str | None = Field(
         None,
-        description="column that says how often a text stood in the training text; none: copies, if there is one",
+        description="column of a text's number of copies in the training text; none: copies, if present",
     )
     data_use: Literal["open", "credentialed"] | None = Field(
-        None, description="what the texts are; none: what a benchmark says of itself, else credentialed"
+        None, description="data use of the texts; none: the benchmark's, else credentialed"
     )
     tokenizer: str | None = Field(
         None,
-        description="folder with the tokenizer.json that a server's or stored responses' text is counted in; none: "
+        description="folder with the tokenizer.json that counts the text of a server or of stored responses; none: "
         "words and punctuation marks",
     )
     batch_size: int = Field(32, ge=1, description="probes decoded together")
@@ -121,7 +123,7 @@ class AuditSettings(Settings):
     allow_missing: bool = Field(False, description="finish though a server left probes without a response")
     allow_broken: AllowBroken = False
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
-    seed: int = Field(0, description="seed of the sample, of what is drawn in decoding, and of the bootstrap")
+    seed: int = Field(0, description="seed of the sample, of sampling decodings, and of the bootstrap")
 
     @field_validator("prefixes")
     @classmethod
@@ -140,18 +142,18 @@ class AuditSettings(Settings):
             if not possible[way]:
                 raise ValueError(f"ways: {way} needs {needs[way]}")
         if self.prompt and self.ways and PROMPT not in self.ways:
-            raise ValueError("ways: a --prompt is given and not asked. Add prompt to the ways, or leave it out")
+            raise ValueError("ways: a --prompt is given but not used. Add prompt to the ways, or leave it out")
         return self
 
     @property
     def asked_ways(self) -> tuple[str, ...]:
-        """The ways of asking that are taken, in one order: prefix, prompt, prefix_in_chat."""
+        """The selected ways of asking, in fixed order: prefix, prompt, prefix_in_chat."""
         possible = ((PREFIX, True), (PROMPT, bool(self.prompt)), (PREFIX_IN_CHAT, self.template == "chat"))
         return tuple(way for way, can in possible if can and (way in self.ways or not self.ways))
 
 
 class IdentifierSettings(Settings):
-    """Find identifiers and other sensitive content in what a model said."""
+    """Find identifiers and other sensitive content in a model's responses."""
 
     detectors: Words = Field(
         ("patterns",),
@@ -160,30 +162,31 @@ class IdentifierSettings(Settings):
     )
     fuzzy: Literal["own", "all", "none"] = Field(
         "own",
-        description="known identifiers with a slip: of the response's own subject, of all subjects (some are near "
-        "by chance), or none",
+        description="fuzzy matching of known identifiers: those of the response's own subject, of all "
+        "subjects (some "
+        "match by chance), or none",
     )
     labelled: str | None = Field(
         None,
-        description="notes of yours with their identifiers labelled (text, spans): the first screen says what "
-        "share of them the detectors find; none: what share of our own notes'",
+        description="notes of yours with their identifiers labelled (text, spans): the first screen shows the "
+        "detectors' recall on them; none: recall on our own notes",
     )
     sensitive: bool = Field(True, description="look for sensitive content beyond identifiers (Table 10) as well")
     judged: int = Field(
         200,
         ge=1,
-        description="responses that a judge is asked about at most, drawn by seed; the paper's people read 200",
+        description="most responses for the judge, drawn by seed; the paper's reviewers read 200",
     )
     least_rouge: float = Field(
         0.2,
         ge=0,
         le=1,
-        description="ROUGE-L with the record above this, of the responses that a judge is asked about",
+        description="least ROUGE-L with the record of responses for the judge",
     )
     tokenizer: str | None = Field(
         None,
-        description="folder with the tokenizer.json that a table's responses are counted in, to say which tokens a "
-        "finding is; none: an audit's own",
+        description="folder with the tokenizer.json for token positions in a table's responses; none: an "
+        "audit's own",
     )
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the bootstrap and of samples")
@@ -193,16 +196,17 @@ class AuditRelations(Settings):
     """Relations between audited models, by their labels. Nothing here is guessed from a name."""
 
     baselines: Mapping[str, tuple[str, ...]] = Field(
-        default_factory=dict, description="a model: the models that it is held against (its backbone, say)"
+        default_factory=dict, description="a model: the models that it is compared with (such as its backbone)"
     )
     larger: tuple[tuple[str, str], ...] = Field(
-        (), description="pairs of a larger and a smaller model that were trained alike"
+        (), description="pairs of a larger and a smaller model with the same training"
     )
     persistence: tuple[tuple[str, str], ...] = Field(
         (), description="pairs of a model before and after further fine-tuning"
     )
     epochs: Mapping[str, Mapping[str, int]] = Field(
-        default_factory=dict, description="a training run: each audited model of it and after which epoch it was saved"
+        default_factory=dict,
+        description="a training run: each audited model of it and after which epoch it was saved",
     )
     epoch_table: Path | None = Field(
         None, description="Parquet with epoch, measure, value, low, high: memorization, validation loss, accuracy"

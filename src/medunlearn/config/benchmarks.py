@@ -25,7 +25,7 @@ class SplitFields(Settings):
     """Splits of all AMNESIA benchmarks."""
 
     diseases: Annotated[Words, AfterValidator(once)] = Field(
-        (), description="diseases that get splits of their own, with commas; none: the three largest"
+        (), description="diseases with separate splits, separated by commas; none: the three largest"
     )
     percents: Percents = Field((5, 10, 15, 20, 25), description="shares of the patients that splits forget")
 
@@ -37,20 +37,20 @@ class AmnesiaSettings(SplitFields):
     synthetic: int = Field(ge=2, le=MOST_INVENTED, description="patients to invent")
     institutions: int = Field(4, ge=1, le=MOST_INVENTED, description="institutions that they are spread over")
     studies: int = Field(
-        0, ge=0, le=1000, description="dated chest studies a patient, each with four report sections"
+        0, ge=0, le=1000, description="dated chest studies per patient, each with four report sections"
     )
     note_length: Literal["short", "medium", "long"] = Field("short", description="length of a note")
     nonmember_patients: int = Field(
         0,
         ge=0,
         le=MOST_INVENTED,
-        description="patients invented besides, that no model is trained on and nothing is asked about",
+        description="further invented patients that no model is trained on and no question is about",
     )
     seed: int = Field(0, description="seed of hospital and splits")
 
 
 class AmnesiaNotesSettings(WriterFields, SplitFields):
-    """An AMNESIA benchmark from a person's own notes, labelled and asked about by a language model."""
+    """An AMNESIA benchmark from your own notes, labelled and asked about by a language model."""
 
     builder: Literal["amnesia"] = "amnesia"
     notes: Path = Field(
@@ -60,8 +60,10 @@ class AmnesiaNotesSettings(WriterFields, SplitFields):
     llm: Server = Field(description="the server: llm.base_url, llm.model, llm.concurrency, ... (docs/servers.md)")
     id: str | None = Field(None, description="column of the note's id; none: id, or the row's number")
     text: str | None = Field(None, description="column of the note; none: text")
-    title: str | None = Field(None, description="column of the title that a disease is told by; none: title")
-    subject: str | None = Field(None, description="column of the patient; none: subject, or every note another one")
+    title: str | None = Field(None, description="column of the title that names the disease; none: title")
+    subject: str | None = Field(
+        None, description="column of the patient; none: subject, or each note is its own patient"
+    )
     disease: str | None = Field(None, description="column of a disease of your own; none: disease, or the model's")
     identifiers: str | None = Field(
         None, description="column of known identifiers; none: identifiers, or none known"
@@ -80,7 +82,7 @@ class AmnesiaNotesSettings(WriterFields, SplitFields):
     licence: Licence = ""
     skip_bad_rows: bool = Field(False, description="leave out rows that cannot be read and list them")
     temperature: float | None = Field(0.0, ge=0, description="sampling temperature; null sends none")
-    seed: int = Field(0, description="seed of sample, holdout and splits; another one asks nothing again")
+    seed: int = Field(0, description="seed of sample, holdout and splits; changing it sends no request again")
 
     @field_validator("limit", mode="before")
     @classmethod
@@ -96,7 +98,7 @@ class LumeSettings(Settings):
     builder: Literal["lume"] = "lume"
     released: Path = Field(description="folder with forget.jsonl and retain.jsonl")
     documents_per_task: int | None = Field(
-        None, ge=2, description="seeded subset: documents a task, half from each side; all when left out"
+        None, ge=2, description="seeded subset: documents per task, half from each side; none: all"
     )
     nonmembers: Path | None = Field(
         None, description="a file of the same form with documents that no model is to be trained on"
@@ -119,7 +121,7 @@ class LumeNewSettings(WriterFields):
         True, description="build anew, as many documents as in the paper", json_schema_extra={"flag": "switch"}
     )
     synthetic: int | None = Field(
-        None, ge=2, le=MOST_INVENTED, description="invent so many documents of each task; none: the paper's numbers"
+        None, ge=2, le=MOST_INVENTED, description="documents to invent per task; none: the paper's numbers"
     )
     stories: int = Field(393, ge=2, le=MOST_INVENTED, description="short stories; the paper's number")
     personal_biographies: int = Field(
@@ -149,13 +151,13 @@ class LumeNewSettings(WriterFields):
         "sentence", description="completions begin at a sentence, or at any word as in the released files"
     )
     alike: float = Field(
-        0.5, gt=0, description="overlap of word triples from which a document is left out as a near-duplicate"
+        0.5, gt=0, description="overlap of word trigrams from which a document is dropped as a near-duplicate"
     )
     email_domain: str = Field(
         "me.com", pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$", description="domain of the invented e-mail addresses"
     )
     reviewed: Annotated[tuple[Path, ...], Listed] = Field(
-        (), description="labelled review sheets (labels.csv); a document that somebody labelled No is left out"
+        (), description="labelled review sheets (labels.csv); documents labelled No are dropped"
     )
     llm: Server = Field(
         default_factory=dict, description="the server that writes: llm.base_url, llm.model, ...; none: a grammar"
@@ -168,7 +170,7 @@ class LumeNewSettings(WriterFields):
     @model_validator(mode="before")
     @classmethod
     def _alike(cls, values: Any) -> Any:
-        """``synthetic`` is the number of each task's documents that is not given by itself."""
+        """Set the document number of each task that has none to ``synthetic``."""
         if isinstance(values, dict) and isinstance(values.get("synthetic"), int):
             number = values["synthetic"]
             tasks = ("stories", "personal_biographies", "public_biographies")
@@ -186,7 +188,7 @@ class TofuSettings(Settings):
     holdout: str | None = Field(
         None,
         description="file of authors that no model is trained on, the non-members of membership attacks "
-        "(OpenUnlearning's holdout10); none: there are none",
+        "(OpenUnlearning's holdout10); none: no non-members",
     )
     seed: int = Field(0, description="kept in the manifest; nothing is drawn")
 
@@ -200,7 +202,7 @@ class MuseSettings(Settings):
     retain: Literal["retain1", "retain2", "both"] | None = Field(
         None,
         description="documents to retain: retain2 (the paper evaluates on it), retain1 (its methods train on it), "
-        "both; none: retain2, or retain1 where that is not there",
+        "both; none: retain2, or retain1 if that is missing",
     )
     membership: Literal["raw", "privleak"] = Field(
         "raw",

@@ -25,7 +25,7 @@ def _texts(value: Any) -> Any:
 
 def _with_columns(values: tuple[str, ...]) -> tuple[str, ...]:
     if bare := [value for value in values if not re.search(r"\{[^{}]+\}", value)]:
-        raise ValueError(f"{bare[0]!r} names no column in braces, so it would be the same for every note")
+        raise ValueError(f"{bare[0]!r} contains no column in braces, so it would be the same for every note")
     return once(values)
 
 
@@ -44,7 +44,7 @@ PatientIds = Annotated[str, BeforeValidator(_as_text)]
 
 
 class NoteColumnFields(Settings):
-    """Columns of a table of notes; what is not named is found by its usual name."""
+    """Columns of a table of notes; unnamed ones are found by their usual names."""
 
     patient_column: str | None = Field(None, description="column of the patient's id; none: patient_id, mrn, ...")
     text_column: str | None = Field(None, description="column of the note; none: note, text, ...")
@@ -62,11 +62,12 @@ class NoteColumnFields(Settings):
 
 
 class NotesSettings(WriterFields, NoteColumnFields):
-    """A benchmark from clinical notes alone, probes made of the notes themselves."""
+    """A benchmark from clinical notes only, with probes made from the notes themselves."""
 
     builder: Literal["notes"] = "notes"
     notes: Path = Field(
-        description="CSV, TSV, JSONL, JSON or Parquet, a note per row; FHIR (DocumentReference, Bundle); a folder of "
+        description="CSV, TSV, JSONL, JSON or Parquet, a note per row; FHIR (DocumentReference, Bundle); a "
+        "folder of "
         "such files, or of text files in a folder per patient; hub:org/name"
     )
     holdout: Path | None = Field(
@@ -76,7 +77,9 @@ class NotesSettings(WriterFields, NoteColumnFields):
         ("10%", "25%", "50%"),
         description="lengths of the beginnings that are to be continued: words (64), or a share of the note (25%)",
     )
-    clozes: int = Field(6, ge=0, le=100, description="gaps a note at most: identifiers, values, dates, findings")
+    clozes: int = Field(
+        6, ge=0, le=100, description="cloze gaps per note at most: identifiers, values, dates, findings"
+    )
     prompt: ColumnPrompts = Field(
         (),
         description='chat prompt whose answer is the note, columns in braces: "Write the note of {name}."; may be '
@@ -86,22 +89,22 @@ class NotesSettings(WriterFields, NoteColumnFields):
     probed: int | None = Field(
         None, ge=1, description="patients with probes (seeded; those to forget always are); none: all"
     )
-    longest: int = Field(512, ge=16, description="words of a probe's prompt and of its answer at most")
+    longest: int = Field(512, ge=16, description="most words of a probe's prompt, and of its answer")
     detectors: str = Field(
         "patterns",
         description="finds identifiers in the notes: patterns, presidio, tagger:FOLDER, several (a,b), or none",
     )
     percents: Percents = Field((5, 10, 25), description="shares of the patients that splits forget")
     split_by: Annotated[Words, AfterValidator(once)] = Field(
-        (), description="levels of which every node gets a split that forgets it"
+        (), description="levels for which each node gets a split that forgets it"
     )
     forget_patients: PatientIds | None = Field(
-        None, description="a deletion request, as split `request`: a file with an id a line, or ids with commas"
+        None, description="a deletion request, as split `request`: a file with one id per line, or ids with commas"
     )
     limit: int | None = Field(None, ge=2, description="seeded sample of this many patients; none: all")
     llm: Server = Field(
         default_factory=dict,
-        description="server that writes questions besides: llm.base_url, llm.model, ... (docs/servers.md)",
+        description="server that writes further questions: llm.base_url, llm.model, ... (docs/servers.md)",
     )
     data_use: Literal["open", "credentialed"] | None = Field(
         None, description="open: the notes are published; none: credentialed, they stay on this machine"

@@ -27,7 +27,7 @@ Folds = Annotated[
 
 
 class EvaluateSettings(Settings):
-    """Ask a model the benchmark's questions and score what it says."""
+    """Ask a model the benchmark's questions and score its responses."""
 
     split: str = Field(description="split of the benchmark, or an ad-hoc request level=node,node")
     metrics: Words = Field(
@@ -63,17 +63,20 @@ class EvaluateSettings(Settings):
     facts: int | None = Field(
         2,
         ge=1,
-        description="rank about this many facts of a subject's questions a fold, and of a record; null: all",
+        description="rank about this many facts per subject and fold, and per record; null: all",
     )
     rank_in: Literal["auto", "questions", "records", "both"] = Field(
         "auto",
         description="rank facts of answers, or in place in records; auto: those of subjects without question",
     )
-    versions: int = Field(19, ge=19, le=99, description="versions that a whole note is ranked among, for note_rank")
+    versions: int = Field(
+        19, ge=19, le=99, description="number of versions to rank a whole note among, for note_rank"
+    )
     image_control: bool = Field(
         False,
-        description="ask the trained questions once more with another patient's image and with a blank one, and "
-        "show what is lost: whether answers need the image",
+        description="ask the trained questions once more with another patient's image and with a blank one, "
+        "and show "
+        "the loss in score, to see whether answers need the image",
     )
     encoder: str | None = Field(None, description="sentence encoder for CS: folder or hub id")
     nli: str | None = Field(None, description="entailment model for ES: folder or hub id")
@@ -85,20 +88,20 @@ class EvaluateSettings(Settings):
     )
     allow_broken: AllowBroken = False
     other_texts: bool = Field(
-        False, description="ask also about texts that the model was not trained on; the report says so"
+        False, description="also ask about texts that the model was not trained on; the report says so"
     )
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
     seed: int = Field(0, description="seed of the subset and the bootstrap")
 
 
 class AttackSettings(Settings):
-    """Attack a model: find out what an adversary can still tell from it."""
+    """Attack a model to measure what an adversary can still learn from it."""
 
     split: str = Field(description="split of the benchmark, or an ad-hoc request level=node,node")
     attacks: Words = Field(
         ("membership",),
         min_length=1,
-        description="names or kinds from `medunlearn list attacks`; a kind is all of its attacks",
+        description="names or kinds from `medunlearn list attacks`; a kind stands for all of its attacks",
     )
     arguments: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="settings of single attacks, by attack; --min_k.k 0.4"
@@ -116,9 +119,9 @@ class AttackSettings(Settings):
 class JudgeSettings(Settings):
     """Settings of a judging run."""
 
-    per_group: int | None = Field(None, ge=1, description="judge so many cases of each group (seeded); none: all")
+    per_group: int | None = Field(None, ge=1, description="cases to judge per group (seeded); none: all")
     limit: int | None = Field(
-        None, ge=1, description="judge one case of each group from so many subjects (seeded); none: all"
+        None, ge=1, description="judge one case per group from this many subjects (seeded); none: all"
     )
     groups: Words = Field((), description="judge these groups only (categories; kinds of question)")
     folds: Words = Field(("train",), description="of a benchmark's questions: judge these folds only")
@@ -130,7 +133,9 @@ class JudgeSettings(Settings):
         None, description="file with a prompt of your own; placeholders as the task shows: {{ note }}, ..."
     )
     split: str | None = Field(None, description="of responses: the evaluation to take; none: the one there is")
-    temperature: float | None = Field(0.0, ge=0, description="of the judges; null for servers that refuse it")
+    temperature: float | None = Field(
+        0.0, ge=0, description="sampling temperature of the judges; null for servers that refuse it"
+    )
     max_tokens: int = Field(1024, ge=16, description="longest answer of a judge, its thoughts included")
     allow_broken: AllowBroken = False
     replicates: int = Field(1000, ge=2, le=MOST_REPLICATES, description="bootstrap replicates over subjects")
@@ -146,9 +151,7 @@ class UtilitySettings(Settings):
     include: Path | None = Field(None, description="folder with task files (YAML) of your own")
     fewshot: int | None = Field(None, ge=0, description="examples in the prompt; none: the task's own number, or 0")
     limit: int | None = Field(None, ge=1, description="ask this many items per task, its first ones; none: all")
-    metric: str | None = Field(
-        None, description="metric that counts (acc, acc_norm, ...); none: the first of each task"
-    )
+    metric: str | None = Field(None, description="main metric (acc, acc_norm, ...); none: the first of each task")
     chat: bool = Field(False, description="put prompts into the model's chat template")
     batch_size: int = Field(32, ge=1, description="sequences in one pass")
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
@@ -160,15 +163,18 @@ class UtilitySettings(Settings):
 class TaskExportSettings(Settings):
     """A benchmark's questions as tasks of lm-evaluation-harness."""
 
-    split: str = Field(description="split of the benchmark; a task is of one side of it")
+    split: str = Field(description="split of the benchmark; each task covers one side of it")
     folds: Folds = ("train", "holdout")
-    metrics: Words = Field((), description="metrics that need the response alone; none: those of the benchmark's")
+    metrics: Words = Field(
+        (), description="metrics that need only the response; none: those of the benchmark's defaults"
+    )
     template: Literal["plain", "clinical"] | None = Field(
         None, description="prompt template; left out: that of like, or plain"
     )
     context: Context | None = Field(None, description="context mode; left out: that of like, or closed_book")
     like: Path | None = Field(
-        None, description="a run whose template, context and tokenizer are taken, so that numbers are evaluate's"
+        None,
+        description="a run whose template, context and tokenizer are used, so that numbers equal those of evaluate",
     )
     limit: int | None = Field(None, ge=1, description="ask about this many subjects per side (seeded); none: all")
     max_new_tokens: int | None = Field(

@@ -1,4 +1,4 @@
-"""Settings of `run`, `sweep` and `tune`: what their files hold."""
+"""Settings of `run`, `sweep` and `tune`, as in their files."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Processes = Annotated[
 SlurmOptions = Annotated[
     dict[str, Any],
     Field(
-        description="of a job, as sbatch calls it: --slurm.partition gpu --slurm.timeout_min 600; its end is told "
-        "signal_delay_s before"
+        description="sbatch options of a job: --slurm.partition gpu --slurm.timeout_min 600; it is signalled "
+        "signal_delay_s before its end"
     ),
 ]
 
@@ -67,37 +67,41 @@ class ExperimentSettings(Settings):
     )
     adopt: dict[str, Any] | None = Field(
         None,
-        description="settings of `adopt`, with model: a target that others trained takes the place of training "
-        "one; none: it is trained",
+        description="settings of `adopt`, with model: an adopted target, instead of training one; none: the "
+        "target is "
+        "trained",
     )
     judge: dict[str, Any] = Field(default_factory=dict, description=_JUDGE)
     extractor_python: str | None = Field(None, description=_PYTHON)
     scale: str | None = Field(None, description=_SCALE)
     scales: dict[str, dict[str, Any]] = Field(default_factory=dict, description=_SCALES)
     show_text: bool = Field(False, description="show records' text in the report")
-    seed: int = Field(0, description="seed of every stage that has none of its own")
+    seed: int = Field(0, description="seed of every stage without its own seed")
 
 
 class SearchSettings(Settings):
-    """A learning rate for each method of a sweep, out of the same few."""
+    """Search of a learning rate for each method of a sweep, from the same candidates."""
 
-    split: str = Field(description="split that rates are tried on; best one that is not reported")
+    split: str = Field(description="split to try rates on, preferably one that is not reported")
     lr: Annotated[tuple[float, ...], Numbers] = Field(
-        min_length=1, description="rates that every method is tried at"
+        min_length=1, description="learning rates to try for every method"
     )
 
 
 class ExpectedSettings(Settings):
-    """Size of a benchmark that is not built yet: ``--plan`` counts with a few invented patients in its place."""
+    """Size of a benchmark that is not built yet; ``--plan`` uses a few invented patients as a stand-in."""
 
-    patients: int = Field(ge=1, le=10_000_000, description="patients that it will have")
+    patients: int = Field(ge=1, le=10_000_000, description="number of patients")
     note_tokens: int | None = Field(
         None, ge=1, le=1_000_000, description="mean tokens of its notes; none: as long as the invented ones"
     )
     longest_note: int | None = Field(
-        None, ge=1, le=1_000_000, description="tokens of its longest note, which memory goes by; none: all alike"
+        None,
+        ge=1,
+        le=1_000_000,
+        description="tokens of its longest note, which determines memory; none: all of equal length",
     )
-    synthetic: int = Field(40, ge=30, le=10_000, description="invented patients that the plan counts with")
+    synthetic: int = Field(40, ge=30, le=10_000, description="invented patients that stand in for it in the plan")
 
 
 class SweepSettings(Settings):
@@ -106,7 +110,7 @@ class SweepSettings(Settings):
     name: str = Field(description="title of the report")
     out: Path = Field(description="folder of all cells")
     benchmark: dict[str, Any] = Field(description="settings of `build`, with builder: amnesia or lume; or folder:")
-    splits: tuple[str, ...] = Field(min_length=1, description="what is forgotten, each by models of its own")
+    splits: tuple[str, ...] = Field(min_length=1, description="splits to forget, each with its own models")
     train: dict[str, Any] = Field(description="settings of `train`")
     retrain: bool | tuple[str, ...] = Field(
         True, description="retrained models: true for every split, false for none, or the splits that get one"
@@ -119,13 +123,14 @@ class SweepSettings(Settings):
     contexts: tuple[Context, ...] = Field((), description="context modes to ask in; none: the model's own")
     asked_about: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
-        description="splits whose unlearned models are asked about other splits too, {flat_25: [patient_25]}: what "
-        "one of as large a forget set, drawn otherwise, still knows of theirs",
+        description="splits whose unlearned models are asked about other splits too, {flat_25: [patient_25]}: for "
+        "comparison with models of another forget set of the same size",
     )
     sequence: bool = Field(
         False,
-        description="the splits are requests, one after the other: each method goes on from its model of the "
-        "request before, and its models are asked about all earlier requests again",
+        description="the splits are requests, one after the other: each method continues from its model of "
+        "the previous "
+        "request, and its models are asked about all earlier requests again",
     )
     attack: dict[str, Any] = Field(
         default_factory=dict, description="settings of `attack`, on every model; none: no model is attacked"
@@ -138,14 +143,14 @@ class SweepSettings(Settings):
         description="size of a benchmark that is not built yet, for --plan: {patients: 8820, note_tokens: 716}",
     )
     device_name: str | None = Field(
-        None, description="device that --plan counts with: H100, A100, ... (docs/scale.md); none: this machine"
+        None, description="device that --plan assumes: H100, A100, ... (docs/scale.md); none: this machine"
     )
     judge: dict[str, Any] = Field(default_factory=dict, description=_JUDGE)
     extractor_python: str | None = Field(None, description=_PYTHON)
     scale: str | None = Field(None, description=_SCALE)
     scales: dict[str, dict[str, Any]] = Field(default_factory=dict, description=_SCALES)
     seeds: Annotated[tuple[int, ...], Numbers] = Field(
-        (), min_length=1, description="each trains models of its own and unlearns with it; none: 0"
+        (), min_length=1, description="seeds; each trains its own models and unlearns them; none: 0"
     )
     seed: int | None = Field(None, description="one seed instead of seeds")
 
@@ -173,12 +178,14 @@ class TuneSettings(Settings):
     train: dict[str, Any] = Field(description="settings of `train`")
     retrain: bool = Field(
         True,
-        description="train the retrained model, which the objective is the distance to; false: ranks of forgotten "
+        description="train the retrained model, to which the objective measures the distance; false: ranks "
+        "of forgotten "
         "facts, under a floor of utility",
     )
     unlearn: dict[str, Any] = Field(
-        description="settings of `unlearn`, with methods: [...]; METHOD.KEY sets a key for one method. They are "
-        "the first trial, and what a method keeps where nothing is searched"
+        description="settings of `unlearn`, with methods: [...]; METHOD.KEY sets a key for one method. They "
+        "are the "
+        "first trial, and stay for settings that are not searched"
     )
     space: dict[str, Any] = Field(
         default_factory=dict,
@@ -198,7 +205,9 @@ class TuneSettings(Settings):
         "0: every trial runs to its end",
     )
     axes: Annotated[tuple[Axis, ...], Listed] = Field(
-        ("utility", "forgetting", "ranks"), min_length=1, description="axes of the distance to the retrained model"
+        ("utility", "forgetting", "ranks"),
+        min_length=1,
+        description="components of the distance to the retrained model",
     )
     utility_floor: float = Field(
         0.95, ge=0, le=1, description="without a retrained model: the least utility, as a share of the target's"
@@ -207,8 +216,9 @@ class TuneSettings(Settings):
         None,
         ge=0,
         le=1,
-        description="without a retrained model: share of facts ranked first that subjects unseen in training have; "
-        "none: that of exchangeable alternatives",
+        description="without a retrained model: share of facts ranked first for subjects unseen in training; "
+        "none: that "
+        "of exchangeable alternatives",
     )
     evaluate: dict[str, Any] = Field(default_factory=dict, description="settings of `evaluate`")
     on: EngineName = "local"
@@ -217,15 +227,15 @@ class TuneSettings(Settings):
     seeds: Annotated[tuple[int, ...], Numbers] = Field(
         (),
         min_length=1,
-        description="trials have the first one; each trains a target and unlearns it with the best and the default "
-        "settings; none: 0",
+        description="seeds; trials use the first one; each trains a target and unlearns it with the best and the "
+        "default settings; none: 0",
     )
     seed: int | None = Field(None, description="one seed instead of seeds")
 
     @model_validator(mode="after")
     def _one_budget(self) -> TuneSettings:
         if (self.runs is None) == (self.flops is None):
-            raise ValueError("give a budget: runs=60, or flops=1e15, one of them")
+            raise ValueError("give a budget: either runs=60 or flops=1e15")
         if self.halving == 1:
-            raise ValueError("halving=1 lets every trial go on: give 0 for that, or 2 and more")
+            raise ValueError("halving=1 lets every trial continue: use 0 for that, or 2 and more")
         return self

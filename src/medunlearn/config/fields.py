@@ -1,4 +1,4 @@
-"""Flags of a settings class: name, arity, help text, default."""
+"""Command-line flags of a settings class: name, arity, help text, default."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Flag:
         kind: ``switch`` takes no value, ``text`` is taken literally, ``yaml`` is read as YAML.
         many: may be given several times.
         section: holds nested settings, ``--evaluate.limit 20``.
-        repeated: each time it is given adds a text, commas and all.
+        repeated: each occurrence adds one text; commas are part of the text.
         group: title of its panel in the help text.
     """
 
@@ -50,7 +50,7 @@ class Flag:
 
 
 def flags_of(model: type[Settings], group: str | None = None) -> dict[str, Flag]:
-    """The flags of a settings class by key; each base class is a group of its own in the help text."""
+    """The flags of a settings class by key; each base class forms a group in the help text."""
     return {
         key: _flag(key, field, group or _group(model, key))
         for key, field in model.model_fields.items()
@@ -85,12 +85,12 @@ def _flag(key: str, field: FieldInfo, group: str) -> Flag:
 
 
 def _with_range(text: str, bounds: Mapping[str, float]) -> str:
-    """The help text with the range behind it; that a count is not negative goes without saying."""
+    """The help text with its range; "not negative" is not mentioned for counts."""
     return text if not text or bounds in ({}, {"ge": 0}, {"ge": 1}) else f"{text} ({range_text(bounds)})"
 
 
 def _members(annotation: Any) -> Iterator[Any]:
-    """The types of a union, without what annotates them."""
+    """The types of a union, without their annotations."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from _members(get_args(annotation)[0])
@@ -130,14 +130,14 @@ def _shown(default: Any) -> str:
 
 
 class _Names(dict[str, Any]):
-    """Names in annotations that only type checkers import stand for text."""
+    """Mapping that resolves names imported only for type checkers to ``str``."""
 
     def __missing__(self, name: str) -> Any:
         return {"Path": Path, "Sequence": Sequence, "Mapping": Mapping, "Any": Any}.get(name, str)
 
 
 def options_model(function: Callable[..., Any], skip: Sequence[str] = ()) -> type[Settings]:
-    """A settings class from a function's parameters; help texts are those of its docstring's ``Args``."""
+    """A settings class from a function's parameters, with help texts from ``Args`` in its docstring."""
     texts = _argument_texts(function.__doc__ or "")
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -153,7 +153,7 @@ def options_model(function: Callable[..., Any], skip: Sequence[str] = ()) -> typ
 
 
 def positionals(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters that stand without a flag on the command line."""
+    """The function's parameters that are positional on the command line."""
     return [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
 
 

@@ -20,12 +20,12 @@ BATTERY: tuple[BatteryAttack, ...] = ("relearning", "quantization", "sampling")
 
 
 def _without_none(value: Any) -> Any:
-    """The word for no attack."""
+    """Replace the word ``none`` by an empty list of attacks."""
     return () if value == "none" else value
 
 
 class ForgetSettings(Settings):
-    """Carry out a deletion request: adopt the model, make it forget, verify, and write the case."""
+    """Carry out a deletion request: adopt the model, unlearn, verify, and write the case."""
 
     SECTIONS: ClassVar[Mapping[str, type[Settings]]] = {
         "build": NotesSettings,
@@ -39,8 +39,7 @@ class ForgetSettings(Settings):
     )
     holdout: Path | None = Field(
         None,
-        description="notes of patients whom the model never saw: what it says of them is what it may say of "
-        "anybody; none: invented ones",
+        description="notes of patients that the model never saw, as a control; none: invented ones",
     )
     prompt: ColumnPrompts = Field(
         (),
@@ -62,41 +61,41 @@ class ForgetSettings(Settings):
     )
     base_unseen: bool = Field(
         False,
-        description="exact: you state that the base never saw the patient, of a base of which nobody recorded it; "
-        "the case says so",
+        description="exact: declare that the base never saw the patient, if its training is not recorded; "
+        "the case says "
+        "so",
     )
-    budget: int = Field(6, ge=1, le=100, description="auto: runs at most")
+    budget: int = Field(6, ge=1, le=100, description="auto: most runs to try")
     utility_floor: float = Field(
-        0.95, ge=0, le=1, description="auto: the least share that is kept of what others' answers score"
+        0.95, ge=0, le=1, description="auto: least share of the score on other patients' answers to keep"
     )
     utility_tasks: Words = Field(
-        (), description="tasks of lm-evaluation-harness that say what it cost in general (mmlu, ...)"
+        (), description="tasks of lm-evaluation-harness that measure the cost in general ability (mmlu, ...)"
     )
     margin: float = Field(
         0.25,
         gt=0,
         le=1,
-        description="excess over patients whom the model never saw that counts as none, on scales from 0 to 1; of "
-        "ranks, a model that knows everything has about 0.5",
+        description="largest excess over unseen patients that counts as none, on scales from 0 to 1; for "
+        "ranks, a model "
+        "that knows everything has about 0.5",
     )
     battery: Annotated[tuple[BatteryAttack, ...], Listed, BeforeValidator(_without_none)] = Field(
-        BATTERY, description="attacks that verify besides questions and ranks; none: no attack"
+        BATTERY, description="attacks that verify in addition to questions and ranks; none: no attack"
     )
-    others: int = Field(
-        12, ge=3, description="patients at most who are asked about besides, retained and never seen (seeded)"
-    )
+    others: int = Field(12, ge=3, description="most further patients to ask about, retained and unseen (seeded)")
     facts: int = Field(
         16,
         ge=2,
-        description="facts ranked of a patient's questions a fold, and of a note",
+        description="facts to rank per patient and fold, and per note",
     )
-    anyway: bool = Field(False, description="unlearn also where nothing of the patient is found in the model")
+    anyway: bool = Field(False, description="unlearn even if nothing of the patient is found in the model")
     model_key: Path | None = Field(
         None,
         description="private key (P-256, PEM) that signs the files of the new model as OpenSSF model signing does: "
         "OUT-model.sig; needs medunlearn[signing]",
     )
-    received: date | None = Field(None, description="when the request came (2026-01-31); none: today")
+    received: date | None = Field(None, description="date of the request (2026-01-31); none: today")
     delete_files: bool = Field(False, description="the request also asks to delete the patient's files")
     build: dict[str, Any] = Field(
         default_factory=dict, description="settings of `build notes`: --build.patient-column ID"
@@ -107,7 +106,7 @@ class ForgetSettings(Settings):
     evaluate: dict[str, Any] = Field(
         default_factory=dict, description="settings of `evaluate`: --evaluate.batch_size 16"
     )
-    seed: int = Field(0, ge=0, description="seed of everything that is drawn")
+    seed: int = Field(0, ge=0, description="seed of all random draws")
 
     @model_validator(mode="after")
     def _with_known_names(self) -> ForgetSettings:

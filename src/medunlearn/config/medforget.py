@@ -20,17 +20,17 @@ class MedforgetSettings(WriterFields):
         None,
         ge=1,
         le=MOST_INVENTED,
-        description="invent so many patients in all, with drawn chest phantoms; the paper's number is 64",
+        description="number of patients to invent, with drawn chest phantoms; the paper's number is 64",
     )
     mimic_cxr: Path | None = Field(None, description="folder of MIMIC-CXR (files/p10/...), credentialed")
     openi: Path | None = Field(None, description="folder of Open-i (indiana_reports.csv), or that file")
     folder: Path | None = Field(None, description="table with the columns patient, study, image and report")
-    images: Path | None = Field(None, description="folder of the images, where they are not beside the reports")
-    text_only: bool = Field(False, description="build without images though there are some")
+    images: Path | None = Field(None, description="folder of the images, if they are not next to the reports")
+    text_only: bool = Field(False, description="build without images")
     institutions: int = Field(8, ge=1, le=MOST_INVENTED, description="institutions; the paper's number")
-    patients: int = Field(8, ge=1, le=MOST_INVENTED, description="patients an institution; the paper's number")
-    studies: int = Field(4, ge=1, le=1000, description="studies a patient; the paper's number")
-    sections: int = Field(4, ge=1, le=1000, description="sections a study; the paper's number")
+    patients: int = Field(8, ge=1, le=MOST_INVENTED, description="patients per institution; the paper's number")
+    studies: int = Field(4, ge=1, le=1000, description="studies per patient; the paper's number")
+    sections: int = Field(4, ge=1, le=1000, description="sections per study; the paper's number")
     required: Annotated[Words, AfterValidator(once)] = Field(
         ("examination", "indication", "findings", "impression"),
         description="sections that a study must have, with commas; the paper's four",
@@ -41,30 +41,32 @@ class MedforgetSettings(WriterFields):
     percents: Percents = Field((25,), description="shares of the nodes that splits forget")
     nested: bool = Field(
         True,
-        description="levels forget parts of one tree, so that what a finer level forgets lies in what a "
-        "coarser one does; false: each level is drawn by itself",
+        description="nest the levels' forget sets: what a finer level forgets is part of what a coarser one does; "
+        "false: draw each level independently",
     )
     identity: Literal["node", "image"] = Field(
         "node",
-        description="what an identity question is forgotten with: its own node and those above (the paper's "
-        "Table 2), or everything that its image belongs to",
+        description="nodes with which an identity question is forgotten: its own and those above (the "
+        "paper's Table 2), "
+        "or all that its image belongs to",
     )
     options: int = Field(4, ge=2, le=8, description="options of a classification question")
     rephrase: Literal["all", "crossed", "none"] = Field(
         "all",
-        description="questions in other words on another view; crossed: also in other words on the same view, and "
-        "in the same words on another one",
+        description="paraphrased questions on another view; crossed: also paraphrased on the same view, and "
+        "unchanged "
+        "on another one",
     )
     text_twin: Literal["none", "asked", "trained"] = Field(
         "none",
-        description="the same questions on a study's name, without its image: asked alone, with the rephrased "
+        description="the same questions on a study's name, without its image: only asked, asked with the rephrased "
         "ones, or also trained on",
     )
     paraphrases: int = Field(
         0,
         ge=0,
         le=3,
-        description="further wordings of each question in training, each on a further view; none is asked in the "
+        description="further wordings of each question in training, each on a further view; none is part of the "
         "rephrased set",
     )
     views: Literal["turned", "same"] = Field(
@@ -80,13 +82,15 @@ class MedforgetSettings(WriterFields):
         description="images of a study that a question shows at most, the frontal one first, then those of other "
         "views; more than one needs a model that takes several",
     )
-    image_size: int = Field(128, ge=32, le=1024, description="pixels a side of drawn and augmented images")
+    image_size: int = Field(
+        128, ge=32, le=1024, description="width and height in pixels of drawn and augmented images"
+    )
     max_pixels: int | None = Field(
         None,
         ge=1024,
         le=2**26,
         description="scale images that have more pixels down to this many, as copies, so that all folds have one "
-        "resolution; none: as they are",
+        "resolution; none: unchanged",
     )
     copy_images: bool = Field(False, description="copy images as PNG into the folder instead of pointing to them")
     data_use: Literal["open", "credentialed"] | None = Field(
@@ -99,13 +103,15 @@ class MedforgetSettings(WriterFields):
     llm: Server = Field(
         default_factory=dict, description="the server that writes: llm.base_url, llm.model, ...; none: templates"
     )
-    leave_out_failed: bool = Field(False, description="templates where server or network failed, and count them")
-    seed: int = Field(0, description="seed of everything drawn: patients, names, sections, questions, images")
+    leave_out_failed: bool = Field(
+        False, description="use templates where server or network failed, and count them"
+    )
+    seed: int = Field(0, description="seed of all draws: patients, names, sections, questions, images")
 
     @model_validator(mode="before")
     @classmethod
     def _patients_an_institution(cls, values: Any) -> Any:
-        """``synthetic`` patients are spread evenly over the institutions."""
+        """Spread ``synthetic`` patients evenly over the institutions."""
         if not isinstance(values, dict) or not isinstance(values.get("synthetic"), int):
             return values
         number, institutions = values["synthetic"], values.get("institutions", 8)

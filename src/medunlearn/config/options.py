@@ -20,21 +20,23 @@ from medunlearn.config.settings import (
 
 
 class OptionsFields(Settings):
-    """Reading a file of multiple-choice questions."""
+    """Settings for reading a file of multiple-choice questions."""
 
     count_from: Literal[0, 1] | None = Field(
-        None, description="what answers that are whole numbers count from; none: as the file tells"
+        None, description="first number of numeric answers (0 or 1); none: detected from the file"
     )
     skip_bad_rows: bool = Field(False, description="leave out rows that cannot be read and list them")
     limit: int | None = Field(None, ge=2, description="seeded sample of this many questions; none: all")
 
 
 class OptionsSettings(OptionsFields):
-    """A benchmark from a file of multiple-choice questions (MedQA, MedMCQA, or one in their form)."""
+    """A benchmark from a file of multiple-choice questions (MedQA, MedMCQA, or the same form)."""
 
     builder: Literal["options"] = "options"
     file: Path = Field(description="CSV, TSV, JSONL, JSON or Parquet, one question per row")
-    nonmembers: int = Field(0, ge=0, description="questions, drawn by the seed, that no model is trained on")
+    nonmembers: int = Field(
+        0, ge=0, description="number of questions, drawn by the seed, that no model is trained on"
+    )
     percents: Percents = Field((5, 10, 25), description="shares of the questions that splits forget")
     data_use: Literal["open", "credentialed"] | None = Field(
         None, description="open: the file is published; none: credentialed, it stays on this machine"
@@ -44,20 +46,20 @@ class OptionsSettings(OptionsFields):
 
 
 class AuditOptionsSettings(OptionsFields):
-    """Remove one answer option of each question and ask a model for it; rate the options."""
+    """Remove one answer option of each question and ask a model to restore it; rate the options."""
 
-    prompts: Words = Field((), description="names of prompts; none: all that the model can be asked")
+    prompts: Words = Field((), description="names of prompts; none: all that the model supports")
     prompts_file: Path | None = Field(None, description="YAML of prompts of your own; none: ours")
     forms: Annotated[tuple[Literal["text", "letter"], ...], Listed] = Field(
         ("text", "letter"),
-        description="accuracy by the options' texts, length-normalised, or by their letters; none leaves it out",
+        description="accuracy by the options' texts, length-normalised, or by their letters; none: skip",
     )
     template: Template | None = Field(
-        None, description="how instructions are shown to a local model; none: as it was trained, or plain"
+        None, description="template of instructions for a local model; none: that of its training, or plain"
     )
     letters: Literal["kept", "restarted"] = Field(
         "kept",
-        description="letters of the options that are shown: as in the file, with a gap at the removed one's; or "
+        description="letters of the shown options: as in the file, with a gap at the removed one's; or "
         "anew from A, the removed one last, as the memorization paper's released code",
     )
     max_new_tokens: int | None = Field(
@@ -65,7 +67,7 @@ class AuditOptionsSettings(OptionsFields):
     )
     batch_size: int = Field(64, ge=1, description="prompts decoded together")
     weights: Literal["fp32", "bf16"] = Field("fp32", description="type of the weights in memory")
-    api: Literal["chat", "completions"] = Field("chat", description="what a server is asked by")
+    api: Literal["chat", "completions"] = Field("chat", description="server API to use")
     data_use: Literal["open", "credentialed"] = Field(
         "credentialed", description="open: the questions are published and may go to a server off this machine"
     )

@@ -1,4 +1,4 @@
-"""Prompts and templates that a user gives as a file: the text is read once and recorded with its SHA-256."""
+"""User-supplied prompts and templates: the text is read once and recorded with its SHA-256."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROLE = re.compile(r"^\[(System|User)\][ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class PromptFile:
-    """A user's own wording, in Jinja: ``{{ name }}`` is a placeholder.
+    """A user's prompt or template, in Jinja: ``{{ name }}`` is a placeholder.
 
     Attributes:
         file: name of the file, without its folder.
@@ -50,14 +50,15 @@ class PromptFile:
         return system, user
 
     def parts(self) -> tuple[str, str]:
-        """System and user template: what stands below the lines ``[System]`` and ``[User]``; without such lines all
-        is the user's."""
+        """System and user template: the text below the lines ``[System]`` and ``[User]``; without such lines all is
+        the user's.
+        """
         parts = _ROLE.split(self.text)
         texts = {role.lower(): text.strip() for role, text in zip(parts[1::2], parts[2::2], strict=True)}
         return texts.get("system", ""), texts.get("user", parts[0].strip())
 
     def check(self, required: Collection[str], optional: Collection[str] = ()) -> PromptFile:
-        """The file itself, if it has every placeholder that is needed and none that is not known.
+        """The file itself, if it has every required placeholder and no unknown one.
 
         Raises:
             ValueError: names the placeholder.
@@ -80,13 +81,13 @@ def read_prompt_file(value: Any) -> PromptFile:
     """A prompt file from its path, or from its record.
 
     Raises:
-        ValueError: it cannot be read, is no template, or its record contradicts itself.
+        ValueError: it cannot be read, is not a template, or its record is inconsistent.
     """
     if isinstance(value, PromptFile):
         return value
     if isinstance(value, Mapping):
         if set(value) != {"file", "sha256", "text"} or _sha256(str(value["text"])) != value["sha256"]:
-            raise ValueError("is no record of a prompt file (file, sha256, text)")
+            raise ValueError("is not a record of a prompt file (file, sha256, text)")
         return PromptFile(**value)
     path = Path(str(value))
     try:
@@ -120,4 +121,4 @@ def _placeholders(text: str) -> frozenset[str]:
     try:
         return frozenset(meta.find_undeclared_variables(Environment().parse(text)))
     except TemplateSyntaxError as error:
-        raise ValueError(f"line {error.lineno} is no Jinja: {error.message}") from None
+        raise ValueError(f"line {error.lineno} is not valid Jinja: {error.message}") from None

@@ -1,4 +1,4 @@
-"""From files and words of the command line to settings, with every mistake at once."""
+"""Parse files and command-line words into settings, reporting all mistakes at once."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T", bound=Settings)
 
 
 def check(model: type[T], values: Mapping[str, Any]) -> T:
-    """Values to settings.
+    """Validate values into settings.
 
     Raises:
-        ConfigError: every mistake, each with its key and the fix.
+        ConfigError: lists every mistake with its key and the fix.
     """
     broken = {key: problem for key, value in values.items() for problem in _broken_text(model, key, value)}
     problems = list(broken.values())
@@ -34,7 +34,7 @@ def check(model: type[T], values: Mapping[str, Any]) -> T:
 
 
 def _broken_text(model: type[Settings], key: str, value: Any) -> list[str]:
-    """Problems of a text that types let through: nothing in it, or characters that no file can hold."""
+    """Problems of a text that its type allows: it is empty, or has characters that no file can contain."""
     field = model.model_fields.get(key)
     if not isinstance(value, str) or field is None:
         return []
@@ -61,21 +61,21 @@ def _problem(model: type[Settings], error: Any) -> str:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file that holds keys and values.
+    """Read a YAML file of keys and values.
 
     Raises:
-        InputError: not there, not YAML, or no text as a key.
+        InputError: missing, not YAML, or with a key that is not text.
     """
     values = yaml_content(path)
     if not isinstance(values, dict):
-        raise InputError(f"{path} must hold keys and values, one `key: value` a line.")
+        raise InputError(f"{path} must contain keys and values, one `key: value` per line.")
     if strange := [key for key in _keys(values) if not isinstance(key, str)]:
-        raise InputError(f"{path}: the key {strange[0]!r} is no text. Put it in quotes if it is a name.")
+        raise InputError(f"{path}: the key {strange[0]!r} is not text. Quote it if it is a name.")
     return values
 
 
 def _keys(values: Any) -> Iterator[Any]:
-    """Every key, also of what is below."""
+    """Every key, including nested ones."""
     if isinstance(values, dict):
         yield from values
         values = list(values.values())
@@ -85,7 +85,9 @@ def _keys(values: Any) -> Iterator[Any]:
 
 
 def as_value(text: str) -> Any:
-    """A value as YAML reads it; text that is no YAML is itself, and so is none at all: ``--without "$UNSET"``."""
+    """Parse a value as YAML; text that is not YAML stays text, and so does an empty value: ``--without
+    "$UNSET"``.
+    """
     if not text.strip():
         return text
     try:
@@ -97,8 +99,8 @@ def as_value(text: str) -> Any:
 def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Nested settings with overrides by dotted key: ``train.lr`` goes into ``train``.
 
-    The first part of a key names a section, which is made where the values have none; what is left stays
-    whole, so that ``unlearn.npo.beta`` becomes the key ``npo.beta`` of ``unlearn``.
+    The first part of a key names a section, which is created if missing; the rest of the key is not split, so that
+    ``unlearn.npo.beta`` becomes the key ``npo.beta`` of ``unlearn``.
     """
     merged = {key: dict(value) if isinstance(value, dict) else value for key, value in values.items()}
     for key, value in overrides.items():
@@ -111,13 +113,13 @@ def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, 
 
 
 def merged(values: Path | str | dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings or their YAML file, at the scale that they or the overrides name, with overrides (:func:`merge`)."""
+    """Settings or their YAML file, at the selected scale, with overrides (:func:`merge`)."""
     content = values if isinstance(values, dict) else read_yaml(Path(values))
     return merge(scaled(content, overrides.get("scale", content.get("scale"))), overrides)
 
 
 def scaled(values: Mapping[str, Any], scale: str | None) -> dict[str, Any]:
-    """The values at one of their ``scales``; its results go to a folder of their own, ``OUT-SCALE``.
+    """The values at one of their ``scales``; its results go to a separate folder, ``OUT-SCALE``.
 
     Raises:
         ConfigError: no such scale.
@@ -145,12 +147,12 @@ def flat(values: Mapping[str, Any], *owners: str) -> dict[str, Any]:
 
 
 def without_prefix(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Take the keys that begin with ``prefix`` out of ``values``, without it."""
+    """Move the keys that begin with ``prefix`` out of ``values``, without the prefix."""
     return {key.removeprefix(prefix): values.pop(key) for key in list(values) if key.startswith(prefix)}
 
 
 def with_server(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a server in ``llm``: an address alone, a dictionary, ``llm.KEY``, or all of them.
+    """Server settings in ``llm``, from an address, a dictionary, ``llm.KEY``, or all of them.
 
     ``prompts.KEY`` goes into ``prompts``.
     """
@@ -165,7 +167,7 @@ def with_server(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _price(value: Any) -> tuple[float, float]:
-    """Money for a million prompt tokens and a million answer tokens.
+    """Price per million prompt tokens and per million answer tokens.
 
     Raises:
         ConfigError: not two numbers.
@@ -173,5 +175,7 @@ def _price(value: Any) -> tuple[float, float]:
     try:
         prompt, answer = (float(part) for part in (value.split(",") if isinstance(value, str) else value))
     except (TypeError, ValueError):
-        raise ConfigError([f"llm.price={value!r} is not PROMPT,ANSWER, such as 0.1,0.4"]) from None
+        raise ConfigError(
+            [f"llm.price={value!r} is not PROMPT,ANSWER, the prices per million tokens, such as 0.1,0.4"]
+        ) from None
     return prompt, answer

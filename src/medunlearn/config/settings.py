@@ -1,4 +1,4 @@
-"""Base class of all settings, and types that fields share."""
+"""Base class of all settings, and shared field types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Percent = Annotated[int, Field(ge=1, le=99)]
 
 
 def numbers(value: Any) -> Any:
-    """As :func:`flat_list`, for numbers: what stood between commas is read as one."""
+    """Like :func:`flat_list`, for numbers: each part between commas is read as a number."""
     values = flat_list(value)
     if not isinstance(values, list):
         return values
@@ -62,11 +62,11 @@ def once(value: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _template(value: Any) -> Any:
-    """A template's name, or a file with ``{{ question }}`` and, of the record's text, ``{{ note }}``."""
+    """A template's name, or a file with ``{{ question }}`` and, for the record's text, ``{{ note }}``."""
     if value is None or value in get_args(TemplateName):
         return value
     if isinstance(value, str) and "." not in Path(value).name and not Path(value).exists():
-        raise ValueError(f"is none of {', '.join(get_args(TemplateName))}, and no file (my.jinja)")
+        raise ValueError(f"is not one of {', '.join(get_args(TemplateName))}, and no file (my.jinja)")
     return read_prompt_file(value).check(["question"], ["note"])
 
 
@@ -100,7 +100,7 @@ Server = Annotated[dict[str, Any], BeforeValidator(_address)]
 
 
 def _tell_kinds_apart(schema: Any) -> None:
-    """Make pydantic refuse true and "3" for a number, and 1 for a switch, everywhere in a schema."""
+    """Make pydantic refuse true and "3" as numbers, and 1 as a switch, everywhere in a schema."""
     if isinstance(schema, list | tuple):
         for part in schema:
             _tell_kinds_apart(part)
@@ -130,7 +130,7 @@ def _no_text(value: Any) -> Any:
 
 
 class Settings(BaseModel):
-    """Base of all settings: unknown keys are mistakes, and a value never changes after it was checked.
+    """Base of all settings: unknown keys are refused, and checked values never change.
 
     A number is a number and a switch a switch: true is not 1, and "3" is not 3.
 
@@ -149,11 +149,11 @@ class Settings(BaseModel):
 
 
 class WriterFields(Settings):
-    """How a language model is asked to write a part of a benchmark."""
+    """Settings of a language model that writes a part of a benchmark."""
 
     allow_remote_llm: bool = Field(False, description="permit a server off this machine for data that should stay")
-    leave_out_failed: bool = Field(False, description="build without what server or network failed on")
-    again: bool = Field(False, description="ask again what a model answered unusably or refused before")
+    leave_out_failed: bool = Field(False, description="build without the items for which server or network failed")
+    again: bool = Field(False, description="send requests again that a model refused or answered unusably")
     temperature: float | Literal["prompt"] | None = Field(
         "prompt", description="sampling temperature; prompt: as each prompt says; null sends none"
     )

@@ -20,14 +20,14 @@ class LoopFields(Settings):
         3, ge=0, le=100_000, description="passes over the training set (unlearning: over the forget set)"
     )
     lr: float = Field(2e-5, gt=0, description="peak learning rate of AdamW")
-    batch_size: int = Field(64, ge=1, description="sequences a side in an optimizer step")
+    batch_size: int = Field(64, ge=1, description="sequences per side in an optimizer step")
     micro_batch_size: int = Field(
-        8, ge=1, description="sequences a side in one pass; changes memory, and numbers only by dropout"
+        8, ge=1, description="sequences per side in one pass; changes memory, and numbers only by dropout"
     )
     micro_batch_tokens: int | None = Field(
         None,
         ge=1,
-        description="tokens a side in one pass at most, text that questions share counted once; changes memory, "
+        description="most tokens per side in one pass, with text shared by questions counted once; changes memory, "
         "and numbers only by dropout",
     )
     schedule: Literal["cosine", "linear", "constant"] = Field(
@@ -57,13 +57,14 @@ class LoopFields(Settings):
     )
     merge_adapter: bool = Field(
         False,
-        description="save a LoRA model as whole weights; else its adapter is saved, and its base stays where it is",
+        description="save a LoRA model merged into full weights; else only its adapter, with a reference to "
+        "the base",
     )
     tracker: Literal["none", "tensorboard", "trackio", "wandb", "mlflow"] = Field(
-        "none", description="tracker that is told losses and measures while the run goes on; each is an extra"
+        "none", description="experiment tracker for losses and measures during the run; each needs an extra"
     )
     allow_tracking: bool = Field(
-        False, description="permit a tracker for credentialed data, and for data that nobody recorded"
+        False, description="permit a tracker for credentialed data, and for data of unrecorded use"
     )
     gradient_checkpointing: bool = Field(
         False,
@@ -72,10 +73,10 @@ class LoopFields(Settings):
 
 
 class EpochFields(LoopFields):
-    """Evaluation while a run goes on."""
+    """Settings of evaluation during a run."""
 
     evaluate_every: int = Field(
-        0, ge=0, description="epochs from one evaluation to the next, the first before the first epoch; 0: none"
+        0, ge=0, description="epochs between evaluations, the first before training starts; 0: none"
     )
     evaluate: dict[str, Any] = Field(
         default_factory=dict, description="settings of `evaluate` for these: --evaluate.folds train, ..."
@@ -102,12 +103,12 @@ class TrainSettings(EpochFields):
         "epochs; epochs: the target's epochs, which have fewer steps without the forget set",
     )
     pretrain_epochs: int = Field(
-        1, ge=0, le=100_000, description="passes over the records alone, before fine-tuning"
+        1, ge=0, le=100_000, description="passes over the records only, before fine-tuning"
     )
     pack_records: bool = Field(
         False, description="pretraining counts rows of max_length tokens, filled with records, as its sequences"
     )
-    train_on: What = Field("both", description="what fine-tuning sees: records, questions (train fold), both")
+    train_on: What = Field("both", description="fine-tuning data: records, questions (train fold), both")
     template: Template = Field(
         "clinical", description="prompt template, or a file of your own (my.jinja with {{ note }}, {{ question }})"
     )
@@ -131,18 +132,18 @@ class TrainSettings(EpochFields):
     trust_remote_code: bool = Field(False, description="run code that comes with a hub model")
     validation: str | None = Field(
         None,
-        description="what the validation loss of each evaluated epoch is computed on, which training must not see: "
+        description="data of the validation loss of each evaluated epoch, which training must not see: "
         "level=node of records (part=validation), or a fold of questions (holdout)",
     )
     select: Literal["last", "best"] = Field(
-        "last", description="the epoch whose model is the run's; best: of the least validation loss"
+        "last", description="the epoch whose model is the run's; best: with the least validation loss"
     )
     stop_early: int = Field(
-        0, ge=0, description="end after so many epochs without a lower validation loss; 0: never"
+        0, ge=0, description="stop after this many epochs without a lower validation loss; 0: never"
     )
     watch: dict[str, Any] = Field(
         default_factory=dict,
-        description="what else is found out after each evaluated epoch (docs/benchmarks.md): --watch.part test, "
+        description="further measurements after each evaluated epoch (docs/benchmarks.md): --watch.part test, "
         "watch.prefix_tokens=50, ...",
     )
     seed: int = Field(0, description="seed of order, dropout and the tiny model's weights")
@@ -155,15 +156,15 @@ class TrainSettings(EpochFields):
     )
     tiny_tokenizer: Literal["shared", "common", "own"] = Field(
         "shared",
-        description="what the tiny model's tokenizer is fitted on. shared: all texts of the benchmark, also those "
-        "that the model never sees; common: words of at least two subjects, so that no token is one's alone; "
-        "own: a retrained model's without its forget set; measures counted in tokens then do not compare",
+        description="training texts of the tiny model's tokenizer. shared: all texts of the benchmark, even unseen "
+        "ones; common: words of at least two subjects, so that no token belongs to one subject; own: a "
+        "retrained model's without its forget set, so that measures counted in tokens are not comparable",
     )
     tiny_pixels: int = Field(
         64, ge=8, le=4096, description="tiny-vision: width and height to which images are scaled"
     )
     tiny_patch: int = Field(
-        16, ge=2, le=4096, description="tiny-vision: width of the piece behind one picture token"
+        16, ge=2, le=4096, description="tiny-vision: width in pixels of the image patch behind one image token"
     )
 
     @model_validator(mode="after")
@@ -191,8 +192,8 @@ class UnlearnSettings(EpochFields):
     method: str = Field(description="a name from `medunlearn list methods`, or module:Class")
     split: str = Field(description="split of the benchmark, or an ad-hoc request level=node,node")
     arguments: dict[str, Any] = Field(default_factory=dict, description="the method's own settings")
-    trainable: str = Field("default", description="default: what the method asks for; else as in train")
-    train_on: What = Field("both", description="what the forget and retain sets hold: records, questions, both")
+    trainable: str = Field("default", description="default: the method's own choice; else as in train")
+    train_on: What = Field("both", description="items of the forget and retain sets: records, questions, both")
     template: Template | None = Field(None, description="prompt template or file; left out: the target model's")
     context: Context | None = Field(None, description="context mode; left out: the target model's")
     long_notes: LongNotes | None = Field(None, description="as in train; left out: the target model's")
@@ -200,12 +201,12 @@ class UnlearnSettings(EpochFields):
         "last", description="the epoch whose model is the run's; best: of utility and forgetting together"
     )
     stop_early: int = Field(
-        0, ge=0, description="end after so many epochs without a better one by the rule of select=best; 0: never"
+        0, ge=0, description="stop after this many epochs without a better one by the rule of select=best; 0: never"
     )
     other_texts: bool = Field(
-        False, description="unlearn also with texts that the target was not trained on; the report says so"
+        False, description="also unlearn texts that the target was not trained on; the report says so"
     )
     keep_gb: float = Field(
-        4.0, ge=0, description="GB on disk for what is the same in every epoch and is computed once; 0: nothing"
+        4.0, ge=0, description="GB of disk cache for values that do not change between epochs; 0: none"
     )
     seed: int = Field(0, description="seed of order and dropout")

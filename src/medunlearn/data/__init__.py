@@ -1,1 +1,1 @@
-"""Records, questions, hierarchy, splits, and how they are kept on disk."""
+"""Records, questions, hierarchy and splits, and their storage on disk."""

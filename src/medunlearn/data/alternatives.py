@@ -19,7 +19,7 @@ statements: a model knows which values are usual. So p-values are read beside th
 saw (:mod:`medunlearn.results.fact_table`).
 
 Source: the exposure of Carlini et al. 2019 ("The Secret Sharer"), Section 4; the draws are ours.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ COMMON = "its value is usual"
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """Texts with other values of a fact, the same one more than once where it is drawn again; or none and why.
+    """Texts with other values of a fact, repeated if drawn repeatedly; or a reason why there are none.
 
     Attributes:
         equal: draws beside them that gave the true value itself.
@@ -72,9 +72,9 @@ class AlternativePool:
     """Source of alternatives: the values of all subjects of a benchmark.
 
     Attributes:
-        records: whose identifiers and numbers serve for each other.
-        questions: whose answers do.
-        count: how many alternatives per fact gets at most; p cannot be below 1 / (count + 1).
+        records: records whose identifiers and numbers are alternatives of each other.
+        questions: questions whose answers are.
+        count: most alternatives per fact; p cannot be below 1 / (count + 1).
         seed: the same seed gives a fact the same alternatives, whatever other facts are ranked.
     """
 
@@ -85,10 +85,9 @@ class AlternativePool:
     seed: int = 0
 
     def of(self, question: Question, fact: Fact) -> Alternatives:
-        """Answers to the question that differ from its own in this fact alone.
+        """Answers to the question that differ from its own in this fact only.
 
-        A fact of which fewer than nine others of its kind can be made is left out with a reason; of options all
-        count, however few.
+        A fact with fewer than nine alternatives is skipped with a reason; options always count, however few.
         """
         if fact.kind == "option":
             others = [option for option in question.options if option != question.answer]
@@ -106,7 +105,7 @@ class AlternativePool:
         return self._with_other_values(question.answer, fact, record, rng)
 
     def in_record(self, record: Record, fact: Fact) -> Alternatives:
-        """The record's text with other values of a fact, as :meth:`of`."""
+        """The record's text with other values of a fact, like :meth:`of`."""
         rng = generator("alternatives in a record", self.seed, record.record_id, fact.start)
         return self._with_other_values(record.text, fact, record, rng)
 
@@ -136,7 +135,7 @@ class AlternativePool:
         return self._collect(text, fact, _distinct(codes_like(true, [*named], rng, self.count, own_words), true))
 
     def _collect(self, text: str, fact: Fact, values: Iterable[str]) -> Alternatives:
-        """The first ``count`` values, unless they are too few or too much like the true one.
+        """The first ``count`` values, unless they are too few or too similar to the true one.
 
         Draws that gave the true value are counted.
         """
@@ -149,7 +148,7 @@ class AlternativePool:
         return Alternatives(tuple(fact.replaced(text, value) for value in others), equal=equal)
 
     def values_like(self, identifier: Identifier, rng: np.random.Generator) -> Iterator[str]:
-        """Invented values in place of a record's identifier, the same ones perhaps again."""
+        """Infinite stream of invented values in place of a record's identifier; values may repeat."""
         if identifier.type in NAMES:
             return names_like(identifier.value, self._names, rng, self.count)
         if is_date(identifier.value):
@@ -187,7 +186,7 @@ class AlternativePool:
 
     @cached_property
     def _holders(self) -> Mapping[tuple[str, str, str], set[str]]:
-        """Answers to one question, without identifiers -> the subjects of whom they are true."""
+        """Answers to one question, without identifiers -> the subjects for whom they are true."""
         holders: dict[tuple[str, str, str], set[str]] = defaultdict(set)
         for question in self.questions:
             record = self._of_record[question.record_id]
@@ -216,7 +215,7 @@ class AlternativePool:
                 yield _renamed(same[place].answer, other, own)
 
     def _is_template(self, same: Sequence[Question]) -> bool:
-        """True if questions of one provenance ask the same of many subjects, in a few words each."""
+        """True if questions of one provenance ask many subjects for the same thing, in a few words each."""
         wordings = {_without_identifiers(other.question, self._of_record[other.record_id]) for other in same}
         return 4 * len(wordings) <= len(same)
 
@@ -247,8 +246,8 @@ def _renamed(text: str, other: Record, own: Record) -> str:
 def note_versions(record: Record, pool: AlternativePool, count: int) -> Alternatives:
     """Distinct versions of a record's text.
 
-    A fact without alternatives, e.g. one that is not hers alone, stays in all versions. A value that stands in the
-    text more than once is replaced by the same one everywhere, a name also within an e-mail address.
+    A fact without alternatives, e.g. one shared with other subjects, stays in all versions. A value that stands in
+    the text more than once is replaced by the same one everywhere, a name also within an e-mail address.
 
     Args:
         pool: gives the alternatives of each fact; one with fewer than ``count`` uses them in turn.
@@ -272,7 +271,7 @@ def note_versions(record: Record, pool: AlternativePool, count: int) -> Alternat
 
 
 def _replaced(record: Record, values: Mapping[Fact, str]) -> str:
-    """The record's text with other values of these facts, wherever they stand."""
+    """The record's text with other values of these facts, wherever they occur."""
     text = record.text
     new = {(fact.kind, fact.of(text)): value for fact, value in values.items()}
     words = {

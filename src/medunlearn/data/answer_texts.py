@@ -15,11 +15,11 @@ GRAMMAR = frozenset(_GRAMMAR_WORDS.split())
 
 @lru_cache(maxsize=16384)
 def normalised(text: str) -> str:
-    """Words and numbers alone, in lower case; two options must differ in them."""
+    """Lower-case words and numbers without punctuation; two options must differ in this form."""
     return " ".join(_WORDS.findall(text.casefold()))
 
 
 def stands_in(phrase: str, text: str) -> bool:
-    """True if a phrase stands in a text as whole words; case, punctuation and white space aside."""
+    """True if a phrase occurs in a text as whole words, ignoring case, punctuation and white space."""
     words = normalised(phrase)
     return bool(words) and f" {words} " in f" {normalised(text)} "

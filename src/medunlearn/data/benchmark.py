@@ -40,13 +40,14 @@ _KEYS: Mapping[str, type] = {
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Records, the questions about them, and the splits into what is forgotten and what is retained.
+    """Records, questions about them, and splits into forget and retain sets.
 
     Attributes:
         levels: from the coarsest to the finest.
         subject_level: the level whose nodes are the subjects; statistics resample these.
         splits: by name.
-        seed, source, licence, data_use: provenance; ``data_use`` is credentialed unless the builder says open.
+        seed, source, licence, data_use: provenance; ``data_use`` is credentialed unless the builder declares it
+            open.
         notes: facts about the build, e.g. how many rows were skipped.
         titles: record id -> one sentence that says what the record is about, where it has one; shown to people and
             judges, never to a model. Not part of its identity.
@@ -95,7 +96,7 @@ class Benchmark:
         return {question.question_id: question for question in self.questions}
 
     def split(self, name: str) -> Split:
-        """A split by name, or an ad-hoc request ``level=node,node`` (a deletion request on the desk).
+        """A split by name, or an ad-hoc request ``level=node,node`` (such as an incoming deletion request).
 
         Raises:
             UnknownNameError: no such split, level or node.
@@ -125,13 +126,13 @@ class Benchmark:
         return [node for node in (split.forget if side == "forget" else split.retain) if node in trained]
 
     def split_sizes(self, split: Split) -> dict[Side, int]:
-        """Side -> its nodes that a model is trained on; nobody is trained on holdout and utility records."""
+        """Side -> number of its nodes that a model is trained on; holdout and utility records do not count."""
         return {side: len(self.trained_nodes(split, side)) for side in SIDES}
 
     def questions_of(
         self, split: Split, side: Side, folds: Sequence[Fold] = FOLDS, kinds: Sequence[Kind] = KINDS
     ) -> list[Question]:
-        """Questions about one side's records, of the folds and kinds named, in the table's order."""
+        """Questions about one side's records, of the given folds and kinds, in the table's order."""
         sides = self.sides(split)
         return [
             question
@@ -145,7 +146,7 @@ class Benchmark:
 
     @cached_property
     def documents(self) -> tuple[Record, ...]:
-        """The records that are documents: one of fold ``rephrase`` is a piece of others, or carries a question."""
+        """The document records; a ``rephrase`` record is part of another, or only carries a question."""
         return tuple(record for record in self.records if record.fold != "rephrase")
 
     def nodes(self, level: str) -> set[str]:
@@ -153,7 +154,7 @@ class Benchmark:
         return {record.groups[level] for record in self.documents if level in record.groups}
 
     def counts(self) -> dict[str, int]:
-        """Rows and subjects; where records are of several folds also records by fold."""
+        """Numbers of rows and subjects; also of records by fold if there are several folds."""
         folds = Counter(record.fold for record in self.records)
         return {
             "records": len(self.records),
@@ -166,7 +167,7 @@ class Benchmark:
 
     @cached_property
     def texts_fingerprint(self) -> str:
-        """SHA-256 over what a model is trained on: the records, and the questions of the train fold with answers.
+        """SHA-256 over all training text: the records, and the questions of the train fold with answers.
 
         It stays the same with other splits, and with other questions of the other folds.
         """
@@ -175,7 +176,7 @@ class Benchmark:
         return storage.sha256_of_json([records, questions])
 
     def facts(self) -> dict[str, Any]:
-        """Provenance and counts for run records and reports; no record's text."""
+        """Provenance and counts for run records and reports; no record text."""
         return {
             "name": self.name,
             "builder": self.builder,
@@ -189,10 +190,10 @@ class Benchmark:
         }
 
     def save(self, folder: Path | str) -> Path:
-        """Write the folder: every file is whole before the first takes its place, the manifest the last.
+        """Write the folder: all files are complete before the first is renamed into place, the manifest last.
 
         Raises:
-            StorageError: the disk refused; a benchmark that stood there before is untouched.
+            StorageError: the disk refused; an existing benchmark is untouched.
         """
         folder = Path(folder)
         several = any(record.further_images for record in self.records)
@@ -227,10 +228,10 @@ class Benchmark:
 
     @staticmethod
     def load(folder: Path | str) -> Benchmark:
-        """Read a folder, and refuse it unless schema, hashes and splits are right.
+        """Read a folder after checking schema, hashes and splits.
 
         Raises:
-            BenchmarkError: what differs, and what to do.
+            BenchmarkError: names the difference and the fix.
         """
         folder = Path(folder)
         manifest = _manifest(folder)
@@ -282,13 +283,13 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise InputError(f"There is no benchmark folder {folder}. `medunlearn build --help` says how to make one.")
     path = folder / MANIFEST
     if not path.exists():
-        raise BenchmarkError(f"{folder} is no benchmark: it has no {MANIFEST}.")
+        raise BenchmarkError(f"{folder} is not a benchmark: it has no {MANIFEST}.")
     manifest = yaml_content(path, BenchmarkError)
     if not isinstance(manifest, dict):
         raise BenchmarkError(f"{path} is not a table of keys and values.")
     wrong = [key for key, kind in _KEYS.items() if not isinstance(manifest.get(key), kind)]
     if wrong:
-        raise BenchmarkError(f"{path} lacks or has wrong: {', '.join(wrong)}.")
+        raise BenchmarkError(f"{path} lacks or has invalid: {', '.join(wrong)}.")
     if manifest["schema_version"] != tables.SCHEMA_VERSION:
         raise BenchmarkError(
             f"{path} has schema version {manifest['schema_version']}; this medunlearn reads "

@@ -1,4 +1,6 @@
-"""Rules that turn records into questions and splits, and name the metrics to read: one file per benchmark."""
+"""Registry of benchmark builders: how records become questions and splits, and default metrics; one file per
+benchmark.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +45,11 @@ IDENTIFIER = "identifier"
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """Breakdown of numbers by a benchmark's paper.
+    """How a benchmark's paper breaks numbers down.
 
     Attributes:
         level: one group of numbers per node of this level.
-        measures: kind of question -> (metric, what the paper calls it on that kind).
+        measures: kind of question -> (metric, the paper's name for it on that kind).
         of_identifiers: the same, shown again for each type of identifier that questions ask for.
         kinds: nodes of the level are kinds of documents, and a membership attack compares documents of one kind.
     """
@@ -79,7 +81,9 @@ ANSWERS_RECUR = frozenset(("medforget",))
 
 
 def identifier_asked(provenance: str) -> str | None:
-    """The type of identifier that a question asks for (``released:personal_biography:ssn``), by its provenance."""
+    """The type of identifier that a question asks for, from its provenance
+    (``released:personal_biography:ssn``).
+    """
     parts = provenance.split(":")
     return parts[2] if len(parts) == 3 and parts[2] in PII_FIELDS else None
 
@@ -89,5 +93,5 @@ EVERYWHERE = ("ranked_first",)
 
 
 def default_metrics_of(builder: str) -> tuple[str, ...]:
-    """The metrics of the paper behind a benchmark, AMNESIA's for a builder that is not ours, and those of all."""
+    """The metrics of the paper behind a benchmark (AMNESIA's for third-party builders), and the universal ones."""
     return (*DEFAULT_METRICS.get(builder, DEFAULT_METRICS["amnesia"]), *EVERYWHERE)

@@ -1,4 +1,4 @@
-"""The README card of a benchmark folder, in the form that dataset hubs show."""
+"""The README card of a benchmark folder, in the format of dataset hubs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from medunlearn.terminal import printable_line
 
 
 def card(manifest: Mapping[str, Any], splits: Iterable[tuple[Split, Mapping[Side, int]]]) -> str:
-    """Markdown with a YAML head: what the benchmark is, its counts, its splits with their sizes, how to load it."""
+    """Markdown with a YAML head: description of the benchmark, its counts, its splits and sizes, and how to load
+    it.
+    """
     head = {
         "pretty_name": printable_line(manifest["name"]),
         "license": printable_line(manifest["licence"] or "unknown"),

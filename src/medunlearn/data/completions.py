@@ -1,4 +1,5 @@
-"""Completion questions: continue a document from a random place in its second half, or after a number of words.
+"""Completion questions: continue a document from a random place in its second half, or after a prefix of given
+length.
 
 Source of the random place: LUME, Section 2.3 (regurgitation). The paper says a random position with the sentences
 before it; its released files cut within a sentence in nine documents of ten, at 70% to 89% of the characters of
@@ -44,7 +45,8 @@ def completion(text: str, rng: np.random.Generator, at: At = "sentence") -> tupl
 def completion_questions(
     records: Iterable[Record], level: str, *, seed: int = 0, at: At = "sentence"
 ) -> list[Question]:
-    """One completion question per record, of the record's own fold; drawn by its id, so no other record changes it.
+    """One completion question per record, of the record's own fold; drawn by its id, so independent of other
+    records.
 
     A record of a single word has none.
     """
@@ -72,9 +74,9 @@ class PrefixCut:
     """A prefix of a text and its continuation.
 
     Attributes:
-        answer: the rest; white space stands before it where that is not one space.
-        words: how many stand before the cut.
-        whole: nothing is left out, neither of the beginning nor of the rest.
+        answer: the rest, with its leading white space if that is not a single space.
+        words: number of words before the cut.
+        whole: True if neither prefix nor rest was truncated.
     """
 
     prompt: str
@@ -84,12 +86,12 @@ class PrefixCut:
 
 
 def continuations(text: str, prefixes: Iterable[str], *, shortest: int, longest: int) -> list[PrefixCut]:
-    """Cut a text after each of several prefix lengths, shortest first; equal lengths count once.
+    """Cut a text after each of several prefix lengths, shortest first; equal lengths are merged.
 
     Args:
         prefixes: words (``64``) or a share of the text's words (``25%``).
-        shortest: words that the beginning and the rest must have; where either has fewer there is no cut.
-        longest: words of the beginning that are shown at most, its last ones, and words of the rest, its first.
+        shortest: least number of words of the beginning and of the rest; shorter ones give no cut.
+        longest: most words of the beginning (its last ones) and of the rest (its first ones).
     """
     words = [match.span() for match in _WORD.finditer(text)]
     counts = {_length(prefix, len(words)) for prefix in prefixes}

@@ -1,8 +1,9 @@
-"""``data_use``: whether data may leave this machine. It travels with everything made from the data.
+"""``data_use``: whether data may leave this machine. It is passed on to everything derived from the data.
 
-One rule: the tighter of what is known wins, and unknown (None) counts as credentialed wherever something could
-leave the machine. A setting may tighten what is recorded, never loosen it. Records stand in a benchmark's manifest,
-in ``run.json``, in the ``settings.json`` of stored responses, and in the ``lineage.json`` of a model's folder.
+One rule: the stricter of the known uses wins, and unknown (None) counts as credentialed wherever data could leave
+the machine. A setting may make a recorded use stricter, never looser. The use is recorded in a benchmark's
+manifest, in ``run.json``, in the ``settings.json`` of stored responses, and in the ``lineage.json`` of a model's
+folder.
 """
 
 from __future__ import annotations
@@ -23,48 +24,50 @@ UNKNOWN = "unknown, so it counts as credentialed"
 
 
 def tightest(uses: Iterable[DataUse | None]) -> DataUse | None:
-    """Use of a product of several sources: credentialed if one is, else unknown if one is or there is none."""
+    """Use of data derived from several sources: credentialed if one is, else unknown if one is or there are
+    none.
+    """
     every = set(uses)
     return "credentialed" if "credentialed" in every else "open" if every == {"open"} else None
 
 
 def tighter_record(before: DataUse | None, now: DataUse | None) -> DataUse | None:
-    """Use of one thing with two records: the tighter one, or the only one."""
+    """The stricter of two recorded uses of the same thing, or the only one."""
     return "credentialed" if "credentialed" in (before, now) else before or now
 
 
 def resolve_use(stated: DataUse | None, sources: Mapping[str, DataUse | None]) -> DataUse | None:
-    """Use of a product of several sources and the setting of its run; None if unknown.
+    """Use of data derived from several sources, combined with the run's setting; None if unknown.
 
     Args:
         stated: setting ``data_use``.
         sources: description -> its recorded use.
 
     Raises:
-        ConfigError: ``open`` is stated of something that is recorded as credentialed.
+        ConfigError: ``open`` is stated for a source recorded as credentialed.
     """
     credentialed = [name for name, use in sources.items() if use == "credentialed"]
     if stated == "open" and credentialed:
         raise ConfigError(
             [
-                f"data_use=open: recorded as credentialed: {', '.join(credentialed)}. A setting may tighten that, "
-                "not loosen it: leave data_use out"
+                f"data_use=open: recorded as credentialed: {', '.join(credentialed)}. A setting may make that "
+                "stricter, not looser: leave data_use out"
             ]
         )
     return stated or tightest(sources.values())
 
 
 def build_use(stated: DataUse | None, sources: Mapping[str, DataUse | None]) -> DataUse:
-    """Use of a benchmark: as :func:`resolve_use`, and credentialed if unknown.
+    """Use of a benchmark: like :func:`resolve_use`, but credentialed if unknown.
 
     Raises:
-        ConfigError: ``open`` is stated of something that is recorded as credentialed.
+        ConfigError: ``open`` is stated for a source recorded as credentialed.
     """
     return resolve_use(stated, sources) or "credentialed"
 
 
 def recorded_use(folder: Path) -> DataUse | None:
-    """Data use by the records in a folder; the tightest of several."""
+    """Data use from the records in a folder; the strictest if there are several."""
     use: DataUse | None = None
     for value in _records(folder):
         if value in ("open", "credentialed"):
@@ -86,16 +89,16 @@ def _records(folder: Path) -> Iterator[Any]:
 
 
 def use_of_file(path: Path, published_use: DataUse | None = None) -> DataUse | None:
-    """Use of a file or folder: credentialed inside a folder that is recorded so, else that of its publication."""
+    """Use of a file or folder: credentialed inside a folder recorded as such, else that of its publication."""
     places = {place for path in (path.absolute(), path.resolve()) for place in (path, *path.parents)}
     return "credentialed" if any(recorded_use(place) == "credentialed" for place in places) else published_use
 
 
 def write_lineage(folder: Path, use: DataUse | None, made_from: Mapping[str, Any], template: Any = None) -> None:
-    """Write the record of a model's folder; it names no path and no person.
+    """Write the lineage record of a model's folder; it contains no path and no person.
 
     Args:
-        template: prompt template of its training; one of a user's own file is left out.
+        template: prompt template of its training; templates from a user's file are omitted.
     """
     named = {"template": template} if isinstance(template, str) else {}
     write_json(folder / LINEAGE, {"data_use": use or "unknown", "made_from": dict(made_from), **named})

@@ -1,4 +1,4 @@
-"""Deletion requests as splits of a benchmark, in memory and in its folder; its other tables stay as they are."""
+"""Deletion requests as splits of a benchmark, in memory and on disk; the other tables stay unchanged."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ REQUEST = "request"
 
 
 def with_request(benchmark: Benchmark, subjects: Iterable[str], *, name: str = REQUEST) -> Benchmark:
-    """The benchmark with one more split, which forgets the subjects named and retains all others.
+    """The benchmark with one more split, which forgets the given subjects and retains all others.
 
-    Texts and questions are the same, so that a model trained on the one was trained on the other.
+    Texts and questions are unchanged, so a model trained on one benchmark was trained on the other.
 
     Args:
         subjects: ids at the benchmark's subject level; an id may hold commas.
 
     Raises:
-        UnknownNameError: somebody who is not in it; nobody else's id is shown.
-        InputError: nobody, everybody who is trained on, somebody whom no model is trained on, or another split of
+        UnknownNameError: an unknown subject; the message shows no other id.
+        InputError: no subject, all trained subjects, a subject that no model is trained on, or an existing split of
             this name.
     """
     level, forget = benchmark.subject_level, list(dict.fromkeys(subjects))
@@ -58,12 +58,12 @@ def forget_records(benchmark: Benchmark, split: str = REQUEST) -> frozenset[str]
 
 
 def save_splits(benchmark: Benchmark) -> None:
-    """Write the splits of a benchmark to the folder that it was read from; its other tables are not touched.
+    """Write the splits of a benchmark to the folder that it was read from; other tables are not touched.
 
     Raises:
         InputError: it has no folder, or another process writes to it.
         BenchmarkError: the folder holds another benchmark.
-        StorageError: the disk refused; what stood there is untouched.
+        StorageError: the disk refused; the old file is untouched.
     """
     folder = benchmark.folder
     if folder is None:
@@ -88,10 +88,10 @@ def save_splits(benchmark: Benchmark) -> None:
 
 
 def read_subjects(where: str) -> list[str]:
-    """Ids of a deletion request: from a file with one per line, or separated by commas.
+    """Read the ids of a deletion request: from a file with one per line, or separated by commas.
 
     Raises:
-        InputError: a file that is not there or cannot be read, or no id.
+        InputError: a missing or unreadable file, or no id.
     """
     path = Path(where)
     # Many ids are longer than a file's name may be, which Path.is_file raises for.
@@ -100,5 +100,5 @@ def read_subjects(where: str) -> list[str]:
     else:
         ids = [word.strip() for word in where.split(",")]
     if not any(ids):
-        raise InputError("The request names nobody. Give ids with commas, or a file with an id a line.")
+        raise InputError("The request names no patient. Give ids with commas, or a file with one id per line.")
     return [name for name in dict.fromkeys(ids) if name]

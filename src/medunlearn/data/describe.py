@@ -1,7 +1,7 @@
 """Descriptive tables of any benchmark, as in AMNESIA's paper: Tables 1, 4 and 5.
 
 Groups are the nodes of the coarsest level: AMNESIA's diseases, LUME's tasks, MedForget's institutions. A patient of
-the paper is a subject here. The paper does not say what its tokens are; here whoever asks says how to count them.
+the paper is a subject here. The paper does not define its tokens; here the caller chooses how to count them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class GroupSize:
 
 @dataclass(frozen=True, slots=True)
 class GroupLengths:
-    """A row of Table 4: kind of question -> mean tokens; a kind that the group lacks is left out."""
+    """A row of Table 4: kind of question -> mean tokens; kinds without questions are missing."""
 
     group: str
     question: Mapping[str, float]
@@ -58,10 +58,9 @@ class SplitSize:
 
     Attributes:
         size: ``5%``, or the split's name where it has no percentage.
-        subjects: on that side, with a document that models are trained on; of the holdout, those with a held-out
-            question.
-        questions: of the train fold, or in the holdout of that fold.
-        available: what has a split of this size: ``random``, ``cancer``, ...
+        subjects: number on that side with a training document; for the holdout, with a held-out question.
+        questions: number in the train fold, or in the holdout fold for the holdout.
+        available: scopes with a split of this size: ``random``, ``cancer``, ...
     """
 
     side: str
@@ -76,9 +75,9 @@ class Description:
     """A benchmark in Tables 1, 4 and 5; the largest group comes first, the total last.
 
     Attributes:
-        level: whose nodes are the groups.
+        level: level whose nodes are the groups.
         subject: the level of one subject: ``patient``, ``document``.
-        tokens: what was counted.
+        tokens: name of the counted unit.
     """
 
     level: str
@@ -89,7 +88,7 @@ class Description:
     splits: tuple[SplitSize, ...]
 
     def facts(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """All numbers, for JSON."""
         return asdict(self)
 
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -110,7 +109,7 @@ class Description:
         }
 
     def kinds(self) -> list[str]:
-        """Kinds of question that there are, in the order of their definition."""
+        """Kinds of question in the benchmark, in definition order."""
         return [kind for kind in KINDS if kind in self.lengths[-1].question]
 
 
@@ -119,7 +118,7 @@ def describe(benchmark: Benchmark, *, count: Count = words, tokens: str = WORDS)
 
     Args:
         count: tokens in each of several texts.
-        tokens: what ``count`` counts, in words.
+        tokens: name of the unit that ``count`` counts.
     """
     level = benchmark.levels[0]
     records: dict[str, list[Record]] = defaultdict(list)
@@ -189,7 +188,7 @@ def _lengths(group: str, questions: Sequence[Question], lengths: Mapping[str, tu
 
 
 def _splits(benchmark: Benchmark) -> Iterable[SplitSize]:
-    """Splits of one percentage and of like counts are one row; a split without a percentage is its own."""
+    """Group splits of equal percentage and counts into one row; a split without a percentage gets its own row."""
     scopes: dict[tuple[str, str, int, int], list[str]] = defaultdict(list)
     trained: dict[str, int] = defaultdict(int)
     for question in benchmark.questions:
@@ -213,6 +212,6 @@ def _splits(benchmark: Benchmark) -> Iterable[SplitSize]:
 
 
 def _size(split: Split) -> tuple[str, str]:
-    """Label of a row of Table 5, and the scope that this split gives it."""
+    """Label of a split's row in Table 5, and the scope listed there."""
     named = _PERCENT.fullmatch(split.name)
     return (f"{int(named[2])}%", named[1]) if named else (split.name, split.level)

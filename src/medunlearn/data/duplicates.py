@@ -52,7 +52,7 @@ class DuplicateIndex:
     """Index of texts that finds the near-duplicate of a new one.
 
     Args:
-        alike: overlap from which two texts are near-duplicates; above 1 none are.
+        alike: overlap from which two texts are near-duplicates; above 1, none are.
     """
 
     def __init__(self, alike: float = ALIKE) -> None:
@@ -62,7 +62,7 @@ class DuplicateIndex:
         self._holders: dict[Shingle, list[int]] = defaultdict(list)
 
     def add(self, name: str, text: str) -> Duplicate | None:
-        """Add a text, or leave it out and give the earlier one that it is a near-duplicate of.
+        """Add a text, unless it is a near-duplicate; then return the earlier text.
 
         Every pair that shares a shingle is compared, so nothing is missed.
         """

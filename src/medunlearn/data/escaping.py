@@ -1,4 +1,4 @@
-"""Text of models and records in CSV and Markdown: no cell is taken for a formula, a tag, a link or another cell."""
+"""Escaping of model and record text for CSV and Markdown: no formula, tag, link or cell break gets through."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ _FORMULA = re.compile(FORMULA)
 
 
 def escape_formula(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula: an apostrophe stands before what could be one."""
+    """A cell that no spreadsheet takes for a formula: escaped with an apostrophe if it could be one."""
     return f"'{cell}" if _FORMULA.match(cell) else cell
 
 
 def unescape_formula(cell: str) -> str:
-    """The text that :func:`escape_formula` was given."""
+    """Undo :func:`escape_formula`."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell[1:]) else cell
 
 
 def csv_text(rows: Iterable[Sequence[str]]) -> str:
-    """Rows, header first, as a CSV that spreadsheets open: UTF-8 by its byte order mark, CRLF, no formulas."""
+    """Rows, header first, as CSV for spreadsheets: UTF-8 with byte order mark, CRLF, no formulas."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\r\n").writerows([escape_formula(cell) for cell in row] for row in rows)
     return "\ufeff" + buffer.getvalue()
 
 
 def csv_of_frame(table: Any) -> str:
-    """A DataFrame as CSV, without its index; text and headings hold no formulas, numbers are written by pandas."""
+    """A DataFrame as CSV, without its index; formulas are escaped in text and headings, numbers are formatted by
+    pandas.
+    """
     columns = {
         name: column.astype(object).map(lambda cell: escape_formula(cell) if isinstance(cell, str) else cell)
         for name, column in table.items()
@@ -52,11 +54,11 @@ def csv_of_frame(table: Any) -> str:
 
 
 def markdown_line(text: str) -> str:
-    """One line that no viewer takes for a tag, a link or a picture."""
+    """One line in which no viewer sees a tag, a link or an image."""
     return printable_line(text).replace("<", "&lt;").replace("![", "!\\[").replace("](", "]\\(")
 
 
 def markdown_cell(text: str) -> str:
-    """:func:`markdown_line` text that stays in its cell of a pipe table."""
+    """Text escaped like :func:`markdown_line` that also stays in its cell of a pipe table."""
     # A backslash before a pipe would undo the pipe's own.
     return re.sub(r"(\\*)\|", r"\1\1\\|", markdown_line(text))

@@ -1,4 +1,4 @@
-"""Ranks of facts by likelihood among their alternatives, as a store of responses holds them."""
+"""Ranks of facts among their alternatives by likelihood, as stored in a response store."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class FactRank:
 
     Attributes:
         kind: as of :class:`medunlearn.data.facts.Fact`.
-        rank: 1 = likelier than every other value; one as likely counts as likelier.
-        of: alternatives and the true value.
+        rank: 1 = likelier than every alternative; an equally likely alternative counts as likelier.
+        of: number of values, the true one included.
         equal: alternatives that are the true value, drawn again; a rank does not count them, a p-value does.
     """
 
@@ -43,14 +43,14 @@ class FactRank:
 
 
 def rank_settings(alternatives: int, versions: int) -> dict[str, int]:
-    """Settings of a store of ranks: what its likelihoods depend on besides model and prompt."""
+    """Settings that key a store of ranks: everything its likelihoods depend on besides model and prompt."""
     return {"alternatives": alternatives, "versions": versions, "alternatives_version": VERSION}
 
 
 def p_value(fact: FactRank) -> float | None:
     """Exact p-value of a fact: (rank + equal) / (alternatives + 1), from 1 / (alternatives + 1) to 1.
 
-    The chance that a model which cannot tell true value and alternatives apart ranks it as high. None without rank.
+    The chance that a model that cannot distinguish true value and alternatives ranks it as high. None without rank.
     """
     return None if fact.rank is None else (fact.rank + fact.equal) / fact.of
 
@@ -62,9 +62,10 @@ def facts_with_alternatives(question: Question, records: Mapping[str, Record], p
 
 
 def in_half(value: str, subject: str, half: Half, seed: int) -> bool:
-    """True if a subject's value belongs to a seeded half of her values; both halves together are all of them.
+    """True if a subject's value belongs to the seeded half ``half`` of that subject's values; the halves partition
+    them.
 
-    A value belongs to the same half wherever it stands: in an answer, in another answer, in a record.
+    A value belongs to the same half wherever it occurs: in any answer or record.
     """
     if half == "all":
         return True
@@ -80,10 +81,11 @@ def record_facts(
     notes: int = 0,
     keep: Callable[[str], bool] = lambda value: True,
 ) -> Facts:
-    """Facts in a record's own text with their alternatives, in the text's order; those met without any too.
+    """Facts in a record's own text with their alternatives, in text order; skipped facts without alternatives are
+    included.
 
     Args:
-        most: how many that can be ranked are drawn (seeded by the record's id); None for all.
+        most: number of rankable facts to draw (seeded by the record's id); None for all.
         notes: versions of the whole note for one more fact of kind ``note``, the first; 0 for none.
         keep: values whose facts count.
     """
@@ -100,7 +102,7 @@ def record_facts(
 
 
 def stored_ranks(facts: Mapping[str, Facts], stored: Responses, variant: str) -> dict[str, list[FactRank]]:
-    """Ranks by question or record, of those texts whose facts are all stored."""
+    """Ranks by question or record, for texts whose facts are all stored."""
     ranks = {key: ranks_of(key, own, stored, variant) for key, own in facts.items()}
     return {key: complete for key, complete in ranks.items() if complete is not None}
 
@@ -111,12 +113,12 @@ def texts_to_rate(true: str, alternatives: Alternatives) -> list[str]:
 
 
 def sample_of(fact: Fact) -> int:
-    """Number of a fact in a store: the place after its first character, 0 for a whole note."""
+    """Number of a fact in a store: its end position, or 0 for a whole note."""
     return 0 if fact.kind == "note" else fact.start + 1
 
 
 def ranks_of(key: str, facts: Facts, stored: Responses, variant: str) -> list[FactRank] | None:
-    """Ranks of the facts of a question or record from what is stored; None if one is missing."""
+    """Ranks of the facts of a question or record from stored likelihoods; None if one is missing."""
     ranks = []
     for fact, alternatives in facts:
         if alternatives.reason is not None:

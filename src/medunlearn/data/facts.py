@@ -1,4 +1,4 @@
-"""Facts in an answer or a record: values that a model either knows of this subject or has to guess.
+"""Facts in an answer or a record: values that a model either knows about this subject or has to guess.
 
 A fact has a kind and a place in the text. Its *alternatives* (:mod:`medunlearn.data.alternatives`) are the same
 text with another value of its kind.
@@ -31,7 +31,7 @@ class Fact:
         start, end: its place, in characters.
         kind: ``date``, ``name``, ``identifier``, ``number``; of a whole answer ``option`` (one of the question's
             options) or ``statement``; of a whole record ``note``.
-        type: of an identifier, as its record declares it; else "".
+        type: declared type of an identifier; else "".
     """
 
     start: int
@@ -49,7 +49,7 @@ class Fact:
 
 
 def facts_of(question: Question, identifiers: Iterable[Identifier] = ()) -> list[Fact]:
-    """The facts in a question's answer, in their order; what the question says itself is none.
+    """The facts in a question's answer, in order, except those already stated in the question.
 
     An answer without a value of its own is one ``statement``; one of several options is one ``option``.
 
@@ -66,7 +66,7 @@ def facts_of(question: Question, identifiers: Iterable[Identifier] = ()) -> list
 def facts_in(record: Record) -> list[Fact]:
     """The facts in a record's own text, in their order: identifiers, dates, and numbers with a word before them.
 
-    A value that stands earlier in the text is none: whoever reads the text up to it knows it.
+    A value that occurs earlier in the text is not a fact: it is known from the text before.
     """
     text = record.text
     facts = (fact for fact in values_in(text, record.identifiers) if not says(text[: fact.start], fact.of(text)))
@@ -74,12 +74,12 @@ def facts_in(record: Record) -> list[Fact]:
 
 
 def values_in(text: str, identifiers: Iterable[Identifier] = ()) -> list[Fact]:
-    """Every identifier, date and number of a text, in their order; of two that overlap the more telling kind."""
+    """Every identifier, date and number of a text, in order; of two that overlap, the more specific kind."""
     return _in_order(text, _matches(text, identifiers))
 
 
 def _in_order(text: str, candidates: Iterable[Fact]) -> list[Fact]:
-    """Facts by their place, without those that overlap an earlier candidate."""
+    """Facts by position, without those that overlap an earlier candidate."""
     facts: list[Fact] = []
     covered = bytearray(len(text))
     for fact in candidates:
@@ -90,7 +90,7 @@ def _in_order(text: str, candidates: Iterable[Fact]) -> list[Fact]:
 
 
 def says(text: str, value: str) -> bool:
-    """True if a value stands in a text by itself: 5 does not stand in 15 or 5.2."""
+    """True if a value occurs in a text on its own: 5 does not occur in 15 or 5.2."""
     return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|\.\d)", text) is not None
 
 
@@ -106,7 +106,7 @@ def is_date(text: str) -> bool:
 
 
 def _matches(text: str, identifiers: Iterable[Identifier]) -> Iterator[Fact]:
-    """The most telling kinds first: an identifier's digits are no number."""
+    """Matches, the most specific kinds first: an identifier's digits are not a number."""
     for identifier in sorted(identifiers, key=lambda identifier: -len(identifier.value)):
         kind: FactKind = "name" if identifier.type in NAMES else "identifier"
         if is_date(identifier.value):

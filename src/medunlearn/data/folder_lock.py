@@ -1,4 +1,4 @@
-"""One writer per folder: a lock that the system releases with its process, however that ends."""
+"""One writer per folder: a lock that the operating system releases when the process ends."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _held: dict[tuple[Path, int], int] = {}
 
 @contextmanager
 def lock_folder(folder: Path, what: str) -> Iterator[None]:
-    """Keep other processes from writing to a folder, which is made if it is not there, while the block runs.
+    """Keep other processes from writing to a folder, created if missing, while the block runs.
 
-    The lock is that of a hidden file, removed at the end. A thread that holds it may take it again. A folder that
-    cannot be written to is not locked, nor one on a file system without locks.
+    Locks a hidden file, which is removed at the end. The lock is re-entrant within a thread. A read-only folder, or
+    one on a file system without locks, is not locked.
 
     Args:
         what: the command, for the message that another process gets.
@@ -64,7 +64,7 @@ def lock_folder(folder: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def patient(seconds: float) -> Iterator[None]:
-    """Inside, :func:`lock_folder` waits for another process to end instead of refusing at once."""
+    """Context in which :func:`lock_folder` waits for another process to finish instead of refusing at once."""
     token = _patience.set(seconds)
     try:
         yield
@@ -73,14 +73,14 @@ def patient(seconds: float) -> Iterator[None]:
 
 
 def wait_for_writer(folder: Path) -> None:
-    """Wait, under :func:`patient`, until no other process writes to a folder: what it makes is then to be read."""
+    """Inside :func:`patient`, wait until no other process writes to a folder, to read its results."""
     if _patience.get() and (folder / LOCK).exists():
         with lock_folder(folder, "wait"):
             return
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove part files and locks of dead processes from a folder and those below it."""
+    """Remove part files and locks of dead processes from a folder and its subfolders."""
     remove_stray_parts(folder)
     for path in list(folder.glob(f"**/{LOCK}")):
         with suppress(InputError), patient(0.0), lock_folder(path.parent, "clean"):
@@ -88,7 +88,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _lock(folder: Path, what: str) -> int | None:
-    """Open file of a lock that is ours; None if there can be none."""
+    """Acquire the lock and return its open file; None if the folder cannot be locked."""
     path, until = folder / LOCK, time.monotonic() + _patience.get()
     while True:
         try:
@@ -135,7 +135,7 @@ def _refusal(folder: Path, file: int) -> str:
 
 
 def _forget() -> None:
-    """A forked process holds no lock of its parent's: its copies of the open files would outlive the parent."""
+    """Drop inherited locks after a fork: the child's copies of the open files would outlive the parent."""
     for file in _held.values():
         with suppress(OSError):
             os.close(file)

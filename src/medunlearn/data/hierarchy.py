@@ -1,4 +1,4 @@
-"""Levels, nodes, and what lies below a node."""
+"""Hierarchy of levels and nodes, and the records below a node."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Hierarchy:
                     )
 
     def groups(self) -> tuple[str, ...]:
-        """Every group that records carry: the levels of the chain first."""
+        """Every group of the records: the levels of the chain first."""
         return tuple(level for level in self.levels if level in self._records) + tuple(
             level for level in self._records if level not in self.levels
         )
 
     def nodes(self, level: str) -> tuple[str, ...]:
-        """The nodes of a level, in the order in which records first name them.
+        """The nodes of a level, in order of first occurrence.
 
         Raises:
             UnknownNameError: there is no such level.

@@ -1,4 +1,4 @@
-"""Image controls: swapped or blank images, to see whether answers need the right one."""
+"""Image controls: swapped or blank images, to test whether answers need the right image."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_swapped_images(benchmark: Benchmark, seed: int) -> Benchmark:
     """Give every record the images of another subject of its fold; records that share images still share them.
 
     Raises:
-        InputError: more than half of a fold's images are one subject's, so that others are too few.
+        InputError: more than half of a fold's images belong to one subject, so others are too few.
     """
     owners: dict[Fold, dict[Images, str]] = defaultdict(dict)
     for record in benchmark.records:
@@ -41,7 +41,7 @@ def with_swapped_images(benchmark: Benchmark, seed: int) -> Benchmark:
 
 
 def with_blank_images(benchmark: Benchmark, folder: Path) -> Benchmark:
-    """Give every record an even grey image of the same size; the files are written into a folder."""
+    """Give every record a uniform grey image of the same size; the files are written into a folder."""
     blanks: dict[str, str] = {}
     make_folder(folder)
     for image in dict.fromkeys(image for record in benchmark.records for image in record.images):
@@ -55,7 +55,9 @@ def with_blank_images(benchmark: Benchmark, folder: Path) -> Benchmark:
 
 
 def _swapped(owners: Mapping[Images, str], rng: np.random.Generator) -> dict[Images, Images]:
-    """Images -> another subject's: subjects are shuffled, and images move on by the largest subject's number."""
+    """Images -> another subject's: subjects are shuffled, and images shifted by the largest subject's number of
+    images.
+    """
     of_subject: dict[str, list[Images]] = defaultdict(list)
     for image, subject in sorted(owners.items()):
         of_subject[subject].append(image)

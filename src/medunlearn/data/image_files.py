@@ -27,13 +27,13 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class ImageFile:
-    """A file that records point to.
+    """An image file that records refer to.
 
     Attributes:
         node: the study, or the row of the general set, that it shows.
         view: ``original``, ``drawn``, ``turned`` (a phantom at ``angle``) or ``augmented``.
-        position: ViewPosition (``PA``, ``AP``, ``LATERAL``, ...); empty if nobody says, and of a turned view.
-        angle: degrees; None if nothing was drawn.
+        position: ViewPosition (``PA``, ``AP``, ``LATERAL``, ...); empty if unknown, and for a turned view.
+        angle: degrees; None if the image was not drawn.
     """
 
     image: str
@@ -45,16 +45,17 @@ class ImageFile:
 
 
 def write_image_table(folder: Path, images: Sequence[ImageFile]) -> Mapping[str, object]:
-    """Write the table; its entry in the manifest: number of files, and the table's hash."""
+    """Write the table of images and return its manifest entry: number of files, and the table's hash."""
     write_table(folder / FILE, [asdict(image) for image in images], SCHEMA)
     return {"files": len(images), "sha256": sha256_of(folder / FILE)}
 
 
 def verify_images(benchmark: Benchmark) -> int:
-    """Compare every image of a loaded benchmark with the table, and the table with the manifest; count them.
+    """Verify every image of a loaded benchmark against the table, and the table against the manifest; return their
+    number.
 
     Raises:
-        BenchmarkError: a file is missing or another one; names it.
+        BenchmarkError: a file is missing or changed; names it.
     """
     folder, note = benchmark.folder, benchmark.notes.get(NOTE)
     if not folder or not isinstance(note, Mapping):

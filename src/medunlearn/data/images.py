@@ -1,6 +1,6 @@
 """Images as arrays of bytes: reading users' files, and writing drawn images.
 
-An image that cannot be read is an error that names the file; nothing is ever shown in its place.
+An unreadable image is an error that names the file; it is never replaced by a placeholder.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _DARK = 32
 
 
 def read_image(path: Path, size: int | None = None) -> Pixels:
-    """An image from PNG, JPEG, TIFF or DICOM, in colour where it has colour.
+    """Read an image from PNG, JPEG, TIFF or DICOM, in colour if it has colour.
 
     A colour file whose three channels are equal is grey. Transparent pixels are shown on white, as on a page. A
     photo is turned as its EXIF orientation says. More than 8 bits are mapped to 0..255 by a window: a DICOM file's
-    own, or the range of the values but for one in a thousand at each end. 16 bits of colour are read by their upper
-    byte; where that is all but empty, it is an error.
+    own, or the range of the values but for one in a thousand at each end. Of 16-bit colour the upper byte is read;
+    if that is almost empty, it is an error.
 
     Args:
         size: pixels of the longer side; the shorter one keeps the proportion. None keeps the size.
 
     Raises:
-        SourceError: no such file, or none that can be read to its end; names it.
+        SourceError: the file is missing or cannot be read completely; names it.
     """
     try:
         with regular_file(path, SourceError).open("rb") as file:
@@ -62,7 +62,7 @@ def read_image(path: Path, size: int | None = None) -> Pixels:
 
 
 def within(image: Pixels, most: int) -> Pixels:
-    """Shrink an image to at most so many pixels, in the same proportions."""
+    """Shrink an image to at most ``most`` pixels, keeping its aspect ratio."""
     height, width = image.shape[:2]
     if height * width <= most:
         return image
@@ -72,7 +72,9 @@ def within(image: Pixels, most: int) -> Pixels:
 
 
 def image_problem(path: Path) -> str:
-    """Reason why an image cannot be shown, without its path, so that reasons can be counted; empty if it can."""
+    """Reason why an image cannot be read, without its path, so that reasons can be counted; empty if it can be
+    read.
+    """
     try:
         read_image(path)
     except SourceError:
@@ -81,7 +83,7 @@ def image_problem(path: Path) -> str:
 
 
 def png(pixels: Pixels) -> bytes:
-    """An image as the content of a PNG file; the same image gives the same bytes."""
+    """Encode an image as PNG bytes, deterministically."""
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, format="PNG")
     return buffer.getvalue()
@@ -90,7 +92,7 @@ def png(pixels: Pixels) -> bytes:
 def augment(pixels: Pixels, rng: np.random.Generator) -> Pixels:
     """Augment an image: cropped by 4 to 10%, brighter or darker, of the same size.
 
-    Stands in for the turned view of MedForget's rephrased set (Section 3.3) where no phantom is behind the image.
+    Stands in for the turned view of MedForget's rephrased set (Section 3.3) for images that are not drawn phantoms.
     """
     height, width = pixels.shape[:2]
     share = 1 - float(rng.uniform(0.04, 0.10))
@@ -116,14 +118,14 @@ def _plain(path: Path) -> Image.Image:
                     return Image.fromarray(_windowed(np.asarray(upright, dtype=float)))
                 plain = _in_colour(upright)
                 if deep_colour and np.asarray(plain).max() < _DARK:
-                    raise ValueError("its 16 bits of colour use the lower ones alone; save it with 8 bits")
+                    raise ValueError("its 16 bits of colour use only the lower 8; save it with 8 bits")
                 return plain
         except Warning as warning:
             raise ValueError(str(warning)) from warning
 
 
 def _in_colour(image: Image.Image) -> Image.Image:
-    """RGB, or L where there is no colour; whatever the file's mode (palette, transparency, CMYK, one bit)."""
+    """Convert to RGB, or L without colour, from any mode (palette, transparency, CMYK, one bit)."""
     if image.has_transparency_data:
         page = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(page, image.convert("RGBA"))
@@ -135,7 +137,7 @@ def _in_colour(image: Image.Image) -> Image.Image:
 
 
 def _windowed(values: NDArray[np.float64], window: tuple[float, float] | None = None) -> Pixels:
-    """Values of more than 8 bits as grey: the window's ends are black and white, and so is what lies beyond."""
+    """Values of more than 8 bits as grey: the window's ends are black and white; values beyond are clipped."""
     low, high = window or (float(end) for end in np.quantile(values, (_STRAY, 1 - _STRAY)))
     if not high > low:
         low, high = float(values.min()), float(values.max())
@@ -146,10 +148,10 @@ def _windowed(values: NDArray[np.float64], window: tuple[float, float] | None = 
 
 
 def image_size(path: Path) -> tuple[int, int]:
-    """Width and height of an image as :func:`read_image` gives it; of most files the header alone is read.
+    """Width and height of an image as returned by :func:`read_image`; for most formats only the header is read.
 
     Raises:
-        SourceError: no such file, or none that can be read; names it.
+        SourceError: the file is missing or unreadable; names it.
     """
     try:
         with Image.open(regular_file(path, SourceError)) as image:
@@ -188,13 +190,13 @@ def _dicom(path: Path) -> Pixels:
         deepest = np.iinfo(values.dtype).bits - 8 if kind == "PALETTE COLOR" else int(data.BitsStored) - 8
         return (values >> max(0, deepest)).astype(np.uint8)
     if values.ndim != 2:
-        raise SourceError(f"The DICOM image {path} is no single frame (its shape is {values.shape}).")
+        raise SourceError(f"The DICOM image {path} is not a single frame (its shape is {values.shape}).")
     grey = _windowed(values, window)
     return 255 - grey if kind == "MONOCHROME1" else grey
 
 
 def _dicom_window(data: Any) -> tuple[float, float] | None:
-    """Ends of the file's first window (WindowCenter, WindowWidth); None if it names none."""
+    """Lower and upper end of the file's first window (WindowCenter, WindowWidth); None without one."""
     center, width = data.get("WindowCenter"), data.get("WindowWidth")
     if center is None or width is None:
         return None

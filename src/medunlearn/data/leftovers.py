@@ -1,7 +1,7 @@
-"""Leftovers of processes that were killed: part files, and broken files that are set aside.
+"""Leftovers of killed processes: part files, and broken files that are set aside.
 
-A file is written to a hidden part file beside its place first (``.NAME.HOST-PID.part``). Readers pass over part
-files, locks and what was set aside; the next writer removes the part files of dead processes.
+A file is written to a hidden part file beside its place first (``.NAME.HOST-PID.part``). Readers ignore part files,
+locks and files set aside; the next writer removes the part files of dead processes.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def _host() -> str:
 
 
 def part_of(path: Path) -> Path:
-    """Path to which this process writes a file before it is whole."""
+    """Temporary path to which this process writes a file until it is complete."""
     return path.with_name(f".{path.name}.{_host()}-{os.getpid()}.part")
 
 
 def is_leftover(path: Path) -> bool:
-    """True if a file or folder is not a content of its folder: a lock, a part file, or something set aside."""
+    """True if a file or folder is temporary: a lock, a part file, or one set aside as broken."""
     name = path.name
     return name == LOCK or _PART.fullmatch(name) is not None or _BROKEN.fullmatch(name) is not None
 
@@ -51,9 +51,9 @@ def holds_nothing(folder: Path) -> bool:
 
 
 def remove_stray_parts(folder: Path, pattern: str = "**/.*.part") -> None:
-    """Remove part files and part folders of dead processes from a folder and those below it.
+    """Remove part files and part folders of dead processes from a folder and its subfolders.
 
-    A process of this machine is dead if it does not run; of another one, nobody knows here, so that its part files
+    A process of this machine is dead if it is not running; other machines cannot be checked, so their part files
     are stray once they are :data:`OLD`.
     """
     with suppress(OSError):
@@ -86,9 +86,9 @@ def _runs(pid: int) -> bool:
 
 
 def set_aside(path: Path, reason: object) -> None:
-    """Rename a broken file or folder to ``.NAME.broken`` and say so; one that cannot be renamed stays where it is.
+    """Rename a broken file or folder to ``.NAME.broken`` and report it; it stays if it cannot be renamed.
 
-    An earlier one of this name gives way.
+    An earlier file of this name is replaced.
     """
     aside = path.with_name(f".{path.name}.broken")
     line = (str(reason).strip().splitlines() or ["it is broken"])[0].rstrip(".")
@@ -105,7 +105,7 @@ def set_aside(path: Path, reason: object) -> None:
 
 
 def read_whole(path: Path, read: Callable[[Path], T]) -> T | None:
-    """Content of a file that can be made again; None if there is none, or a broken one, which is set aside.
+    """Content of a file that can be recreated; None if it is missing or broken. A broken file is set aside.
 
     Raises:
         OSError: the system refuses to read it.
@@ -117,7 +117,7 @@ def read_whole(path: Path, read: Callable[[Path], T]) -> T | None:
 
 
 def problem_of(path: Path, read: Callable[[Path], object]) -> str | None:
-    """The reason why a file cannot be read; None if it can, or is not there.
+    """Reason why a file cannot be read; None if it can, or is missing.
 
     Raises:
         OSError: the system refuses to read it.

@@ -1,4 +1,4 @@
-"""Index of the numbers and dates of all subjects' texts by the words around them."""
+"""Index of the numbers and dates in all subjects' texts by the words around them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ Key = tuple[str, ...]
 
 
 def words_around(text: str, fact: Fact) -> Key:
-    """A fact's kind, three words before it in its sentence, numbers as ``#``, and one behind it; "" for none."""
+    """A fact's kind, up to three words before it in its sentence (numbers as ``#``), and one after it; "" without
+    words.
+    """
     before = _SENTENCE_END.split(text[max(0, fact.start - _REACH) : fact.start])[-1]
     words = ["#" if word[0].isdigit() else word.lower() for word in _WORD.findall(before)][-_WORDS:]
     unit = _UNIT.match(text, fact.end)
@@ -41,7 +43,7 @@ class Measurements:
 
     @cached_property
     def _index(self) -> tuple[Mapping[Key, dict[str, str]], Mapping[tuple[Key, str], set[str]]]:
-        """Words, all three or fewer -> subject -> value; and all words with a value -> subjects."""
+        """Three indexes in one: context words -> subject -> value, and context words with a value -> subjects."""
         values: dict[Key, dict[str, str]] = defaultdict(dict)
         holders: dict[tuple[Key, str], set[str]] = defaultdict(set)
         for subject, text in self._texts:
@@ -54,10 +56,10 @@ class Measurements:
         return values, holders
 
     def of_others(self, text: str, fact: Fact, subject: str) -> list[str]:
-        """One value of each other subject with this measurement; empty if fewer than :data:`ENOUGH` have it.
+        """One value of this measurement for each other subject; empty if fewer than :data:`ENOUGH` have it.
 
-        As many words around it as leave enough tell which measurement is the same: three, two or one before it, and
-        always the one behind it.
+        Measurements are matched by the longest context that leaves enough subjects: three, two or one word before
+        the value, and always the one after it.
         """
         for key in _shortened(words_around(text, fact)):
             others = [value for other, value in self._index[0].get(key, {}).items() if other != subject]

@@ -1,4 +1,4 @@
-"""The two rows that everything is made of: a record and a question about it."""
+"""The two basic rows of a benchmark: a record and a question about it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MEMBERSHIP = "membership"
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """Something in a record that names or locates its subject.
+    """A value in a record that names or locates its subject.
 
     Attributes:
-        type: what it is: ``name``, ``birth_date``, ``record_number``, ``phone``, ``email``, ``address``,
+        type: kind of identifier: ``name``, ``birth_date``, ``record_number``, ``phone``, ``email``, ``address``,
             ``ssn``, or any other noun.
-        value: exactly as it stands in the record's text.
+        value: exactly as in the record's text.
     """
 
     type: str
@@ -43,11 +43,11 @@ class Record:
 
     Attributes:
         groups: level -> node, e.g. ``{"disease": "Cancer", "patient": "patient-0007"}``.
-        identifiers: every identifier known to stand in ``text``.
-        image: path of an image, relative to the benchmark's folder; None for text alone.
+        identifiers: every known identifier in ``text``.
+        image: path of an image, relative to the benchmark's folder; None for text only.
         further_images: paths of other images of the same study, shown after it.
         fold: ``train``; ``holdout`` for a document that no model is ever trained on (a non-member); ``rephrase``
-            for what is not a document of its own: a piece of others, or the material of a question.
+            for a record that is not a document: a piece of others, or the material of a question.
     """
 
     record_id: str
@@ -60,7 +60,7 @@ class Record:
 
     @property
     def images(self) -> Images:
-        """Paths of all images, in the order in which they are shown."""
+        """Paths of all images, in display order."""
         return () if self.image is None else (self.image, *self.further_images)
 
 
@@ -71,17 +71,17 @@ def with_images(record: Record, images: Images) -> Record:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One probe of what a model knows of a record.
+    """One probe of a model's knowledge of a record.
 
     Attributes:
         record_id: the record that the answer comes from.
         fold: ``train`` (the target model saw it), ``holdout`` (it did not), ``rephrase``, ``utility``.
-        kind: what sort of probe it is (:data:`KINDS`).
+        kind: kind of probe (:data:`KINDS`).
         level: the level of the hierarchy that it asks about.
-        question: what the model is asked; for ``completion``, the text to go on from.
+        question: the prompt; for ``completion``, the text to continue.
         options: the choices of a multiple-choice question; empty for an open one.
-        answer_index: the right option's place in ``options``.
-        provenance: where it came from: a template's name, a file's row, a language model's name.
+        answer_index: index of the right option in ``options``.
+        provenance: its origin: a template's name, a file's row, a language model's name.
     """
 
     question_id: str

@@ -1,7 +1,8 @@
-"""Private questions: those whose answers stand in their own record alone.
+"""Private questions: those whose answers occur only in their own record.
 
-A question on a section is *private* if neither its answer nor, of a gap, the sentence around it stands in a record
-that the model may keep. That a model still answers the others says nothing about what it remembers of a patient.
+A question on a section is *private* if neither its answer nor, for a cloze, the sentence around the gap occurs in a
+record that the model may keep. Correct answers to other questions say nothing about what a model remembers of a
+patient.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ RECURS, SAME_STATEMENT, ALL_GAP = (
 def recurring_answers(benchmark: Benchmark, split: Split) -> dict[str, str]:
     """Questions that are not private, with the reason.
 
-    Of a question to forget the records of the retain side count; of a retained one, those of other subjects.
-    General questions (fold ``utility``) are never listed. The rephrased twin of a question is marked as it is.
+    For a question to forget, the retain side's records count; for a retained one, those of other subjects. General
+    questions (fold ``utility``) are never listed. A rephrased question is marked like its original.
 
     Returns:
         question id -> :data:`RECURS`, :data:`SAME_STATEMENT` or :data:`ALL_GAP`.
@@ -66,7 +67,9 @@ def _content_words(text: str) -> int:
 
 
 def filled_statement(question: Question, text: str) -> str:
-    """The statement of a cloze with its answer in the gap, as :func:`normalised` words that stand in the record."""
+    """The statement of a cloze with its answer filled in, as :func:`normalised` words, if the record contains
+    it.
+    """
     before, _, after = question.question.partition(BLANK)
     filled = normalised(question.answer)
     for word in reversed(normalised(before).split()):

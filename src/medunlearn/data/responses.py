@@ -1,8 +1,8 @@
-"""Store of responses on disk, written a batch at a time: a crash loses at most the batch in flight.
+"""Store of responses on disk, written in batches: a crash loses at most the current batch.
 
 A store is a folder with ``settings.json`` (everything that the responses depend on) and numbered Parquet
-parts. A response is known by its question, its variant (context mode, attack level) and its sample number.
-Several processes may write to one store: a part's name ends in the hash of its content, so that none writes over
+parts. A response is identified by its question, its variant (context mode, attack level) and its sample number.
+Several processes may write to one store: a part's name ends in the hash of its content, so that none overwrites
 another's.
 """
 
@@ -46,12 +46,12 @@ class Response:
     """A model's response to a question, and its likelihood of the reference answer.
 
     Attributes:
-        variant: the context mode, and later the attack level: the way of asking.
+        variant: context mode, and attack level if any.
         sample: 0 for greedy decoding.
-        response_tokens: ids of the response in the model's tokenizer, EOS left out.
-        finished: the model ended it by itself.
-        answer_log_probs: teacher-forced log-probability of each token of the reference answer, EOS last; None
-            where it was not asked for.
+        response_tokens: token ids of the response without EOS.
+        finished: the model generated an end token.
+        answer_log_probs: teacher-forced log-probability of each token of the reference answer, EOS last; None if
+            not computed.
         answer_hits: whether each of them was the arg-max; None likewise.
     """
 
@@ -79,10 +79,10 @@ class ResponseStore:
     """Responses of one model under one set of settings.
 
     Args:
-        folder: where they are kept; made when the first batch is added.
-        data_use: of model and questions; recorded beside the settings, and not one of them.
-        settings: what they depend on (model fingerprint, template, decoding). A folder that was written under
-            other settings is refused.
+        folder: folder of the store; created with the first batch.
+        data_use: data use of model and questions; recorded next to the settings, but not part of them.
+        settings: everything that responses depend on (model fingerprint, template, decoding). A folder with other
+            settings is refused.
 
     Raises:
         InputError: the folder holds responses of other settings.
@@ -97,14 +97,14 @@ class ResponseStore:
             for part in self._parts():
                 set_aside(part, f"its store has no {SETTINGS}")
         if stored_settings is not None and stored_settings != self.settings:
-            raise InputError(f"{folder} holds responses made with other settings. Choose another folder.")
+            raise InputError(f"{folder} contains responses made with other settings. Choose another folder.")
         self._recorded = recorded_use(folder)
         self.data_use = tighter_record(self._recorded, data_use)
         self._next = 1 + max((int(part.stem.split("-")[1]) for part in self._parts()), default=-1)
 
     @staticmethod
     def settings_of(folder: Path) -> dict[str, Any]:
-        """The settings that a store was written under.
+        """The settings of an existing store.
 
         Raises:
             InputError: the folder is not a store.
@@ -116,10 +116,10 @@ class ResponseStore:
         return sorted(self.folder.glob("part-*.parquet"))
 
     def add(self, responses: Iterable[Response]) -> None:
-        """Store a batch; it is on the disk when this returns.
+        """Store a batch, and return once it is on disk.
 
         Raises:
-            StorageError: the disk refused; what was stored before stays.
+            StorageError: the disk refused; earlier batches stay.
         """
         if not (self.folder / SETTINGS).exists() or self._recorded != self.data_use:
             use = {} if self.data_use is None else {"data_use": self.data_use}
@@ -133,12 +133,12 @@ class ResponseStore:
         self._next += 1
 
     def read(self) -> Responses:
-        """Everything stored. A broken part is set aside: what was in it is to be asked again."""
+        """Read all responses. A broken part is set aside, and its responses count as missing."""
         return _responses(read_whole(part, _rows) or () for part in self._parts())
 
     @staticmethod
     def read_complete(folder: Path) -> Responses:
-        """Everything in the store that a complete run left; nothing if there is none.
+        """Read the store of a complete run; empty without a store.
 
         Raises:
             InputError: a part is broken.
@@ -147,8 +147,8 @@ class ResponseStore:
             return _responses(_rows(part) for part in sorted(folder.glob("part-*.parquet")))
         except BenchmarkError as error:
             raise InputError(
-                f"{str(error).partition(' It is cut off')[0]} Responses are lost with it: remove the results that "
-                "rest on them and give the command that made these again; it asks only what is missing."
+                f"{str(error).partition(' It is cut off')[0]} Its responses are lost: remove the results computed "
+                "from them and rerun the command that generated them; it requests only missing responses."
             ) from error
 
 
@@ -165,7 +165,7 @@ def _responses(parts: Iterable[Iterable[dict[str, Any]]]) -> Responses:
 
 
 def rated_options(responses: Responses, questions: Sequence[Question], variant: str) -> dict[str, LogProbs]:
-    """Log-probabilities of the options, of those questions whose options are all stored."""
+    """Log-probabilities of the options, for questions whose options are all stored."""
     options = {}
     for question in questions:
         rated = [responses.get((question.question_id, variant, place)) for place in range(len(question.options))]

@@ -17,7 +17,7 @@ _LONGEST = 12
 
 
 def sentence_starts(text: str) -> list[int]:
-    """Places of the first letter of each sentence; a line break ends a sentence, whatever stands before it."""
+    """Offsets of the first letter of each sentence; a line break always ends a sentence."""
     start = len(text) - len(text.lstrip())
     places = [start] if start < len(text) else []
     for end in _END.finditer(text):
@@ -34,7 +34,9 @@ def sentence_starts(text: str) -> list[int]:
 
 
 def cut_to(text: str, least: int, most: int) -> str | None:
-    """The first sentences of a text, at most ``most`` words together; None if they have fewer than ``least``."""
+    """The first sentences of a text, at most ``most`` words in total; None if they have fewer than ``least``
+    words.
+    """
     if len(text.split()) <= most:
         shortened = text.strip()
     else:

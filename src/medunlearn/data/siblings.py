@@ -13,11 +13,11 @@ class SiblingContrasts:
     """Units to forget, each with the pool of retained samples that it is contrasted with.
 
     Attributes:
-        units: numbers of the forget set's samples that belong to each unit; a sample is in one unit at most.
-        pools: numbers of the retain set's samples in each pool; pools may overlap.
-        pool: of each unit, the number of its pool.
-        level: that the units are nodes of; of targets without children the request's own.
-        fallbacks: how many units have no siblings under their target's parent, and are contrasted with the whole
+        units: indices of each unit's samples in the forget set; a sample is in at most one unit.
+        pools: indices of each pool's samples in the retain set; pools may overlap.
+        pool: index of each unit's pool.
+        level: level of the units' nodes; for targets without children, the request's own level.
+        fallbacks: number of units without siblings under their target's parent, which are contrasted with the whole
             level.
     """
 
@@ -31,17 +31,17 @@ class SiblingContrasts:
 def sibling_contrasts(
     levels: Sequence[str], level: str, forget: Sequence[Groups], retain: Sequence[Groups]
 ) -> SiblingContrasts:
-    """The children of each node to forget, beside the children of its retained siblings.
+    """The children of each node to forget, contrasted with the children of its retained siblings.
 
     A target (a patient) is divided into its children (studies); each is contrasted with the children of the
     targets' retained siblings: studies of other patients of the same institution. A target without children is
-    contrasted with its own retained siblings. Where there are none (the whole institution is forgotten, or the
-    level is the topmost or none of the chain), it is the whole level that is retained.
+    contrasted with its own retained siblings. Without siblings (the whole institution is forgotten, or the level is
+    the topmost or not in the chain), the pool is the retained part of the whole level.
 
     Args:
         levels: from the coarsest to the finest.
-        level: that the request names nodes of.
-        forget, retain: of each sample, level -> node.
+        level: level of the request's nodes.
+        forget, retain: level -> node, for each sample.
     """
     place = levels.index(level) if level in levels else None
     child = levels[place + 1] if place is not None and place + 1 < len(levels) else None
@@ -73,7 +73,7 @@ def sibling_contrasts(
 def _pool(
     level: str, parent: str | None, above: str | None, retain: Sequence[Groups]
 ) -> tuple[tuple[int, ...], bool]:
-    """Retained samples of a level below ``above``, or of the whole level; whether it is the latter."""
+    """Retained samples of a level below ``above`` and False; without any, those of the whole level and True."""
     inside = [number for number, groups in enumerate(retain) if level in groups]
     if parent is not None and above is not None:
         siblings = [number for number in inside if retain[number].get(parent) == above]

@@ -1,4 +1,4 @@
-"""Forget set and retain set: disjoint, covering, and each contained in the next larger one."""
+"""Forget set and retain set: disjoint, covering, and nested in the next larger split."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from medunlearn.seeds import generator
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Nodes of one level to forget, with everything below them; ``retain`` are all its others."""
+    """Nodes of one level to forget, with everything below them; ``retain`` has all other nodes."""
 
     name: str
     level: str
@@ -25,10 +25,10 @@ class Split:
 
 
 def request(hierarchy: Hierarchy, name: str, level: str, forget: Iterable[str]) -> Split:
-    """The split in which the given nodes are forgotten and all others retained.
+    """The split that forgets the given nodes and retains all others.
 
     Raises:
-        UnknownNameError: the request names per level or node that does not exist.
+        UnknownNameError: the request names a level or node that does not exist.
         InputError: it names nothing, or everything.
     """
     every_node = hierarchy.nodes(level)
@@ -39,8 +39,8 @@ def request(hierarchy: Hierarchy, name: str, level: str, forget: Iterable[str]) 
         raise InputError(f"Split {name!r} forgets nothing. Name at least one {level}.")
     if len(nodes) == len(every_node):
         raise InputError(
-            f"Split {name!r} forgets every {level}: nothing is left to retain, so neither utility nor a "
-            f"retrained model can be had. Leave out at least one {level}."
+            f"Split {name!r} forgets every {level}: nothing is left to retain, so there is neither utility to "
+            f"measure nor a retrained model. Leave out at least one {level}."
         )
     return Split(
         name,
@@ -59,13 +59,13 @@ def nested_splits(
     seed: int,
     order: Sequence[str] | None = None,
 ) -> dict[str, Split]:
-    """Splits of a random share of a level's nodes, each contained in the next larger one.
+    """Splits that forget a random share of a level's nodes, each contained in the next larger one.
 
     Args:
         percents: shares in percent, e.g. ``(5, 10, 25)``; sizes are rounded half up, at least one node.
         prefix: the splits are called ``<prefix>_05`` and so on.
-        seed: with the same seed and the same nodes, the same splits, whatever the order of the records.
-        order: the nodes in the order in which they are forgotten; none: drawn by the seed.
+        seed: random seed; splits do not depend on the order of the records.
+        order: order in which the nodes are forgotten; none: drawn by the seed.
 
     Returns:
         name -> split. A share that would leave nothing to retain is left out.
@@ -85,6 +85,6 @@ def share(percent: int, total: int) -> int:
 
 
 def shuffled(nodes: Iterable[str], *purpose: str | int) -> list[str]:
-    """The nodes in an order that depends on their names and the purpose alone."""
+    """The nodes in an order that depends only on their names and the purpose."""
     ordered = sorted(nodes)
     return [ordered[place] for place in generator(*purpose).permutation(len(ordered))]

@@ -26,19 +26,19 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Write one file by :func:`write_together`: after a crash the old one is there, or none, never half of one."""
+    """Write one file atomically: after a crash the old file is intact, never a partial new one."""
     write_together({path: write})
 
 
 def write_together(files: Mapping[Path, Callable[[Path], None]]) -> None:
-    """Write several files so that a full disk leaves all the old ones: no file is replaced before all are whole.
+    """Write several files atomically: none is replaced before all are complete.
 
     Args:
-        files: where each is to stand -> what writes its whole content to the path that it is given; replaced in
-            this order. Files are readable by their owner alone (0600), and so are folders that are made (0700).
+        files: target path -> function that writes the content to a given path; replaced in this order. Files are
+            readable only by their owner (0600), and so are created folders (0700).
 
     Raises:
-        StorageError: the disk refused; what stood there before is untouched.
+        StorageError: the disk refused; the old files are untouched.
     """
     scratch = {path: part_of(path) for path in files}
     path = next(iter(files))
@@ -70,29 +70,29 @@ def write_together(files: Mapping[Path, Callable[[Path], None]]) -> None:
 
 @lru_cache(maxsize=1024)
 def _clean(folder: Path, process: int) -> None:
-    """Remove part files of dead processes from a folder, once a process."""
+    """Remove part files of dead processes from a folder, once per process."""
     remove_stray_parts(folder, ".*.part")
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and the missing ones above it, all readable by their owner alone (0700)."""
+    """Create a folder and its missing parents, readable only by their owner (0700)."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def close_folder(folder: Path) -> None:
-    """Let only the owner read the files in a folder, whatever library wrote them."""
+    """Make the files in a folder readable only by their owner, whatever library wrote them."""
     for file in folder.iterdir():
         if file.is_file():
             file.chmod(0o600)
 
 
 def as_storage_error(error: BaseException, path: Path) -> StorageError | None:
-    """The :class:`StorageError` for an error of a write; None if the disk was not the reason.
+    """The :class:`StorageError` for a failed write; None if the disk was not the reason.
 
-    Libraries written in other languages wrap the system's error in types and words of their own, so the
-    reason is looked for in the number first and in the text second.
+    Native libraries wrap the system's error in their own types and messages, so the error number is checked first
+    and the text second.
     """
     number = getattr(error, "errno", None)
     text = str(error)
@@ -105,7 +105,7 @@ def as_storage_error(error: BaseException, path: Path) -> StorageError | None:
 
 
 def writer(content: bytes) -> Callable[[Path], None]:
-    """Write function of these bytes, for :func:`write_atomically` and :func:`write_together`."""
+    """A function that writes these bytes, for :func:`write_atomically` and :func:`write_together`."""
 
     def write(path: Path) -> None:
         path.write_bytes(content)
@@ -137,12 +137,12 @@ def read_json(path: Path) -> Any:
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
-    """Rows to a Parquet file; the same rows give the same bytes."""
+    """Write rows to a Parquet file, deterministically."""
     write_atomically(path, writer(table_bytes(rows, schema)))
 
 
 def table_bytes(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> bytes:
-    """Rows as the content of a Parquet file; the same rows give the same bytes."""
+    """Rows as the bytes of a Parquet file; deterministic."""
     table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer, compression="zstd")
@@ -156,8 +156,8 @@ def read_table(
     """Rows of a Parquet file.
 
     Args:
-        schema: where given, the file's columns and types must be these.
-        optional: columns that it may have besides.
+        schema: required columns and types, if given.
+        optional: further permitted columns.
 
     Raises:
         BenchmarkError: the file is missing, cut off, or has other columns.
@@ -169,7 +169,7 @@ def read_table(
         raise BenchmarkError(f"{path} is missing. Build or copy the folder again.") from None
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise BenchmarkError(
-            f"{path} cannot be read as Parquet ({first_line(error)}). It is cut off or broken: "
+            f"{path} cannot be read as Parquet ({first_line(error)}). It is truncated or broken: "
             "build or copy the folder again."
         ) from error
     if schema is not None:
@@ -179,13 +179,13 @@ def read_table(
 
 
 def read_frame(path: Path, required: Sequence[str] = (), **how: Any) -> pd.DataFrame:
-    """A table of a run as a DataFrame; ``how`` goes to :func:`pandas.read_parquet`.
+    """A table of a run as a DataFrame; ``how`` is passed to :func:`pandas.read_parquet`.
 
     Args:
         required: columns that it must have.
 
     Raises:
-        InputError: the file is missing, no Parquet, cut off, or lacks a column.
+        InputError: the file is missing, not Parquet, truncated, or lacks a column.
     """
     import pandas as pd
 
@@ -196,12 +196,12 @@ def read_frame(path: Path, required: Sequence[str] = (), **how: Any) -> pd.DataF
         table = pd.read_parquet(regular_file(path), **how)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(
-            f"{path} cannot be read as Parquet ({first_line(error)}). It is cut off or broken. {remedy}"
+            f"{path} cannot be read as Parquet ({first_line(error)}). It is truncated or broken. {remedy}"
         ) from error
     if absent := [name for name in required if name not in table.columns]:
         raise InputError(
-            f"{path} lacks the column {', '.join(absent)}: it is another table, or another version of medunlearn "
-            f"wrote it. {remedy}"
+            f"{path} lacks the column {', '.join(absent)}: it is another table, or was written by another version "
+            f"of medunlearn. {remedy}"
         )
     return table
 
@@ -224,7 +224,7 @@ def refuse_nulls(path: Path, rows: Sequence[Mapping[str, Any]], allowed: Sequenc
     """Refuse rows without a value in a column that must have one.
 
     Raises:
-        BenchmarkError: says the first such row of each column.
+        BenchmarkError: names the first such row of each column.
     """
     first: dict[str, int] = {}
     for place, row in enumerate(rows):

@@ -1,7 +1,7 @@
-"""Strangers: invented people in the place of a record's subject.
+"""Strangers: invented people that replace a record's subject.
 
-What a model says of a stranger is what it says without having seen the person it is asked about. Unlearning reads
-its goal there (:mod:`medunlearn.generation.counterfactuals`).
+A model's answers about a stranger show what it says about somebody it never saw. Unlearning takes them as its
+target (:mod:`medunlearn.generation.counterfactuals`).
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ _SHORTEST = 3
 
 @dataclass(frozen=True)
 class Stranger:
-    """An invented person in a subject's place.
+    """An invented person who replaces a subject.
 
     Attributes:
-        values: identifier of the subject, or a word of her name -> the stranger's.
+        values: identifier of the subject, or a word of the subject's name -> the stranger's.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
 
     def replaced(self, text: str) -> str:
-        """A text about the subject, with the stranger's identifiers."""
+        """A text about the subject, with the stranger's identifiers instead."""
         return _substituted(text, self.values)
 
     def restored(self, text: str) -> str:
-        """A text about the stranger, with the subject's identifiers."""
+        """A text about the stranger, with the subject's identifiers restored."""
         return _substituted(text, {invented: own for own, invented in self.values.items()})
 
     def places(self, text: str) -> list[tuple[int, int, int]]:
-        """Places of the subject's identifiers in a text: start, end, and length of what replaces each."""
+        """Positions of the subject's identifiers in a text: start, end, and length of the replacement."""
         matches = self._pattern.finditer(text) if self.values else ()
         return [(*match.span(), len(self.values[match.group()])) for match in matches]
 
     def named_in(self, text: str) -> Stranger:
-        """The stranger with those identifiers alone that stand in a text."""
+        """The stranger reduced to the identifiers that occur in a text."""
         return Stranger({own: invented for own, invented in self.values.items() if own in text})
 
     @cached_property
@@ -56,9 +56,9 @@ class Stranger:
 
 
 def invent_strangers(record: Record, pool: AlternativePool, count: int, seed: int = 0) -> list[Stranger]:
-    """Invent people in place of a record's subject, who share no word of a name with her.
+    """Invent people to replace a record's subject, who share no word of a name with the subject.
 
-    Identifiers are drawn as their alternatives are; where none of a kind can be drawn, her own stays.
+    Identifiers are drawn like alternatives; if none of a kind can be drawn, the subject's own stays.
     """
     return [Stranger(dict(_drawn(record, pool, seed, place))) for place in range(count)]
 
@@ -66,7 +66,7 @@ def invent_strangers(record: Record, pool: AlternativePool, count: int, seed: in
 def redraw_values(text: str, rng: np.random.Generator, keep: Sequence[str] = ()) -> str:
     """Redraw a text's numbers and dates around their values.
 
-    So that what a model says of a stranger gives no other patient's values away.
+    This keeps a model's answers about a stranger from revealing another patient's values.
 
     Args:
         keep: values that stay.

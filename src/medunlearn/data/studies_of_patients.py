@@ -30,7 +30,7 @@ def view_of(position: str) -> View:
 
 @dataclass(frozen=True, slots=True)
 class StudyImage:
-    """A file of a study, and its ViewPosition as the source has it; empty if nobody says."""
+    """A file of a study, with its ViewPosition in the source; empty if unknown."""
 
     path: Path
     position: str = ""
@@ -41,9 +41,9 @@ class StudyImage:
 
 
 def frontal_first(images: Iterable[StudyImage]) -> tuple[StudyImage, ...]:
-    """A study's images as they are shown: PA, AP, other frontal ones, those of unknown view, then all others.
+    """A study's images in display order: PA, AP, other frontal ones, unknown views, then all others.
 
-    Images of one sort keep their order.
+    Images of equal rank keep their order.
     """
     views: Mapping[View, int] = {"frontal": 2, "unknown": 3, "lateral": 4}
     best = {"PA": 0, "AP": 1}
@@ -53,11 +53,11 @@ def frontal_first(images: Iterable[StudyImage]) -> tuple[StudyImage, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ShownView:
-    """An image of a study as questions show it: a file, or a drawn body at an angle.
+    """An image of a study as shown in questions: a file, or a phantom drawn at an angle.
 
     Attributes:
-        position: ViewPosition; empty if nobody says.
-        path: None of a drawn one.
+        position: ViewPosition; empty if unknown.
+        path: None for a drawn image.
         angle: degrees from the front.
     """
 
@@ -71,7 +71,7 @@ DRAWN_FURTHER = (ShownView("LATERAL", angle=90), ShownView("OBLIQUE", angle=45),
 
 
 def distinct_views(images: Iterable[StudyImage], count: int) -> tuple[StudyImage, ...]:
-    """The first ``count`` images, with one of each view before a second one of any."""
+    """The first ``count`` images, with one of each view before a second of any view."""
     counts: Counter[View] = Counter()
     ranked: list[tuple[int, StudyImage]] = []
     for image in images:
@@ -82,13 +82,13 @@ def distinct_views(images: Iterable[StudyImage], count: int) -> tuple[StudyImage
 
 @dataclass(frozen=True)
 class RadiologyStudy:
-    """One visit: images or none, and the sections of its report.
+    """One visit: its images, if any, and the sections of its report.
 
     Attributes:
         patient, study: ids of the source.
         sections: name -> text.
-        images: files, the one to show first; empty if there is none, or if it is drawn.
-        missing: why the view that should be shown is not among ``images``; empty if it is.
+        images: image files, the first one to show first; empty without files.
+        missing: why the view to show is missing from ``images``; empty if it is there.
         body: ``synthetic.phantom.Body`` from which the image is drawn; None for an image in a file.
         institution: of the source; None if unknown.
         labels: findings that the source labelled, by name.
@@ -104,25 +104,25 @@ class RadiologyStudy:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def views(self, count: int = 1) -> tuple[ShownView, ...]:
-        """Images to show, ``count`` at most; none where there is no image."""
+        """Images to show, at most ``count``; empty without images."""
         if self.images:
             return tuple(ShownView(image.position, image.path) for image in distinct_views(self.images, count))
         return () if self.body is None else (ShownView(str(self.body.position)), *DRAWN_FURTHER)[:count]
 
     @property
     def shown(self) -> bool:
-        """True if there is an image."""
+        """True if there is an image to show."""
         return bool(self.images) or self.body is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """Something that a reader or a rule left out.
+    """An item that a reader or a rule excluded.
 
     Attributes:
         what: ``study``, ``patient`` or ``row``.
         id: of the source.
-        reason: one sentence without a word of the report.
+        reason: one sentence without report text.
     """
 
     what: Literal["study", "patient", "row"]
@@ -131,16 +131,16 @@ class Exclusion:
 
 
 class RadiologySource(Protocol):
-    """A collection, read patient by patient.
+    """A collection of radiology studies, read patient by patient.
 
     Attributes:
         name: prefix of every question's provenance.
         source: one line for the manifest.
         licence: of the data, as hubs call it; empty if unknown.
-        data_use: recorded or known of it; None if nobody says.
-        has_images: a source without images is built as text alone.
+        data_use: recorded or known data use; None if unknown.
+        has_images: a source without images is built as text only.
         composed: patients are composed of several people's studies.
-        excluded: what could not be read; grows while it is read.
+        excluded: items that could not be read; grows during reading.
     """
 
     name: str

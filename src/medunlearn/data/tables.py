@@ -39,10 +39,10 @@ SPLITS = pa.schema([("split", pa.string()), ("level", pa.string()), ("node", pa.
 
 
 def records_schema(groups: Iterable[str], *, several: bool = False) -> pa.Schema:
-    """Schema of ``records.parquet``; ``groups`` is a struct with one nullable string field a level.
+    """Schema of ``records.parquet``; ``groups`` is a struct with one nullable string field per level.
 
     Args:
-        several: a record has several images.
+        several: whether a record has several images.
     """
     return pa.schema(
         [
@@ -101,7 +101,7 @@ def to_splits(rows: Iterable[Mapping[str, str]]) -> dict[str, Split]:
     entries: dict[str, dict[str, Any]] = {}
     for row in rows:
         if row["side"] not in ("forget", "retain"):
-            raise BenchmarkError(f"splits.parquet: {row['side']!r} is no side; it is forget or retain.")
+            raise BenchmarkError(f"splits.parquet: {row['side']!r} is not a side: use forget or retain.")
         entry = entries.setdefault(row["split"], {"level": row["level"], "forget": [], "retain": []})
         if entry["level"] != row["level"]:
             raise BenchmarkError(f"splits.parquet: split {row['split']!r} is on two levels.")

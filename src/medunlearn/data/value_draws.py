@@ -24,10 +24,11 @@ _LETTERS, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "0123456789"
 
 
 def numbers_like(true: str, rng: np.random.Generator, count: int) -> Iterator[str]:
-    """Numbers around a centre around this one, written as it is: as many decimals, as round.
+    """Numbers drawn around a random centre near the true one, with its number of decimals and roundness.
 
-    A value may come more than once, and the true one may: a range that widens until all differ would leave a true
-    value of few digits at its lower end. The spread is doubled until the first ``count`` tell (:func:`is_telling`).
+    Values may repeat, and the true one may be drawn: widening the range until all differ would leave a true value
+    of few digits at its lower end. The spread is doubled until the first ``count`` values are informative
+    (:func:`is_telling`).
     """
     decimals, ending, spread, values = _decimals(true), _ending(true), SPREAD, list[str]()
     middle = _log(float(true), decimals)
@@ -40,16 +41,16 @@ def numbers_like(true: str, rng: np.random.Generator, count: int) -> Iterator[st
 
 
 def is_telling(draws: Sequence[str], true: str) -> bool:
-    """Draws hold enough other values: :data:`FEWEST`, or half as many as there are draws if that is less."""
+    """True if the draws contain enough other values: :data:`FEWEST`, or half of the draws if that is less."""
     return len({*draws} - {true}) >= min(FEWEST, max(1, len(draws) / 2)) and draws.count(true) <= USUAL * len(draws)
 
 
 def numbers_among(true: str, others: Sequence[str], rng: np.random.Generator, count: int) -> Iterator[str]:
-    """Numbers as likely as other subjects' values of the same measurement make them, with this one's decimals.
+    """Numbers drawn from the distribution of other subjects' values of a measurement, with the true one's decimals.
 
     Each is another subject's value times a log-normal factor (a kernel density by Silverman's rule, at most
-    :data:`SPREAD`), drawn towards the mean so that all together are spread as the values are, and as round as that
-    value. A value may come more than once, and the true one may.
+    :data:`SPREAD`), shrunk towards the mean to keep the variance, and as round as that value. Values may repeat,
+    and the true one may be drawn.
 
     Source: Silverman 1986, "Density estimation for statistics and data analysis", Section 6.4.1, for the smoothed
     bootstrap that keeps the variance.
@@ -71,11 +72,11 @@ def numbers_among(true: str, others: Sequence[str], rng: np.random.Generator, co
 
 
 def dates_like(true: str, rng: np.random.Generator, count: int, others: Sequence[str] = ()) -> Iterator[str]:
-    """ISO dates by a uniform shift; none outside the years 1 to 9999.
+    """ISO dates by a uniform shift; dates outside the years 1 to 9999 are dropped.
 
     Args:
-        others: other subjects' dates of the same meaning; each date is one of them, shifted. Without, all are
-            around a centre around this one.
+        others: other subjects' dates of the same meaning; each drawn date is one of them, shifted. Empty: all are
+            drawn around a random centre near the true one.
     """
     days = [date.fromisoformat(other).toordinal() for other in others]
     centre = date.fromisoformat(true).toordinal() + int(rng.integers(-DAYS, DAYS + 1))
@@ -89,13 +90,13 @@ def dates_like(true: str, rng: np.random.Generator, count: int, others: Sequence
 def codes_like(
     true: str, others: Sequence[str], rng: np.random.Generator, count: int, fixed_words: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Codes with digits and single letters drawn anew where others of the same form differ, kept where all agree.
+    """Codes with digits and single letters redrawn where other codes of the same form differ.
 
-    A word (three letters or more) is taken from another of these codes: letters of an address drawn anew would be
-    told at once.
+    A word (three letters or more) is taken from another of these codes: random letters in an address would be
+    recognized at once.
 
     Args:
-        fixed_words: words that stay, e.g. of a name in an e-mail address: they say no more than the name.
+        fixed_words: words to keep, e.g. of a name in an e-mail address: they add nothing to the name.
     """
     parts, form = _parts(true), _form(true)
     alike = [_parts(other) for other in others if _form(other) == form] or [parts]
@@ -115,7 +116,7 @@ def codes_like(
 
 
 def names_like(true: str, others: Sequence[str], rng: np.random.Generator, count: int) -> Iterator[str]:
-    """Names put together from the words of other people's names of the same length; never somebody's own."""
+    """Names combined from words of other people's names of the same length; never a real person's name."""
     names, words = [other.split() for other in others], true.split()
     alike = [name for name in names if len(name) == len(words)]
     own_names = {" ".join(name) for name in names}
@@ -130,14 +131,14 @@ def _decimals(number: str) -> int:
 
 
 def _log(value: float, decimals: int) -> float:
-    """Natural logarithm. Nothing is a factor of 0; the least that can be written stands for it."""
+    """Natural logarithm; zero is replaced by the smallest value with this number of decimals."""
     return math.log(max(value, 10.0**-decimals))
 
 
 def _ending(number: str) -> str:
-    """Roundness of a number: ``0``, ``5``, or ``other`` as its last digit; of a single digit nothing.
+    """Roundness class of a number: last digit ``0``, ``5``, or ``other``; "" for a single digit.
 
-    People write round numbers: among others that are not, a round one would be told at once.
+    People write round numbers: a round one would be recognized at once among others that are not.
     """
     digits = number.replace(".", "").lstrip("0")
     return "" if len(digits) < 2 else digits[-1] if digits[-1] in "05" else "other"
@@ -149,7 +150,7 @@ def _format(
     decimals: int,
     rng: np.random.Generator,
 ) -> list[str]:
-    """Numbers by their logarithms, moved to the next one of an ending; those that are not above 0 are left out."""
+    """Numbers from their logarithms, moved to the next one with the given ending; non-positive ones are dropped."""
     texts = []
     for value, ending in zip((np.exp(logs) * 10**decimals).tolist(), endings, strict=True):
         number = round(value)
@@ -163,12 +164,12 @@ def _format(
 
 
 def _parts(value: str) -> list[str]:
-    """A code's words of three letters or more, and its other characters one by one."""
+    """Split a code into words of three letters or more and single other characters."""
     return re.findall(r"[^\W\d_]{3,}|[\s\S]", value)
 
 
 def _form(value: str) -> str:
-    """One letter per part, the same for parts of one sort."""
+    """Form of a code: one letter per part, equal for parts of one type."""
     return "".join(
         "w" if len(part) > 1 else "0" if part.isdigit() else "a" if part.isalpha() else part
         for part in _parts(value)

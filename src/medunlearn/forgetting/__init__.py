@@ -1,1 +1,1 @@
-"""`forget`: a deletion request from the model and the notes to the case."""
+"""`forget`: carries out a deletion request, from model and notes to the signed case."""

@@ -1,4 +1,4 @@
-"""Lineage of a base model: what tells that it was made without some records."""
+"""Lineage of a base model: evidence that it was made without some records."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ BaseLineage = Literal["made in memory", "recorded", "stated"]
 def base_lineage(
     run: Run, settings: TrainSettings, benchmark: Benchmark, forget: frozenset[str], *, stated: bool
 ) -> BaseLineage:
-    """The reason for which the base is known never to have seen some records.
+    """Reason why a base model is known never to have seen some records.
 
     Raises:
-        InputError: it saw them; nobody knows; it is missing, or another model than it was.
+        InputError: it saw them; this is unknown; the base is missing or has changed.
     """
     base = settings.model
     if base in TINIES:
         return "made in memory"
     if not Path(base).is_dir() and run.info.inputs["model"] != base:  # a hub id stands for itself
         raise InputError(
-            f"The base of {run.folder} is not at {base}. Move it back, or give the command in the folder that the "
-            "training was started in."
+            f"The base of {run.folder} is not at {base}. Move it back, or run the command in the folder where the "
+            "training was started."
         )
     if model_identity(base) != run.info.inputs["model"]:
         raise InputError(
-            f"The base {base} is not the model any more that {run.folder} was trained from. Put that one back."
+            f"The base {base} has changed since {run.folder} was trained from it. Restore the original."
         )
     if _never_saw(base, benchmark, forget, frozenset()):
         return "recorded"
     if not stated:
         raise InputError(
-            f"Nobody recorded what the base {base} was trained on, so it may have seen the patients itself. If you "
-            "know that it has not (it was made before their notes, or without them), state it: --base-unseen "
+            f"The training data of the base {base} is not recorded, so it may have seen the patients. If you know "
+            "that it has not (it was made before their notes, or without them), declare it: --base-unseen "
             "(base_unseen=True). The case says that you did."
         )
     return "stated"
 
 
 def _never_saw(base: str, benchmark: Benchmark, records: Collection[str], above: frozenset[Path]) -> bool:
-    """Read from its lineage that a base model was made without some records; False if nobody recorded it.
+    """True if a base model's lineage shows that it was made without some records; False if nothing is recorded.
 
-    It is recorded of a tiny model made in memory, of a run that was trained on the benchmark without these records
-    over such a base, and of a model that was adopted as retrained without them.
+    It is recorded for a tiny model made in memory, for a run trained without these records over such a base, and
+    for a model adopted as retrained without them.
 
     Args:
         base: run, model folder or hub id.
         records: ids, of the benchmark's records.
-        above: folders on the way to it, so that a circle ends.
+        above: folders visited so far, to stop at cycles.
 
     Raises:
-        InputError: it is recorded that it saw them, or that a model did which it was made from.
+        InputError: the record shows that it, or a model it was made from, saw them.
     """
     if base in TINIES:
         return True
@@ -95,7 +95,7 @@ def _saw(folder: Path) -> str:
 
 
 def left_out_of(run: Run, benchmark: Benchmark) -> frozenset[str]:
-    """Ids of the records that a run's training left out by its split.
+    """Ids of the records that a run's training excluded by its split.
 
     Raises:
         InputError: its split is another benchmark's.
@@ -112,9 +112,9 @@ def left_out_of(run: Run, benchmark: Benchmark) -> frozenset[str]:
 
 
 def refuse_fitted_tokenizer(run: Run) -> None:
-    """Refuse a tiny model whose tokenizer is fitted on texts that its training leaves out.
+    """Refuse a tiny model whose tokenizer is fitted on texts excluded from its training.
 
-    With ``common`` no token is one patient's alone, but a word that only two have is in it because of both.
+    With ``common`` no token belongs to one patient, but a word shared by only two is in it because of both.
 
     Raises:
         InputError: its ``tiny_tokenizer`` is not ``own``.
@@ -123,6 +123,6 @@ def refuse_fitted_tokenizer(run: Run) -> None:
     if kind != "own":
         raise InputError(
             f"The tokenizer of the tiny model in {run.folder} is fitted on the patients' texts too "
-            f"(tiny_tokenizer: {kind}), and would be in a training without them. Train with --tiny-tokenizer own, "
-            "then ask again."
+            f"(tiny_tokenizer: {kind}), and would be in a model retrained without them. Train with "
+            "--tiny-tokenizer own, then try again."
         )

@@ -1,4 +1,4 @@
-"""Checks of a battery from where models stand on patients, and what it cost others."""
+"""Checks of a battery from the models' standings on patients, and the cost for others."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ LEAST_SPREAD = 0.25
 
 @dataclass(frozen=True)
 class BatteryMaterial:
-    """Models and patients that checks compare.
+    """Models and patients that the checks compare.
 
     Attributes:
         before, after, retrained: standings of the models; ``retrained`` never saw the patients.
-        patients: whom the checks are about.
-        unseen: patients whom no model saw.
-        invented: whether these are invented.
+        patients: patients that the checks are about.
+        unseen: patients that no model saw.
+        invented: whether the unseen patients are invented.
         margin: an excess up to this counts as none.
     """
 
@@ -54,19 +54,19 @@ class BatteryMaterial:
     concerns: Literal["this request", "earlier requests"] = "this request"
 
     def checks(self) -> Iterator[BatteryCheck]:
-        """A check for each way of asking in which both models were measured."""
+        """One check for each way of asking measured in both models."""
         for name, way in self.after.ways.items():
             if self.after.of(name, self.patients) and name in self.before.ways:
                 yield self._check(name, way)
 
     def together(self, alpha: float) -> BatteryCheck | None:
-        """The mean over probes of the ways of asking that found the patients before; None of fewer than two.
+        """The mean over probes of the ways of asking that found the patients before; None for fewer than two ways.
 
-        One patient has few facts of a kind, so each way alone can tell a difference of 0.3 at best, even of a model
-        that never saw her. Her mean over all her probes is nearer to a stranger's where she is one.
+        One patient has few facts of a kind, so a single way can detect a difference of 0.3 at best, even for a
+        model that never saw the patient. The mean over all probes has a smaller variance.
 
         Args:
-            alpha: largest p of a way that found them.
+            alpha: significance level at which a way counts as having found them.
         """
         parts = [check for check in self.checks() if is_found_before(check.comparison, alpha)]
         if len(parts) < 2:
@@ -114,7 +114,7 @@ class BatteryMaterial:
     def _means(
         self, values: Mapping[str, Mapping[str, float]], ways: Sequence[str], patients: Sequence[str]
     ) -> list[float]:
-        """Of each patient the mean over her probes in some ways of asking, where she has one."""
+        """Each patient's mean over the probes of some ways of asking, for patients with probes."""
         means = []
         for patient in patients:
             probes = {way: self.after.probes[way].get(patient, 0) for way in ways if patient in values[way]}
@@ -123,7 +123,7 @@ class BatteryMaterial:
         return means
 
     def _mean_excess(self, model: Standings, ways: Sequence[str]) -> OthersGap | None:
-        """Excess of the patients' means over some ways, each way above its mean of those whom no model saw."""
+        """Excess of the patients' means over some ways, relative to each way's mean over unseen patients."""
         above: dict[str, dict[str, float]] = {}
         for way in ways:
             values = self._differences(model, way)
@@ -134,9 +134,9 @@ class BatteryMaterial:
         return compare_with_others(few, others, least_spread=LEAST_SPREAD * self.margin)
 
     def _excess(self, model: Standings, name: str) -> OthersGap | None:
-        """Excess of the patients over those whom no model saw; beside a retrained model, over it.
+        """Excess of the patients over unseen patients; with a retrained model, over that model.
 
-        p of ranks is that of their exact tests; there are none beside a retrained model.
+        For ranks, p is from the exact test; with a retrained model there is none.
         """
         values = self._differences(model, name)
         few, others = ([values[who] for who in group if who in values] for group in (self.patients, self.unseen))
@@ -168,7 +168,7 @@ class BatteryMaterial:
         )
 
     def untested(self) -> Iterator[Untested]:
-        """Ways of asking without a baseline, and those in which not every patient could be asked."""
+        """Ways of asking without a baseline, and those without probes for some patients."""
         for check in self.checks():
             missing = len(self.patients) - len(self.after.of(check.name, self.patients))
             if missing:
@@ -186,12 +186,12 @@ class BatteryMaterial:
 
 
 def is_found_before(comparison: Comparison | None, alpha: float) -> bool:
-    """True if a check told the patient in the model before from patients whom no model saw."""
+    """True if a check distinguished the patient from unseen patients in the model before."""
     return comparison is not None and comparison.p_before is not None and comparison.p_before < alpha
 
 
 def measurement(values: Sequence[float], n: int, unit: Unit) -> Measurement:
-    """The mean of patients' numbers; without any, the reason."""
+    """The mean of the patients' numbers, or a reason without any."""
     if not values:
         return Measurement(value=None, n=0, unit=unit, reason="no probe of this kind could be scored")
     return Measurement(value=fsum(values) / len(values), n=n, unit=unit)
@@ -206,7 +206,7 @@ def costs(
     unseen: Collection[str],
     floor: float | None,
 ) -> list[CostReading]:
-    """Loss of others' answers: ROUGE-L on retained patients, those of the same group apart."""
+    """Loss on others' answers: ROUGE-L on retained patients, with those of the same group separate."""
     tables = [_retained_answers(model.table, unseen) for model in (before, after, retrained) if model is not None]
     groups: tuple[tuple[CostGroup, str], ...] = (
         ("neighbours", "Answers on patients of the same group"),
@@ -240,7 +240,7 @@ def general_cost(before: Utility, after: Utility, retrained: Utility | None, *, 
 def _cost(
     group: CostGroup, title: str, measure: str, values: Sequence[Measurement], floor: float | None
 ) -> CostReading:
-    """A reading of the models before and after, and of the retrained one where there is one."""
+    """Cost from the values before and after, and of the retrained model if there is one."""
     before, after, *retrained = values
     return CostReading(
         name=group,

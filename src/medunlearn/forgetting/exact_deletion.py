@@ -1,13 +1,13 @@
-"""Exact deletion: a model that our own training made is made again as if the patients had never been there.
+"""Exact deletion: remake a model from our own training without the patients' records.
 
-| the request names | road | model that comes out |
+| the request names | method | resulting model |
 |---|---|---|
-| some of those whom the model was trained on | retrained without her | the same training without their records |
-| all of them, and the model is an adapter over a base | adapter dropped | the base |
+| some of the patients that the model was trained on | retrained without her | the same training without their
+records | | all of them, and the model is an adapter on a base | adapter dropped | the base |
 
-Either is done twice, from the files, and the fingerprints of both models are kept: equal ones are the proof.
+Both are done twice, from the files, and the fingerprints of the two models are recorded: equal ones are the proof.
 
-A training without them makes as many passes over what is left (``retrained_length: epochs``). By default a
+Retraining makes as many passes over the remaining records (``retrained_length: epochs``). By default a
 retrained model takes the target's steps, for comparisons; but their number depends on the patients' records.
 """
 
@@ -44,12 +44,12 @@ VALIDATION = "medunlearn.papers.memorization.diagnosis.measures:held_out"
 
 @dataclass(frozen=True)
 class ExactPlan:
-    """Exact deletion of a split's forget set, before anything is computed.
+    """Plan of an exact deletion of a split's forget set.
 
     Attributes:
-        benchmark: that the model was trained on.
-        lineage: how it is known that the base never saw the patients.
-        making: settings of the training without them; or the base as a run, where an adapter is dropped.
+        benchmark: benchmark that the model was trained on.
+        lineage: evidence that the base never saw the patients.
+        making: settings of the retraining; or the base as a run, if an adapter is dropped.
     """
 
     benchmark: Benchmark
@@ -61,16 +61,16 @@ class ExactPlan:
         return "adapter dropped" if isinstance(self.making, Adoption) else "retrained without her"
 
     def carry_out(self, out: Path, *, device: str = "auto", quiet: bool = False) -> tuple[Run, ExactDeletion]:
-        """Make the model without them, twice.
+        """Make the model without the patients, twice.
 
-        Resumes; a complete deletion is returned as it is. The second run stands beside ``out`` meanwhile, and stays
-        there if its model is another one.
+        Resumes; a complete deletion is returned unchanged. The second run is written beside ``out``, and kept there
+        if its model differs.
 
         Args:
-            out: folder of the run that comes out.
+            out: folder of the resulting run.
 
         Raises:
-            Errors: as of :func:`medunlearn.pipeline.train.train`.
+            Errors: those of :func:`medunlearn.pipeline.train.train`.
         """
         first = self._make(out, device=device, quiet=quiet)
         if EXACT not in first.info.results:
@@ -86,7 +86,7 @@ class ExactPlan:
         return train(self.benchmark, making, folder, **how)
 
     def _conclude(self, first: Run, second: Run, *, quiet: bool) -> Run:
-        """Write the fingerprint of the second model into the record of the first one's run."""
+        """Write the fingerprint of the second run's model into the record of the first run."""
         exact = ExactDeletion(road=self.road, reproduced=second.fingerprint, base=self.lineage)
         record = RunRecord.read(first.folder)
         record.results[EXACT] = exact.model_dump()
@@ -105,14 +105,13 @@ class ExactPlan:
 def plan_exactly(
     run: Run, benchmark: Benchmark, split: str, *, base_unseen: bool = False, quiet: bool = False
 ) -> ExactPlan:
-    """Plan to make the model of a training run again without a split's forget set.
+    """Plan to remake the model of a training run without a split's forget set.
 
     Args:
-        run: of verb ``train``.
-        benchmark: that it was trained on (:func:`training_benchmark`).
+        run: a run of verb ``train``.
+        benchmark: benchmark that it was trained on (:func:`training_benchmark`).
         split: of the benchmark, or ``level=node,node``.
-        base_unseen: the model's owner states that the base never saw the patients; for a base of which nobody
-            recorded it.
+        base_unseen: the model's owner declares that the base never saw the patients, if that is not recorded.
 
     Raises:
         InputError: the model is not a training run; it was trained on other texts, or never saw the patients; its
@@ -137,17 +136,17 @@ def plan_exactly(
 def plan_request(
     model: Path, patients: Sequence[str], *, base_unseen: bool = False, quiet: bool = False
 ) -> ExactPlan:
-    """Plan to make the model of a training run again without some patients, on the benchmark that it recorded.
+    """Plan to remake the model of a training run without some patients, on its recorded benchmark.
 
     Raises:
-        InputError: no run, a patient id with a comma; else as :func:`plan_exactly`.
+        InputError: not a run, or a patient id with a comma; else as :func:`plan_exactly`.
     """
     run = trained_run(model)
     benchmark = training_benchmark(run)
     if any("," in patient for patient in patients):
         raise InputError(
-            "--method exact takes no patient id with a comma: the training's record would not tell it from "
-            "several. Change the id in the notes, or leave --method out."
+            "--method exact takes no patient id with a comma: the training's record would read it as several "
+            "ids. Change the id in the notes, or leave --method out."
         )
     split = f"{benchmark.subject_level}={','.join(patients)}"
     return plan_exactly(run, benchmark, split, base_unseen=base_unseen, quiet=quiet)
@@ -157,11 +156,11 @@ def trained_run(model: Path) -> Run:
     """The run in a folder.
 
     Raises:
-        InputError: there is none.
+        InputError: the folder has none.
     """
     if not (model / RECORD).exists():
         raise InputError(
-            f"--method exact trains again, and {model} is no run of `medunlearn train`. Leave --method out."
+            f"--method exact trains again, and {model} is not a run of `medunlearn train`. Leave --method out."
         )
     return Run.of(model)
 
@@ -182,10 +181,10 @@ def delete_exactly(
 
 
 def training_benchmark(run: Run) -> Benchmark:
-    """The benchmark that a run was trained on, from where the run recorded it.
+    """The benchmark that a run was trained on, from the path in the run's record.
 
     Raises:
-        InputError: it is not there, or another one now.
+        InputError: it is missing or has changed.
     """
     where = run.info.results.get("benchmark_folder")
     if where is None or not Path(where).is_dir():
@@ -207,17 +206,17 @@ def _training_of(run: Run) -> TrainSettings:
     instead = "Unlearn it with a method instead (`medunlearn list methods`)."
     if run.info.verb == "adopt":
         raise InputError(
-            f"{run.folder} was adopted: nobody recorded its training, so it cannot be repeated without the "
+            f"{run.folder} was adopted: its training is not recorded, so it cannot be repeated without the "
             f"patients. {instead}"
         )
     if run.info.verb == "unlearn":
         origin = run.info.lineage[-1] if run.info.lineage else "the run that it was made from"
         raise InputError(
-            f"{run.folder} was unlearned, which no training without the patients gives. Name the run that was "
-            f"trained ({origin}), and all patients who asked so far."
+            f"{run.folder} is an unlearned model, which cannot be retrained. Name the training run ({origin}), "
+            "and all patients of requests so far."
         )
     if run.info.verb != "train" or run.info.epoch is not None:
-        raise InputError(f"{run.folder} is no run of `medunlearn train`, so there is no training to repeat.")
+        raise InputError(f"{run.folder} is not a run of `medunlearn train`, so there is no training to repeat.")
     try:
         return check(TrainSettings, run.info.config)
     except ConfigError as error:
@@ -227,7 +226,7 @@ def _training_of(run: Run) -> TrainSettings:
 
 
 def _trained_on(benchmark: Benchmark, settings: TrainSettings) -> frozenset[str]:
-    """Ids of the records whose text or questions a training sees."""
+    """Ids of the records whose text or questions a training run uses."""
     records, questions = training_data(benchmark, settings.without)
     return frozenset([*(r.record_id for r in records), *(q.record_id for q in questions)])
 
@@ -235,7 +234,7 @@ def _trained_on(benchmark: Benchmark, settings: TrainSettings) -> frozenset[str]
 def _adoption_of_base(
     run: Run, settings: TrainSettings, benchmark: Benchmark, split: str, *, quiet: bool
 ) -> Adoption:
-    """The base of an adapter, as a run that is asked as the adapter's was.
+    """The base of an adapter as a run, with the adapter's prompt settings.
 
     Raises:
         InputError: the model is not an adapter, or its base is not a folder.
@@ -270,7 +269,7 @@ def _adoption_of_base(
 
 
 def _refuse_selection(settings: TrainSettings, benchmark: Benchmark, forget: frozenset[str]) -> None:
-    """Refuse a training run that chooses its epoch by a loss on the patients' own records.
+    """Refuse a training run that selects its epoch by a loss on the patients' own records.
 
     Raises:
         InputError: it does.
@@ -281,21 +280,21 @@ def _refuse_selection(settings: TrainSettings, benchmark: Benchmark, forget: fro
     if forget & {item.record_id for item in (*records, *questions)}:
         raise InputError(
             "The epoch of this model was chosen by its loss on a validation set that holds records of the patients "
-            "of this request: it would be chosen by them again. Train with --validation without them, or with "
+            "of this request: it would depend on them again. Train with --validation without them, or with "
             "--select last."
         )
 
 
 def united(benchmark: Benchmark, split: str, records: frozenset[str], before: str | None) -> str:
-    """A split of the benchmark that forgets some records: the request's own, or one of nodes of one level.
+    """A split of the benchmark that forgets exactly some records: the request's own, or one of nodes of one level.
 
     Args:
-        split: of the request.
-        records: of the request, and those that the training left out before.
-        before: split that it left out before; None: none.
+        split: split of the request.
+        records: records of the request, and those that the training excluded already.
+        before: split that the training excluded; None: none.
 
     Raises:
-        InputError: the records are not all records of some nodes.
+        InputError: the records are not exactly those of some nodes.
     """
     if before is None:
         return split
@@ -308,13 +307,13 @@ def united(benchmark: Benchmark, split: str, records: frozenset[str], before: st
     if splits:
         return min(splits)[1]
     raise InputError(
-        "The records that the training left out and those of the request are together no nodes of one level, so no "
-        "split leaves out both. Ask for whole nodes of the level that --without named."
+        "The records that the training left out and those of the request together are not whole nodes of one "
+        "level, so no split excludes both. Request whole nodes of the level in --without."
     )
 
 
 def _without_them(run: Run, settings: TrainSettings, without: str) -> TrainSettings:
-    """The same settings without the forget set, and the passes over the data that the training made."""
+    """The same settings without the forget set, with the number of epochs that the training made."""
     changes: dict[str, Any] = {"without": without, "retrained_length": "epochs"}
     if settings.without is not None and settings.retrained_length == "steps":
         passes = run.info.results["trained_epochs"]

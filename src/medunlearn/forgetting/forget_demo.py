@@ -1,4 +1,6 @@
-"""``medunlearn demo forget``: an invented hospital, its tiny model, and one deletion request from start to case."""
+"""``medunlearn demo forget``: an invented hospital, a tiny model of it, and one deletion request from start to
+case.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +49,13 @@ def demo_forget(
     | in ``out`` | content |
     |---|---|
     | ``hospital/`` | notes.csv, model/: what a model owner has; unseen.csv: patients of another hospital |
-    | ``hospital-training/`` | how the model came about; no owner needs it |
+    | ``hospital-training/`` | the run that trained the model; not needed by its owner |
     | ``owner/`` | the key and the secret |
-    | ``case/``, ``case-model/``, ``case-work/`` | what comes out |
+    | ``case/``, ``case-model/``, ``case-work/`` | results |
 
     Args:
-        patients: of the hospital.
-        epochs: of the training.
+        patients: number of patients of the hospital.
+        epochs: training epochs.
     """
     hospital, training, owner = out / "hospital", out / "hospital-training", out / "owner" / "signing.key"
     make_folder(hospital)

@@ -1,4 +1,4 @@
-"""Work of a deletion request before it starts, stage by stage, and what is done of it. Runs and writes nothing."""
+"""Estimated work of a deletion request, stage by stage, and the part already done. Runs and writes nothing."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ KEPT = 2
 
 @dataclass(frozen=True)
 class ForgetForecast:
-    """Cost of a request before it begins.
+    """Estimated cost of a request.
 
     Attributes:
-        cost: of every stage; tries after the first run only where those before are not good enough.
-        least_flops: what is left where the first try is good enough.
-        patients: asked about: of the request, retained, never seen, of earlier requests.
-        invented: whether those never seen are invented.
-        questions: asked of each model: by the choice, and to verify.
-        facts: ranked in answers and in notes of each model that is verified.
-        models: measured at most, those before and after among them.
+        cost: cost of every stage; further trials run only if earlier ones are not good enough.
+        least_flops: remaining FLOPs if the first trial is good enough.
+        patients: numbers of patients asked about: of the request, retained, unseen, of earlier requests.
+        invented: whether the unseen ones are invented.
+        questions: numbers of questions per model: to choose settings, and to verify.
+        facts: numbers of facts ranked in answers and in notes, per verified model.
+        models: most models to measure, those before and after included.
     """
 
     cost: Forecast
@@ -67,12 +67,12 @@ class ForgetForecast:
     models: int
 
     def to_json(self) -> dict[str, Any]:
-        """Everything; sizes in bytes."""
+        """The forecast as JSON; sizes in bytes."""
         more = {name: value for name, value in vars(self).items() if name != "cost"}
         return {**self.cost.facts(), **more}
 
     def lines(self) -> Iterator[str]:
-        """Lines below the table of stages."""
+        """Lines printed below the table of stages."""
         who = ", ".join(f"{number} {words}" for words, number in self.patients.items() if number)
         yield f"Patients who are asked about: {who}{' (invented)' if self.invented else ''}."
         asked = ", ".join(f"{number} {words}" for words, number in self.questions.items() if number)
@@ -85,10 +85,10 @@ class ForgetForecast:
 def foresee(
     model: str | Path, notes: Path, settings: ForgetSettings, out: Path, *, device: str = "auto"
 ) -> ForgetForecast:
-    """The cost of a request, and what of it is done; parameters as of :func:`~.forget_run.forget`.
+    """Forecast the cost of a request and the part already done; parameters as for :func:`~.forget_run.forget`.
 
     Raises:
-        InputError: as `forget` would: somebody who is not there or was forgotten before, notes that cannot be used.
+        InputError: as in `forget`: a patient who is unknown or was forgotten before, notes that cannot be used.
         ModelError: no model, or one that cannot be estimated.
     """
     request = ForgetRequest(str(model), notes, settings, out, device, True, lambda line: None)
@@ -109,7 +109,7 @@ class _RequestForecast:
 
     @cached_property
     def target(self) -> Run | None:
-        """The adopted model, where that is done."""
+        """The adopted model, if adoption is done."""
         folder = self.request.work / BEFORE
         return Run.open(folder) if is_complete(folder) else None
 
@@ -155,7 +155,7 @@ class _RequestForecast:
         )
 
     def _stages(self) -> tuple[tuple[Stage, ...], float]:
-        """All stages, and the FLOPs of the tries after the first."""
+        """All stages, and the FLOPs of the trials after the first."""
         if is_case(self.request.out):
             return (Stage("deletion request", "done"),), 0.0
         first = [Stage("adopt the model", "done" if self.target else "to do")]
@@ -192,7 +192,7 @@ class _RequestForecast:
         return sum(len(facts) for facts in (*plan.questions.values(), *plan.records.values()))
 
     def _tries(self) -> Iterator[list[Stage]]:
-        """Each try, and what the choice asks of it; an exact deletion is one."""
+        """Each trial, and its evaluations for the choice; an exact deletion is a single one."""
         if self.settings.method == EXACT:
             yield [*self._exact()]
             return
@@ -216,7 +216,7 @@ class _RequestForecast:
             yield stages
 
     def _exact(self) -> Iterator[Stage]:
-        """Training without the patients, twice; dropping an adapter takes no work that counts."""
+        """Training without the patients, twice; dropping an adapter costs nothing."""
         plan, done = self.request.exact_plan, is_complete(self.request.model_out)
         for name in ("make the model without the patients", "make it a second time, to compare"):
             stage = None
@@ -225,14 +225,14 @@ class _RequestForecast:
             yield replace(stage or Stage(name, "done" if done else "to do"), name=name)
 
     def _general(self) -> Iterator[Stage]:
-        """General tasks of each model that is verified."""
+        """General tasks, for each verified model."""
         models = ["before", *(["retrained"] if self.settings.retrained else []), "after"]
         for model in models if self.settings.utility_tasks else ():
             name = "general tasks of the " + (f"model {model}" if model != "retrained" else "retrained model")
             yield Stage(name, "to do", "cost not estimated")
 
     def _unlearning(self, candidate: ForgetCandidate, settings: UnlearnSettings, folder: Path) -> Stage:
-        """A try; one that has not begun takes per epoch what an earlier one of the same method takes."""
+        """A trial; its cost per epoch is estimated from earlier trials of the same method."""
         if folder.exists():
             return self.planner.unlearning(settings, folder)
         if candidate.method not in self._methods:
@@ -243,7 +243,9 @@ class _RequestForecast:
         return replace(stage, work=replace(work, flops=share * work.flops, steps=steps, tokens=tokens))
 
     def _verified(self, name: str, folder: Path | None) -> list[Stage]:
-        """Asking a model what verifies it, and attacking it; the model before is asked what the choice sees too."""
+        """Verification of a model by questions and attacks; for the model before, also the evaluations for the
+        choice.
+        """
         stages = [self.planner.evaluating(f"ask {name}", self.meter.verifying_settings, folder)]
         if folder == self.request.work / BEFORE and self.meter.searches:
             more = self.planner.evaluating(f"ask {name} to choose by", self.meter.choosing_settings, folder)
@@ -255,7 +257,7 @@ class _RequestForecast:
         return stages
 
     def _earlier(self) -> list[Stage]:
-        """Asking the models before and after about the patients of earlier requests."""
+        """Evaluation of the models before and after on patients of earlier requests."""
         if self.made.earlier is None:
             return []
         planner = Planner(self.made.earlier, self.planner.blueprint, self.planner.rendering, self.request.device)
@@ -265,7 +267,7 @@ class _RequestForecast:
 
     @cached_property
     def _attacked(self) -> Planner:
-        """Estimates asking the questions of an attack, about as many of each unseen patient as of one to forget."""
+        """Estimates of an attack's questions, with as many per unseen patient as per patient to forget."""
         benchmark, unseen = self.made.benchmark, self.made.unseen
         asked = [
             question
@@ -285,7 +287,7 @@ class _RequestForecast:
         return self.made.benchmark.subject(question.record_id) in patients
 
     def _attack(self, kind: BatteryAttack) -> Work:
-        """Work of an attack: the model as it is and in each state, each asked and ranked; or its samples."""
+        """Work of an attack: questions and ranks of the model in each state, or samples."""
         settings = self.meter.attacking_settings
         assert settings is not None
         attack = make_attack(kind, settings.arguments[kind])
@@ -302,7 +304,7 @@ class _RequestForecast:
         return _times(one, 1 + len(attack.strengths)) if isinstance(attack, Quantization) else one
 
     def _relearning(self, attack: Relearning) -> Work:
-        """Six FLOPs per parameter and token, of records of usual length."""
+        """Relearning: six FLOPs per parameter and token, for records of average length."""
         tokenizer, records = self.planner.blueprint.tokenizer, self.made.benchmark.records[:64]
         mean = sum(len(tokenizer(record.text)["input_ids"]) for record in records) / len(records)
         tokens = round(attack.steps * attack.batch_size * mean)
@@ -314,6 +316,6 @@ def _times(work: Work, number: int) -> Work:
 
 
 def _attacks_done(folder: Path) -> set[str]:
-    """Kinds of attacks on a run that are complete."""
+    """Kinds of completed attacks on a run."""
     records = (file.parent for file in (folder / FOLDER).glob(f"*/{FILE}"))
     return {kind for record in records if is_complete(record) for kind in Run.open(record).info.results}

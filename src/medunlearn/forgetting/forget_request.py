@@ -1,7 +1,7 @@
-"""A deletion request and its stages in ``case-work/``, which resume; its battery again on a model as it is now.
+"""A deletion request with its resumable stages in ``case-work/``, and a rerun of its battery on the current model.
 
-``case-work/`` holds what the battery takes: the benchmarks, the model before as it was measured, and
-``request.json``. The model before itself may be gone by then: its numbers are kept.
+``case-work/`` contains the battery's inputs: the benchmarks, the measurements of the model before, and
+``request.json``. The model before may be deleted: its measurements are stored.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ EXACT = "exact"
 
 
 def beside(out: Path, name: str) -> Path:
-    """``case-work`` of ``case``."""
+    """The folder ``case-work`` of ``case``."""
     whole = out.absolute()
     return whole.with_name(f"{whole.name}-{name}")
 
 
 def run_or_model(model: str | Path) -> Run | str | Path:
-    """The run in a folder; or the folder or hub id of a model that is none."""
+    """The run in a folder; or the folder or hub id, if it is a model without a run."""
     return Run.open(model) if (Path(model) / FILE).exists() else model
 
 
 @dataclass
 class ForgetRequest:
-    """A deletion request: its model, notes, ledger and runs, each made or read when it is needed."""
+    """A deletion request: its model, notes, ledger and runs, each computed or read on first use."""
 
     model: str
     notes: Path
@@ -70,17 +70,17 @@ class ForgetRequest:
 
     @property
     def model_out(self) -> Path:
-        """Folder of the model that comes out."""
+        """Folder of the resulting model."""
         return beside(self.out, "model")
 
     @cached_property
     def secret(self) -> OwnerSecret:
-        """Raises InputError: it is missing, or another file."""
+        """The owner's secret. Raises InputError if it is missing or invalid."""
         return OwnerSecret.beside(self.settings.key)
 
     @cached_property
     def received(self) -> date:
-        """Day on which the request came: of the settings, else on which the command was given first."""
+        """Date of the request: from the settings, else the day of the first command."""
         file = self.work / REQUEST_FILE
         record = read_json(file) if file.exists() else {}
         if self.settings.received is None and record:
@@ -90,14 +90,14 @@ class ForgetRequest:
         return day
 
     def record(self, case: CaseFolder) -> None:
-        """Write the settings of a case's battery down, once the case is there."""
+        """Record the settings of a case's battery, once the case is written."""
         file, settings = self.work / REQUEST_FILE, self.settings.model_dump(mode="json")
         write_json(file, {**read_json(file), "case": case.sha256, "settings": settings})
 
     def refuse_other_settings(self) -> None:
         """Refuse a request whose case was written with other settings, before anything is computed.
 
-        The stages themselves refuse other files, folders and patients, which may have moved or be named otherwise.
+        Files, folders and patients may have moved or been renamed; the stages themselves check those.
 
         Raises:
             InputError: names the settings.
@@ -123,12 +123,12 @@ class ForgetRequest:
 
     @property
     def model_in(self) -> Path:
-        """Folder of the model that went in, on this machine."""
+        """Folder of the input model, on this machine."""
         return Path(self.model) if Path(self.model).is_dir() else self.target.model
 
     @cached_property
     def ledger(self) -> RequestLedger:
-        """Of the model that went in; empty of one on a hub."""
+        """Ledger of the input model; empty for a hub model."""
         return read_ledger(Path(self.model)) if Path(self.model).is_dir() else RequestLedger()
 
     @cached_property
@@ -137,7 +137,7 @@ class ForgetRequest:
         return build_benchmarks(self.notes, self.settings, self.ledger, self.secret, self.work, quiet=self.quiet)
 
     def adopted(self, model: Run | str | Path, name: str, **values: Any) -> Run:
-        """A model as a run that is asked about the request's patients."""
+        """A model as a run that can be asked about the request's patients."""
         if self.settings.template is not None:
             values["template"] = self.settings.template
         elif isinstance(self.source, Run):
@@ -148,18 +148,18 @@ class ForgetRequest:
 
     @cached_property
     def target(self) -> Run:
-        """The model that went in."""
+        """The input model as a run."""
         self.say(f"adopt: {self.model}")
         return self.adopted(self.source, BEFORE, **({"base": self.settings.base} if self.settings.base else {}))
 
     @cached_property
     def retrained(self) -> Run | None:
-        """The model that never saw the patients, where one was named."""
+        """The model that never saw the patients, if given."""
         folder = self.settings.retrained
         return None if folder is None else self.adopted_as_retrained(run_or_model(folder), RETRAINED)
 
     def adopted_as_retrained(self, model: Run | str | Path, name: str) -> Run:
-        """The same of a model that never saw them, which need not be any good at their texts."""
+        """Like :meth:`adopted`, for a model that never saw the patients and may do poorly on their texts."""
         return self.adopted(model, name, role="retrained", without=REQUEST, allow_broken=True)
 
     @cached_property
@@ -170,17 +170,17 @@ class ForgetRequest:
 
     @property
     def candidates(self) -> Sequence[ForgetCandidate]:
-        """Tries at most, in order."""
+        """Candidate settings to try at most, in order."""
         settings = self.settings
         return AUTO[: settings.budget] if settings.method == AUTOMATIC else (ForgetCandidate(settings.method, 0),)
 
     def check_methods(self) -> None:
-        """Refuse wrong settings of `unlearn` before a model is read.
+        """Refuse invalid settings of `unlearn` before a model is read.
 
         Raises:
             ConfigError: every mistake.
             UnknownNameError: no such method.
-            InputError: an exact deletion of what is not a run of ours; no key that a model can be signed with.
+            InputError: an exact deletion of a model without a training run; no usable key to sign the model.
         """
         if self.settings.model_key is not None:
             check_model_key(self.settings.model_key)
@@ -192,23 +192,23 @@ class ForgetRequest:
 
     @property
     def search(self) -> TrialSearch:
-        """The tries; of methods that are passed over there may be more than the budget."""
+        """The trials; skipped methods do not count against the budget."""
         candidates = AUTO if self.settings.method == AUTOMATIC else self.candidates
         return TrialSearch(self.battery, candidates, self.work)
 
     @cached_property
     def exact_plan(self) -> ExactPlan:
-        """The deletion by training again. Raises InputError: as of :func:`plan_request`."""
+        """The plan of exact deletion. Raises InputError like :func:`plan_request`."""
         patients, base_unseen = read_subjects(self.settings.patient), self.settings.base_unseen
         return plan_request(Path(self.model), patients, base_unseen=base_unseen, quiet=self.quiet)
 
 
 @dataclass(frozen=True)
 class BatteryRerun:
-    """A :data:`~medunlearn.cases.case_checks.BatteryRunner` of one case.
+    """Rerun of the battery of one case, a :data:`~medunlearn.cases.case_checks.BatteryRunner`.
 
     Attributes:
-        work: ``case-work/`` of the case.
+        work: the case's folder ``case-work/``.
     """
 
     work: Path
@@ -221,7 +221,7 @@ class BatteryRerun:
     def of(
         case: Path, work: Path, *, device: str = "auto", quiet: bool = False, say: Say = lambda line: None
     ) -> BatteryRerun:
-        """The battery of a case by its work folder.
+        """The battery rerun for a case and its work folder.
 
         Raises:
             InputError: no work folder, one of another case, one that was changed, or a battery of another version.
@@ -230,7 +230,7 @@ class BatteryRerun:
         return BatteryRerun(work, _settings(work, evidence), device, quiet, say)
 
     def __call__(self, evidence: CaseEvidence, model: Path) -> Battery:
-        """The battery on a model; a broken one has no checks, but problems.
+        """The battery's results on a model; a broken one has problems instead of checks.
 
         Raises:
             ModelError: parts of the model are missing.
@@ -244,13 +244,13 @@ class BatteryRerun:
 
     @cached_property
     def battery(self) -> RequestBattery:
-        """The case's battery, beside the model before."""
+        """The case's battery, with the measurements of the model before."""
         retrained = None if self.settings.retrained is None else Run.open(self.work / RETRAINED)
         benchmarks, target = RequestBenchmarks.load(self.work), Run.open(self.work / BEFORE)
         return RequestBattery(benchmarks, self.settings, target, retrained, self.device, self.quiet, self.say)
 
     def adopted(self, model: Path) -> Run:
-        """The model as a run that is asked as the model before was."""
+        """The model as a run with the prompt settings of the model before."""
         values: dict[str, Any] = {
             "context": "closed_book",
             "seed": self.settings.seed,
@@ -270,17 +270,19 @@ def _settings(work: Path, case: CaseFolder) -> ForgetSettings:
         InputError: the folder is not that of the case.
     """
     if not (work / REQUEST_FILE).exists():
-        raise InputError(f"{work} holds no {REQUEST_FILE}. Name the folder that `forget` wrote beside the case.")
+        raise InputError(f"{work} contains no {REQUEST_FILE}. Name the folder that `forget` wrote beside the case.")
     record: Mapping[str, Any] = read_json(work / REQUEST_FILE)
     if "case" not in record:
-        raise InputError(f"The request in {work} is not complete. Give its `medunlearn forget` again.")
+        raise InputError(f"The request in {work} is not complete. Run its `medunlearn forget` again.")
     evidence = case.evidence
     if record["case"] != case.sha256:
         raise InputError(f"{work} is the work of another case than {case.folder}. Name that of this case.")
     benchmark = RequestBenchmarks.load(work).benchmark
     notes = digest_notes(benchmark, forget_records(benchmark))
     if (notes.sha256, notes.forget_records) != (evidence.notes.sha256, evidence.notes.forget_records):
-        raise InputError(f"The notes in {work} are not those of {case.folder} any more. Name a copy of its work.")
+        raise InputError(
+            f"The notes in {work} are no longer those of {case.folder}. Name an unchanged copy of its work folder."
+        )
     if (evidence.battery.name, evidence.battery.version) != (NAME, VERSION):
         raise InputError(
             f"{case.folder} was verified with battery {evidence.battery.name}, version "
@@ -289,5 +291,7 @@ def _settings(work: Path, case: CaseFolder) -> ForgetSettings:
     settings = check(ForgetSettings, record["settings"])
     margins = {check.comparison.margin for check in evidence.battery.checks if check.comparison is not None}
     if not margins <= {settings.margin}:
-        raise InputError(f"{work / REQUEST_FILE} has another margin than the case. Name a copy of its work.")
+        raise InputError(
+            f"{work / REQUEST_FILE} has another margin than the case. Name an unchanged copy of its work folder."
+        )
     return settings

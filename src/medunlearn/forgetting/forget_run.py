@@ -1,13 +1,14 @@
-"""`forget`: from a model, notes and a request to a model that has forgotten and the case that shows it.
+"""`forget`: from a model, notes and a request to an unlearned model and the signed case.
 
 | beside ``case/`` | content |
 |---|---|
 | ``case/`` | the signed case (docs/forget.md); no text, name or id of the patient |
-| ``case-model/`` | the model that came out, with its ledger: a Hugging Face folder; of an exact deletion, a run |
+| ``case-model/`` | the resulting model, with its ledger: a Hugging Face folder; for an exact deletion, a run |
 | ``case-model.sig`` | with ``model_key``: its signature (:mod:`medunlearn.cases.signing_keys`) |
-| ``case-work/`` | benchmark, adopted model, trials, evaluations: holds notes; delete it when the case is closed |
+| ``case-work/`` | benchmark, adopted model, trials, evaluations: contains notes; delete it when the case is closed
+|
 
-Every stage is kept in ``case-work/``, so that the command resumes where it was cut off.
+Every stage is stored in ``case-work/``, so that an interrupted command resumes.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ class Forgotten:
     """Result of `forget`.
 
     Attributes:
-        model: the model that came out.
-        work: folder that holds notes, to be deleted when the case is closed.
-        report: page with all numbers behind the case, for the owner alone.
-        before: the model that went in; it still knows the patient.
-        trials: words on each, in order.
-        best: place of the trial that the model is of; None if nothing was trained.
+        model: the resulting model.
+        work: folder that contains notes, to be deleted when the case is closed.
+        report: page with all numbers of the case, only for the owner.
+        before: the input model, which still knows the patient.
+        trials: description of each trial, in order.
+        best: index of the trial that made the model; None if nothing was trained.
     """
 
     case: CaseFolder
@@ -87,16 +88,16 @@ def forget(
 
     Args:
         model: Hugging Face folder, LoRA adapter, hub id, or run.
-        notes: as `build notes` reads them, or a benchmark's folder.
-        out: folder of the case; the model and the work stand beside it.
+        notes: notes in a form that `build notes` reads, or a benchmark's folder.
+        out: folder of the case; model and work folders are created beside it.
 
     Raises:
-        InputError: somebody who is not there or was forgotten before, no key, a folder that cannot be used.
+        InputError: a patient who is unknown or was forgotten before, no key, a folder that cannot be used.
         ModelError: a broken model.
-        StorageError: the disk refused; what is done is kept, and there is no half of a case.
+        StorageError: the disk refused; completed stages are kept, and no partial case is written.
     """
     if out.exists() and not is_case(out) and (not out.is_dir() or not holds_nothing(out)):
-        raise InputError(f"{out} is not empty and holds no case. Choose another --out.")
+        raise InputError(f"{out} is not empty and contains no case. Choose another --out.")
     key = read_private_key(settings.key)
     request = ForgetRequest(str(model), Path(notes), settings, out, device, quiet, say)
     request.secret  # noqa: B018  # its refusals come before the work
@@ -124,12 +125,12 @@ def forget(
 
 @dataclass(frozen=True)
 class ForgetOutcome:
-    """A model that came out of a request, and how; by default nothing was trained.
+    """The resulting model of a request, and how it was made; by default nothing was trained.
 
     Attributes:
-        settings: of the method.
-        trials, best: as of :class:`Forgotten`.
-        passed_over: methods that could not be used.
+        settings: settings of the method.
+        trials, best: as in :class:`Forgotten`.
+        passed_over: methods that could not be applied.
     """
 
     run: Run
@@ -142,7 +143,7 @@ class ForgetOutcome:
 
 
 def carry_out(request: ForgetRequest) -> tuple[ForgetOutcome, CaseEvidence]:
-    """Measure, make the model forget, verify."""
+    """Measure the model, unlearn, and verify."""
     if request.settings.method == EXACT:
         request.exact_plan  # noqa: B018  # its refusals come before an hour of measuring
     finds_patients = request.battery.finds_patients

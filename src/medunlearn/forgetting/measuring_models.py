@@ -1,4 +1,4 @@
-"""The evaluations and attacks of a request: what a choice of settings sees, and what verifies it afterwards."""
+"""Evaluations and attacks of a request: those used to choose settings, and those that verify the result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALTERNATIVES = 59
 
 @dataclass(frozen=True)
 class ModelMeter:
-    """Measures models on a request's patients, on others and on patients whom no model saw; resumes."""
+    """Measures models on a request's patients, on retained and on unseen patients; resumes."""
 
     benchmark: Benchmark
     settings: ForgetSettings
@@ -39,7 +39,7 @@ class ModelMeter:
 
     @property
     def searches(self) -> bool:
-        """True if settings are chosen by measuring, so that half of the values is held back to verify with."""
+        """True if settings are chosen by measuring, so that half of the values is held out for verification."""
         return self.settings.method == AUTOMATIC
 
     @property
@@ -48,12 +48,12 @@ class ModelMeter:
 
     @property
     def choosing_settings(self) -> EvaluateSettings:
-        """Settings of the evaluations that a choice sees: probes as in training, one half of the values."""
+        """Settings of the evaluations used to choose: probes as in training, one half of the values."""
         return self._settings(REQUEST, CHOOSING, "choosing" if self.searches else "all")
 
     @property
     def verifying_settings(self) -> EvaluateSettings:
-        """Settings of the evaluations that verify: other probes, the other half of the values."""
+        """Settings of the evaluations used to verify: other probes, the other half of the values."""
         return self._settings(REQUEST, VERIFYING, self._held_back)
 
     @property
@@ -62,25 +62,25 @@ class ModelMeter:
         return self._settings(EARLIER, VERIFYING, "all")
 
     def is_measured(self, run: Run) -> bool:
-        """True if what a choice sees of a run is on disk, so that its weights are not needed."""
+        """True if a run's evaluations for the choice are on disk, so that its weights are not needed."""
         return is_complete(evaluation_folder(run, self.benchmark, self.choosing_settings))
 
     def choosing(self, run: Run) -> tuple[Evaluated, Standings]:
-        """Evaluation that a choice of settings may see."""
+        """The evaluation used to choose settings."""
         evaluated = self._evaluated(run, self.benchmark, self.choosing_settings)
         return evaluated, standings(evaluated, self.benchmark, {}, CHOOSING)
 
     def verifying(self, run: Run) -> tuple[Evaluated, Standings]:
-        """Evaluation and attacks that verify."""
+        """The evaluation and the attacks used to verify."""
         evaluated = self._evaluated(run, self.benchmark, self.verifying_settings)
         return evaluated, standings(evaluated, self.benchmark, self._attacked(run), VERIFYING)
 
     def earlier(self, run: Run, benchmark: Benchmark) -> Standings:
-        """Standings on the patients of earlier requests, without attacks."""
+        """Standings on patients of earlier requests, without attacks."""
         return standings(self._evaluated(run, benchmark, self.earlier_settings), benchmark, {}, VERIFYING)
 
     def utility(self, run: Run) -> Utility | None:
-        """Score on general tasks; None if none was named."""
+        """Score on general tasks; None if no tasks were named."""
         if not self.settings.utility_tasks:
             return None
         from medunlearn.pipeline.utility.harness_run import utility_one
@@ -118,7 +118,7 @@ class ModelMeter:
 
     @property
     def attacking_settings(self) -> AttackSettings | None:
-        """Settings of the attacks that verify; None if there are none, or no prompt for them."""
+        """Settings of the verifying attacks; None without attacks, or without a prompt for them."""
         names, fold = self.settings.battery, VERIFYING[0]
         questions = self.benchmark.questions_of(self.benchmark.split(REQUEST), "forget", [fold])
         if not names or not questions:

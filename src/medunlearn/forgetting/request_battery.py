@@ -1,4 +1,6 @@
-"""The battery of a request: its checks on any model, beside the model before and a retrained one where given."""
+"""The battery of a request: its checks on any model, compared with the model before and a retrained one if
+given.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ UNTESTED = (
 
 @dataclass(frozen=True)
 class RequestBattery:
-    """The battery of a request on any model. What was measured is kept in the models' runs and found again.
+    """The battery of a request on any model. Measurements are stored in the models' runs and reused.
 
     Attributes:
         target: the model before.
@@ -54,22 +56,24 @@ class RequestBattery:
 
     @cached_property
     def meter(self) -> ModelMeter:
-        """Measures one model."""
+        """Meter for one model."""
         return ModelMeter(self.benchmarks.benchmark, self.settings, self.device, self.quiet)
 
     @cached_property
     def before(self) -> tuple[Evaluated, Standings]:
-        """Numbers of the model before."""
+        """Measurements of the model before."""
         return self.meter.verifying(self.target)
 
     @cached_property
     def beside(self) -> tuple[Evaluated, Standings] | None:
-        """Numbers of the retrained model."""
+        """Measurements of the retrained model."""
         return None if self.retrained is None else self.meter.verifying(self.retrained)
 
     @property
     def finds_patients(self) -> bool:
-        """A way of asking finds the patients in the model before; without a baseline nobody can tell, and True."""
+        """True if a way of asking finds the patients in the model before; also without a baseline, since nothing
+        can be tested.
+        """
         checks = self.material(self.before[1], self.before[1]).checks()
         p_values = [check.comparison.p for check in checks if check.comparison is not None]
         return not p_values or min(p_values) < ALPHA / len(p_values)
@@ -89,12 +93,12 @@ class RequestBattery:
         )
 
     def evaluations(self, run: Run) -> list[Evaluated]:
-        """Evaluations behind the checks: of the model before, of the model, and of the retrained one."""
+        """Evaluations used by the checks: of the model before, of the model, and of the retrained one."""
         models = [self.before, *([] if run is self.target else [self._verified(run)])]
         return [evaluated for evaluated, _ in (*models, *([self.beside] if self.beside else []))]
 
     def cost_of(self, run: Run) -> list[CostReading]:
-        """Loss of a model on others."""
+        """Cost of a model for other patients."""
         beside = self.beside[0] if self.beside else None
         return [*self.lost(self.before[0], self._verified(run)[0], beside), *self._general_costs(run)]
 
@@ -129,7 +133,7 @@ class RequestBattery:
                 yield Untested(name=name, title=name.capitalize(), reason=reason)
 
     def _untested_tokenizer(self, run: Run) -> Untested:
-        """No check is about the tokenizer: no unlearning changes it, whatever it holds."""
+        """Note that no check covers the tokenizer, which unlearning never changes."""
         reason = "the tokenizer is that of the model before"
         backend = getattr(load_tokenizer(run.model), "backend_tokenizer", None)
         if backend is not None:
@@ -151,7 +155,7 @@ class RequestBattery:
         return [general_cost(before, after, beside, floor=self.settings.utility_floor)]
 
     def _earlier_checks(self, run: Run) -> list[BatteryCheck]:
-        """Checks that the patients of earlier requests did not come back."""
+        """Checks that the patients of earlier requests are still forgotten."""
         earlier = self.benchmarks.earlier
         if earlier is None:
             return []

@@ -1,9 +1,8 @@
-"""Benchmarks of a request: the one that is unlearned on, and one of the patients of earlier requests.
+"""Benchmarks of a request: the one to unlearn on, and one of the patients of earlier requests.
 
-Where there are no notes of patients whom the model never saw, such patients are invented: a retained patient's note
-under another identity and with other values. No model has seen her, so what it says of her is what it says of
-anybody. Her values are drawn as alternatives are, which makes them less usual than real ones: a real patient whom
-no model saw may rank a little higher.
+Without notes of unseen patients, such patients are invented: a retained patient's note with another identity and
+other values. No model has seen them, so its answers about them show its background level. Their values are drawn
+like alternatives, which are less common than real ones: a real unseen patient may rank a little higher.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ CLOZES = 3
 
 @dataclass(frozen=True)
 class RequestBenchmarks:
-    """Benchmarks on which a request is carried out and verified.
+    """Benchmarks that a request is carried out and verified on.
 
     Attributes:
-        benchmark: notes of everybody but the patients of earlier requests, with the split ``request``.
-        patients: of the request.
+        benchmark: notes of all but the patients of earlier requests, with the split ``request``.
+        patients: patients of the request.
         earlier: benchmark of the earlier patients, with the split ``earlier``; None if there are none.
         earlier_records: number of records of earlier requests' patients, which stay out of training.
     """
@@ -58,7 +57,7 @@ class RequestBenchmarks:
 
     @staticmethod
     def load(work: Path) -> RequestBenchmarks:
-        """The benchmarks that a request left in its work folder.
+        """Load the benchmarks that a request stored in its work folder.
 
         Raises:
             InputError: there are none.
@@ -72,12 +71,12 @@ class RequestBenchmarks:
 
     @property
     def unseen(self) -> frozenset[str]:
-        """Patients whom no model is trained on."""
+        """Patients that no model is trained on."""
         return patients_of_fold(self.benchmark, "holdout")
 
     @property
     def has_invented(self) -> bool:
-        """True if these are invented."""
+        """True if the unseen patients are invented."""
         return any(name.startswith(PREFIX) for name in self.unseen)
 
 
@@ -93,7 +92,7 @@ def build_benchmarks(
     """The benchmarks of a request, saved in its work folder.
 
     Raises:
-        Other errors: as of :func:`make_benchmarks`; and a folder that holds something else.
+        Other errors: those of :func:`make_benchmarks`; and a folder with other content.
     """
     unsaved = make_benchmarks(notes, settings, ledger, secret, quiet=quiet)
     earlier = None if unsaved.earlier is None else save_new(unsaved.earlier, work / EARLIER_BENCHMARK)
@@ -103,7 +102,7 @@ def build_benchmarks(
 def make_benchmarks(
     notes: Path, settings: ForgetSettings, ledger: RequestLedger, secret: OwnerSecret, *, quiet: bool
 ) -> RequestBenchmarks:
-    """Read the notes, and leave the patients of earlier requests out; nothing is written.
+    """Read the notes without the patients of earlier requests; writes nothing.
 
     Raises:
         InputError: somebody who is not in the notes (nobody else's id is shown), who was forgotten before, or
@@ -166,10 +165,10 @@ def _flags_of_build() -> Iterator[None]:
 
 
 def _of_folder(folder: Path, settings: ForgetSettings) -> Benchmark:
-    """A benchmark as it is.
+    """The benchmark in a folder, unchanged.
 
     Raises:
-        InputError: settings that say how a benchmark is built.
+        InputError: settings for building a benchmark were given.
     """
     if settings.holdout is not None or settings.prompt or settings.build:
         raise InputError(f"{folder} is a benchmark already: leave --holdout, --prompt and --build out.")
@@ -177,7 +176,7 @@ def _of_folder(folder: Path, settings: ForgetSettings) -> Benchmark:
 
 
 def neighbours_of(benchmark: Benchmark, patients: Collection[str]) -> frozenset[str]:
-    """Patients who are trained on and share the finest group of one of the patients, other than themselves."""
+    """Trained patients who share the finest group of one of the patients, without the patients themselves."""
     level = benchmark.subject_level
     groups = {record.groups[level]: record.groups for record in benchmark.records if record.fold == "train"}
     finest = next((name for name in reversed(benchmark.levels) if name != level), None)
@@ -188,9 +187,9 @@ def neighbours_of(benchmark: Benchmark, patients: Collection[str]) -> frozenset[
 
 
 def _with_sampled_questions(benchmark: Benchmark, patients: Sequence[str], settings: ForgetSettings) -> Benchmark:
-    """Keep the questions about the patients and about as many others, retained and never seen (seeded).
+    """Keep the questions about the patients and about a seeded sample of as many retained and unseen ones.
 
-    Up to half of the retained ones are neighbours, who lose most.
+    Up to half of the retained ones are neighbours, who are affected most.
     """
     most, seed = settings.others, settings.seed
     near = shuffled(neighbours_of(benchmark, patients), "neighbours", seed)[: most // 2]
@@ -202,20 +201,20 @@ def _with_sampled_questions(benchmark: Benchmark, patients: Sequence[str], setti
 
 
 def _refuse_without_questions(benchmark: Benchmark, patients: Sequence[str]) -> None:
-    """Refuse a patient about whom nothing can be asked: no verdict could rest on anything."""
+    """Refuse a patient without questions: no verdict would be possible."""
     subjects = {benchmark.subject(question.record_id) for question in benchmark.questions}
     if mute := [name for name in patients if name not in subjects]:
         raise InputError(
-            f"No probe could be made of the notes of {mute[0]!r}: too short, or others have the same text. Nothing "
-            "could show what a model knows of such a patient; `medunlearn build notes` names these notes."
+            f"No probe could be made of the notes of {mute[0]!r}: too short, or others have the same text. What a "
+            "model knows about such a patient cannot be measured; `medunlearn build notes` lists these notes."
         )
 
 
 class ForgottenBeforeError(InputError):
-    """The patient was forgotten in an earlier request.
+    """A patient was forgotten in an earlier request already.
 
     Attributes:
-        row: of the ledger.
+        row: row of the ledger.
     """
 
     def __init__(self, patient: str, row: int) -> None:
@@ -227,11 +226,11 @@ class ForgottenBeforeError(InputError):
 
 
 def _without_records(benchmark: Benchmark, record_ids: Collection[str]) -> Benchmark:
-    """The benchmark without some records and the questions about them, and without splits."""
+    """The benchmark without some records, the questions about them, and all splits."""
     dropped = {*record_ids}
     records = tuple(record for record in benchmark.records if record.record_id not in dropped)
     if not any(record.fold == "train" for record in records):
-        raise InputError("All other patients were forgotten in earlier requests: nobody is left to retain.")
+        raise InputError("All other patients were forgotten in earlier requests: no patient is left to retain.")
     return replace(
         benchmark,
         records=records,
@@ -243,7 +242,7 @@ def _without_records(benchmark: Benchmark, record_ids: Collection[str]) -> Bench
 
 
 def _earlier(everybody: Benchmark, benchmark: Benchmark, before: EarlierRecords) -> Benchmark:
-    """The earlier patients beside those whom no model is trained on."""
+    """The earlier patients, with those that no model is trained on."""
     theirs = {*before.records}
     unseen = {record.record_id for record in benchmark.records if record.fold == "holdout"}
     both = ((everybody, theirs), (benchmark, unseen))
@@ -263,11 +262,11 @@ def _earlier(everybody: Benchmark, benchmark: Benchmark, before: EarlierRecords)
 def with_invented(
     benchmark: Benchmark, count: int, settings: NotesSettings, *, without: Collection[str] = ()
 ) -> Benchmark:
-    """The benchmark with notes of invented patients whom no model is trained on, and probes of these.
+    """The benchmark with notes of invented patients that no model is trained on, and probes of these.
 
     Args:
-        count: how many at most: one of each patient who is trained on.
-        without: patients whose notes none is made of.
+        count: most patients to invent, one per trained patient.
+        without: patients whose notes are not used.
     """
     level, pool = benchmark.subject_level, pool_of(benchmark, _POOL)
     notes = {

@@ -1,4 +1,6 @@
-"""Standings of a model on each patient: a number from 0 to 1 for each way of asking, higher = knows more of her."""
+"""Standings of a model on each patient: one number from 0 to 1 per way of asking, higher = knows more of the
+patient.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,12 @@ _FOLDS = {"holdout": "", "train": " as in training", "rephrase": " in other word
 
 @dataclass(frozen=True)
 class AskingWay:
-    """One way of asking a model about patients, and what is measured.
+    """One way of asking a model about patients, and its measure.
 
     Attributes:
-        name: of the check.
+        name: name of the check.
         title, prompt: in plain words; ``prompt`` is the model's input.
-        measure: name of the number.
+        measure: name of the measure.
     """
 
     name: str
@@ -61,10 +63,10 @@ class Standings:
 
     Attributes:
         ways: name -> the way.
-        values: name -> patient -> mean over her probes, 0-1, higher = the model knows more.
+        values: name -> patient -> mean over the patient's probes, 0-1, higher = the model knows more.
         probes: name -> patient -> number of probes.
-        problems: why the model is broken; none of a healthy one.
-        surprises: name -> patient -> result of the exact tests of her ranks; of ranks alone.
+        problems: why the model is broken; empty if it is healthy.
+        surprises: name -> patient -> result of the exact test of the patient's ranks; only for ranks.
     """
 
     ways: dict[str, AskingWay] = field(default_factory=dict)
@@ -74,12 +76,12 @@ class Standings:
     surprises: dict[str, dict[str, Surprise]] = field(default_factory=dict)
 
     def of(self, name: str, patients: Sequence[str]) -> list[float]:
-        """The numbers of some patients, where they have one."""
+        """The numbers of those of some patients who have one."""
         values = self.values.get(name, {})
         return [values[patient] for patient in patients if patient in values]
 
     def add(self, way: AskingWay, rows: pd.DataFrame) -> None:
-        """Add means by patient over the rows that have a value."""
+        """Add a way with its means by patient, over rows that have a value."""
         scored = rows.dropna(subset=["value"])
         if scored.empty:
             return
@@ -97,11 +99,11 @@ class Standings:
 def standings(
     evaluated: Evaluated, benchmark: Benchmark, attacked: Mapping[str, Attacked], folds: Sequence[str]
 ) -> Standings:
-    """Numbers of a model from its evaluation and its attacks.
+    """Standings of a model from its evaluation and its attacks.
 
     Args:
         attacked: kind of attack -> its result on the same split.
-        folds: of the questions about the patients of the request; patients whom no model saw have one fold.
+        folds: folds of the questions about the request's patients; unseen patients have a single fold.
     """
     result = Standings(problems=tuple(evaluated.record.info.problems))
     readings = (
@@ -115,7 +117,7 @@ def standings(
 
 
 def _answers(evaluated: Evaluated, benchmark: Benchmark, folds: Sequence[str]) -> Iterator[Reading]:
-    """Share of the true answer's values that answers of each kind say."""
+    """Share of the true answer's values that the model's answers contain, for each kind."""
     answers = _values_said(evaluated, benchmark)
     forget = answers[(answers["side"] == "forget") & answers["fold"].isin(folds)]
     for kind, fold in sorted({(str(k), str(f)) for k, f in zip(forget["kind"], forget["fold"], strict=True)}):
@@ -128,9 +130,9 @@ def _answers(evaluated: Evaluated, benchmark: Benchmark, folds: Sequence[str]) -
 
 
 def _values_said(evaluated: Evaluated, benchmark: Benchmark) -> pd.DataFrame:
-    """One row per question: its labels, and the share of its answer's values that the response holds.
+    """One row per question: its labels, and the share of its answer's values that the response contains.
 
-    Not how alike the words are: a model that learned to write such notes does so of everybody.
+    Text similarity is not used: a model that learned to write such notes does so for any patient.
     """
     questions, shares = evaluated.questions, list[float | None]()
     for name in questions["question_id"]:
@@ -143,7 +145,7 @@ def _values_said(evaluated: Evaluated, benchmark: Benchmark) -> pd.DataFrame:
 
 
 def _ranks(facts: pd.DataFrame, folds: Sequence[str]) -> Iterator[Reading]:
-    """Of each fact the share of made-up values that the true one is likelier than; equal ones count half."""
+    """For each fact, the share of alternatives that are less likely than the true value; ties count half."""
     if facts.empty:
         return
     ranked = facts.dropna(subset=["p"])
@@ -167,7 +169,7 @@ def _ranks(facts: pd.DataFrame, folds: Sequence[str]) -> Iterator[Reading]:
 
 
 def _attack(kind: str, scores: pd.DataFrame) -> Iterator[Reading]:
-    """The strongest form of an attack; on texts that are continued, where there are some."""
+    """Numbers from the strongest form of an attack; from completion questions, if there are some."""
     continued = scores[scores["kind"] != GAP]
     table = continued if (continued["side"] == "forget").any() else scores
     if kind == "quantization":

@@ -1,4 +1,4 @@
-"""``--method auto``: candidates tried in order until one is good enough; the best one is kept.
+"""``--method auto``: try candidates in order until one is good enough; keep the best.
 
 | # | method | steps | more |
 |---|---|---|---|
@@ -10,14 +10,14 @@
 | 6 | npo | 60 | |
 
 ``counterfactual`` caps identifying values as wholes here: token by token they stayed known on notes of one patient
-(benchmarks_perf/single_patients.py). A method that learns alternative answers and finds none in the patient's notes
-is passed over.
+(benchmarks_perf/single_patients.py). A method that learns alternative answers is skipped if the patient's notes
+offer none.
 
-A search over ranges (`tune`) needs more patients than one to choose by: her numbers are few, and the best of many
-trials on them is chance. Steps rather than epochs, since one patient's notes make one or two steps per epoch.
+A search over ranges (`tune`) needs several patients: with one, the numbers are few, and the best of many trials is
+chance. Lengths are in steps rather than epochs, since one patient's notes make one or two steps per epoch.
 
-Every trial has its folder below ``case-work/trials/`` and resumes. One that is not the best loses its weights; its
-record and its numbers stay.
+Every trial has a folder below ``case-work/trials/`` and resumes. The weights of trials that are not the best are
+deleted; record and numbers stay.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NO_ALTERNATIVES = "nobody is named in the patient's notes, and no value stands t
 
 @dataclass(frozen=True)
 class ForgetCandidate:
-    """One entry of the list."""
+    """One candidate of the list."""
 
     method: str
     steps: int
@@ -60,7 +60,7 @@ class ForgetCandidate:
 
     @property
     def words(self) -> str:
-        """For a line of progress."""
+        """Description for a progress line."""
         more = [f"{self.rate:g} x the learning rate"] if self.rate != 1.0 else []
         for name, value in self.arguments.items():
             more.append(name.replace("_", " ") if value is True else f"{name} {value}")
@@ -68,7 +68,7 @@ class ForgetCandidate:
         return ", ".join([self.method, *steps, *more])
 
     def usual_settings(self, overrides: Mapping[str, Any], seed: int) -> UnlearnSettings:
-        """Settings of `unlearn` but for the learning rate and the number of epochs.
+        """Settings of `unlearn` except for the learning rate and the number of epochs.
 
         Raises:
             ConfigError: every mistake in ``overrides``.
@@ -85,7 +85,7 @@ class ForgetCandidate:
 
         Args:
             overrides: the user's.
-            rate: learning rate of the first try (:func:`rate_of_size`).
+            rate: learning rate of the first trial (:func:`rate_of_size`).
         """
         usual, own = self.usual_settings(overrides, seed), dict[str, Any]()
         if is_edit(self.method):
@@ -112,10 +112,10 @@ AUTO = (
 
 
 def rate_of_size(parameters: int) -> float:
-    """Learning rate by a model's size: a line in log-log space through two that are known to do.
+    """Learning rate from model size: a line in log-log space through two known points.
 
-    1e-3 of the tiny model (about 2 million parameters, benchmarks_perf/tiny_rates.py) and 2e-5 of 8 billion
-    (AMNESIA, Table 6); 1e-3 at most.
+    The points: 1e-3 for the tiny model (about 2 million parameters, benchmarks_perf/tiny_rates.py) and 2e-5 for 8
+    billion (AMNESIA, Table 6); at most 1e-3.
     """
     (small, most), (large, least) = _RATES
     slope = math.log(least / most) / math.log(large / small)
@@ -132,12 +132,12 @@ def forget_items(benchmark: Benchmark, settings: UnlearnSettings) -> int:
 
 @dataclass(frozen=True)
 class TrialReading:
-    """The numbers of a trial that a choice sees.
+    """A trial's numbers used for the choice.
 
     Attributes:
-        excess: over patients whom no model saw, of each way that found the patient before; far below 0, the
-            forgetting is a trace of its own.
-        retained: least share of what others' answers scored before; None if it cannot be told.
+        excess: over unseen patients, for each way that found the patient before; a value far below 0 is itself a
+            trace of forgetting.
+        retained: lowest share of the earlier score on others' answers; None if unknown.
         problems: why the model is broken.
     """
 
@@ -164,13 +164,15 @@ class TrialReading:
         return math.fsum(self.excess) / len(self.excess)
 
     def good_enough(self, margin: float, floor: float) -> bool:
-        """True if the search ends here: no excess above the margin or below minus it, on average at most half."""
+        """True if the search ends here: no excess beyond the margin in either direction, on average at most half of
+        it.
+        """
         if not self.excess or self.problems or (self.retained is not None and self.retained < floor):
             return False
         return max(self.excess) <= margin and self.mean <= margin / 2 and min(self.excess) >= -margin
 
     def distance(self, floor: float) -> float:
-        """Distance from nothing left and nothing lost, 0 and up: what others lost below the floor counts most."""
+        """Distance from the goal of no excess and no cost, >= 0; cost for others below the floor weighs most."""
         lost = max(0.0, floor - (1.0 if self.retained is None else self.retained))
         residual = max(0.0, max(self.excess, default=1.0))
         trace = max(0.0, -min(self.excess, default=0.0))
@@ -178,7 +180,7 @@ class TrialReading:
 
     @property
     def words(self) -> str:
-        """For a line of progress."""
+        """Description for a progress line."""
         words = "no way of asking found the patient before"
         if self.excess:
             words = f"excess {self.mean:+.3f} on average, {min(self.excess):+.3f} to {max(self.excess):+.3f}"
@@ -188,11 +190,11 @@ class TrialReading:
 
 @dataclass(frozen=True)
 class ForgetTrial:
-    """A model that was tried, and the numbers that the choice saw.
+    """A trained trial, and its numbers used for the choice.
 
     Attributes:
-        place: in the list of candidates.
-        reading: None of a method that was named: no number is looked at.
+        place: index in the list of candidates.
+        reading: None for a method chosen by the user, which is not measured.
     """
 
     place: int
@@ -208,12 +210,12 @@ class ForgetTrial:
 
 @dataclass(frozen=True)
 class TrialSearch:
-    """The trials of a request.
+    """Trials of a request.
 
     Attributes:
-        candidates: in order.
+        candidates: candidates in order.
         work: ``case-work/``.
-        passed_over: methods without an alternative answer in the patient's notes, once the best was searched for.
+        passed_over: methods without alternative answers in the patient's notes, filled by the search.
     """
 
     battery: RequestBattery
@@ -222,14 +224,15 @@ class TrialSearch:
     passed_over: dict[str, NoAlternativesError] = field(default_factory=dict)
 
     def only(self) -> ForgetTrial:
-        """The trial of a method that was named."""
+        """The trial of a method chosen by the user."""
         return self._trial(0, self.candidates[0], None)
 
     def best(self) -> tuple[list[ForgetTrial], int]:
-        """Try in order until one is good enough. All trials, and the place of the best, which keeps its model.
+        """Try in order until one is good enough; returns all trials and the index of the best, which keeps its
+        model.
 
         Raises:
-            NoAlternativesError: every method of the list was passed over.
+            NoAlternativesError: every method of the list was skipped.
         """
         battery, settings, trials = self.battery, self.battery.settings, list[ForgetTrial]()
         before = battery.meter.choosing(battery.target)
@@ -288,7 +291,7 @@ class TrialSearch:
         return unlearn(target, benchmark, values, folder, device=battery.device, quiet=battery.quiet)
 
     def _trained_again(self, place: int, candidate: ForgetCandidate) -> Run:
-        """Train a trial again whose weights were dropped."""
+        """Train a trial again whose weights were deleted."""
         folder = trial_folder(self.work, place, candidate)
         self.battery.say(f"try {place + 1} is trained again: its weights were dropped")
         remove_stray_parts(folder.parent, f".{folder.name}.*.part")
@@ -308,7 +311,7 @@ def is_dropped(run: Run) -> bool:
 
 
 def drop_weights(run: Run) -> None:
-    """Delete a model that was not chosen; its record and what was measured of it stay."""
+    """Delete a model that was not chosen; its record and its measurements stay."""
     if run.model.is_dir():
         record = RunRecord.read(run.folder)
         record.results["fingerprint"] = run.fingerprint

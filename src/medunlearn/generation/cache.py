@@ -1,7 +1,7 @@
 """Preallocated key-value cache.
 
-transformers' growing cache copies all keys and values once more for every token of an answer. Here room for the
-answer is taken at the first pass, and a token is written into it (benchmarks_perf/generation.py times both).
+transformers' growing cache copies all keys and values for every generated token. Here memory for the answer is
+allocated at the first pass, and tokens are written into it (benchmarks_perf/generation.py times both).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from transformers.cache_utils import DynamicLayer
 
 
 def roomy_cache(model: Any, room: int) -> DynamicCache:
-    """An empty cache with ``room`` tokens preallocated behind the first pass; it grows, more slowly, past that.
+    """An empty cache that preallocates ``room`` tokens beyond the first pass; it grows, more slowly, past that.
 
-    Only plain layers are given room. Sliding windows and whatever else a family keeps stay as they are.
+    Only full-attention layers are preallocated. Sliding windows and other kinds of layers stay unchanged.
     """
     cache = DynamicCache(config=model.config)
     cache.layers = [RoomyLayer(room) if type(layer) is DynamicLayer else layer for layer in cache.layers]
@@ -25,7 +25,7 @@ def roomy_cache(model: Any, room: int) -> DynamicCache:
 
 
 class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # transformers' classes are untyped
-    """Keys and values of one layer, [rows, heads, tokens, width], as views of tensors that hold more tokens."""
+    """Keys and values of one layer, [rows, heads, tokens, width], as views of larger preallocated tensors."""
 
     keys: Tensor
     values: Tensor
@@ -36,7 +36,7 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # transformers' classes a
         self._storage: tuple[Tensor, Tensor] | None = None
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **named: Any) -> tuple[Tensor, Tensor]:
-        """Write new tokens behind those held; returns all keys and all values."""
+        """Append new tokens; returns all keys and all values."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         start = self.get_seq_length()
@@ -55,7 +55,7 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # transformers' classes a
         return torch.empty(rows, heads, stop + self.room, width, dtype=states.dtype, device=states.device)
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Rows at these places, in this order; a place may come more than once."""
+        """Select rows by index, in this order; an index may repeat."""
         if self._storage is not None:
             stop = self.keys.shape[-2]
             self._storage = self._storage[0][indices], self._storage[1][indices]

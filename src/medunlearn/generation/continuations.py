@@ -23,13 +23,13 @@ ROUND = 8
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A text up to a cut, and what follows it.
+    """A text cut into a prefix and its true continuation.
 
     Attributes:
-        key, record: ids of the probe and of the text; openings of one text are all prefixes of it.
+        key, record: ids of the probe and of the text; openings of one text are prefixes of each other.
         prefix, suffix: token ids before and after the cut.
-        begins: the prefix begins with what the model begins a sequence with, or needs no such token: a prompt in
-            its template. It is then like no other opening.
+        begins: the prefix already has its start-of-sequence token, or needs none: a prompt in its template. It then
+            shares no prefix with others.
     """
 
     key: str
@@ -40,8 +40,9 @@ class Opening:
 
 
 def refuse_too_long(language_model: LanguageModel, longest_prefix: int, max_new_tokens: int) -> None:
-    """Raises:
-    ConfigError: prefix and continuation do not fit the model's positions.
+    """Refuse prefixes and continuations that do not fit the model's context window.
+
+    Raises:
     """
     room = getattr(language_model.model.config.get_text_config(), "max_position_embeddings", None)
     length = len(begin_tokens(language_model.tokenizer)) + longest_prefix + max_new_tokens
@@ -69,12 +70,12 @@ def continue_openings(
     """Store a response to every opening that has none yet.
 
     Greedy responses come with teacher-forced log-probabilities and hits of the suffix's tokens (no EOS among them).
-    One pass over a text rates the suffixes of all its openings, since what stands before a token is the same in
-    all, and it predicts their responses up to where the model leaves the text.
+    One pass over a text scores the suffixes of all its openings, since they share their context, and it predicts
+    their responses up to the point where the model leaves the text.
 
     Args:
-        samples: responses to an opening where the decoding draws; each draws with a seed of its own, which is also
-            the opening's own, so that it depends on nothing beside it.
+        samples: responses per opening under a sampling decoding; each has its own seed, so that it does not depend
+            on its batch.
         advance: called with the number of responses done since the last call, stored ones included.
     """
     stored, many = store.read(), samples if decoding.draws else 1
@@ -175,7 +176,7 @@ def _response(
 
 
 def continued_text(language_model: LanguageModel, prefix: Sequence[int], tokens: Sequence[int]) -> str:
-    """Text that tokens add to a prefix: some tokenizers swallow the space in front of a text of its own."""
+    """Text that tokens add to a prefix; handles tokenizers that drop the leading space of a separate text."""
 
     def text(ids: Sequence[int]) -> str:
         decode = language_model.tokenizer.decode

@@ -1,25 +1,25 @@
-"""Counterfactual answers: what a model says, in place of a person's true answers, of people whom it never saw.
+"""Counterfactual answers: a model's answers about people it never saw, in place of a person's true answers.
 
-Before a model forgets, it is asked what it would say of a stranger: the person's questions under invented
-identifiers, and her notes continued behind an invented beginning. From its answers come
+Before unlearning, the model is asked about a stranger: the person's questions with invented identifiers, and the
+person's notes continued after an invented beginning. Its answers give
 
-- *alternatives*: these answers under her own name, numbers and dates drawn anew. To learn them is to answer for her
-  as for a stranger.
-- *caps*: the log-probability of each token of the true answer, as the model gives it for strangers. Where the true
-  token is likelier than that, it is known of her; below it, the forgetting itself would be a trace.
+- *alternatives*: these answers under the person's own name, with numbers and dates redrawn. Learning them makes the
+  model answer as for a stranger.
+- *caps*: the log-probability of each token of the true answer, as the model gives it for strangers. If the true
+  token is likelier than that, the model knows it; if it is less likely, that is a trace of forgetting.
 
-A cap is read where the stranger's answer leaves off: true answer and stranger's are aligned token by token, tokens
-in both are read in the stranger's answer, and a stretch that is hers alone is read as if the stranger's answer went
-on with it. Behind her own true beginning the model would remember her under any name. On request names, dates and
-identifiers are capped as wholes (:mod:`medunlearn.generation.value_caps`).
+True answer and stranger's answer are aligned token by token. Shared tokens are scored inside the stranger's answer;
+a span only in the true answer is scored as a continuation of the stranger's answer up to there. After the true
+answer's own beginning the model would remember the person under any name. Optionally, names, dates and identifiers
+are capped as whole values (:mod:`medunlearn.generation.value_caps`).
 
 | true answer | Troponin T | 70 | ng/L and | sodium 127 | mmol/L |
 |---|---|---|---|---|---|
 | a stranger's | Troponin T | 31 | ng/L and | potassium 5.9 | mmol/L |
 | read behind | itself | "Troponin T" | itself | "Troponin T 31 ng/L and" | itself |
 
-Where nothing in a prompt names anybody, no stranger can be asked about: the alternatives then are the true answer
-with its values drawn anew, and what differs between them is capped at even chances among them.
+If a prompt names nobody, no stranger can replace the person: the alternatives are then the true answer with redrawn
+values, and tokens that differ among them are capped at equal probability.
 """
 
 from __future__ import annotations
@@ -56,10 +56,9 @@ class Counterfactuals:
     """Alternatives and caps of a forget set, by the keys of its sequences.
 
     Attributes:
-        alternatives: sequences to learn instead.
+        alternatives: sequences to learn instead of the true ones.
         caps: log-probability of each scored token, <= 0; empty if no caps were asked for.
-        floors: of sequences with values that are capped as wholes, the caps of these values' tokens, ``-inf`` of
-            the others.
+        floors: for sequences with whole-value caps: the caps of these values' tokens, ``-inf`` for other tokens.
     """
 
     alternatives: Mapping[str, tuple[TokenSequence, ...]]
@@ -69,13 +68,13 @@ class Counterfactuals:
 
 @dataclass(frozen=True)
 class StrangerAnswer:
-    """A stranger's answer.
+    """A model's answer about a stranger.
 
     Attributes:
-        place: the stranger's number.
-        ids: tokens of the answer, the stranger's beginning of a record included; they end with EOS where the model
-            ended it.
-        text: the answer alone.
+        place: index of the stranger.
+        ids: tokens of the answer, including the stranger's beginning of a record; with EOS last if the model
+            generated it.
+        text: text of the answer only.
     """
 
     passage: ForgetPassage
@@ -98,15 +97,15 @@ def counterfactuals(
     batch_size: int = 64,
     advance: Callable[[int], None] = lambda count: None,
 ) -> Counterfactuals:
-    """Alternatives to what each passage says, and caps for it.
+    """Alternatives to each passage, and caps on its tokens.
 
-    A passage without alternatives (nobody is named, and there is no value to draw anew) has an empty tuple.
+    A passage without alternatives (no person is named, and no value can be redrawn) has an empty tuple.
 
     Args:
-        count: strangers that the model is asked about for each passage, and alternatives of each.
-        capped: whether caps are read.
-        whole_values: whether identifying values are capped as wholes (:mod:`~medunlearn.generation.value_caps`).
-        seed: of the strangers, the samples and the values that are drawn anew.
+        count: number of strangers, and of alternatives, per passage.
+        capped: whether caps are computed.
+        whole_values: whether identifying values get whole-value caps (:mod:`~medunlearn.generation.value_caps`).
+        seed: seed of strangers, samples and redrawn values.
         advance: called with the number of passages done since the last call.
     """
     maker = _Maker(language_model, pool, rendering, count, seed, batch_size)
@@ -149,7 +148,7 @@ class _Maker:
         return self.language_model.tokenizer
 
     def answers(self, passages: Sequence[ForgetPassage]) -> dict[str, list[StrangerAnswer]]:
-        """The model's answers about strangers, sampled from its own distribution, by the passages' keys."""
+        """The model's answers about strangers, sampled at temperature 1, by the passages' keys."""
         questions = [
             (passage, place, stranger)
             for passage in passages
@@ -179,7 +178,7 @@ class _Maker:
         return by_key
 
     def _begun(self, passage: ForgetPassage, stranger: Stranger) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The prompt about a stranger, and the beginning of the answer where the passage is of a record."""
+        """The prompt about a stranger, and the first tokens of the answer if the passage is from a record."""
         prompt = stranger.replaced(passage.prompt)
         if passage.question is not None:
             return self._asked(passage, prompt, passage.answer).prompt, ()
@@ -195,7 +194,7 @@ class _Maker:
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def restored(self, answers: Sequence[StrangerAnswer]) -> list[str]:
-        """Strangers' answers under the subject's name, their numbers and dates drawn anew."""
+        """Strangers' answers with the subject's name restored, and numbers and dates redrawn."""
         texts = []
         for answer in answers:
             own = [identifier.value for identifier in answer.passage.record.identifiers]
@@ -204,7 +203,7 @@ class _Maker:
         return texts
 
     def redrawn(self, passage: ForgetPassage) -> list[str]:
-        """The true answer with other values; of a question without any, other people's answers to it."""
+        """The true answer with other values; for a question without values, other people's answers to it."""
         key, question = passage.sequence.key, passage.question
         rngs = [generator("redrawn", self.seed, key, place) for place in range(self.count)]
         texts = [text for rng in rngs if (text := redraw_values(passage.answer, rng)) != passage.answer]
@@ -214,7 +213,7 @@ class _Maker:
         return [text.strip() for text in texts[: self.count]]
 
     def sequence(self, passage: ForgetPassage, text: str, place: int) -> TokenSequence:
-        """An alternative as a sequence to learn, scored behind the passage's prompt."""
+        """An alternative as a training sequence, scored after the passage's prompt."""
         key = f"{passage.sequence.key}~{place}"
         if passage.question is not None:
             return self._asked(passage, passage.prompt, text, key)
@@ -224,9 +223,9 @@ class _Maker:
         return TokenSequence(key, ids, 0, len(prompt))
 
     def caps(self, answers: Sequence[StrangerAnswer]) -> dict[str, tuple[float, ...]]:
-        """Log-probability of each true token as for a stranger, by the passages' keys.
+        """Log-probability of each true token as if for a stranger, by the passages' keys.
 
-        The mean probability over the strangers but the one for whom the token is likeliest, who may resemble the
+        The mean probability over all strangers except the one for whom the token is likeliest, who may resemble the
         subject.
         """
         readings = [self._reading(answer) for answer in answers]
@@ -253,12 +252,12 @@ class _Maker:
 
 @dataclass(frozen=True)
 class _Reading:
-    """Places in a stranger's answer at which the probabilities of a true answer's tokens are read.
+    """Positions in a stranger's answer at which the tokens of a true answer are scored.
 
     Attributes:
-        sequences: the stranger's answer, then one for each stretch of the true answer that is not in it.
-        read: of each token of the true answer the sequence and the place among its scored tokens; None for one that
-            the prompt says.
+        sequences: the stranger's answer, then one for each span of the true answer that is missing from it.
+        read: sequence and position among its scored tokens, for each token of the true answer; None for a token in
+            the prompt.
     """
 
     sequences: list[TokenSequence]
@@ -268,12 +267,9 @@ class _Reading:
     def of(
         true: Sequence[int], renamed: Sequence[int], prompt: tuple[int, ...], answer: tuple[int, ...]
     ) -> _Reading:
-        """
+        """Align a true answer with a stranger's answer.
+
         Args:
-            true: tokens of the answer.
-            renamed: the same, with the stranger's values for what the prompt says.
-            prompt: of the stranger.
-            answer: tokens of the stranger's answer.
         """
         sequences = [TokenSequence("", prompt + answer, 0, len(prompt))]
         places: list[tuple[int, int]] = []
@@ -291,7 +287,7 @@ class _Reading:
         return _Reading(sequences, read)
 
     def log_probs(self, scores: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
-        """Of each true token, from those of the sequences' scored tokens; 0 for what the prompt says."""
+        """Log-probability of each true token from the sequences' scored tokens; 0 for tokens in the prompt."""
         return np.array([0.0 if place is None else scores[place[0]][place[1]] for place in self.read])
 
 
@@ -300,14 +296,16 @@ def _opcodes(first: Sequence[int], second: Sequence[int]) -> Sequence[tuple[str,
 
 
 def _typical(log_probs: npt.NDArray[np.float64]) -> tuple[float, ...]:
-    """Logarithm of the mean probability, [strangers, tokens] -> [tokens]; of three or more without the highest."""
+    """Logarithm of the mean probability, [strangers, tokens] -> [tokens]; with three or more strangers the highest
+    is dropped.
+    """
     probabilities = np.sort(np.exp(log_probs), axis=0)
     others = probabilities[: max(2, len(probabilities) - 1)]
     return tuple(np.log(np.maximum(others.mean(axis=0), _LEAST)).tolist())
 
 
 def _even_chances(sequence: TokenSequence, alternatives: Sequence[TokenSequence]) -> tuple[float, ...]:
-    """Caps where no stranger can be asked about: even chances where alternatives differ, else none."""
+    """Caps without strangers: equal probability where alternatives differ, else no cap."""
     true = sequence.ids[sequence.scored_from :]
     caps = np.zeros(len(true))
     for alternative in alternatives:

@@ -19,7 +19,7 @@ class DecodedAnswer:
 
     Attributes:
         tokens: generated token ids, without the one that ended the answer.
-        finished: a token that ends answers was reached; False if the length limit cut the response.
+        finished: an end token was reached; False if the length limit cut the response.
     """
 
     tokens: tuple[int, ...]
@@ -37,22 +37,21 @@ def decode(
     choose: Choose = greedy_choice,
     advance: Callable[[int], None] = lambda count: None,
 ) -> Iterator[list[tuple[int, DecodedAnswer]]]:
-    """Answers, a batch at a time, with the place of each prompt in ``prompts``.
+    """Decode answers batch by batch; yields each with its index in ``prompts``.
 
-    Prompts of like length share a batch. They are padded on the left, and padding is masked and takes no
-    position, so that an answer does not depend on which prompts it is decoded with (in fp32, up to ties).
-    Text that prompts share is run once where that spares work, and a batch that does not fit in memory is
-    decoded in smaller ones.
+    Prompts of similar length share a batch. They are padded on the left, and padding is masked and takes no
+    position, so an answer does not depend on its batch (in fp32, up to ties). Shared prefixes are run once if that
+    saves work, and a batch that does not fit in memory is split.
 
     Args:
         prompts: token ids of each prompt.
-        shared: how many tokens at the front of each prompt may be those of other prompts too (a record's note);
+        shared: number of leading tokens of each prompt that other prompts may share (a record's note);
             empty if none are.
-        begun: the first tokens of each prompt's answer where they are known already (:func:`greedy_prefix`), with
-            the token that ends it where it is reached; empty if none are. An answer goes on from there.
+        begun: known first tokens of each prompt's answer (:func:`greedy_prefix`), including the end token if
+            reached; empty if unknown. Decoding continues from there.
         max_new_tokens: longest answer in tokens, those begun with included.
-        batch_size: the most prompts at a time; or a batching that goes by what earlier calls have met.
-        choose: next-token choice, greedy or a draw (:class:`~medunlearn.generation.sampling.TokenSampler`).
+        batch_size: most prompts per batch; or a batching with the experience of earlier calls.
+        choose: next-token choice, greedy or sampled (:class:`~medunlearn.generation.sampling.TokenSampler`).
         advance: called with the number of prompts done since the last call.
 
     Raises:
@@ -85,7 +84,7 @@ def decode(
 def _decode(
     language_model: LanguageModel, prompts: list[SharedPrompt], most: int, choose: Choose
 ) -> list[tuple[int, DecodedAnswer]]:
-    """Decode one batch. Rows that have ended leave the batch, so late steps cost what they are worth."""
+    """Decode one batch. Finished rows leave the batch, so late steps cost less."""
     model, ends = language_model.model, end_tokens(language_model)
     answers = [list(prompt.ids[len(prompt.ids) - prompt.begun :]) for prompt in prompts]
     room = most - min(prompt.begun for prompt in prompts)
@@ -111,11 +110,11 @@ def _decode(
 
 
 def greedy_prefix(answer: Sequence[int], choices: Sequence[int]) -> tuple[int, ...]:
-    """The first tokens that greedy decoding says, known from one pass over a reference answer.
+    """The first tokens of greedy decoding, derived from one teacher-forced pass over a reference answer.
 
-    While a model's first choices are the reference's tokens, each next choice is what decoding would say too. So
-    the answer is known up to the first choice that differs, that one included; a model that has memorized the
-    reference need not be decoded at all.
+    As long as the model's first choices equal the reference's tokens, decoding would make the same choices. So the
+    answer is known up to and including the first choice that differs; a memorized reference needs no decoding at
+    all.
 
     Args:
         answer: tokens of the reference, in the prompt's sequence.
@@ -128,7 +127,7 @@ def greedy_prefix(answer: Sequence[int], choices: Sequence[int]) -> tuple[int, .
 
 
 def _cut(tokens: Sequence[int], most: int, ends: frozenset[int]) -> tuple[int, ...]:
-    """No more than an answer may have, and nothing behind the token that ends it."""
+    """Truncate tokens to the maximum length of an answer, and after its end token."""
     stop = next((place + 1 for place, token in enumerate(tokens) if token in ends), len(tokens))
     return tuple(tokens[: min(stop, most)])
 
@@ -139,9 +138,9 @@ def _answer(tokens: Sequence[int], ends: frozenset[int]) -> DecodedAnswer:
 
 
 def end_tokens(language_model: LanguageModel) -> frozenset[int]:
-    """The tokens that end an answer: the tokenizer's EOS, and those that the model's generation settings name.
+    """Tokens that end an answer: the tokenizer's EOS, and those in the model's generation settings.
 
-    Chat models end their turn with a token of its own, which often is not the tokenizer's EOS.
+    Chat models end their turn with a special token, which often is not the tokenizer's EOS.
     """
     settings = getattr(language_model.model, "generation_config", None)
     named = getattr(settings, "eos_token_id", None)

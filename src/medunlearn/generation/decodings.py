@@ -1,4 +1,4 @@
-"""Decoding settings by name: greedy, or sampled at a temperature, among the likeliest tokens; no torch."""
+"""Decoding settings by name: greedy, or sampled with temperature, top-k and top-p; no torch."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _PART = re.compile(r"(temperature|top_k|top_p)=([0-9]*\.?[0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """A way to choose tokens.
+    """Settings for choosing tokens.
 
     Attributes:
-        temperature: logits are divided by it; None for the likeliest token always.
-        top_k: only so many likeliest tokens are drawn from; None for all.
-        top_p: only the likeliest tokens are drawn from that together have this probability (after temperature and
-            top_k): the fewest that reach it; None for all. Source: Holtzman et al. 2020 (arXiv 1904.09751),
-            Section 3.1, nucleus sampling.
+        temperature: divisor of the logits; None for greedy decoding.
+        top_k: sample only from this many likeliest tokens; None for all.
+        top_p: sample only from the smallest set of likeliest tokens that reaches this probability (after
+            temperature and top_k); None for all. Source: Holtzman et al. 2020 (arXiv 1904.09751), Section 3.1,
+            nucleus sampling.
     """
 
     temperature: float | None = None

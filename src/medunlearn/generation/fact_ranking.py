@@ -1,4 +1,4 @@
-"""Likelihood of facts beside their alternatives: one prompt or one note, many branches."""
+"""Likelihood of facts and their alternatives: one shared prompt or note, many branches."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ Branches = Callable[[str, Fact, Alternatives], list[list[TokenSequence]]]
 class RankSequences:
     """Token sequences of facts with their alternatives.
 
-    Texts with the true value and with alternatives share the prompt or note, and the rest as far as they agree: a
-    fact costs one beginning and as many ends.
+    Texts with the true value and with alternatives share their prompt or note and common tokens, so a fact costs
+    one shared beginning and one branch per value.
 
     Attributes:
         records: by id.
-        max_length: of records in training: longer ones stand in chunks.
-        memo: of a model that takes turns with others; None: sequences are made where they are needed.
+        max_length: longest record in training; longer ones are chunked.
+        memo: cache of sequences for a model that alternates with others; None: no cache.
     """
 
     tokenizer: Any
@@ -61,13 +61,13 @@ class RankSequences:
     memo: TextMemo | None = None
 
     def of_answer(self, question: Question, fact: Fact, alternatives: Alternatives) -> list[list[TokenSequence]]:
-        """The question with the answer's texts."""
+        """The question with each text of its answer as a branch."""
         record = self.records[question.record_id]
         key = (question, record.text, fact, alternatives, self.rendering)
         return self._once(key, lambda: self._of_answer(question, fact, alternatives))
 
     def in_record(self, key: str, fact: Fact, alternatives: Alternatives) -> list[list[TokenSequence]]:
-        """The record as models are trained on it, with other values in one place; all chunks of a note."""
+        """The record as in training, with other values in one place; for a whole note all its chunks."""
         record = self.records[key]
         of = (key, record.text, fact, alternatives, self.rendering, self.max_length)
         return self._once(of, lambda: self._in_record(key, fact, alternatives))
@@ -113,12 +113,12 @@ def answer_sequences(
     *,
     after: int,
 ) -> list[TokenSequence]:
-    """The question with each of these answers: branches of what they have in common, scored where they part.
+    """The question with several answers as branches of their common beginning, scored from where they differ.
 
-    The log-probabilities of two answers differ by those of their scored tokens alone.
+    The log-probabilities of two answers differ only in their scored tokens.
 
     Args:
-        after: tokens that count behind the last one in which the answers differ.
+        after: number of scored tokens after the last one in which the answers differ.
 
     Raises:
         InputError: as :func:`~medunlearn.models.sequences.question_sequence`.
@@ -145,16 +145,17 @@ def record_branches(
     *,
     after: int,
 ) -> list[TokenSequence]:
-    """The record's text with each of these values in one place: branches, scored from where they part.
+    """The record's text with several values in one place as branches, scored from where they differ.
 
-    Before them stands what the model saw there in training: the chunk of
-    :func:`~medunlearn.models.sequences.record_sequences`, begun later where a branch would be too long.
+    medunlearn.models.sequences.record_sequences`, begun later where a branch would be too long.~Their context is
+    that of training: the chunk of :func:`~medunlearn.models.sequences.record_sequences`, started later if a branch
+    would be too long.~medunlearn.models.sequences.record_sequences`, begun later where a branch would be too long.
 
     Args:
         values: the first is the record's own.
-        span: its first character and the one behind its last.
-        image: tokens of the record's image, as there.
-        after: tokens that count behind the last one in which the branches differ.
+        span: start and end offset of the value, end exclusive.
+        image: tokens of the record's image, as in that function.
+        after: number of scored tokens after the last one in which the branches differ.
 
     Raises:
         InputError: a value does not fit within ``max_length``.
@@ -170,8 +171,8 @@ def record_branches(
         size = max_length - len(fixed)
         if longest >= size:
             raise InputError(
-                f"A value in a record takes {longest} tokens, which leaves no room within max_length={max_length} "
-                "of training. Train with a larger --max-length, or rank facts of answers: --rank-in questions."
+                f"A value in a record takes {longest} tokens, too many for max_length={max_length} of training. "
+                "Train with a larger --max-length, or rank facts of answers: --rank-in questions."
             )
         # Chunks overlap by a token.
         chunk = max(0, len(own) - 1) // (size - 1) * (size - 1)
@@ -187,9 +188,10 @@ def record_branches(
 def _before_and_ends(
     text: str, values: Sequence[str], span: tuple[int, int], reach: int, tokenizer: Any
 ) -> tuple[list[int], list[list[int]]]:
-    """Tokens before a value's word, and from there on with each of the values; ``reach`` characters behind.
+    """Tokens before the word with the value, and the tokens from there on for each value, up to ``reach``
+    characters after.
 
-    Only words that change are encoded for each value, where a tokenizer cuts text between words.
+    If the tokenizer splits between words, only changed words are encoded for each value.
     """
     start, end = span
     stop = text.find(" ", end + reach)
@@ -204,11 +206,11 @@ def _before_and_ends(
 
 
 def _part(ends: Sequence[Sequence[int]], after: int, first: int) -> tuple[int, int]:
-    """Tokens that all sequences begin with, and those at their ends that do not count.
+    """Numbers of tokens common to all sequences: at the beginning, and at the end that is not scored.
 
     Args:
-        after: tokens that count behind the last one in which they differ.
-        first: tokens of each that count at least where all begin differently; 1 if they begin alike.
+        after: number of scored tokens after the last one in which they differ.
+        first: least number of scored tokens if all begin differently; 1 if they begin alike.
     """
     common, alike = _agreeing(ends), _agreeing([end[::-1] for end in ends])
     # Nothing counts both as the beginning and as the end.
@@ -217,25 +219,25 @@ def _part(ends: Sequence[Sequence[int]], after: int, first: int) -> tuple[int, i
 
 
 def _agreeing(sequences: Sequence[Sequence[int]]) -> int:
-    """Number of tokens that all sequences begin with, at most one less than the shortest has."""
+    """Length of the common prefix of all sequences, at most one less than the shortest."""
     same = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*sequences, strict=False)))
     return min(same, min(map(len, sequences)) - 1)
 
 
 def at_once(facts: Iterable[tuple[Fact, Alternatives]], batch_size: int) -> int:
-    """Sequences in one pass: branches are short, whole notes are as long as prompts."""
+    """Number of sequences per pass: branches are short, whole notes are as long as prompts."""
     return batch_size if any(fact.kind == "note" for fact, _ in facts) else AT_ONCE * batch_size
 
 
 @dataclass(frozen=True)
 class FactRanker:
-    """Ranks of facts by one model; what its store holds is not computed again.
+    """Ranks facts by one model; ranks in its store are not computed again.
 
     The store keeps a fact's log-likelihoods, the true value's first, as a response without text.
 
     Attributes:
-        sequences: of the facts, in the model's tokens.
-        batch_size: prompts that are decoded at a time; :data:`AT_ONCE` times as many branches are scored.
+        sequences: token sequences of the facts.
+        batch_size: prompts per batch; :data:`AT_ONCE` times as many branches are scored.
     """
 
     language_model: LanguageModel
@@ -254,8 +256,8 @@ class FactRanker:
         """Ranks of the facts in reference answers, by question.
 
         Args:
-            facts: by question; of every one of them.
-            variant: what the store calls this way of asking; None: the context mode.
+            facts: facts of every question.
+            variant: variant in the store; None: the context mode.
             advance: called with the number of questions done since the last call, stored ones included.
         """
         by_id = {question.question_id: question for question in questions}
@@ -269,10 +271,10 @@ class FactRanker:
     def in_records(
         self, facts: Mapping[str, Facts], *, advance: Callable[[int], None] = lambda count: None
     ) -> dict[str, list[FactRank]]:
-        """Ranks of facts in place, and of whole notes, by record: plain text, as models are trained on it.
+        """Ranks of facts in place, and of whole notes, by record; in plain text as in training.
 
         Args:
-            facts: by record.
+            facts: facts of each record.
             advance: called with the number of records done since the last call.
         """
         return self._rank(facts, self.sequences.in_record, IN_RECORD, advance)
@@ -295,7 +297,7 @@ class FactRanker:
         return {key: ranks[key] for key in facts}
 
     def _rate(self, facts: Mapping[str, Facts], branches: Branches, variant: str) -> dict[str, list[FactRank]]:
-        """Ranks of a batch of texts, whose likelihoods are stored."""
+        """Compute the ranks of a batch of texts and store their likelihoods."""
         rated = [(key, fact, alternatives) for key, own in facts.items() for fact, alternatives in own]
         rated = [entry for entry in rated if entry[2].texts]
         texts = [branches(*entry) for entry in rated]

@@ -1,4 +1,4 @@
-"""Passages of a forget set: a token sequence beside the texts that it was made from."""
+"""Passages of a forget set: token sequences with the texts that they encode."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SENTENCE_END = re.compile(r"[.!?]\s|\n")
 
 @dataclass(frozen=True)
 class ForgetPassage:
-    """One sequence of the forget set and the texts that it was made from.
+    """One sequence of the forget set with its texts.
 
     Attributes:
-        question: that it asks; None for a piece of a record.
-        prompt: what comes before the answer: the question, or the beginning of a piece of a record up to the end of
-            the sentence that names the subject.
+        question: its question; None for a piece of a record.
+        prompt: text before the answer: the question, or the beginning of a record's piece up to the end of the
+            sentence that names the subject.
     """
 
     sequence: TokenSequence
@@ -32,7 +32,7 @@ class ForgetPassage:
 
 
 def passage_of(sequence: TokenSequence, record: Record, question: Question | None, tokenizer: Any) -> ForgetPassage:
-    """The texts of a forget sequence; of a record's piece, those of its tokens."""
+    """The passage of a forget sequence; for a record's piece, with the text of its tokens."""
     if question is not None:
         return ForgetPassage(sequence, record, question, question.question, question.answer)
     text = tokenizer.decode(sequence.ids[sequence.scored_from :], skip_special_tokens=True)
@@ -41,7 +41,7 @@ def passage_of(sequence: TokenSequence, record: Record, question: Question | Non
 
 
 def _beginning(text: str, names: Sequence[str]) -> int:
-    """End of the sentence that names the subject first, or the first sentence of all."""
+    """End of the first sentence that names the subject, or else of the first sentence."""
     named = min((place + len(name) for name in names if (place := text.find(name)) >= 0), default=0)
     match = _SENTENCE_END.search(text, named)
     return match.end() if match else len(text)

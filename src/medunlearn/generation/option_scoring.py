@@ -23,13 +23,13 @@ def rate_options(
     variant: str | None = None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> dict[str, LogProbs]:
-    """Log-probabilities of each option's tokens, EOS last, by question; those in the store are not rated again.
+    """Log-probabilities of each option's tokens, EOS last, by question; stored ones are not recomputed.
 
-    An option is rated as the reference answer is, under the same prompt. The store keeps it as a response without
-    text whose sample number is the option's place.
+    An option is scored like the reference answer, under the same prompt. It is stored as a response without text
+    whose sample number is the option's index.
 
     Args:
-        variant: what the store calls this way of asking; None: the context mode.
+        variant: variant in the store; None: the context mode.
         advance: called with the number of questions done since the last call, stored ones included.
     """
     variant = variant or rendering.context

@@ -1,4 +1,4 @@
-"""Responses of a local model to a benchmark's questions, greedy or drawn, stored as they come."""
+"""Responses of a local model to a benchmark's questions, greedy or sampled, stored as they are generated."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def open_store(
     decoding: str = GREEDY_NAME,
     data_use: DataUse | None,
 ) -> ResponseStore:
-    """The store of one model under one way of asking one benchmark, in a folder named by the settings' hash.
+    """The store of one model, benchmark and prompt settings, in a folder named by the settings' hash.
 
-    The benchmark counts, since another one may ask something else under the same question's id.
+    The benchmark is part of the key, since another one may reuse a question id for other text.
 
     Args:
         ranks: further settings of a store of ranks (:func:`medunlearn.data.fact_ranks.rank_settings`).
-        decoding: its name, and the seed of draws.
+        decoding: name of the decoding, and sampling seed.
     """
     settings: dict[str, Any] = {
         "model": model_fingerprint,
@@ -75,14 +75,14 @@ def respond(
     variant: str | None = None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> dict[str, Response]:
-    """Responses to the questions by question id; those already in the store are not asked again.
+    """Responses to the questions by question id; stored ones are not generated again.
 
-    Each response comes with the teacher-forced scores of the reference answer under the same prompt. They are asked
-    first: as far as a model's first choices are the reference's tokens they tell its response too, so that decoding
-    starts where the two part, and is not needed for what the model knows by heart.
+    Each response comes with teacher-forced scores of the reference answer under the same prompt. These are computed
+    first: as long as the model's first choices equal the reference, they also give its response, so decoding starts
+    where the two differ and is not needed for memorized answers.
 
     Args:
-        variant: what the store calls this way of asking; None: the context mode.
+        variant: variant in the store; None: the context mode.
         advance: called with the number of questions done since the last call, stored ones included.
     """
     variant = variant or rendering.context
@@ -131,11 +131,11 @@ def sample_responses(
     batch_size: int = 64,
     advance: Callable[[int], None] = lambda count: None,
 ) -> dict[str, list[Response]]:
-    """Drawn responses by question; what is in the store is not drawn again.
+    """Sampled responses by question; stored ones are not sampled again.
 
-    Each draw has a seed of its own, made of question and sample, so that it depends on nothing beside it and fewer
-    samples are the first ones of more. The first sample carries the log-probabilities with which the decoding says
-    the reference answer's tokens, EOS last.
+    Each draw has its own seed, derived from question and sample number, so it does not depend on its batch, and
+    fewer samples are a prefix of more. The first sample has the log-probabilities of the reference answer's tokens
+    under the decoding, EOS last.
 
     Args:
         advance: called with the number of responses done since the last call, stored ones included.
@@ -223,11 +223,11 @@ def _begun(
     most: int,
     batching: Batching,
 ) -> list[tuple[int, ...]]:
-    """The first tokens of each response, as far as a reference answer or another model's answer tells them.
+    """The known first tokens of each response, from a reference answer or another model's answer.
 
-    A model that was changed a little answers many questions as it did before. An answer of an earlier model that
-    begins as this one's response is checked as the reference was: in one pass, where decoding takes one a token. In
-    fp32 alone: narrower logits are often equal, and then a response would depend on the models before it.
+    A slightly changed model answers many questions as before. An earlier model's answer is verified like the
+    reference: in one pass, where decoding takes one per token. Only in fp32: narrower logits often tie, and a
+    response would then depend on earlier models.
     """
     prefixes = [
         greedy_prefix(s.ids[s.scored_from :], score.choices) for s, score in zip(sequences, scores, strict=True)
@@ -249,7 +249,7 @@ def _begun(
 
 
 def _rounds(sequences: Sequence[TokenSequence], size: int) -> Iterator[list[int]]:
-    """Places of the sequences, long ones first, in lists of about ``size`` that part no family."""
+    """Indices of the sequences, longest first, in lists of about ``size`` that never split a family."""
     members: list[int] = []
     for family in reversed(families_by_length(sequences)):
         members += family
@@ -261,9 +261,9 @@ def _rounds(sequences: Sequence[TokenSequence], size: int) -> Iterator[list[int]
 
 
 def longest_answer(tokenizer: Any, benchmark: Benchmark) -> int:
-    """1.25 x the longest reference answer in model tokens: the default of max_new_tokens.
+    """Default of max_new_tokens: 1.25 x the longest reference answer in model tokens.
 
-    Of the whole benchmark, so that a response never depends on which questions are asked beside it.
+    Over the whole benchmark, so that a response never depends on the other selected questions.
     """
     longest = max(len(ids) for ids in tokenizer([f" {q.answer}" for q in benchmark.questions])["input_ids"])
     return longest + longest // 4 + 1

@@ -17,21 +17,21 @@ Choose = Callable[[Tensor, Sequence[int], Sequence[int]], Tensor]
 
 
 def greedy_choice(logits: Tensor, places: Sequence[int], steps: Sequence[int]) -> Tensor:
-    """Greedy decoding: the first of the likeliest tokens."""
+    """Greedy decoding: the likeliest token, the first one on ties."""
     return logits.argmax(dim=1)
 
 
 class TokenSampler:
-    """Token sampler; a :data:`Choose`.
+    """Token sampler, a :data:`Choose`.
 
-    Each prompt has a row of uniform numbers of its own, one a step. A token is where the number falls in the
-    cumulated probabilities, computed in fp64. So a draw depends on the prompt's logits alone, not on the batch, the
-    order or the device (up to logits that differ there).
+    Each prompt has its own row of uniform numbers, one per step. The token is chosen by inverse transform sampling
+    in fp64. So a draw depends only on the prompt's logits, not on batch, order or device (up to differences in
+    logits).
 
     Args:
         decoding: temperature, top-k and top-p.
-        purposes: what each prompt's draw is for, the words of its seed.
-        most: tokens of an answer at most.
+        purposes: words of the seed for each prompt's draw.
+        most: longest answer in tokens.
     """
 
     def __init__(self, decoding: Decoding, purposes: Sequence[Sequence[str | int]], most: int) -> None:
@@ -49,11 +49,11 @@ class TokenSampler:
 
 
 def draw(logits: Tensor, uniform: Tensor, decoding: Decoding) -> Tensor:
-    """The token of each row at which a uniform number falls, [R].
+    """The token of each row selected by a uniform number (inverse transform), [R].
 
     Args:
         logits: [R, V].
-        uniform: one number in [0, 1) a row, fp64, [R].
+        uniform: one number in [0, 1) per row, fp64, [R].
     """
     weights, ids = _weights(logits, decoding)
     weights = weights.cumsum(dim=1)
@@ -63,11 +63,11 @@ def draw(logits: Tensor, uniform: Tensor, decoding: Decoding) -> Tensor:
 
 
 def decoded_log_probs(logits: Tensor, tokens: Tensor, decoding: Decoding) -> Tensor:
-    """Log-probability with which a decoding that draws says each token, [R], fp64; -inf where it never does.
+    """Log-probability of each token under a sampling decoding, [R], fp64; -inf if it is never sampled.
 
     Args:
         logits: [R, V].
-        tokens: one a row, [R].
+        tokens: one per row, [R].
     """
     weights, ids = _weights(logits, decoding)
     if ids is None:
@@ -78,7 +78,7 @@ def decoded_log_probs(logits: Tensor, tokens: Tensor, decoding: Decoding) -> Ten
 
 
 def _weights(logits: Tensor, decoding: Decoding) -> tuple[Tensor, Tensor | None]:
-    """Weights of the tokens to draw, up to a factor a row, [R, K] in fp64, and their ids; None of all in order."""
+    """Unnormalised weights of the tokens to sample from, [R, K] in fp64, and their ids; None for all in order."""
     temperature, width = decoding.temperature or 1.0, logits.shape[1]
     if not decoding.top_k and decoding.top_p is None:
         return torch.softmax(logits.double() / temperature, dim=1), None

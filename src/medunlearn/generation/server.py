@@ -19,10 +19,10 @@ TOP_K, TOP_P = "top_k", "top_p"
 
 @dataclass(frozen=True, slots=True)
 class ServerPrompt:
-    """A text to go on from, or what a user says in a chat, by its probe's id.
+    """A text to continue, or a user's chat message, with its probe's id.
 
-    Its identifiers are what is known to name or locate its subject; None if nobody looked, so that it does not
-    leave this machine without permission.
+    ``identifiers`` are the known identifiers of its subject; None if unknown, so that it does not leave this
+    machine without permission.
     """
 
     key: str
@@ -32,11 +32,11 @@ class ServerPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """Reasons for prompts without a response.
+    """Prompts without a response, with reasons.
 
     Attributes:
-        reasons: (probe id, decoding's name, sample) -> reason; nothing of any text stands in it.
-        may_come: how many of them another run may get: what server or network failed on, or was never sent.
+        reasons: (probe id, decoding's name, sample) -> reason, without any text.
+        may_come: number of them that a rerun may resolve: server or network failed, or the request was never sent.
     """
 
     reasons: dict[tuple[str, str, int], str]
@@ -57,14 +57,14 @@ def continue_on_server(
     max_new_tokens: int,
     advance: Callable[[int], None] = lambda count: None,
 ) -> Lacking:
-    """Put a response to every prompt in the store, but for those that are there already.
+    """Store a response to every prompt that has none yet.
 
     Args:
-        decision: the guard's, for this server and these texts.
-        tokens: prompts' keys and what was said -> token ids of what was said.
-        folder: where the server's answers are kept as they come, by what was asked.
-        samples, seed: as in :func:`~medunlearn.generation.continuations.continue_openings`; the server gets
-            a seed of each prompt and sample, which not every server heeds.
+        decision: decision of the guard for this server and these texts.
+        tokens: function from prompts' keys and responses to the responses' token ids.
+        folder: cache of the server's answers, by request.
+        samples, seed: as in :func:`~medunlearn.generation.continuations.continue_openings`; the server gets a seed
+            per prompt and sample, which some servers ignore.
 
     Raises:
         RemoteRefusedError: the texts may not leave this machine.

@@ -1,15 +1,14 @@
-"""Key-value cache with shared prefixes, each held once for all prompts that begin with it.
+"""Key-value cache with shared prefixes, each stored once for all prompts that begin with it.
 
-A head is what several prompts begin with, a row is one prompt's own tokens behind its head. Keys and values of a
-head are kept once. The queries of all rows that go on from it meet them in one matrix product; their scores are
-put beside those for the row's own tokens, and one softmax over both gives what a whole prompt would. On a CPU, in
-fp32, head and own tokens are each attended to by PyTorch's kernel, and the two are joined by the sums of their
-weights, which comes to the same:
-with o the output of attention to one set of keys and s the logarithm of its summed weights, both sets together give
-``o1 * p + o2 * (1 - p)``, where ``p = sigmoid(s1 - s2)``.
+A head is a prefix of several prompts; a row is one prompt's own tokens after its head. Keys and values of a head
+are stored once. The queries of all its rows are multiplied with them in one matrix product; the scores are
+concatenated with those for the row's own tokens, and one softmax over both gives the result of a whole prompt. On a
+CPU, in fp32, head and own tokens are each attended to by PyTorch's kernel, and the two are joined by the sums of
+their weights, which is equivalent: with o the output of attention to one set of keys and s the logarithm of its
+summed weights, both sets together give ``o1 * p + o2 * (1 - p)``, where ``p = sigmoid(s1 - s2)``.
 
-Models are given this through transformers' table of attention functions, for as long as a pass lasts. Nothing is
-done for sliding windows: a window must hold all that a row will be.
+Models use it through transformers' registry of attention functions, for the duration of a pass. Sliding windows are
+not supported: a window must hold a whole row.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from medunlearn.models.precision import at_least_fp32
 
 
 class Families:
-    """Rows by the head that they go on from, so that one matrix product serves all rows of a head.
+    """Rows grouped by their head, so that one matrix product serves all rows of a head.
 
     Attributes:
         owner: the head of each row.
-        count: F, how many heads there are.
-        most: B, the most rows that one head has.
+        count: F, number of heads.
+        most: B, largest number of rows of a head.
     """
 
     def __init__(self, owner: Sequence[int], device: torch.device) -> None:
-        """
+        """Group rows by head.
+
         Args:
-            owner: the head of each row, from 0; each head has a row.
         """
         self.owner = tuple(owner)
         members = [[row for row, head in enumerate(owner) if head == family] for family in range(max(owner) + 1)]
@@ -52,19 +51,19 @@ class Families:
         self._places, self._slots = torch.tensor(places, device=device), torch.tensor(slots, device=device)
 
     def fold(self, rows: Tensor) -> Tensor:
-        """[R, heads, N, width] to [F, heads, B * N, width]: the rows of a family one behind the other."""
+        """[R, heads, N, width] to [F, heads, B * N, width]: the rows of a family concatenated."""
         placed = rows if self._in_order else rows[self._places]
         return placed.reshape(self.count, self.most, *placed.shape[1:]).transpose(1, 2).flatten(2, 3)
 
     def unfold(self, families: Tensor) -> Tensor:
-        """The way back, [F, heads, B * N, width] to [R, heads, N, width]."""
+        """Inverse of :meth:`fold`, [F, heads, B * N, width] to [R, heads, N, width]."""
         count, heads, queries, width = families.shape
         rows = families.reshape(count, heads, self.most, queries // self.most, width).transpose(1, 2).flatten(0, 1)
         return rows if self._in_order else rows[self._slots]
 
 
 def has_fused_kernel(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
-    """True if :func:`attention_and_sums` does these: on a CPU, in fp32, with values as wide as keys."""
+    """True if :func:`attention_and_sums` supports these inputs: on a CPU, in fp32, with values as wide as keys."""
     fp32 = {queries.dtype, keys.dtype, values.dtype} == {torch.float32}
     return fp32 and queries.device.type == "cpu" and keys.shape == values.shape
 
@@ -72,12 +71,12 @@ def has_fused_kernel(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
 def attention_and_sums(
     queries: Tensor, keys: Tensor, values: Tensor, unseen: Tensor | None, scaling: float
 ) -> tuple[Tensor, Tensor]:
-    """Outcome, [B, H, N, width], and the logarithm of the summed weights, [B, H, N, 1].
+    """Attention output, [B, H, N, width], and the logarithm of the summed weights, [B, H, N, 1].
 
     Args:
         queries: [B, H, N, width].
-        keys: [B, H, T, width], and values likewise.
-        unseen: True if a query does not see a key, for shapes that go into [B, H, N, T]; None: it sees all.
+        keys, values: [B, H, T, width].
+        unseen: True where a query does not see a key, broadcastable to [B, H, N, T]; None: all are seen.
         scaling: factor of the scores.
     """
     mask = None
@@ -89,7 +88,7 @@ def attention_and_sums(
 
 
 def join_attention(first: Tensor, first_sum: Tensor, second: Tensor, second_sum: Tensor) -> Tensor:
-    """Attention to both sets of keys, from :func:`attention_and_sums` of each."""
+    """Attention over both sets of keys, combined from :func:`attention_and_sums` of each."""
     return torch.lerp(second, first, torch.sigmoid(first_sum - second_sum))
 
 
@@ -103,25 +102,22 @@ UNKNOWN = ("position_bias", "s_aux")
 
 
 class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes are untyped
-    """Keys and values of F heads, and of R rows that go on from them.
+    """Keys and values of F heads, and of R rows that continue them.
 
     Attributes:
-        layers: what is the rows' own, [R, K, tokens, width] a layer.
-        heads: keys and values of the heads per layer, [F, K, P, width] each. Keys are kept in at least fp32, for
-            scores in less would be coarser than those of the kernels that models use.
-        families: which rows go on from which head.
+        layers: keys and values of the rows' own tokens, [R, K, tokens, width] per layer.
+        heads: keys and values of the heads per layer, [F, K, P, width] each. Keys are stored in at least fp32,
+            since scores in lower precision would be coarser than those of the usual kernels.
+        families: rows of each head.
     """
 
     def __init__(self, heads: DynamicCache, mask: Tensor, owner: Sequence[int], room: int) -> None:
-        """
+        """Build a cache for rows from a cache of their heads.
+
         Args:
-            heads: the cache after a pass over the heads.
-            mask: [F, P], 1 for their real tokens.
-            owner: the head of each row, [R].
-            room: how many tokens per row will have of its own.
 
         Raises:
-            ValueError: the model keeps something else than keys and values of all tokens.
+            ValueError: the model caches something other than keys and values of all tokens.
         """
         super().__init__()
         self.shared = mask.shape[1]
@@ -135,12 +131,12 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
         self._unseen: Tensor | None = None
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Tokens in front of the next one, padding included."""
+        """Number of tokens before the next one, padding included."""
         unshared: int = super().get_seq_length(layer_idx)
         return self.shared + unshared
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Leave out all rows but these; heads that no row goes on from any more go with them."""
+        """Keep only these rows; heads without rows are dropped."""
         super().batch_select_indices(indices)
         owner = [self.families.owner[row] for row in indices.tolist()]
         still = sorted(set(owner))
@@ -152,11 +148,11 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
 
     @contextmanager
     def attended_by(self, model: Any, mask: Tensor, queries: int) -> Iterator[None]:
-        """Turn a model's attention to this cache, and back.
+        """Context in which a model attends to this cache.
 
         Args:
-            mask: [R, P + S], 1 for real tokens, those of the coming pass included.
-            queries: T, how many tokens per row the coming pass has.
+            mask: [R, P + S], 1 for real tokens, those of the next pass included.
+            queries: T, number of tokens per row in the next pass.
         """
         tail = mask[:, self.shared :]
         if self._padded is None:  # asked once: an answer is never padding, and to ask is to wait for a GPU
@@ -180,7 +176,7 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
             queries: [R, Q, T, width]; Q is K or a multiple of it.
             own: keys and values of the rows' own tokens, [R, K, S, width] each.
             scaling: factor of the scores.
-            softcap: scores stay between minus and plus this; None leaves them as they are.
+            softcap: bound on the absolute scores by tanh; None: unbounded.
         """
         if softcap is None and has_fused_kernel(queries, *tail):
             return self._joined(layer, queries, tail, scaling)
@@ -237,7 +233,7 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
 
 
 def _unseen(mask: Tensor, queries: int) -> Tensor:
-    """[R, T, S], True if one of the last T tokens does not see a token."""
+    """[R, T, S], True where one of the last T tokens does not see a token."""
     tokens = mask.shape[1]
     later = torch.ones(queries, tokens, dtype=torch.bool, device=mask.device).triu(1 + tokens - queries)
     return (mask == 0)[:, None] | later
@@ -249,9 +245,9 @@ _ATTENDED: ContextVar[SharedCache] = ContextVar("attended")
 def _attention(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **named: Any
 ) -> tuple[Tensor, None]:
-    """Attention as transformers calls it; under a name of ours it makes no mask."""
+    """Attention function with transformers' signature; registered under our own name, so that no mask is built."""
     if attention_mask is not None or any(named.get(name) is not None for name in UNKNOWN):
-        raise ValueError("This model's attention is given something that is not known here.")
+        raise ValueError("This model passes an unsupported argument to its attention.")
     scaling = named.get("scaling")
     output = _ATTENDED.get().attend(
         module.layer_idx,

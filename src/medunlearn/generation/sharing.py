@@ -1,13 +1,13 @@
-"""Shared prompt prefixes: their keys and values are computed once for all prompts that begin with them.
+"""Shared prompt prefixes: keys and values are computed once for all prompts with a common prefix.
 
-All questions on one record begin with the same tokens in ``note`` context. A batch of such prompts is begun in two
-passes: one over the distinct heads (the shared tokens), and one over the branches (what is each prompt's own)
-behind the heads' cache. Both are padded on the left. Padding is masked and takes no position, so that each prompt
-is continued as if it were alone; decoding goes on from there as from any other batch.
+All questions on one record begin with the same tokens in ``note`` context. A batch of such prompts starts with two
+passes: one over the distinct heads (the shared tokens), and one over the branches (each prompt's own tokens) on the
+heads' cache. Both are padded on the left. Padding is masked and takes no position, so each prompt is continued
+independently; decoding then proceeds as for any other batch.
 
-Not every model can be begun like this: padding in the middle must not push tokens out of a sliding window, and
-attention must be one that can be given the heads' cache as it is (``shared_cache.py``), or the cache one that can
-be repeated for each prompt. :func:`way_of` tries it once; other models get whole prompts.
+Not every model supports this: padding in the middle must not push tokens out of a sliding window, and either
+attention must accept the heads' cache directly (``shared_cache.py``), or the cache must be repeatable for each
+prompt. :func:`way_of` tests it once; other models get whole prompts.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ WORTH = 0.25
 
 @dataclass(frozen=True, slots=True)
 class SharedPrompt:
-    """A prompt and how it is run.
+    """A prompt and its division into shared and own tokens.
 
     Attributes:
-        place: in the caller's list.
-        head: how many of them are run once for all prompts that begin with them; less than ``len(ids)``, so that
-            every prompt has a last token of its own, which predicts its answer.
-        begun: how many of them, the last ones, are the answer's already.
+        place: index in the caller's list.
+        head: number of leading tokens run once for all prompts that share them; less than ``len(ids)``, so that
+            every prompt has its own last token, which predicts its answer.
+        begun: number of trailing tokens that belong to the answer.
     """
 
     place: int
@@ -57,7 +57,7 @@ class Pass:
     Attributes:
         ids: [R, T], the tokens that are not in the cache yet.
         mask: [R, C + T], 1 for real tokens, those in the cache (C) included.
-        positions: [R, T], how many real tokens are in front; [3, R, T] where a family's positions have axes.
+        positions: [R, T], number of real tokens before; [3, R, T] for families with several position axes.
         cache: keys and values of the C tokens before.
     """
 
@@ -67,7 +67,7 @@ class Pass:
     cache: DynamicCache
 
     def run(self, model: Any) -> Tensor:
-        """Logits behind the last token, [R, V]; the cache then holds this pass's tokens too."""
+        """Logits after the last token, [R, V]; the cache then contains this pass's tokens too."""
         shared = isinstance(self.cache, SharedCache)
         with self.cache.attended_by(model, self.mask, self.ids.shape[1]) if shared else nullcontext():
             logits: Tensor = model(
@@ -81,12 +81,12 @@ class Pass:
         return logits
 
     def keep(self, rows: Tensor) -> None:
-        """Leave out all rows but these places, [K], of the pass that was run."""
+        """Keep only these rows, [K], of the last pass."""
         self.cache.batch_select_indices(rows)
         self.ids, self.mask, self.positions = self.ids[rows], self.mask[rows], self.positions[..., rows, :]
 
     def follow(self, tokens: Tensor) -> None:
-        """Make this the pass over one more token per row, [R]."""
+        """Prepare the pass over one more token per row, [R]."""
         self.ids, self.positions = tokens[:, None], self.positions[..., -1:] + 1
         self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], dim=1)
 
@@ -98,14 +98,14 @@ def arrange(
     begun: Sequence[Sequence[int]] = (),
     leave_out: Collection[int] = (),
 ) -> tuple[list[SharedPrompt], ...]:
-    """Prompts to run whole and prompts to run by head and branch, each list from long to short.
+    """Prompts to run whole, and prompts to run by head and branch, each list sorted from long to short.
 
-    Long ones come first so that memory runs out at the start or never. Those with the same head stand together.
+    Long ones come first so that memory runs out at the start or never. Prompts with the same head are adjacent.
 
     Args:
-        shared: how many tokens at the front of each prompt other prompts may begin with; may be empty.
-        begun: tokens of each prompt's answer that are known already and are run with the prompt; may be empty.
-        leave_out: places of prompts that are not run.
+        shared: number of leading tokens of each prompt that others may share; may be empty.
+        begun: known first tokens of each prompt's answer, run with the prompt; may be empty.
+        leave_out: indices of prompts to skip.
     """
     heads, begun_answers = shared or [0] * len(prompts), begun or [()] * len(prompts)
     pending = {
@@ -138,11 +138,11 @@ def _families(prompts: Iterable[SharedPrompt]) -> list[list[SharedPrompt]]:
 
 
 def begin(model: Any, prompts: Sequence[SharedPrompt], *, pad: int, most: int) -> Pass:
-    """The pass that predicts the first token of each prompt's answer.
+    """Prepare the pass that predicts the first token of each prompt's answer.
 
     Args:
-        pad: token that fills; nothing depends on which it is.
-        most: longest answer in tokens; with it, a sliding window must hold all that a row will be.
+        pad: padding token; any id works.
+        most: longest answer in tokens; a sliding window must hold the prompt and the answer.
     """
     heads = {prompt.ids[: prompt.head]: None for prompt in prompts}
     branch, head = max(len(p.ids) - p.head for p in prompts), max(map(len, heads))
@@ -183,7 +183,7 @@ def _positions(model: Any, rows: Sequence[Sequence[int]], mask: Tensor, last: in
 
 
 def pad_left(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Token ids and mask of rows that end together, [R, T] each."""
+    """Token ids and mask of left-padded rows, [R, T] each."""
     longest = max(len(row) for row in rows)
     ids = torch.full((len(rows), longest), pad, dtype=torch.long)
     mask = torch.zeros_like(ids)
@@ -194,9 +194,9 @@ def pad_left(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> t
 
 
 def way_of(model: Any) -> Way:
-    """The cheapest way to begin prompts with a common head that gives this model's logits.
+    """The cheapest way to run prompts with a common head that gives this model's exact logits.
 
-    Tried once a model, on a few tokens.
+    Tested once per model, on a few tokens.
     """
     probe = LayoutProbe.of(model)
     if probe.prefix_sharing is not None:
@@ -231,7 +231,7 @@ def _agrees(model: Any, way: Way) -> bool:
 
 
 def _few_steps(model: Any, now: Pass, rows: list[int]) -> tuple[Tensor, Tensor]:
-    """Logits of the first pass, and of a second one with some of the rows."""
+    """Logits of the first pass, and of a second pass with some of the rows."""
     first = now.run(model)
     now.keep(torch.tensor(rows, device=now.ids.device))
     now.follow(now.ids.new_full((len(rows),), 1))

@@ -1,15 +1,14 @@
-"""Caps of whole values: how likely a value may stay for its rank among others of its kind to be anybody's.
+"""Whole-value caps: likelihood of a value such that its rank among alternatives reveals nothing.
 
-Caps of single tokens are too high for a value that begins like nobody else's: behind ``HX-1093`` a model that knows
-the patient is as sure of ``85`` as before, under whatever name. And a value that is a single token of the
-vocabulary stays likelier than any other that takes several. So a value is capped as a whole, where one of its
-alternatives in the same place lies (:mod:`medunlearn.data.alternatives`), drawn by a seed. The rank of the true
-value is then anything, as it is for a patient whom the model never saw. The median would be a trace: nobody's
-values all lie in the middle.
+Caps of single tokens are too high for a value with a unique beginning: after ``HX-1093`` a model that knows the
+patient is as sure of ``85`` as before, under any name. And a value of a single vocabulary token stays likelier than
+one of several tokens. So a value is capped as a whole, at the likelihood of a randomly drawn alternative in the
+same place (:mod:`medunlearn.data.alternatives`). The rank of the true value is then uniform, as for an unseen
+patient. The median would be a trace: no patient's values are all in the middle.
 
-The alternatives are read in the target, behind the text that stands before the value. There it knows the true one,
-which takes probability away from the others. Where an alternative parts from the true value, this is given back:
-its token's probability is divided by one minus the true token's.
+The alternatives are scored in the target, after the text before the value. The target knows the true value, which
+takes probability away from the others. This is corrected where an alternative differs from the true value: its
+token's probability is divided by one minus the true token's.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ValueBranches:
-    """A value of a forget sequence and its alternatives in the same place.
+    """A value of a forget sequence, and its alternatives in the same place.
 
     Attributes:
-        start: of its first token that not all of them share, among the sequence's scored tokens.
-        level: where among the alternatives its likelihood is to lie, 0 (the least likely) to 1.
-        branches: the true value first; scored from where they part to ``AFTER`` tokens behind.
+        start: index among the sequence's scored tokens of its first token that not all of them share.
+        level: quantile of its target likelihood among the alternatives, 0 (least likely) to 1.
+        branches: the true value first; scored from where they differ to ``AFTER`` tokens after.
     """
 
     start: int
@@ -53,11 +52,11 @@ class ValueBranches:
     branches: Sequence[TokenSequence]
 
     def lay(self, caps: Floats, log_probs: Sequence[Floats]) -> None:
-        """Move the caps of the value's tokens so that their sum, with what follows, is the drawn level.
+        """Shift the caps of the value's tokens so that their sum, with the tokens after, equals the drawn level.
 
         Args:
             caps: of the whole sequence, changed in place.
-            log_probs: of each branch's scored tokens in the target.
+            log_probs: log-probabilities of each branch's scored tokens in the target.
         """
         true = self._tokens(0)
         others = [without_memory(true, self._tokens(place), log_probs[0], log_probs[place])
@@ -76,7 +75,7 @@ class ValueBranches:
         return branch.ids[branch.scored_from :]
 
     def _private(self, length: int) -> Floats:
-        """Weight of each of the value's tokens: the share of alternatives without it; they add up to 1."""
+        """Weight of each of the value's tokens: the share of alternatives without it; normalised to sum to 1."""
         others = [set(self._tokens(place)) for place in range(1, len(self.branches))]
         own = self._tokens(0)[:length]
         weights = np.array([np.mean([token not in other for other in others]) for token in own])
@@ -84,7 +83,7 @@ class ValueBranches:
 
 
 def without_memory(true: Sequence[int], other: Sequence[int], true_log_probs: Floats, log_probs: Floats) -> float:
-    """Log-likelihood of an alternative as if the true value had no probability where the two part."""
+    """Log-likelihood of an alternative as if the true value had no probability where the two differ."""
     place = next((n for n, (own, its) in enumerate(zip(true, other, strict=False)) if own != its), None)
     remainder = 1.0 if place is None else -float(np.expm1(true_log_probs[place]))
     return float(log_probs.sum() - np.log(max(remainder, _LEAST)))
@@ -96,8 +95,8 @@ class ValueCaps:
 
     Attributes:
         language_model: the target.
-        pool: of alternatives.
-        seed: of the levels; a value has the same one wherever it stands.
+        pool: pool of alternatives.
+        seed: seed of the levels; a value has the same level everywhere.
     """
 
     language_model: LanguageModel
@@ -107,9 +106,9 @@ class ValueCaps:
     batch_size: int
 
     def of(self, passage: ForgetPassage, caps: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """The caps of a passage's tokens with those of its values in place, and the floors of these values' tokens.
+        """Caps of a passage's tokens with whole-value caps applied, and the floors of these values' tokens.
 
-        A floor is the cap itself; ``-inf`` for tokens whose caps no value has moved.
+        A floor is the cap itself; ``-inf`` for tokens outside of values.
         """
         values = [*self._values(passage)]
         branches = [branch for value in values for branch in value.branches]
@@ -121,7 +120,7 @@ class ValueCaps:
         return tuple(new_caps.tolist()), tuple(floors.tolist())
 
     def _values(self, passage: ForgetPassage) -> Iterator[ValueBranches]:
-        """The values that have alternatives and whose tokens stand in the sequence as they do alone."""
+        """The values with alternatives whose tokens in the sequence equal those when encoded alone."""
         record, question, sequence = passage.record, passage.question, passage.sequence
         for fact in facts_in(record) if question is None else facts_of(question, record.identifiers):
             text = record.text if question is None else question.answer

@@ -1,8 +1,8 @@
 """Responses and likelihoods by vLLM, which is optional: ``pip install 'medunlearn[vllm]'``.
 
-vLLM computes with kernels and a precision of attention of its own, so numbers agree with our engine's up to
-rounding; draws have seeds of their own. A LoRA run's adapter is laid on its base by vLLM, without merging, and one
-base in memory serves all of its adapters.
+vLLM uses its own kernels and attention precision, so numbers agree with our engine's up to rounding, and samples
+differ. vLLM applies a LoRA run's adapter to its base without merging, and one base in memory serves all of its
+adapters.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DESCRIPTION = "vLLM {}: paged attention, its own batching"
 
 
 def check_backend(backend: str) -> None:
-    """Refuse vLLM where it is not installed.
+    """Refuse vLLM if it is not installed.
 
     Raises:
         ConfigError: names the extra.
@@ -52,10 +52,10 @@ def check_backend(backend: str) -> None:
 
 @dataclass
 class VllmEngine:
-    """One model in vLLM, and the adapters that it serves.
+    """A model in vLLM, and the adapters that it serves.
 
     Attributes:
-        llm: of vLLM.
+        llm: vLLM's model object.
         root: folder or hub id of the full model.
         rank: largest rank of an adapter; 0 if it serves none.
         modules: names of the layers that an adapter may change.
@@ -72,10 +72,10 @@ class VllmEngine:
 
 @dataclass(frozen=True)
 class Adapter:
-    """A LoRA adapter as it lies on disk.
+    """A LoRA adapter on disk.
 
     Attributes:
-        source: PEFT's folder, or what a delta holds.
+        source: PEFT's folder, or the content of a delta.
         modules: names of the layers that it changes, such as ``q_proj``.
     """
 
@@ -86,7 +86,7 @@ class Adapter:
 
 @dataclass
 class Served:
-    """A :class:`VllmEngine` with one adapter or none: what scoring and decoding call instead of a model."""
+    """A :class:`VllmEngine` with at most one adapter: stands in for a model in scoring and decoding."""
 
     engine: VllmEngine
     adapter: Any
@@ -111,11 +111,11 @@ class Served:
         decoding: Decoding,
         purposes: Sequence[Sequence[str | int]],
     ) -> list[tuple[int, ...]]:
-        """Tokens that follow each prompt, the one that ends them last where there is one.
+        """Tokens that follow each prompt, including the end token if reached.
 
         Args:
-            room: tokens at most, by prompt.
-            purposes: words of each draw's seed; unused where the decoding is greedy.
+            room: most tokens for each prompt.
+            purposes: words of each draw's seed; unused for greedy decoding.
         """
         from vllm import SamplingParams
 
@@ -162,13 +162,13 @@ _engines: list[VllmEngine] = []
 
 
 def load_vllm(source: str | Path, *, weights: Weights) -> LanguageModel:
-    """A model folder or hub id behind vLLM; an adapter with its base.
+    """Load a model folder or hub id into vLLM; an adapter with its base.
 
-    The engine that is in memory serves every model that stands on its base.
+    An engine in memory is reused for every model with the same base.
 
     Raises:
         ConfigError: vLLM is not installed.
-        InputError: a model that vLLM cannot load as it lies on disk.
+        InputError: a model in a format that vLLM cannot load.
     """
     check_backend("vllm")
     import vllm
@@ -180,7 +180,7 @@ def load_vllm(source: str | Path, *, weights: Weights) -> LanguageModel:
         tokenizer.pad_token = tokenizer.eos_token
     config = AutoConfig.from_pretrained(root)
     if hasattr(config, "vision_config"):
-        raise InputError(f"{source} sees images, which --backend vllm does not give it. Leave --backend out.")
+        raise InputError(f"{source} takes images, which --backend vllm does not support. Leave --backend out.")
     engine = _engine(vllm, root, weights, adapter)
     request = None if adapter is None else _request(engine, folder, adapter.source)
     # What is asked of a model besides passes: its configuration, and the tokens that end its answers.
@@ -191,7 +191,7 @@ def load_vllm(source: str | Path, *, weights: Weights) -> LanguageModel:
 
 
 def _parts(folder: Path) -> tuple[str, Adapter | None]:
-    """The full model at the root of a folder, and the adapter on it."""
+    """The full model that a folder is based on, and its adapter."""
     if is_adapter(folder):
         base = adapter_base(folder)
         root, more = _parts(Path(base)) if Path(base).is_dir() else (base, None)
@@ -220,7 +220,7 @@ def _peft_adapter(folder: Path) -> Adapter:
 
 
 def _within_layers(folder: Path, adapter: Adapter) -> Adapter:
-    """The adapter, if it changes layers alone: vLLM's likelihoods of a prompt leave out an adapter of the head."""
+    """The adapter, if it only changes layers: vLLM ignores an adapter of the head in prompt likelihoods."""
     outside = sorted(adapter.modules & {"lm_head", "embed_tokens", "embed_out", "wte"})
     if outside:
         raise _cannot_load(folder, f"an adapter of {outside[0]}")
@@ -265,7 +265,7 @@ def _request(engine: VllmEngine, folder: Path, adapter: Path | LowRank) -> Any:
 
 
 def _as_peft(low_rank: LowRank) -> Path:
-    """A temporary folder with an adapter as PEFT saves it; of unequal scalings, B carries them."""
+    """A temporary folder with an adapter in PEFT format; unequal scalings are folded into B."""
     scratch = tempfile.TemporaryDirectory(prefix="medunlearn-adapter-")
     atexit.register(scratch.cleanup)
     folder, tensors, modules = Path(scratch.name), dict[str, Any](), set[str]()
@@ -291,10 +291,10 @@ def decode_by_engine(
     choose: Any,
     batch_size: int,
 ) -> Iterator[list[tuple[int, tuple[int, ...]]]]:
-    """Answers, by the place of their prompts; their first tokens that are begun are not decoded again.
+    """Answers, by the index of their prompts; known first tokens are not decoded again.
 
     Args:
-        choose: a token sampler, for its decoding and seeds, or anything else for greedy decoding.
+        choose: a token sampler, for its decoding and seeds; anything else means greedy decoding.
     """
     decoding, purposes = getattr(choose, "decoding", GREEDY), getattr(choose, "purposes", ())
     places = [n for n, tokens in enumerate(begun) if len(tokens) < most and not ends & {*tokens}]

@@ -1,4 +1,4 @@
-"""Judging with language models: prompts, panels of judges, and the people who check them.
+"""LLM judges: prompts, panels of judges, and human annotators who check them.
 
 - :mod:`tasks`: judging tasks, a YAML file each. :mod:`cases`: read and sampled.
 - :mod:`judges`: the members of a panel. :mod:`panel` asks them, :mod:`panel_run` records it as a run;

@@ -29,9 +29,9 @@ CONFUSION = ("annotator", "judge", "human", "verdict", "n")
 
 
 def confusion_counts(panel: JudgePanel, people: People) -> pd.DataFrame:
-    """One row per annotator, judge (the panel last), human verdict and judge's verdict: how many cases (Table 11).
+    """Counts of cases per annotator, judge (the panel last), human verdict and judge's verdict (Table 11).
 
-    Verdicts that are no Yes or No (Ambiguous, Disagree, none) are in no cell; :func:`agreement_with_people` counts
+    Verdicts other than Yes or No (Ambiguous, Disagree, none) are not counted; :func:`agreement_with_people` counts
     them.
     """
     categories = panel.task.decisive_verdicts
@@ -102,12 +102,12 @@ def _annotator_row(row: dict[str, Any], n_labelled: int) -> dict[str, Any]:
 
 
 def annotate(judged: JudgingRun, out: Path, *, number: int | None = None, seed: int = 0) -> tuple[Path, Path]:
-    """Write a CSV and a page for a person who checks a panel's cases, blind to its verdicts.
+    """Write a CSV and a page for a person to label a panel's cases, without showing the panel's verdicts.
 
-    Cases are drawn as evenly over groups as they allow; all of them without a ``number``.
+    Cases are drawn as evenly over groups as possible; all of them without a ``number``.
 
     Raises:
-        InputError: there are fewer cases, or ``out`` holds a sheet already.
+        InputError: there are fewer cases, or ``out`` already contains a sheet.
     """
     cases = judged.panel.cases
     sample = sample_evenly(cases, len(cases) if number is None else number, seed)
@@ -125,7 +125,7 @@ class PeopleAgreement:
 
 
 def agree(judged: JudgingRun, labels: Sequence[Path]) -> PeopleAgreement:
-    """Compare a panel with people's labels; the tables are written beside the panel's.
+    """Compare a panel with people's labels; the tables are written into the panel's folder.
 
     Raises:
         SourceError: labels that cannot be read or do not fit.

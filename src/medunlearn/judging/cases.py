@@ -1,4 +1,4 @@
-"""Judging cases: from a benchmark or a table, and seeded samples of them."""
+"""Judging cases from a benchmark or a table, and seeded samples of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _record_case(benchmark: Benchmark, record: Record, name: str, group: str, **
 
 
 def label_cases(benchmark: Benchmark) -> list[JudgingCase]:
-    """The disease label of every record with a title, and that title alone (AMNESIA, Appendix F).
+    """One case for every record with a title: its disease label and its title only (AMNESIA, Appendix F).
 
     Raises:
         InputError: the benchmark has no level of diseases, or no titles.
@@ -39,8 +39,8 @@ def label_cases(benchmark: Benchmark) -> list[JudgingCase]:
         )
     if not benchmark.titles:
         raise InputError(
-            "The records of this benchmark have no titles, and a label is judged by a title: a note shows whom it "
-            "is about. Build it from notes with --title, or give a table with case_id, title and category."
+            "The records of this benchmark have no titles, and labels are judged by titles, since notes identify "
+            "patients. Build it from notes with --title, or give a table with case_id, title and category."
         )
     return [
         _record_case(benchmark, record, record.record_id, label, title=title, category=label)
@@ -53,7 +53,7 @@ def question_cases(benchmark: Benchmark, folds: Sequence[str] = ("train",)) -> l
     """Questions of these folds, each with its record's text; by default the training pool (AMNESIA, Appendix G).
 
     Raises:
-        InputError: no question is of these folds.
+        InputError: no question in these folds.
     """
     questions = [question for question in benchmark.questions if question.fold in folds]
     if not questions:
@@ -80,7 +80,7 @@ def forgotten_ids(benchmark: Benchmark, splits: Sequence[str]) -> set[str]:
 
 
 def document_cases(benchmark: Benchmark) -> list[JudgingCase]:
-    """Every record with the questions on it, completions left out."""
+    """Every record with its questions, except completions."""
     question_lines: dict[str, list[str]] = {}
     for question in benchmark.questions:
         if question.kind != "completion":
@@ -102,12 +102,12 @@ def document_cases(benchmark: Benchmark) -> list[JudgingCase]:
 def read_cases(path: Path, task: JudgingTask) -> list[JudgingCase]:
     """Cases from a table: CSV, TSV, JSONL, JSON or Parquet.
 
-    Columns: case_id, those that the task shows, and where there are any subject (else each case is its own) and
-    group (else the category, or ``all``). Others are passed over. Nobody says what identifiers stand in them. An
-    empty response is judged, since a model may have said nothing; null is a missing one.
+    Columns: case_id, those shown by the task, and optionally subject (default: each case its own) and group
+    (default: the category, or ``all``). Others are ignored. Identifiers in the texts are unknown. An empty response
+    is judged, since a model may answer nothing; null means missing.
 
     Raises:
-        SourceError: it cannot be read, lacks a column, has an empty cell or an id twice; with row numbers.
+        SourceError: it cannot be read, lacks a column, has an empty cell or a duplicate id; with row numbers.
     """
     rows: list[dict[str, str]] = []
     for place, row in read_rows(path):
@@ -134,7 +134,7 @@ def read_cases(path: Path, task: JudgingTask) -> list[JudgingCase]:
 
 
 def _cells(row: Mapping[Any, Any]) -> dict[str, str]:
-    """Cells as text, without those that are null."""
+    """Cells as text, without nulls."""
     return {
         str(name): str(value)
         for name, value in row.items()
@@ -153,24 +153,26 @@ def _row_case(row: Mapping[str, str], task: JudgingTask) -> JudgingCase:
 
 
 def check_cases(cases: Iterable[JudgingCase], where: str) -> list[JudgingCase]:
-    """The cases, or a SourceError if there are none, an id is there twice, or one of several groups is ``all``."""
+    """Return the cases; raise a SourceError if there are none, an id occurs twice, or a group is called ``all``."""
     cases = list(cases)
     twice = [name for name, times in Counter(case.case_id for case in cases).items() if times > 1]
     if twice:
-        raise SourceError(f"{where}: case_id {twice[0]!r} is there more than once ({len(twice)} such in all).")
+        raise SourceError(f"{where}: case_id {twice[0]!r} occurs more than once ({len(twice)} such ids in all).")
     if not cases:
-        raise SourceError(f"{where} holds nothing to judge.")
+        raise SourceError(f"{where} contains nothing to judge.")
     groups = {case.group for case in cases}
     if ALL in groups and len(groups) > 1:
-        raise SourceError(f"{where}: a group is called {ALL!r}, as tables call all cases together. Rename it.")
+        raise SourceError(
+            f"{where}: a group is called {ALL!r}, the tables' name for all cases together. Rename it."
+        )
     return cases
 
 
 def categories_of(cases: Sequence[JudgingCase], task: JudgingTask) -> tuple[str, ...]:
-    """Categories in use; empty for a task without categories.
+    """Categories of the cases; empty for a task without categories.
 
     Raises:
-        SourceError: one is called as the judges call "none of them".
+        SourceError: one has the judges' name for "none of them".
     """
     if "category" not in task.shows:
         return ()
@@ -187,12 +189,12 @@ def case_table(cases: Sequence[JudgingCase]) -> pd.DataFrame:
 
 
 def to_cases(table: pd.DataFrame, task: JudgingTask) -> list[JudgingCase]:
-    """Back from :func:`case_table`."""
+    """Inverse of :func:`case_table`."""
     return [_row_case(_cells(row), task) for row in table.to_dict("records")]
 
 
 def _ids_by_group(cases: Sequence[JudgingCase], *purpose: str | int) -> dict[str, list[str]]:
-    """Group -> ids of its cases in a drawn order; ``purpose`` ends in the seed."""
+    """Group -> ids of its cases in random order; ``purpose`` ends with the seed."""
     ids: dict[str, list[str]] = {group: [] for group in sorted({case.group for case in cases})}
     for case in cases:
         ids[case.group].append(case.case_id)
@@ -201,15 +203,16 @@ def _ids_by_group(cases: Sequence[JudgingCase], *purpose: str | int) -> dict[str
 
 
 def sample_per_group(cases: Sequence[JudgingCase], number: int, seed: int) -> list[JudgingCase]:
-    """Draw cases of each group, or take all where it has fewer (AMNESIA, F: 300 titles of each of 3 diseases)."""
+    """Draw cases of each group, or take all if it has fewer (AMNESIA, F: 300 titles of each of 3 diseases)."""
     sample = {name for ids in _ids_by_group(cases, "judge", seed).values() for name in ids[:number]}
     return [case for case in cases if case.case_id in sample]
 
 
 def sample_per_subject(cases: Sequence[JudgingCase], subjects: int, seed: int) -> list[JudgingCase]:
-    """Draw subjects, and one case of each group from each (AMNESIA, G: a factual and a reasoning one of 500).
+    """Draw subjects, and one case of each group per subject (AMNESIA, G: a factual and a reasoning one for 500
+    subjects).
 
-    Subjects that lack a group come last, so that every one drawn has all groups as long as there are enough.
+    Subjects that lack a group come last, so all drawn subjects have all groups if there are enough.
     """
     by_subject: dict[str, list[JudgingCase]] = {}
     for case in cases:
@@ -230,10 +233,10 @@ def sample_evenly(cases: Sequence[JudgingCase], number: int, seed: int) -> list[
     """Draw cases as evenly over the groups as their sizes allow, in an order that mixes the groups.
 
     Raises:
-        InputError: there are fewer.
+        InputError: there are fewer cases.
     """
     if not 1 <= number <= len(cases):
-        raise InputError(f"{number} cases cannot be drawn of {len(cases)}.")
+        raise InputError(f"{number} cases cannot be drawn from {len(cases)}.")
     # The first of every group, then the second of every group that has one, and so on.
     turns = [
         (turn, place, name)

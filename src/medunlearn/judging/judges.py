@@ -21,25 +21,26 @@ Llm = str | Path | Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """One member of a panel: its name in tables, and the settings of its server."""
+    """One member of a panel: its name in tables, and its server settings."""
 
     name: str
     settings: ServerSettings
 
     @property
     def identity(self) -> str:
-        """Settings that its answers depend on, wherever its server is, as JSON."""
+        """Settings that affect its answers, without the server's address, as JSON."""
         return json.dumps([self.settings.name, self.settings.extra], sort_keys=True)
 
 
 def read_judges(path: Path, overrides: Mapping[str, Any] | None = None) -> list[Judge]:
-    """A panel from YAML: ``judges:`` and a list; an entry has base_url and model, and a name for tables if wanted.
+    """Read a panel from YAML: ``judges:`` and a list; each entry has base_url, model, and optionally a name for
+    tables.
 
     ``overrides`` are server settings that replace those of every entry.
 
     Raises:
         InputError: the file cannot be read.
-        ConfigError: every mistake in every entry, with its place.
+        ConfigError: lists every mistake in every entry, with its place.
     """
     values = read_yaml(path)
     entries = values.get("judges")
@@ -52,7 +53,7 @@ def panel_of(entries: Sequence[Any], overrides: Mapping[str, Any] | None = None)
     """Judges from settings; see :func:`read_judges`.
 
     Raises:
-        ConfigError: every mistake in every entry, with its place; two judges of one name.
+        ConfigError: lists every mistake in every entry, with its place; duplicate names.
     """
     judges: list[Judge] = []
     problems: list[str] = []
@@ -88,7 +89,7 @@ def judges_of(llm: Llm, model: str | None = None, overrides: Mapping[str, Any] |
     """Judges from an address and a model, from a YAML file, or from a list of settings.
 
     Raises:
-        ConfigError: an address without a model, a file with one, and whatever is wrong with the settings.
+        ConfigError: an address without a model, a file with a model, and all mistakes in the settings.
     """
     if isinstance(llm, str) and llm.startswith(("http://", "https://")):
         if model is None:

@@ -1,4 +1,4 @@
-"""People's labels, read from CSV sheets."""
+"""Human labels, read from CSV sheets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ People = Mapping[str, Mapping[str, str]]
 
 
 def read_people(paths: Sequence[Path], task: JudgingTask, case_ids: Sequence[str]) -> People:
-    """The labels of one or several files; an annotator may have several files for different cases.
+    """Labels from one or several files; an annotator may have several files for different cases.
 
-    Columns: case_id and label; annotator where there is one, else the file's name stands for it. Labels are those
-    of ``task.human_labels``, in any case; blank ones are cases not yet labelled. Other columns are passed over.
+    Columns: case_id and label; annotator (default: the file's name). Labels are those
+    of ``task.human_labels``, in any case; blank ones are cases not yet labelled. Other columns are ignored.
 
     Raises:
-        SourceError: a file that cannot be read, lacks a column, has a wrong label, an id that was not asked about,
-            or two labels of one annotator for one case; the first few with their lines. No label at all.
+        SourceError: a file that cannot be read, lacks a column, has a wrong label, an unknown id, or two labels of
+            one annotator for one case (the first few with their lines); or no label at all.
     """
     original_ids = {case_id.strip(): case_id for case_id in case_ids}
     allowed = {label.casefold(): task.as_verdict(label) for label in task.human_labels}
@@ -53,12 +53,12 @@ def read_people(paths: Sequence[Path], task: JudgingTask, case_ids: Sequence[str
 
 
 def rows_of(path: Path, required: Sequence[str] = REQUIRED) -> list[tuple[int, dict[str, str]]]:
-    """Line numbers and rows of a filled-in CSV sheet, separated by commas or by a spreadsheet's semicolons.
+    """Line numbers and rows of a filled-in CSV sheet, separated by commas or semicolons.
 
-    Cells are what they were before :func:`escape_formula` guarded them.
+    Undoes the escaping of :func:`escape_formula`.
 
     Raises:
-        SourceError: no such file, no CSV in UTF-8, or a required column is missing.
+        SourceError: no such file, not CSV in UTF-8, or a required column is missing.
     """
     try:
         with regular_file(path, SourceError).open(encoding="utf-8-sig", newline="") as file:

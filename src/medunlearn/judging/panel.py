@@ -1,4 +1,4 @@
-"""Asking a panel: every judge about every case, each answer stored before it is used."""
+"""Panel of judges: asks every judge about every case, and stores each answer before use."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ COLUMNS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class JudgingMaterial:
-    """Cases to judge, and the facts about them that the guard needs.
+    """Cases to judge, with the facts about them that the guard needs.
 
     Attributes:
-        categories: in use, for tasks that have some.
-        data_use: of the data; None if nobody says.
-        records: all that the prompts can hold something of.
+        categories: categories of the cases, for tasks with categories.
+        data_use: data use of the cases; None if unknown.
+        records: all records whose text may occur in the prompts.
     """
 
     task: JudgingTask
@@ -54,7 +54,7 @@ class JudgingMaterial:
     records: Sequence[Record] = ()
 
     def requests(self) -> Iterator[Request]:
-        """One a case, the same for every judge."""
+        """One request per case, the same for every judge."""
         schema = self.task.schema(self.categories)
         for case in self.cases:
             yield Request(
@@ -84,13 +84,13 @@ def ask(
     again: bool = False,
     quiet: bool = False,
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Ask every judge in turn about every case; ``again``: also where an earlier answer was unusable.
+    """Ask every judge about every case; ``again``: repeat requests whose earlier answer was unusable.
 
     Returns:
-        The judgements (:data:`COLUMNS`), by case in their order and judge; and by judge the facts for a record.
+        The judgements (:data:`COLUMNS`), sorted by case and judge; and facts for the run's record, by judge.
 
     Raises:
-        RemoteRefusedError: a decision does not allow its server. None was asked then.
+        RemoteRefusedError: a decision does not allow its server. No server was asked then.
     """
     for judge in judges:
         decisions[judge.name].enforce()

@@ -1,4 +1,4 @@
-"""Judging run: a panel on labels, questions, documents or responses; resumes, and asks nothing twice."""
+"""Judging run: a panel on labels, questions, documents or responses; resumes without repeating requests."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ LABELS, PEOPLE, CONFUSION, PEOPLE_WORDS = "labels.parquet", "people.parquet", "c
 
 @dataclass(frozen=True)
 class JudgingRun:
-    """Run of a judge panel: its tables by name, and its Markdown."""
+    """Run of a judge panel, with its tables by name and as Markdown."""
 
     run: Run
 
     @staticmethod
     def open(folder: Path | str) -> JudgingRun:
-        """A complete run of `medunlearn judge`.
+        """Open a complete run of `medunlearn judge`.
 
         Raises:
-            InputError: it is another sort of run, or not complete.
+            InputError: it is another kind of run, or not complete.
         """
         run = Run.open(folder)
         if run.info.get("verb") != "judge":
@@ -75,7 +75,7 @@ class JudgingRun:
 
     @cached_property
     def panel(self) -> JudgePanel:
-        """Cases and judgements, ready to be counted."""
+        """Cases and judgements as a panel."""
         inputs, config = self.run.info["inputs"], self.run.info["config"]
         task = _with_prompt(inputs["task"], JudgeSettings.model_validate({"prompt": config.get("prompt")}))
         cases = to_cases(read_frame(self.run.folder / CASES, ("case_id", "subject", "group", *task.shows)), task)
@@ -84,12 +84,12 @@ class JudgingRun:
 
     @property
     def is_whole(self) -> bool:
-        """True if every judge was asked about every case to the end."""
+        """True if every judge was asked about every case."""
         outcomes = self.run.info["results"]["outcomes"].values()
         return not any(counts.get(status) for counts in outcomes for status in UNFINISHED)
 
     def table(self, name: str) -> pd.DataFrame:
-        """One of its tables; empty if this run has none of that name."""
+        """One of its tables; empty if the run has no table of that name."""
         path = self.run.folder / name
         return read_frame(path) if path.exists() else pd.DataFrame()
 
@@ -99,7 +99,7 @@ class JudgingRun:
         return (self.run.folder / WORDS).read_text(encoding="utf-8")
 
     def sections(self) -> list[Section]:
-        """Its tables for a report, with those about people where some have labelled its cases."""
+        """Its tables for a report, including agreement with people if its cases have human labels."""
         measured = self.table(PEOPLE)
         people = [] if measured.empty else people_sections(self.panel, self.table(CONFUSION), measured)
         return [*panel_sections(self.panel), *people]
@@ -115,7 +115,7 @@ def gather_material(source: Benchmark | Path, task: str, settings: JudgeSettings
     """Cases of a benchmark (task ``label``, ``question`` or ``document``) or of a table (any task).
 
     Raises:
-        InputError: no such task, none of the groups named, an unreadable table, nothing to judge.
+        InputError: no such task, an unknown group, an unreadable table, nothing to judge.
     """
     if isinstance(source, Path):
         if settings.splits:
@@ -140,7 +140,7 @@ def sample_material(
     data_use: DataUse | None,
     records: Sequence[Record],
 ) -> JudgingMaterial:
-    """Draw the sample that the settings ask for; see :func:`gather_material`."""
+    """Draw the sample described by the settings; see :func:`gather_material`."""
     if settings.per_group is not None and settings.limit is not None:
         raise InputError("per_group and limit are two ways of drawing a sample: give one of them.")
     groups = {case.group for case in cases}
@@ -159,10 +159,10 @@ def sample_material(
 
 
 def _with_prompt(task: str, settings: JudgeSettings) -> JudgingTask:
-    """The task with the user's prompt, where the settings name one.
+    """The task with the user's prompt, if the settings name one.
 
     Raises:
-        ConfigError: a placeholder that is missing or unknown.
+        ConfigError: a placeholder is missing or unknown.
     """
     try:
         return get_task(task).worded_as(settings.prompt)
@@ -186,7 +186,7 @@ def plan(
     permitted: bool = False,
     again: bool = False,
 ) -> JudgingPlan:
-    """Count what judging would send and cost; sends and writes nothing."""
+    """Count the requests of a judging run and their cost; sends and writes nothing."""
     with Store.existing(store_folder) as store:
         estimates = {
             judge.name: estimate(material.requests(), judge.settings, store, again=again) for judge in judges
@@ -206,19 +206,20 @@ def judge(
     inputs: Mapping[str, Any] | None = None,
     quiet: bool = False,
 ) -> JudgingRun:
-    """Ask every judge about every case, and write judgements and tables. A complete run is returned as it is.
+    """Ask every judge about every case, and write judgements and tables. A complete run is returned unchanged.
 
-    A run that was finished with ``allow_missing`` resumes when the call is given without it.
+    A run finished with ``allow_missing`` resumes when called without it.
 
     Args:
         permitted: the user passed the guard's permission flag.
-        again: ask again what ended without a usable answer in an earlier run.
-        allow_missing: finish though servers failed or the budget ended; those cases stay without a verdict.
+        again: repeat requests without a usable answer in an earlier run.
+        allow_missing: finish even if servers failed or the budget ran out; those cases have no verdict.
         inputs: further inputs that the result depends on.
 
     Raises:
         InputError: the guard refuses, or ``out`` holds another run.
-        MedunlearnError: some judgements are missing. All others are kept; the same call asks only for those.
+        MedunlearnError: some judgements are missing. All others are stored; the same call requests only the missing
+            ones.
     """
     depends = {
         "task": material.task.name,
@@ -265,8 +266,8 @@ def _refuse_unfinished(judgements: pd.DataFrame, facts: Mapping[str, Any]) -> No
     halted = {f"{name}: {fact['halted']}" for name, fact in facts.items() if fact["halted"]}
     why = sorted(halted) or [f"{row['judge']}: {row['reason']}" for row in missing.head(1).to_dict("records")]
     raise MedunlearnError(
-        f"{len(missing)} of {len(judgements)} judgements are missing ({'; '.join(why)}). All others are kept; give "
-        "the same command again and only these are asked for, or add --allow-missing to go on without them."
+        f"{len(missing)} of {len(judgements)} judgements are missing ({'; '.join(why)}). All others are stored. "
+        "Run the same command again to request only these, or add --allow-missing to continue without them."
     )
 
 

@@ -1,7 +1,7 @@
 """Tables of a judge panel: majority verdicts, distributions, agreement; intervals over subjects.
 
-Nothing is dropped: a judge without a verdict is a row of its own, outside the shares' numerators but not outside
-their denominators.
+Nothing is dropped: missing verdicts have their own row, and count in the denominators of the shares, not in the
+numerators.
 
 Source: AMNESIA, Appendices F and G.
 """
@@ -49,9 +49,9 @@ _PANEL_COLUMNS = {
 
 @dataclass(frozen=True)
 class JudgePanel:
-    """A panel's judgements (:func:`medunlearn.judging.panel.ask`), ready to be counted.
+    """Judgements of a panel (:func:`medunlearn.judging.panel.ask`), input of all tables.
 
-    Cases and judges' names are in the order of the tables; replicates and seed are of the bootstrap over subjects.
+    Cases and judges are in the order of the tables; replicates and seed belong to the bootstrap over subjects.
     """
 
     task: JudgingTask
@@ -78,7 +78,7 @@ class JudgePanel:
         return {judge: [verdicts.get((case.case_id, judge)) for case in self.cases] for judge in self.judges}
 
     def verdicts(self) -> dict[str, Votes]:
-        """:attr:`votes`, and the panel's where several judges gave verdicts."""
+        """:attr:`votes`, plus those of the panel if several judges gave verdicts."""
         if len(self.judges) < 2 or self.task.rates:
             return self.votes
         by_case = zip(*self.votes.values(), strict=True)
@@ -87,7 +87,7 @@ class JudgePanel:
     def panel_verdicts(self) -> pd.DataFrame:
         """One row per case: case_id, verdict (null for ratings), rating (null for verdicts), n_verdicts, reason.
 
-        ``reason`` says why a case has neither: what became of the judges that gave none.
+        ``reason`` explains why a case has neither.
         """
         failed: dict[str, list[str]] = {}
         for row in self.judgements[self.judgements["verdict"].isna()].to_dict("records"):
@@ -106,10 +106,10 @@ class JudgePanel:
 
 
 def majority(votes: Sequence[str | None], split: str) -> tuple[str | None, str | None]:
-    """Verdict of more than half of the judges and None, or None and the reason.
+    """The verdict of more than half of the judges and None, or None and the reason.
 
-    A judge that gave no verdict (None) counts all the same, so that a panel of three that lost two does not pass
-    off the third as its majority. ``split``: more than half of the judges spoke, and there is no majority.
+    A missing verdict (None) counts in the number of judges, so the only verdict of three judges is no majority.
+    ``split``: more than half of the judges gave a verdict, without a majority.
     """
     verdicts = [vote for vote in votes if vote is not None]
     if not votes or 2 * len(verdicts) <= len(votes):
@@ -119,7 +119,7 @@ def majority(votes: Sequence[str | None], split: str) -> tuple[str | None, str |
 
 
 def mean_rating(votes: Sequence[str | None]) -> tuple[float | None, str | None]:
-    """The mean of all judges' ratings; none where one is missing, since judges differ in how strict they are."""
+    """The mean of all judges' ratings; None if one is missing, since judges differ in strictness."""
     values = [float(vote) for vote in votes if vote is not None]
     if not votes or len(values) < len(votes):
         return None, f"{len(values)} of {len(votes)} judges gave a rating"
@@ -127,7 +127,7 @@ def mean_rating(votes: Sequence[str | None]) -> tuple[float | None, str | None]:
 
 
 def distribution(panel: JudgePanel) -> pd.DataFrame:
-    """Verdicts by judge, of all cases and of each group (Tables 8, 9 and 12).
+    """Verdicts by judge, over all cases and for each group (Tables 8, 9 and 12).
 
     Returns:
         One row per group (``all`` first), judge (the panel last) and verdict: n, share (of the group's cases; 0-1),
@@ -147,7 +147,7 @@ def distribution(panel: JudgePanel) -> pd.DataFrame:
 
 
 def ratings(panel: JudgePanel) -> pd.DataFrame:
-    """Mean rating by judge, of all cases and of each group; for a task that rates.
+    """Mean rating by judge, over all cases and for each group; for a rating task.
 
     Returns:
         One row per group and judge (the panel last): mean (1-10), low, high, n_subjects, n_scored, n_unscored.
@@ -189,7 +189,7 @@ def criteria(panel: JudgePanel) -> pd.DataFrame:
 
 
 def _summary(panel: JudgePanel, rows: Sequence[tuple[str, str, JudgingCase, float]]) -> pd.DataFrame:
-    """Means by judge and measure (in the rows' order) of all cases, then of every group where there are several."""
+    """Means by judge and measure (in row order) over all cases, then for every group if there are several."""
     scores = pd.DataFrame(
         [(judge, measure, case.case_id, case.subject, case.group, value) for judge, measure, case, value in rows],
         columns=["judge", "measure", "item", "subject", "group", "value"],
@@ -206,13 +206,13 @@ def agreements(panel: JudgePanel) -> pd.DataFrame:
     """Agreement of the judges (Tables 10 and 13); empty for a single judge.
 
     The papers' pairwise agreement is on the verdicts as given, their Fleiss' kappa on two classes, the positive
-    verdict against all others. Both are here of both: ``on`` is ``verdicts`` or ``two classes`` (for ratings:
-    ``ratings`` as categories, and with quadratic weights). Fleiss' kappa needs a verdict of every judge;
-    Krippendorff's alpha (nominal; interval of ratings) uses every case that two of them judged.
+    verdict against all others. Both scales are reported for both measures: ``on`` is ``verdicts`` or ``two
+    classes`` (for ratings: ``ratings`` as categories, and with quadratic weights). Fleiss' kappa needs a verdict of
+    every judge; Krippendorff's alpha (nominal; interval for ratings) uses every case with two verdicts.
 
     Returns:
         One row per measure, scale and pair (or all judges): measure, on, first, second, value, low, high, words
-        (of a kappa), n_cases (that it rests on), n_subjects.
+        (interpretation of a kappa), n_cases, n_subjects.
     """
     rows: list[dict[str, Any]] = []
     for on, categories, collapse in _scales(panel.task) if len(panel.judges) > 1 else ():
@@ -241,7 +241,7 @@ def _scales(task: JudgingTask) -> Iterator[tuple[str, Sequence[str], Callable[[s
 def pair_rows(
     panel: JudgePanel, on: str, names: tuple[str, str], votes: tuple[Votes, Votes], categories: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Agreement of two raters: the share of equal verdicts, Cohen's kappa and, of ratings, its weighted form."""
+    """Agreement of two raters: share of equal verdicts, Cohen's kappa and, for ratings, weighted kappa."""
     yield agreement_row("agreement", on, *names, observed_agreement(*votes, panel.subjects, **panel.bootstrap))
     kappa = cohen_kappa(*votes, panel.subjects, categories, **panel.bootstrap)
     yield agreement_row("cohen_kappa", on, *names, kappa)
@@ -251,7 +251,7 @@ def pair_rows(
 
 
 def agreement_row(measure: str, on: str, first: str, second: str, estimate: Estimate) -> dict[str, Any]:
-    """A row of a table of agreement; a kappa has its word."""
+    """A row of an agreement table; a kappa has its verbal interpretation."""
     words = in_words(estimate.value) if measure.endswith("kappa") else ""
     numbers = (estimate.value, estimate.low, estimate.high, words, estimate.n, estimate.n_clusters)
     return dict(zip(_AGREEMENT, (measure, on, first, second, *numbers), strict=True))

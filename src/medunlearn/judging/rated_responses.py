@@ -1,4 +1,4 @@
-"""Judging responses: of a run's evaluation, of an attack, or whatever a user names; ratings become scores."""
+"""Judging responses of an evaluation, an attack or a user's table; ratings become scores."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ RUNS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class JudgedResponses:
-    """The responses of a run, and where their ratings go.
+    """The responses of a run to judge, and the destination of their ratings.
 
     Attributes:
-        store: folder of the answers; all judgements of a run share it.
-        prefix: of the result's folder; the key of the judging run completes it.
-        add: puts the metrics of a complete judging run into the scores; earlier ones of theirs are replaced.
+        store: folder of the judges' answers, shared by all judgements of a run.
+        prefix: prefix of the result folder's name, completed by the judging run's key.
+        add: function that adds the metrics of a complete judging run to the scores, replacing earlier ones.
     """
 
     material: JudgingMaterial
@@ -66,7 +66,7 @@ class JudgedResponses:
 
 
 def known_identifiers(benchmark: Benchmark) -> tuple[str, ...]:
-    """Identifiers of all records: a response may hold those of any."""
+    """Identifiers of all records, since a response may contain those of any."""
     return tuple(identifier.value for record in benchmark.records for identifier in record.identifiers)
 
 
@@ -78,11 +78,11 @@ def store_of(run: Run) -> Path:
 def evaluated_responses(run: Run, benchmark: Benchmark, settings: JudgeSettings) -> JudgedResponses:
     """The responses of an evaluation with their questions and references, by side and kind.
 
-    Of the kind ``generation`` where there are such questions, else all that have no options; or of the kinds that
-    ``groups`` names. A response can hold anything that the model was trained on, so the guard looks at all records.
+    Takes the kinds in ``groups``; by default ``generation``, or without such questions all without options. A
+    response may contain any training text, so the guard checks all records.
 
     Raises:
-        InputError: no evaluation, the benchmark is not the one that was evaluated, or has no such question.
+        InputError: no evaluation, another benchmark than the evaluated one, or no such question.
     """
     return responses_of(Evaluated.find(run, settings.split), benchmark, settings)
 
@@ -124,10 +124,10 @@ def responses_of(evaluated: Evaluated, benchmark: Benchmark, settings: JudgeSett
 
 
 def kinds_to_judge(questions: Sequence[Question], named: Sequence[str]) -> set[str]:
-    """The kinds that are named, else ``generation``, else those of questions without options.
+    """The kinds of question to judge: the named ones, else ``generation``, else those without options.
 
     Raises:
-        InputError: a kind that no question is of.
+        InputError: a kind without questions.
     """
     there = {question.kind for question in questions}
     unknown = [kind for kind in named if kind not in there]
@@ -151,7 +151,7 @@ def judgements_of(panel: pd.DataFrame) -> dict[str, Judgement]:
 
 
 def add_scores(evaluated: Evaluated, benchmark: Benchmark, judged: JudgingRun) -> None:
-    """Put the judged metrics into the evaluation's scores and summary; earlier ones of theirs are replaced."""
+    """Add the judged metrics to the evaluation's scores and summary, replacing earlier ones."""
     judgements = judgements_of(judged.table(PANEL_FILE))
     questions = {question.question_id: question for question in benchmark.questions}
     items = [
@@ -179,7 +179,7 @@ def add_scores(evaluated: Evaluated, benchmark: Benchmark, judged: JudgingRun) -
 
 @dataclass(frozen=True)
 class JudgingJob:
-    """Cases to judge, by somebody, into a folder; responses of a run are added to its scores."""
+    """Cases, judges and result folder; responses of a run are added to its scores."""
 
     material: JudgingMaterial
     judges: Sequence[Judge]
@@ -192,7 +192,7 @@ class JudgingJob:
         return plan(self.material, self.judges, store, permitted=permitted, again=again)
 
     def run(self, **how: Any) -> JudgingRun:
-        """Judge, with ``permitted``, ``again``, ... of :func:`medunlearn.judging.panel_run.judge`."""
+        """Run the judges; takes ``permitted``, ``again``, ... like :func:`medunlearn.judging.panel_run.judge`."""
         if self.responses is None:
             return judge(self.material, self.judges, self.out, **how)
         how |= {"store_folder": self.responses.store, "inputs": self.responses.inputs}
@@ -204,7 +204,7 @@ class JudgingJob:
 def job_of(
     what: Any, llm: Any, model: str | None, task: str | None, benchmark: Any, out: Any, **settings: Any
 ) -> JudgingJob:
-    """:func:`job` from flags; ``llm.KEY`` in the settings sets a key of every judge's server."""
+    """:func:`job` from command-line flags; ``llm.KEY`` in the settings sets a key for every judge's server."""
     server = without_prefix("llm.", settings)
     judges = judges_of(llm, server.pop("model", model), server)
     return job(what, judges, check(JudgeSettings, settings), task, benchmark, out)
@@ -218,17 +218,17 @@ def job(
     benchmark: Benchmark | Path | None = None,
     out: Path | str | None = None,
 ) -> JudgingJob:
-    """Read and check the inputs that the user names.
+    """Read and check the inputs named by the user.
 
     Raises:
-        InputError: it is none of the three, or something that goes with it is missing or too much.
+        InputError: it is not a benchmark, run or table, or its options are missing or excess.
     """
     source = _opened(Path(what)) if isinstance(what, str | Path) else what
     if isinstance(source, Run):
         if task not in (None, TASK) or out is not None:
             raise InputError(
-                "Of a run its responses are judged (task factuality), and the result lies in the run's folder. "
-                "Leave --task and --out out."
+                "A run's responses are judged by the task factuality, and the result is written into the run's "
+                "folder. Leave out --task and --out."
             )
         if benchmark is None:
             raise InputError("Judging responses needs the reference answers: --benchmark FOLDER.")
@@ -236,7 +236,7 @@ def job(
         read = load(RUNS["attack" if source.info["verb"] == "attack" else "evaluation"])
         return responses_job(read(source, loaded, settings), judges, settings)
     if benchmark is not None or settings.split is not None:
-        raise InputError("--benchmark and --split go with a run whose responses are judged; this is none.")
+        raise InputError("--benchmark and --split are only for judging the responses of a run; this is not a run.")
     if task is None or out is None:
         raise InputError(
             "Judging a benchmark or a table needs --task (label, question, document, factuality) and --out."

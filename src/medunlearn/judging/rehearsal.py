@@ -1,10 +1,10 @@
-"""Offline rehearsal server: it answers every prompt of builds and judges in a form that their checks accept.
+"""Offline rehearsal server: answers every prompt of builds and judges in a form that passes their checks.
 
     python -m medunlearn.judging.rehearsal --port 8000
 
 Then run any command with ``--llm http://127.0.0.1:8000/v1 --llm.model rehearsal``. Texts come from the grammar of
-:mod:`medunlearn.synthetic`, questions are about sentences by their number, labels and verdicts are drawn: nothing
-that comes out says anything about a note. The same prompt always gets the same answer.
+:mod:`medunlearn.synthetic`, questions refer to sentences by number, and labels and verdicts are random: no result
+means anything. The same prompt always gets the same answer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PHRASE = re.compile(r"(?<=[a-z,] )(([A-Z]\w{2,}(?: [A-Z]\w{2,})*)(?:[^\w.!?\[\]
 
 
 def rehearse(body: Mapping[str, Any]) -> str:
-    """The answer to the body of a request: JSON where it asks for a schema, else a few words."""
+    """The answer to the body of a request: JSON if it has a schema, else a few words."""
     if "prompt" in body:
         return f" pretended {_digest(str(body['prompt']))}"
     first = next(message["content"] for message in body["messages"] if message["role"] == "user")
@@ -60,7 +60,7 @@ def rehearse(body: Mapping[str, Any]) -> str:
 
 
 def schema_of(body: Mapping[str, Any]) -> Schema | None:
-    """The schema that a chat asks for: in the field for it, or in the words of a message."""
+    """The schema requested in a chat: from its field, or from the text of a message."""
     field = body.get("response_format", {}).get("json_schema")
     if field:
         return dict(field["schema"])
@@ -69,7 +69,7 @@ def schema_of(body: Mapping[str, Any]) -> Schema | None:
 
 
 def drawn_value(schema: Schema, seed: str) -> Any:
-    """A value that matches a plain schema (objects, lists, enums, texts, numbers), the same for the same seed."""
+    """A value that matches a plain schema (objects, lists, enums, texts, numbers), deterministic in the seed."""
     draw = int(hashlib.sha256(seed.encode()).hexdigest(), 16)
     if "enum" in schema:
         return schema["enum"][draw % len(schema["enum"])]
@@ -96,7 +96,7 @@ def _label(parts: Parts, schema: Schema, draw: Generator) -> Answer:
 
 
 def _note_questions(parts: Parts, schema: Schema, draw: Generator) -> Answer:
-    """Four sentences, and four pairs of sentences, of the note; fewer where it has fewer."""
+    """Four sentences, and four pairs of sentences, of the note; fewer if it is short."""
     quotes = [sentence for sentence in _NEXT_SENTENCE.split(parts["note"]) if _is_quotable(sentence)]
     places = sorted(int(place) for place in draw.permutation(len(quotes))[:4])
     pairs = list(combinations(places, 2))[:4]
@@ -132,7 +132,7 @@ def _biography(parts: Parts, schema: Schema, draw: Generator) -> Answer:
 
 
 def _text_question(parts: Parts, schema: Schema, draw: Generator) -> Answer:
-    """Question for the word after a proper noun and two more words, which a rehearsed verifier can find."""
+    """Question for the word after a proper noun and two more words, which the rehearsed verifier can answer."""
     phrases = sorted(set(_PHRASE.findall(parts["text"])))
     for place in draw.permutation(len(phrases)):
         phrase, noun = phrases[place]
@@ -180,7 +180,7 @@ def _judged_label(parts: Parts, schema: Schema, draw: Generator) -> Answer:
 
 
 def _judged_criteria(parts: Parts, schema: Schema, draw: Generator) -> Answer:
-    """Criteria of a question or of a document; the verdict is the last property."""
+    """Criteria of a question or a document; the verdict is the last property."""
     *criteria, verdict = (name for name in schema["properties"] if name != "reasoning")
     failed = draw.choice(criteria) if draw.random() < BAD_QUESTIONS else None
     return {"reasoning": "Drawn.", **{name: name != failed for name in criteria}, verdict: failed is None}
@@ -226,7 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def completion(body: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """The server's answer in OpenAI's form; a token is four characters."""
+    """The server's answer in OpenAI's format; a token is four characters."""
     chat = "messages" in body
     prompt = "".join(message["content"] for message in body["messages"]) if chat else str(body["prompt"])
     counts = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(text) // 4}
@@ -240,7 +240,7 @@ def completion(body: Mapping[str, Any], text: str) -> dict[str, Any]:
 
 
 def serve(port: int = 0) -> ThreadingHTTPServer:
-    """A server on the loopback interface, already listening; ``server_port`` is its port.
+    """An HTTP server on the loopback interface, already listening; ``server_port`` is its port.
 
     Raises:
         InputError: the port is taken.

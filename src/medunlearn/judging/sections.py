@@ -1,4 +1,4 @@
-"""Sections of a panel's report: numbers and names, no text of a record and nothing that a judge wrote."""
+"""Sections of a panel's report: numbers and names, without record text or judges' text."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _KAPPA = (
 
 
 def panel_title(panel: JudgePanel) -> str:
-    """Task, and counts of cases, subjects and judges."""
+    """Task, and numbers of cases, subjects and judges."""
     counts = f"{len(panel.cases)} cases, {len(set(panel.subjects))} subjects, {len(panel.judges)} judges"
     return f"{panel.task.title}: {counts}"
 
 
 def panel_about(panel: JudgePanel) -> str:
-    """Prompt, source, and how intervals are to be read."""
+    """Prompt, source, and explanation of the intervals."""
     return f"Prompt {panel.task.version}; after {panel.task.source}. Brackets: 95% intervals over subjects."
 
 
 def panel_sections(panel: JudgePanel) -> list[Section]:
-    """Verdicts, groups, agreement, and what is missing (AMNESIA, Tables 8-10, 12 and 13)."""
+    """Sections on verdicts, groups, agreement, and missing verdicts (AMNESIA, Tables 8-10, 12 and 13)."""
     agreement_rows = [
         (
             _MEASURES[row["measure"]],
@@ -70,7 +70,7 @@ def panel_sections(panel: JudgePanel) -> list[Section]:
 
 
 def people_sections(panel: JudgePanel, confusion: pd.DataFrame, measured: pd.DataFrame) -> list[Section]:
-    """Judges and panel against annotators (AMNESIA, Table 11)."""
+    """Sections that compare judges and panel with annotators (AMNESIA, Table 11)."""
     rows = [
         (
             _MEASURES[row["measure"]],
@@ -116,7 +116,7 @@ def _section(title: str, head: Iterable[object], rows: Iterable[Sequence[object]
 
 
 def _verdict_sections(panel: JudgePanel) -> list[Section]:
-    """Verdicts of every judge on all cases, and of the last, the panel where there is one, by group."""
+    """Verdicts of every judge on all cases, and by group for the last one (the panel, if there is one)."""
     verdicts = distribution(panel)
     judges = list(dict.fromkeys(verdicts["judge"]))
     rank = {verdict: place for place, verdict in enumerate((*panel.task.verdicts, panel.task.split, NONE))}
@@ -137,7 +137,8 @@ def _verdict_sections(panel: JudgePanel) -> list[Section]:
 
 
 def _cross_rows(verdicts: pd.DataFrame, index: str, columns: str, names: Sequence[str]) -> list[tuple[object, ...]]:
-    """A row per value of one label, a cell per value of another; no row of missing verdicts where there are none.
+    """A row per value of one label, a cell per value of another; without a row for missing verdicts if there are
+    none.
     """
     rows: list[tuple[object, ...]] = []
     for value, own in verdicts.groupby(index, sort=False):

@@ -1,6 +1,6 @@
-"""Sheets for a person who checks the judges: a CSV to fill in, and a page that does the same in a browser.
+"""Sheets for a person who checks the judges: a CSV to fill in, and a browser page with the same content.
 
-Both show the cases alone, in a drawn order, and nothing that a judge wrote: annotators are blinded (AMNESIA, F.3).
+Both show only the cases, in random order, without the judges' output: annotators are blinded (AMNESIA, F.3).
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ _ON_SCREEN = {"category": "Assigned category", "reference": "Reference answer"}
 
 
 def write_sheet(folder: Path, task: JudgingTask, cases: Sequence[JudgingCase]) -> tuple[Path, Path]:
-    """Write ``labels.csv`` and ``annotate.html``, and return where they are.
+    """Write ``labels.csv`` and ``annotate.html``, and return their paths.
 
     Raises:
-        InputError: one is there already; somebody's labels may be in it.
+        InputError: one exists already, and may contain labels.
     """
     there = [folder / name for name in (CSV, PAGE) if (folder / name).exists()]
     if there:
-        raise InputError(f"{there[0]} is there already, and may hold labels. Choose another --out.")
+        raise InputError(f"{there[0]} exists already, and may contain labels. Choose another --out.")
     write_text(folder / CSV, as_csv(task, cases))
     write_text(folder / PAGE, as_page(task, cases))
     return folder / CSV, folder / PAGE
 
 
 def as_csv(task: JudgingTask, cases: Sequence[JudgingCase]) -> str:
-    """One row per case: case_id, annotator and label to fill in, comment, and what is to be judged."""
+    """One row per case: case_id, annotator and label to fill in, comment, and the fields to judge."""
     header = ("case_id", "annotator", "label", "comment", *task.shows)
     rows = [(case.case_id, "", "", "", *(case.fields[name] for name in task.shows)) for case in cases]
     return csv_text([header, *rows])
 
 
 def as_page(task: JudgingTask, cases: Sequence[JudgingCase]) -> str:
-    """One HTML file without a network: its policy forbids it to load or send anything."""
+    """One self-contained HTML file; its content security policy forbids network access."""
     # Imported here: most commands write no page.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -79,7 +79,7 @@ def as_page(task: JudgingTask, cases: Sequence[JudgingCase]) -> str:
 
 
 def for_script(value: Any) -> str:
-    """JSON that can stand in a script element: nothing in it ends the element or starts another."""
+    """JSON that is safe inside a script element: it neither ends the element nor starts another."""
     text = json.dumps(value, ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -1,4 +1,4 @@
-"""Client of any OpenAI-compatible server, with a guard in front of it and a response store behind it.
+"""Client for any OpenAI-compatible server, with a data-protection guard and a response store.
 
     settings = check(ServerSettings, {"base_url": "http://127.0.0.1:8000/v1", "model": "qwen3-32b"})
     decision = decide(settings.base_url, data_use=benchmark.data_use, records=benchmark.records)
@@ -6,7 +6,7 @@
         for outcome in client.stream(requests):
             ...
 
-:mod:`guard` decides what may leave this machine. :mod:`exchange` takes each request through :mod:`store`,
+:mod:`guard` decides which data may leave this machine. :mod:`exchange` takes each request through :mod:`store`,
 :mod:`rate_limiter`, :mod:`usage` (the budget), :mod:`connection` (with retries: :mod:`faults`), :mod:`structured`.
 """
 

@@ -1,8 +1,7 @@
-"""Synchronous client over an asynchronous dispatcher.
+"""Synchronous client on top of an asynchronous dispatcher.
 
-An event loop runs in a thread of its own, so the calls work in scripts, tests and notebooks alike. Requests are
-taken from their source a few at a time and outcomes are handed out as they come, so memory does not grow with
-their number.
+An event loop runs in its own thread, so the calls work in scripts, tests and notebooks alike. Requests are consumed
+lazily and outcomes are yielded as they arrive, so memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ T = TypeVar("T")
 
 
 class Client:
-    """Asks one model on one server; use it in a ``with`` block.
+    """Client of one model on one server; use it in a ``with`` block.
 
     Args:
-        settings: of the server.
-        decision: of the guard, for this server.
-        budget: one that several clients share; None makes one from the settings.
-        again: ask again what ended ``invalid`` or ``refused`` in an earlier run.
+        settings: server settings.
+        decision: decision of the guard for this server.
+        budget: budget shared by several clients; None makes one from the settings.
+        again: repeat requests that ended ``invalid`` or ``refused`` in an earlier run.
 
     Raises:
         RemoteRefusedError: the decision does not allow it.
@@ -78,7 +77,7 @@ class Client:
 
     @property
     def halted(self) -> str:
-        """Reason why the run was stopped (budget, wrong key, a server that does not answer); else empty."""
+        """Reason why the run was stopped (budget, wrong key, an unresponsive server); else empty."""
         return self._dispatcher.halted
 
     @property
@@ -87,27 +86,26 @@ class Client:
         return self.budget.spent
 
     def facts(self) -> dict[str, Any]:
-        """For a run's record: the guard's decision, the settings (they hold no key), the usage."""
+        """Facts for a run's record: the guard's decision, the settings (without key), the usage."""
         settings = self.settings.model_dump(mode="json")
         return {"guard": self.decision.to_json(), "settings": settings, **asdict(self.spent), "halted": self.halted}
 
     def ask(self, request: Request) -> Outcome:
-        """One request, one outcome."""
+        """Send one request and return its outcome."""
         (outcome,) = self.stream([request], quiet=True)
         return outcome
 
     def stream(
         self, requests: Iterable[Request], *, what: str = "asking", total: int | None = None, quiet: bool = False
     ) -> Iterator[Outcome]:
-        """Outcomes as they come, in no order; exactly one for each request.
+        """Outcomes as they arrive, unordered; exactly one for each request.
 
-        A request that cannot be answered has an outcome that says so; only a full disk or a mistake in the code
-        raises. When the caller stops early, by Ctrl-C say, what is in flight is dropped; every answer that came
-        back is stored.
+        Failed requests have an outcome too; only a full disk or a bug raises. If the caller stops early, for
+        instance by Ctrl-C, requests in flight are dropped; every answer received is stored.
 
         Args:
-            requests: taken as they are needed; ``total``: how many there are, where ``requests`` cannot tell.
-            what: in front of the progress bar.
+            requests: consumed lazily; ``total``: their number, if ``requests`` has no length.
+            what: title of the progress bar.
         """
         if not self._thread.is_alive():
             raise RuntimeError("A Client works inside its with block only.")

@@ -1,10 +1,10 @@
-"""HTTP connection to an OpenAI-compatible server: one attempt, as a reply or as a fault.
+"""HTTP connection to an OpenAI-compatible server: one attempt gives a reply or a fault.
 
-- Sends the few headers set here: nothing of the environment (no organisation, project, proxy), no telemetry.
-- Connects ``localhost`` to 127.0.0.1 or ::1 by number, so that no resolver has a say.
+- Sends only the headers set here: nothing from the environment (no organisation, project, proxy), no telemetry.
+- Connects ``localhost`` to 127.0.0.1 or ::1 by number, without name resolution.
 - Follows no redirect, and stops reading an answer that is too large or compressed.
-- Opens one connection per request. HTTP/1.1 tells answers apart by their order alone: on a connection used again, a
-  second response to one request is taken for the answer to the next.
+- Opens one connection per request. HTTP/1.1 matches answers to requests only by order: on a reused connection, a
+  second response to one request would be taken for the answer to the next.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def body_of(
 
 
 class Connection:
-    """Connections to one server, in one event loop; a proxy is used only off this machine.
+    """Connections to one server in one event loop; a proxy is used only for servers off this machine.
 
     Raises:
         ConfigError: the variable with the key is not set.
@@ -103,7 +103,7 @@ class Connection:
         await self._client.aclose()
 
     async def send(self, body: Mapping[str, Any], sent: Callable[[], None] = lambda: None) -> Reply:
-        """One attempt; an AttemptError where it brought no answer. ``sent`` is called once the request is sent."""
+        """Make one attempt; raises AttemptError without an answer. ``sent`` is called once the request is sent."""
         url = httpx.URL(self._settings.base_url)
         end = "/chat/completions" if "messages" in body else "/completions"
         url = url.copy_with(path=url.path.rstrip("/") + end)
@@ -181,7 +181,7 @@ class Connection:
             raise AttemptError(reason, again=True, maybe_charged=True) from None
 
     def _usage(self, answer: Mapping[str, Any], body: Mapping[str, Any]) -> Usage:
-        """As the server counted; where it did not, estimated and marked so."""
+        """Usage as counted by the server; else estimated and marked as such."""
         counts, estimated = answer.get("usage") or {}, 0
         prompt, completion = (_count(counts.get(name)) for name in ("prompt_tokens", "completion_tokens"))
         if prompt is None:
@@ -194,16 +194,16 @@ class Connection:
 
 
 async def _body_stream(content: bytes, sent: Callable[[], None]) -> AsyncIterator[bytes]:
-    """Body of a request; httpx asks for the part after it once it is written, and then ``sent`` is called."""
+    """Body of a request; httpx asks for the next part once one is written, and then ``sent`` is called."""
     yield content
     sent()
 
 
 @lru_cache(maxsize=4)
 def _ssl_context(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """Trusted certificates, one context for all clients: reading them takes longer than an answer may.
+    """Trusted certificates, one context for all clients, since loading them is slow.
 
-    OpenSSL reads its own variables, ``file`` and ``folder``, when the context is made.
+    OpenSSL reads the environment variables ``file`` and ``folder`` when the context is created.
     """
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())

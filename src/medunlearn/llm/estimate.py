@@ -1,4 +1,4 @@
-"""Dry run: requests, tokens and money before anything is sent."""
+"""Dry run: number of requests, tokens and cost before anything is sent."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ class CostEstimate:
     """Result of a dry run.
 
     Attributes:
-        requests: would be sent, if none has to be repeated.
-        stored: are answered already, or ask the same as another.
-        likely: prompts at four bytes per token; answers as long as stored ones to this prompt, or ``max_tokens``.
-        most: no run without repeats uses more.
+        requests: number of requests to send, without repeats.
+        stored: number already answered, or duplicates of others.
+        likely: expected usage: prompts at four bytes per token; answers as long as stored ones to this prompt, or
+            ``max_tokens``.
+        most: upper bound of the usage without repeats.
     """
 
     requests: int
@@ -47,10 +48,10 @@ class CostEstimate:
 def estimate(
     requests: Iterable[Request], settings: ServerSettings, store: Store | None = None, *, again: bool = False
 ) -> CostEstimate:
-    """Count a run before it starts; what its client would take from the store is not sent.
+    """Estimate a run before it starts; requests with stored answers are not counted as sent.
 
     Args:
-        again: as of :class:`~medunlearn.llm.client.Client`.
+        again: as for :class:`~medunlearn.llm.client.Client`.
     """
     unsent: set[str] = set()
     means: dict[str, float | None] = {}

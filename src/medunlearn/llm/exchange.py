@@ -1,4 +1,4 @@
-"""One request's way to its outcome: store, guard, rate limiter, budget, attempts, corrections."""
+"""A request's path to its outcome: store, guard, rate limiter, budget, attempts, corrections."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BUDGET_POLL = 0.05  # seconds
 
 
 class Dispatcher:
-    """Answers requests, many at a time, in one event loop; ``halted`` says why nothing more is sent."""
+    """Answers many requests concurrently in one event loop; ``halted`` says why nothing more is sent."""
 
     def __init__(
         self, settings: ServerSettings, decision: Decision, store: Store | None, budget: Budget, *, again: bool
@@ -55,7 +55,7 @@ class Dispatcher:
         await self.connection.close()
 
     async def outcome(self, request: Request) -> Outcome:
-        """The outcome of a request; mishaps on the way are in it, none is raised."""
+        """The outcome of a request; failures are part of it and never raised."""
         key = request.key(self.settings.name, self.settings.extra)
         async with self._slots, self._alone(key):
             if stored := stored_outcome(self.store, request, key, again=self._again):
@@ -66,7 +66,7 @@ class Dispatcher:
 
     @asynccontextmanager
     async def _alone(self, key: str) -> AsyncIterator[None]:
-        """Equal requests one at a time: the second finds the first one's answer in the store."""
+        """Serialize equal requests: the second finds the first one's answer in the store."""
         lock = self._locks.setdefault(key, asyncio.Lock())
         self._waiting[key] += 1
         try:
@@ -79,10 +79,10 @@ class Dispatcher:
 
 
 def stored_outcome(store: Store | None, request: Request, key: str, *, again: bool) -> Outcome | None:
-    """The outcome of a request that is not sent, since its response is in the store; None of one that is sent.
+    """The outcome of a request whose response is stored; None if the request must be sent.
 
     Args:
-        again: send again what ended ``invalid`` or ``refused``.
+        again: repeat requests that ended ``invalid`` or ``refused``.
     """
     stored = None if store is None else store.get(key)
     if stored is None:
@@ -93,7 +93,7 @@ def stored_outcome(store: Store | None, request: Request, key: str, *, again: bo
 
 
 def usable_outcome(request: Request, stored: StoredResponse) -> Outcome | None:
-    """The outcome of a stored answer; None if it is none, or fails a check that it once passed."""
+    """The outcome of a stored answer; None if it is not an answer, or no longer passes its check."""
     try:
         value = accept(request, stored.text, stored.finish_reason)
     except UnusableError:
@@ -102,7 +102,7 @@ def usable_outcome(request: Request, stored: StoredResponse) -> Outcome | None:
 
 
 class _Exchange:
-    """One request on its way; counts its usage."""
+    """One request in progress, with its usage."""
 
     def __init__(self, dispatcher: Dispatcher, request: Request, key: str) -> None:
         self._dispatcher, self._request, self._key = dispatcher, request, key
@@ -137,7 +137,7 @@ class _Exchange:
         return self._finish(reply, "invalid", f"No usable answer: {reason}.")
 
     async def _reply(self, messages: tuple[Message, ...]) -> Reply:
-        """The server's reply, after as many attempts as the settings allow; the last AttemptError is raised."""
+        """The server's reply after as many attempts as the settings allow; raises the last AttemptError."""
         first = self._settings.backoff_seconds
         retrying = AsyncRetrying(
             retry=retry_if_exception(lambda error: isinstance(error, AttemptError) and error.again),
@@ -161,14 +161,14 @@ class _Exchange:
             raise
 
     def _pause(self, fault: AttemptError, wait: float) -> None:
-        """Nothing is sent until Retry-After has passed, unless that is too long to wait for."""
+        """Pause all requests until Retry-After has passed, unless that is too long."""
         if wait > self._settings.longest_wait_seconds:
             longest = f"longest_wait_seconds is {self._settings.longest_wait_seconds:g}"
             raise AttemptError(f"{fault.reason} It asks to wait {wait:.0f} s, and {longest}.", ends_run=True)
         self._dispatcher.limiter.pause(wait)
 
     async def _send(self, body: dict[str, Any]) -> Reply:
-        """One attempt within rate limits and budget, counted whatever becomes of it."""
+        """One attempt within rate limits and budget, counted whatever its result."""
         dispatcher, price = self._dispatcher, self._settings.price
         prompt, answer = most_prompt_tokens(body), self._request.max_tokens
         ticket = await self._reserve(usage_of(price, prompt, answer))
@@ -208,7 +208,7 @@ class _Exchange:
             await asyncio.sleep(BUDGET_POLL)
 
     def _finish(self, reply: Reply, status: Status, reason: str, value: Any = None) -> Outcome:
-        """Store the model's last reply."""
+        """Store the model's last reply and return the outcome."""
         request = self._request
         response = StoredResponse(
             self._key, status, reason, reply.text, reply.finish_reason, reply.log_probs,

@@ -1,4 +1,4 @@
-"""Faults of server and network: which are worth a retry, which end the run, and how long to wait."""
+"""Faults of server and network: whether to retry, whether to end the run, and how long to wait."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class AttemptError(Exception):
     """A failed attempt.
 
     Attributes:
-        reason: what happened, and the fix where there is one; no text of the prompt.
-        again: worth sending again.
-        ends_run: every other request would fare the same.
+        reason: the failure, with a fix if there is one; no prompt text.
+        again: worth a retry.
+        ends_run: every other request would fail in the same way.
         wait: seconds that the server asked for; None if it did not.
-        maybe_charged: the server may have worked on it, and may bill it.
-        this_alone: it says nothing about other requests: this one is too long, say.
-        refuses_schema: it is the way of asking for a schema that the server does not know.
+        maybe_charged: the server may have processed it, and may bill it.
+        this_alone: specific to this request, such as one that is too long.
+        refuses_schema: the server does not support this way of requesting a schema.
     """
 
     reason: str
@@ -44,7 +44,7 @@ class AttemptError(Exception):
 
 
 def fault_of_status(status: int, headers: Mapping[str, str], message: str, model: str) -> AttemptError:
-    """Fault of an HTTP status that is not 200; ``message`` is the server's, cleaned (:func:`clean_words`)."""
+    """The fault for an HTTP status other than 200; ``message`` is the server's, cleaned (:func:`clean_words`)."""
     server_text = f" The server says: {message}" if message else ""
     if _NO_MONEY.search(message) or status == 402:
         return AttemptError(f"The account has no credit left (HTTP {status}).{server_text}", ends_run=True)
@@ -69,7 +69,7 @@ def fault_of_status(status: int, headers: Mapping[str, str], message: str, model
 
 
 def clean_words(body: object, prompt: str, secret: str | None) -> str:
-    """A server's error message, fit for a log: one short line, without the key, and none of the prompt."""
+    """A server's error message cleaned for logs: one short line, without the key or text of the prompt."""
     words = _message(body)
     if secret:
         words = words.replace(secret, "***")
@@ -116,6 +116,8 @@ def retry_after(headers: Mapping[str, Any], now: datetime | None = None) -> floa
 
 
 def backoff(first: float, attempt: int, key: str) -> float:
-    """Seconds before the next attempt (0 after the first): doubles up to 30, times a jitter of 0.5-1 of the key."""
+    """Seconds before the next attempt (0 after the first): doubles up to 30, times a jitter of 0.5-1 derived from
+    the key.
+    """
     longest = min(first * 2.0 ** min(attempt, 32), LONGEST_BACKOFF)
     return longest * (0.5 + 0.5 * float(generator("llm backoff", key, attempt).random()))

@@ -1,11 +1,11 @@
-"""Guard: which data may go to which server.
+"""Guard: decides which data may go to which server.
 
-A server on this machine gets everything. Any other gets credentialed data, and records with known identifiers,
-only with an explicit permission. A run records the decision.
+A server on this machine may get all data. Any other may get credentialed data, and records with known identifiers,
+only with explicit permission. A run records the decision.
 
-"On this machine" is read from the address alone: ``localhost``, 127.0.0.0/8, ::1. No resolver is asked, neither
-here nor when the connection is made (:mod:`medunlearn.llm.connection` connects ``localhost`` to 127.0.0.1 or ::1 by
-number), so no name server, hosts file or proxy has a say. Whatever is written in an odd way counts as away.
+"On this machine" is read from the address alone: ``localhost``, 127.0.0.0/8, ::1. No name is resolved, neither here
+nor for the connection (:mod:`medunlearn.llm.connection` connects ``localhost`` to 127.0.0.1 or ::1 by number), so
+name servers, hosts files and proxies have no influence. Unusual notations count as another machine.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FLAG = "--allow-remote-llm"
 
 
 class RemoteRefusedError(InputError):
-    """Data that needs a permission was about to go to a server off this machine."""
+    """Data that needs permission would be sent to a server off this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Permission of a server (scheme, host and port, no credentials) to get the data, and the reason.
+    """Decision whether a server (scheme, host and port, no credentials) may get the data, with the reason.
 
-    ``on_this_machine``: it is reached over the loopback interface. ``permitted``: the user passed the flag.
+    ``on_this_machine``: the server is reached over the loopback interface. ``permitted``: the user passed the flag.
     """
 
     allowed: bool
@@ -46,17 +46,17 @@ class Decision:
     reason: str
 
     def to_json(self) -> dict[str, Any]:
-        """For ``run.json``."""
+        """The decision for ``run.json``."""
         return asdict(self)
 
     def enforce(self) -> Decision:
-        """Itself if it allows, else a RemoteRefusedError that says why and names the flag."""
+        """Return itself if it allows; else raise a RemoteRefusedError with the reason and the flag."""
         if not self.allowed:
             raise RemoteRefusedError(self.reason)
         return self
 
     def why_not(self, text: str, identifiers: tuple[str, ...] | None) -> str:
-        """Reason why one prompt must stay here; empty if it may go. The last check before it is sent."""
+        """Reason why one prompt must stay on this machine; empty if it may go. The last check before sending."""
         if not self.allowed:
             return self.reason
         if self.on_this_machine or self.permitted:
@@ -76,13 +76,13 @@ def decide(
     records: Iterable[Record] = (),
     permitted: bool = False,
 ) -> Decision:
-    """Decide whether a server may get all the records that prompts will be made of.
+    """Decide whether a server may get the records that prompts will be made from.
 
     Args:
-        data_use: of everything in the prompts (:mod:`medunlearn.data.data_use`); None, unknown, as credentialed.
+        data_use: data use of the prompts (:mod:`medunlearn.data.data_use`); None, unknown, counts as credentialed.
 
     Raises:
-        InputError: the address is none that can be read safely.
+        InputError: the address cannot be parsed safely.
     """
     url = read_address(base_url)
     here = is_loopback(url.host)
@@ -110,15 +110,15 @@ def decide(
 
 
 def read_address(base_url: str) -> httpx.URL:
-    """A server's address, read by the parser that the connection uses too.
+    """Parse a server's address with the parser that the connection uses too.
 
     Raises:
-        InputError: it is not a http(s) address, or has parts in which two readers could see two hosts.
+        InputError: it is not an http(s) address, or is ambiguous about its host.
     """
     # The address itself is not shown in full: a password may stand in it.
     if not re.fullmatch(r"[!-~]+", base_url) or re.search(r"[\\@?#<>\"^`{|}]", base_url):
         raise InputError(
-            "The address of a server has characters that it does not need (spaces, @, ?, #, \\, or others). "
+            "The address of a server has forbidden characters (spaces, @, ?, #, \\, or others). "
             "Write http://HOST:PORT/v1; a key belongs in the environment (api_key_env)."
         )
     try:
@@ -127,14 +127,14 @@ def read_address(base_url: str) -> httpx.URL:
     except (httpx.InvalidURL, ValueError) as error:
         raise InputError(f"The address of a server cannot be read: {error}. Write http://HOST:PORT/v1.") from None
     if url.scheme not in ("http", "https") or not url.host or not (port is None or 0 < port < 65536):
-        raise InputError(f"{base_url!r} is no address of a server: write http://HOST:PORT/v1 or https://HOST/v1.")
+        raise InputError(f"{base_url!r} is not a server address: write http://HOST:PORT/v1 or https://HOST/v1.")
     if not re.fullmatch(r"[A-Za-z0-9._:-]+", url.host):
-        raise InputError(f"{base_url!r} is no address of a server: {url.host!r} is no host name or number.")
+        raise InputError(f"{base_url!r} is not a server address: {url.host!r} is neither a host name nor a number.")
     return url
 
 
 def is_loopback(host: str) -> bool:
-    """True if a host, as written, is this machine and nothing else."""
+    """True if a host, as written, can only be this machine."""
     if host.lower() == "localhost":
         return True
     try:

@@ -1,8 +1,8 @@
 """Rate limiter: requests and tokens per minute as the server sees them, honouring Retry-After.
 
-A request is let through at one moment and sent at a later one: first a connection is made. It keeps its place from
-the first moment until a minute after the second, so no 60 seconds on the server's clock hold more than the limits,
-however long connections take, as long as what is sent arrives within :data:`TRANSIT`.
+A request is admitted first and sent later, once it has a connection. It occupies the window from its admission
+until a minute after it was sent, so no 60 seconds on the server's clock exceed the limits, however long connections
+take, as long as requests arrive within :data:`TRANSIT`.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ POLL = 0.5  # seconds between two looks for room: true usage may make some at an
 
 
 class TooLargeError(Exception):
-    """One request needs more tokens than a whole minute has."""
+    """One request needs more tokens than the limit per minute."""
 
 
 @dataclass(eq=False, slots=True)
 class SentRequest:
-    """One request in the window; ``sent`` is infinite until it was sent."""
+    """One request in the window; ``sent`` is infinite until it is sent."""
 
     tokens: float
     sent: float = math.inf
 
 
 class Window:
-    """Requests to one server under one key that the server may still see in its last minute, of all clients."""
+    """Requests of all clients that one server may still count for one key in its last minute."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -44,7 +44,7 @@ class Window:
         self.tokens = 0.0
 
     def forget(self, before: float) -> None:
-        """Drop what was sent at this moment or before it."""
+        """Drop requests sent at or before a time."""
         while self.sent and self.sent[0].sent <= before:
             self.tokens -= self.sent.popleft().tokens
 
@@ -61,10 +61,10 @@ def window_of(account: Hashable) -> Window:
 
 
 class RateLimiter:
-    """First come, first served; no 60 seconds hold more requests or tokens than the limits (None: no limit).
+    """Fair rate limiter; no 60 seconds contain more requests or tokens than the limits (None: no limit).
 
-    Limiters that share a window count together and keep to the lowest limits of those in use. ``clock`` (seconds
-    that only grow) and ``sleep`` are for tests.
+    Limiters that share a window count together and apply the lowest of their limits. ``clock`` (monotonic seconds)
+    and ``sleep`` are for tests.
     """
 
     def __init__(
@@ -82,15 +82,15 @@ class RateLimiter:
         self._turn = asyncio.Lock()
 
     def close(self) -> None:
-        """Release the others from this one's limits."""
+        """Remove this limiter's limits from the shared window."""
         with self._window.lock:
             self._window.limits.pop(self, None)
 
     async def acquire(self, tokens: int) -> SentRequest:
-        """Wait for room for the tokens that a request is expected to use; the place is for :meth:`sent`.
+        """Wait for room for a request's expected tokens; returns its place for :meth:`sent`.
 
         Raises:
-            TooLargeError: it will never have room.
+            TooLargeError: the request exceeds the limit of a whole minute.
         """
         async with self._turn:
             while isinstance(step := self._enter(tokens), float):
@@ -98,7 +98,7 @@ class RateLimiter:
             return step
 
     def sent(self, place: SentRequest) -> None:
-        """Start the minute of a request that has been sent, or never will be; the first call counts."""
+        """Start the minute of a request that was sent or dropped; only the first call counts."""
         window = self._window
         with window.lock:
             if place in window.unsent:
@@ -107,19 +107,19 @@ class RateLimiter:
                 window.sent.append(place)
 
     def correct(self, place: SentRequest, tokens: int) -> None:
-        """Replace the expected tokens of a request by those that it used."""
+        """Replace the expected tokens of a request by its actual tokens."""
         with self._window.lock:
             if self._window.holds(place):
                 self._window.tokens += tokens - place.tokens
                 place.tokens = float(tokens)
 
     def pause(self, seconds: float) -> None:
-        """Let nothing pass for so many seconds."""
+        """Block all requests for some seconds."""
         with self._window.lock:
             self._window.quiet_until = max(self._window.quiet_until, self._clock() + seconds)
 
     def _enter(self, tokens: int) -> SentRequest | float:
-        """A place, or the seconds after which there may be one."""
+        """A place in the window, or the seconds until there may be one."""
         window = self._window
         with window.lock:
             window.limits[self] = self._requests, self._tokens

@@ -1,4 +1,4 @@
-"""Requests, outcomes, and the key that joins the two in the store."""
+"""Requests, outcomes, and the key of a request in the store."""
 
 from __future__ import annotations
 
@@ -30,18 +30,20 @@ class Request:
     """One request to a language model.
 
     Attributes:
-        id: comes back with the outcome and is not a part of the key.
-        prompt: messages for a chat, or a text to go on from.
+        id: returned with the outcome; not part of the key.
+        prompt: messages of a chat, or a text to continue.
         schema: JSON schema that the answer must match; chats only.
         temperature, top_p, stop: sampling; None leaves a field out, for servers that refuse it.
         seed: sent with the request; samples after the first send one derived from it.
-        sample: number of the sample, where one prompt is sent several times.
-        log_probs: alternatives a token to ask log-probabilities of; 0 for the chosen token alone, None for none.
-        echo: the prompt's own tokens come back with their log-probabilities; texts only.
+        sample: sample number, if a prompt is sent several times.
+        log_probs: number of alternatives per token with log-probabilities; 0 for the chosen token only, None for
+            none.
+        echo: return the prompt's tokens with log-probabilities too; texts only.
         prompt_version: name and version of the prompt.
-        check: the answer (parsed, where there is a schema) to what is wrong with it, or None; no part of the key. A
+        check: function from the answer (parsed if there is a schema) to an error, or None; not part of the key. A
             stored answer is checked again. It runs in the client's thread.
-        identifiers: of the records behind the prompt. None: nobody looked, which counts as some off this machine.
+        identifiers: identifiers in the prompt's records. None: unknown, treated as present for servers off this
+            machine.
     """
 
     id: str
@@ -67,24 +69,24 @@ class Request:
         if isinstance(self.prompt, str) and self.schema is not None:
             raise InputError(f"Request {self.id!r}: a schema needs a chat; give messages instead of a text.")
         if not isinstance(self.prompt, str) and self.echo:
-            raise InputError(f"Request {self.id!r}: echo needs a text; a chat cannot give its prompt back.")
+            raise InputError(f"Request {self.id!r}: echo needs a text; a chat cannot echo its prompt.")
 
     @property
     def text(self) -> str:
-        """Everything that the prompt says."""
+        """The whole text of the prompt."""
         if isinstance(self.prompt, str):
             return self.prompt
         return "\n".join(message.content for message in self.prompt)
 
     @property
     def sent_seed(self) -> int | None:
-        """The seed that the server gets: each sample has its own."""
+        """The seed sent to the server: each sample has its own."""
         if self.seed is None or self.sample == 0:
             return self.seed
         return stable_seed("llm sample", self.seed, self.sample) % 2**31
 
     def key(self, model_name: str, extra: Mapping[str, Any]) -> str:
-        """SHA-256 of everything that the answer depends on; the model's name is the same on every server."""
+        """SHA-256 of everything that the answer depends on; ``model_name`` is independent of the server."""
         prompt = self.prompt if isinstance(self.prompt, str) else [[m.role, m.content] for m in self.prompt]
         sampling = [self.temperature, self.top_p, list(self.stop), self.max_tokens, self.sent_seed, self.sample]
         answer_form = [self.schema, self.log_probs, self.echo, self.prompt_version]
@@ -93,10 +95,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class LogProbs:
-    """Tokens as the server writes them, with log-probabilities (natural logarithm).
+    """Tokens as returned by the server, with log-probabilities (natural logarithm).
 
-    A value is None for a token that has none (the first of an echoed prompt). Offsets are the characters at which
-    tokens start; empty if the server does not say.
+    A value is None for a token without one (the first of an echoed prompt). Offsets are character offsets of
+    tokens; empty if the server gives none.
     """
 
     tokens: tuple[str, ...]
@@ -106,17 +108,17 @@ class LogProbs:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one request. There is exactly one for each.
+    """Outcome of one request; every request has exactly one.
 
     Attributes:
-        status: ``answered``; ``invalid`` (the model's answers were unusable to the end); ``refused`` (the model or
-            its filter said no); ``failed`` (server or network, to the end); ``not_sent`` (the run was stopped
-            before, or the guard kept it back).
-        reason: why not; holds no text of record or answer. Empty for an answer.
-        text: what the model said last; for ``invalid`` it is evidence, not an answer.
+        status: ``answered``; ``invalid`` (all answers were unusable); ``refused`` (by the model or its filter);
+            ``failed`` (server or network, after all retries); ``not_sent`` (the run was stopped before, or the
+            guard refused).
+        reason: why there is no answer, without text of record or answer; empty for an answer.
+        text: the model's last reply; for ``invalid`` only as evidence.
         value: the parsed answer of a request with a schema; None in every other case.
-        usage: of all attempts together; of a stored answer, its cost then.
-        stored: it came from the store; nothing was sent.
+        usage: usage of all attempts; for a stored answer, its original usage.
+        stored: True if it came from the store without a request.
     """
 
     id: str

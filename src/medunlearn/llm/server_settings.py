@@ -20,57 +20,56 @@ _CLIENT_FIELDS = frozenset({
 
 
 class ServerSettings(Settings):
-    """One server and one model on it. The key itself is never a setting: only the variable that holds it is."""
+    """Settings of one server and one model on it. The key is never a setting, only the variable that contains
+    it.
+    """
 
-    base_url: str = Field(description="where the server is, with /v1: http://127.0.0.1:8000/v1")
-    model: str = Field(min_length=1, description="the model, as this server calls it")
+    base_url: str = Field(description="address of the server, with /v1: http://127.0.0.1:8000/v1")
+    model: str = Field(min_length=1, description="name of the model on this server")
     model_name: str | None = Field(
-        None, description="the model's name in the store, where servers call one model differently; none: model"
+        None, description="name of the model in the store, if servers use different names for it; none: model"
     )
-    api_key_env: str | None = Field(
-        None, description="environment variable that holds the key; none: no key is sent"
-    )
+    api_key_env: str | None = Field(None, description="environment variable with the key; none: no key is sent")
     proxy: str | None = Field(
         None, description="HTTP proxy to a server off this machine; the environment's is not used"
     )
     extra: dict[str, Any] = Field(
         default_factory=dict,
-        description="further fields of a request that this server knows (reasoning_effort, ...)",
+        description="further request fields that this server supports (reasoning_effort, ...)",
     )
     structured: Literal["json_schema", "json_object", "prompt"] = Field(
         "json_schema",
-        description="how a schema is asked for; the prompt always says it too, and answers are checked",
+        description="how a schema is requested; the prompt always contains it too, and answers are checked",
     )
     limit_name: Literal["max_tokens", "max_completion_tokens"] = Field(
-        "max_tokens", description="what the server calls the longest answer (OpenAI's newer models: the second)"
+        "max_tokens", description="field for the longest answer (OpenAI's newer models: the second)"
     )
 
     concurrency: int = Field(8, ge=1, le=1024, description="requests in flight")
     requests_per_minute: int | None = Field(None, ge=1, description="most requests to the server in any 60 seconds")
     tokens_per_minute: int | None = Field(None, ge=1, description="most tokens of the server in any 60 seconds")
-    connect_seconds: float = Field(10.0, gt=0, description="wait for a connection")
-    read_seconds: float = Field(120.0, gt=0, description="wait for the next bytes")
-    total_seconds: float = Field(600.0, gt=0, description="wait for a whole answer")
-    retries: int = Field(5, ge=0, description="times a request is sent again when server or network failed")
-    corrections: int = Field(
-        2, ge=0, description="times a model is asked again, with the reason, after a bad answer"
-    )
-    backoff_seconds: float = Field(0.5, ge=0, description="wait before the first retry; doubles, up to 30 s")
-    longest_wait_seconds: float = Field(120.0, ge=0, description="longest Retry-After that is waited for")
-    give_up_after: int = Field(20, ge=1, description="failed requests in a row that end the run")
-    largest_answer_bytes: int = Field(4 * 2**20, ge=1024, description="longest body of an answer that is read")
+    connect_seconds: float = Field(10.0, gt=0, description="seconds to wait for a connection")
+    read_seconds: float = Field(120.0, gt=0, description="seconds to wait for the next bytes")
+    total_seconds: float = Field(600.0, gt=0, description="seconds to wait for a whole answer")
+    retries: int = Field(5, ge=0, description="retries of a request after a server or network failure")
+    corrections: int = Field(2, ge=0, description="times a model is asked to correct an unusable answer")
+    backoff_seconds: float = Field(0.5, ge=0, description="seconds before the first retry; doubles, up to 30")
+    longest_wait_seconds: float = Field(120.0, ge=0, description="longest Retry-After to wait for, in seconds")
+    give_up_after: int = Field(20, ge=1, description="consecutive failed requests that end the run")
+    largest_answer_bytes: int = Field(4 * 2**20, ge=1024, description="longest answer body to read, in bytes")
 
     prices: dict[str, tuple[NonNegative, NonNegative]] = Field(
-        default_factory=dict, description="model: [a million prompt tokens, a million answer tokens], in your money"
+        default_factory=dict,
+        description="model: [price per million prompt tokens, per million answer tokens], in your currency",
     )
     budget_requests: int | None = Field(None, ge=0, description="most requests of the run, repeats included")
     budget_tokens: int | None = Field(None, ge=0, description="most tokens of the run, prompts and answers")
-    budget_money: float | None = Field(None, ge=0, description="most money of the run, by prices")
+    budget_money: float | None = Field(None, ge=0, description="highest cost of the run, by prices")
 
     @field_validator("base_url", "proxy")
     @classmethod
     def _address(cls, value: str | None) -> str | None:
-        """Settings are written down, so a password must not stand in an address."""
+        """Refuse a password in an address, since settings are recorded."""
         if value is not None:
             read_address(value)
         return value
@@ -85,7 +84,9 @@ class ServerSettings(Settings):
     @model_validator(mode="after")
     def _money_needs_a_price(self) -> ServerSettings:
         if self.budget_money is not None and self.price is None:
-            raise ConfigError([f"budget_money needs a price: prices.{self.name}=[PROMPT, ANSWER] a million tokens"])
+            raise ConfigError(
+                [f"budget_money needs a price: prices.{self.name}=[PROMPT, ANSWER] per million tokens"]
+            )
         return self
 
     @property
@@ -95,14 +96,14 @@ class ServerSettings(Settings):
 
     @property
     def price(self) -> tuple[float, float] | None:
-        """Money for a million prompt tokens and a million answer tokens."""
+        """Price per million prompt tokens and per million answer tokens."""
         return self.prices.get(self.name, self.prices.get(self.model))
 
     def api_key(self) -> str | None:
-        """The key, read at the moment it is needed.
+        """The key, read from the environment when needed.
 
         Raises:
-            ConfigError: the variable is not set, or holds what no header can carry.
+            ConfigError: the variable is not set, or is invalid in a header.
         """
         if self.api_key_env is None:
             return None

@@ -1,9 +1,8 @@
-"""Response store on disk, keyed by the hash of the request: a second run sends nothing.
+"""Response store on disk, keyed by the request's hash: a second run sends nothing.
 
-One SQLite file in a folder. Each answer is a transaction of its own in a write-ahead log: a process that is killed
-at any moment loses what was in flight and nothing else, and several processes share one store, each seeing the
-others' answers at once. Prompts are not kept, only their hash. pandas reads it (:meth:`Store.table`, or
-``pandas.read_sql`` on the file).
+One SQLite file in a folder. Each answer is a separate transaction in a write-ahead log: a killed process loses only
+the requests in flight, and several processes share one store, each seeing the others' answers at once. Prompts are
+not stored, only their hash. pandas reads it (:meth:`Store.table`, or ``pandas.read_sql`` on the file).
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ _COUNTS = {"sample", "max_tokens", *_USAGE[:-1]}
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """A model's last reply to a request, and how it was asked.
+    """A model's last reply to a request, with the request's settings.
 
     Attributes:
-        key: hash of what was asked.
-        status: ``answered``, ``invalid`` or ``refused``. Faults of server or network are not kept.
+        key: hash of the request.
+        status: ``answered``, ``invalid`` or ``refused``. Faults of server or network are not stored.
         reason: why it is not an answer.
-        model: its name in the key; ``served_model`` is the server's.
-        usage: of all attempts together.
+        model: name in the key; ``served_model`` is the server's.
+        usage: usage of all attempts.
         created: UTC, ISO 8601.
     """
 
@@ -64,7 +63,7 @@ class StoredResponse:
     created: str = ""
 
     def outcome(self, request_id: str, value: Any = None, *, stored: bool = False) -> Outcome:
-        """As the outcome of a request, with its parsed value."""
+        """The stored response as the outcome of a request, with its parsed value."""
         response = (self.text, value, self.finish_reason, self.log_probs, self.usage, stored)
         # What is in the store has one of the three statuses that are kept.
         status: Any = self.status
@@ -80,10 +79,10 @@ _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM responses"
 
 
 class Store:
-    """A folder with responses, private to its owner; it is made if it is not there.
+    """A folder with responses, readable only by its owner; created if missing.
 
     Raises:
-        InputError: there is something else at its place.
+        InputError: the path is something else.
         StorageError: the disk refuses.
     """
 
@@ -120,7 +119,7 @@ class Store:
     @staticmethod
     @contextmanager
     def existing(folder: Path | str) -> Iterator[Store | None]:
-        """The store of a folder, open; None, and nothing is made, where the folder has none."""
+        """The store of a folder, open; None (and nothing is created) if the folder has none."""
         if not (Path(folder) / FILE).exists():
             yield None
             return
@@ -142,14 +141,14 @@ class Store:
         return _to_stored(rows[0]) if rows else None
 
     def put(self, response: StoredResponse, *, replace: bool = False) -> StoredResponse:
-        """Keep a response; it outlives the process when this returns.
+        """Store a response durably.
 
         Args:
-            replace: a response that is there gives way. Otherwise the first stays, so that two processes that asked
-                the same go on with the same answer.
+            replace: overwrite an existing response. Otherwise the first one stays, so that two processes with the
+                same request use the same answer.
 
         Returns:
-            The response that is in the store now.
+            The response in the store afterwards.
         """
         verb, places = "REPLACE" if replace else "IGNORE", ", ".join("?" for _ in _COLUMNS)
         self._run(f"INSERT OR {verb} INTO responses VALUES ({places})", _to_row(response))
@@ -159,12 +158,12 @@ class Store:
         return int(self._run("SELECT count(*) FROM responses")[0][0])
 
     def spent(self) -> Usage:
-        """Cost of all stored responses together."""
+        """Total usage of all stored responses."""
         *counts, money = self._run(f"SELECT {', '.join(f'sum({name})' for name in _USAGE)} FROM responses")[0]
         return Usage(**{name: int(n or 0) for name, n in zip(_USAGE, counts, strict=False)}, money=money)
 
     def mean_answer_tokens(self, prompt_version: str, model: str) -> float | None:
-        """Of the answers to one prompt; None if there are none."""
+        """Mean number of tokens of the answers to one prompt; None without answers."""
         mean = "SELECT avg(1.0 * answer_tokens / max(requests, 1)) FROM responses"
         where = "WHERE prompt_version = ? AND model = ? AND status = 'answered'"
         (average,) = self._run(f"{mean} {where}", (prompt_version, model))[0]
@@ -181,10 +180,10 @@ class Store:
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError) and "no such column" not in str(error):
                 raise StorageError(
-                    f"{self.path}: {error}. What was stored before stays; free the disk and go on."
+                    f"{self.path}: {error}. Earlier responses stay; free disk space and continue."
                 ) from error
             raise InputError(
-                f"{self.path} is no store of responses ({error}). Move it away, or choose another folder."
+                f"{self.path} is not a response store ({error}). Move it away, or choose another folder."
             ) from error
 
 

@@ -1,7 +1,8 @@
-"""Structured output: a schema is put in words, and the answer is parsed strictly and checked. Never guessed.
+"""Structured output: the schema is described in words, and answers are parsed strictly and checked, never guessed.
 
 Servers differ: some enforce the schema, some refuse the field, some ignore it and answer with prose around the
-JSON. So every answer goes the same way: located, parsed, checked; an unusable one is asked again with the reason.
+JSON. So every answer is processed in the same way: located, parsed, checked; after an unusable one, the model is
+asked again with the reason.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class UnusableError(Exception):
 
 
 def opening_messages(request: Request) -> tuple[Message, ...]:
-    """Messages of a chat, with the schema in words too, since some servers ignore the field for it."""
+    """Messages of a chat, with the schema in words too, since some servers ignore the schema field."""
     if isinstance(request.prompt, str):
         return ()
     if request.schema is None:
@@ -58,7 +59,7 @@ def opening_messages(request: Request) -> tuple[Message, ...]:
 
 
 def with_correction(messages: tuple[Message, ...], answer: str, reason: str) -> tuple[Message, ...]:
-    """The conversation with an unusable answer and the reason at its end; a completion is repeated as it was."""
+    """The conversation extended by an unusable answer and the reason; a completion is repeated unchanged."""
     if not messages:
         return ()
     ask = f"This answer cannot be used: {reason}. Give the whole answer again, corrected, in the form asked for."
@@ -66,7 +67,7 @@ def with_correction(messages: tuple[Message, ...], answer: str, reason: str) -> 
 
 
 def accept(request: Request, text: str, finish_reason: str) -> Any:
-    """The value of an answer: parsed where there is a schema, else None; checked either way (UnusableError)."""
+    """The value of an answer: parsed if there is a schema, else None; checked either way (UnusableError)."""
     value = None
     if request.schema is not None:
         try:
@@ -85,10 +86,10 @@ def accept(request: Request, text: str, finish_reason: str) -> Any:
 
 
 def read(text: str, schema: Mapping[str, Any]) -> Any:
-    """The one JSON value in an answer; thoughts in front, a code fence and prose around it are passed over.
+    """The only JSON value in an answer, ignoring reasoning before it, a code fence and surrounding prose.
 
     Raises:
-        UnusableError: none, several, broken, with a key given twice, or not as the schema says.
+        UnusableError: no value, several, a malformed one, a duplicate key, or a value that violates the schema.
     """
     if len(text) > LONGEST:
         raise UnusableError(f"the answer has more than {LONGEST} characters")
@@ -100,7 +101,7 @@ def read(text: str, schema: Mapping[str, Any]) -> Any:
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """Raise an InputError if it is no JSON schema."""
+    """Raise an InputError if it is not a valid JSON schema."""
     _validator(json.dumps(schema, sort_keys=True))
 
 
@@ -116,9 +117,9 @@ def _find(text: str) -> Any:
     values = _values_in_prose(text)
     objects = [value for value in values if isinstance(value, dict)] or values
     if len(objects) > 1:
-        raise UnusableError(f"the answer holds {len(objects)} JSON values instead of one")
+        raise UnusableError(f"the answer contains {len(objects)} JSON values instead of one")
     if not objects:
-        raise UnusableError("the answer holds no JSON value")
+        raise UnusableError("the answer contains no JSON value")
     return objects[0]
 
 
@@ -141,9 +142,9 @@ def _values_in_prose(text: str) -> list[Any]:
 
 
 def _value_at(text: str, start: int) -> tuple[Any, int] | None:
-    """The object or list that starts at a place, and where it ends; None if there is none.
+    """The object or list that starts at an offset, and its end; None if there is none.
 
-    A key given twice, a number that is none and broken characters raise an UnusableError.
+    Duplicate keys, invalid numbers and broken characters raise an UnusableError.
     """
     try:
         value, end = _DECODER.raw_decode(text, start)
@@ -163,7 +164,7 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(word: str) -> NoReturn:
-    raise UnusableError(f"{word} is no JSON number")
+    raise UnusableError(f"{word} is not a JSON number")
 
 
 def _finite(digits: str) -> float:

@@ -1,4 +1,4 @@
-"""Tokens and money: usage, upper bounds of a request, and the budget that no run exceeds."""
+"""Tokens and money: usage, upper bounds for a request, and a budget that no run exceeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AROUND_PROMPT, AROUND_MESSAGE = 64, 16
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Requests (repeats included), tokens (how many are estimates), and money (None without a price)."""
+    """Number of requests (repeats included), of tokens (and of estimated ones), and cost (None without a price)."""
 
     requests: int = 0
     prompt_tokens: int = 0
@@ -30,7 +30,7 @@ class Usage:
 
     @property
     def words(self) -> str:
-        """``12,300 tokens, 0.41 spent``, for a line of progress."""
+        """``12,300 tokens, 0.41 spent``, for a progress line."""
         money = "" if self.money is None else f", {in_money(self.money)} spent"
         return f"{self.tokens:,} tokens{money}"
 
@@ -42,7 +42,7 @@ class Usage:
 
 
 def in_money(amount: float) -> str:
-    """``12.30``; a small amount keeps two digits that say something: ``0.0018``."""
+    """``12.30``; a small amount keeps two significant digits: ``0.0018``."""
     return f"{amount:.2f}" if amount == 0 or amount >= 0.1 else f"{amount:.2g}"
 
 
@@ -60,14 +60,14 @@ def texts_of(body: Mapping[str, Any]) -> list[str]:
 
 
 def most_prompt_tokens(body: Mapping[str, Any]) -> int:
-    """Tokens that a prompt can have at most: no tokenizer in use makes more tokens than the text has bytes."""
+    """Upper bound of a prompt's tokens: no tokenizer in use makes more tokens than the text has bytes."""
     texts = texts_of(body)
     schema = len(str(body.get("response_format", "")).encode())
     return sum(_bytes(text) + AROUND_MESSAGE for text in texts) + schema + AROUND_PROMPT
 
 
 def likely_tokens(texts: Sequence[str]) -> int:
-    """An estimate: four bytes per token, and four tokens around each text."""
+    """Estimated tokens: four bytes per token, and four tokens for each message."""
     return sum(_bytes(text) // 4 + 4 for text in texts)
 
 
@@ -76,15 +76,15 @@ def _bytes(text: str) -> int:
 
 
 class BudgetSpentError(Exception):
-    """The next request could pass the budget, and nothing is in flight that could free room."""
+    """The next request could exceed the budget, and no request in flight could free room."""
 
 
 class Budget:
-    """Budget over what was used and what is in flight: nothing starts that could exceed a limit.
+    """Budget over used and reserved amounts: nothing starts that could exceed a limit.
 
-    What is in flight counts at its worst case until its true usage is known. Several clients, each in a thread of
-    its own, may share one. ``spent`` counts as used already. All that is used counts against ``within`` too: a
-    verifier's budget lies within the build's.
+    Requests in flight count at their worst case until their usage is known. Clients in several threads may share
+    one budget. ``spent`` is the usage so far. All usage counts against ``within`` too: a verifier's budget is part
+    of the build's.
     """
 
     def __init__(
@@ -103,17 +103,18 @@ class Budget:
             return self._spent
 
     def reserve(self, most: Usage) -> int | None:
-        """A ticket for :meth:`settle`; None if there is no room until others are settled.
+        """Reserve a worst case and return a ticket for :meth:`settle`; None if there is no room until others are
+        settled.
 
         Raises:
-            BudgetSpentError: there is no room, and nothing is in flight.
+            BudgetSpentError: there is no room, and no request is in flight.
         """
         with self._lock:
             in_flight = (usage for usage, _ in self._reserved.values())
             if passed := self._passed(sum(in_flight, self._spent + most)):
                 if self._reserved:
                     return None
-                raise BudgetSpentError(f"the budget of {passed} would be passed; raise it to go on")
+                raise BudgetSpentError(f"the budget of {passed} would be exceeded; raise it to continue")
             outer = None
             if self._within is not None and (outer := self._within.reserve(most)) is None:
                 return None
@@ -122,7 +123,7 @@ class Budget:
             return self._next
 
     def settle(self, ticket: int, usage: Usage) -> None:
-        """Put what a request really used in the place of its worst case."""
+        """Replace a request's worst case by its actual usage."""
         with self._lock:
             _, outer = self._reserved.pop(ticket)
             self._spent += usage

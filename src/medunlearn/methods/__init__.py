@@ -1,4 +1,4 @@
-"""Unlearning methods: one file per method, and the dictionary that names them."""
+"""Unlearning methods: one file per method, and the registry of their names."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def method_class(name: str) -> type:
     """The class behind a name, a dotted path or a plug-in.
 
     Raises:
-        UnknownNameError: says the nearest right name.
+        UnknownNameError: names the nearest valid name.
     """
     cls: type = resolve("methods", name, METHODS)
     return cls
 
 
 def is_edit(name: str) -> bool:
-    """True if a method changes weights without training; False for one that there is not."""
+    """True if a method edits weights without training; False for an unknown name."""
     try:
         return getattr(method_class(name), "kind", None) == "edit"
     except InputError:
@@ -51,11 +51,11 @@ def is_edit(name: str) -> bool:
 
 
 def make_method(name: str, arguments: Mapping[str, Any], seed: int | None = None) -> Any:
-    """A method with its hyperparameters.
+    """Create a method with its hyperparameters.
 
     Args:
-        arguments: hyperparameter -> value; what is left out keeps the paper's default.
-        seed: the run's; taken by a method with a field ``seed`` that the arguments do not set.
+        arguments: hyperparameter -> value; others keep the paper's default.
+        seed: the run's seed; used by a method with a field ``seed`` that the arguments do not set.
 
     Raises:
         UnknownNameError: no such method.
@@ -67,7 +67,7 @@ def make_method(name: str, arguments: Mapping[str, Any], seed: int | None = None
 
 
 def hyperparameters(method: Any) -> dict[str, Any]:
-    """A method's hyperparameters with their values, those that follow from others included."""
+    """A method's hyperparameters with their values, including derived ones."""
     return {field.name: getattr(method, field.name) for field in fields(method)}
 
 

@@ -13,7 +13,7 @@ from medunlearn.methods.protocol import Terms, View
 
 @dataclass(frozen=True)
 class AltPO:
-    """Prefers alternative answers to the true ones, relative to the target.
+    """Preference optimization of alternative answers over the true ones, relative to the target.
 
     ``-(2 / beta) mean_F log sigmoid(beta (r(y_a) - r(y_f))) + alpha L(R)`` with
     ``r(y) = log(p(y|x) / p_ref(y|x))``,
@@ -21,11 +21,11 @@ class AltPO:
 
     Source: Mekala et al. 2024, arXiv 2409.13474, Equation 2 (beta = 0.1, five alternatives, drawn anew each epoch,
     and the retain loss). Their alternatives are written by the model when it is asked for other answers, which
-    needs an instruction-tuned one; here they are what the target says of strangers, as for every method that reads
-    some (:mod:`medunlearn.generation.counterfactuals`).
+    needs an instruction-tuned one; here they are the target's answers about strangers, as for every such method
+    (:mod:`medunlearn.generation.counterfactuals`).
 
     Attributes:
-        alternatives: of each forget sequence; each epoch shows another.
+        alternatives: number of alternatives per forget sequence; each epoch uses another.
         beta: inverse temperature; larger stops sooner.
         alpha: weight of the retain term; 0 leaves the retain set unused.
     """

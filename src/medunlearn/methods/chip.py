@@ -1,4 +1,6 @@
-"""Cross-modal hierarchy-informed projection: what tells the forget set from its siblings leaves the weights."""
+"""Cross-modal hierarchy-informed projection: removes from the weights what distinguishes the forget set from its
+siblings.
+"""
 
 from __future__ import annotations
 
@@ -22,28 +24,28 @@ LEAST = 1e-8
 
 @dataclass(frozen=True)
 class CHIP:
-    """Projects the rows of forget-related neurons away from the directions in which a target leaves its siblings.
+    """Projects the rows of forget-related neurons away from the directions that distinguish a target from its
+    siblings.
 
     A sample's activation of a matrix is ``a = vision * mean over image tokens + (1 - vision) * mean over text
-    tokens`` of what the matrix gives (of a text alone: the mean). In each matrix the ``top`` percent of units are
+    tokens`` of the matrix's outputs (for text only: the mean). In each matrix the ``top`` percent of units are
     selected whose mean |a| over the forget set exceeds that over the retain set most. For each child of a target
     (:func:`medunlearn.data.siblings.sibling_contrasts`), ``d = mean a of the child - mean a of the siblings'
     children``, at the selected units and of length 1. Q holds the right singular vectors of all d that reach
     ``energy`` of their squared singular values, and the selected rows S become ``W_S <- (I - Q Q^T) W_S``.
 
     Source: Wu et al. 2025 (arXiv 2512.09867v2, CHIP), with the choices of its published code where the paper leaves
-    room: gate, up and down matrices each with units of its own, six layers of twenty-eight
-    (docs/unlearn.md).
+    them open: gate, up and down matrices each with their own units, six layers of twenty-eight (docs/unlearn.md).
 
     Attributes:
-        selection: what means of |a| are over: ``samples``, every sample once; or ``nodes``, the published code's,
-            once for each node of the target's level and of the level below that a sample lies in, so that questions
-            on levels above do not count and those below count twice.
+        selection: weights of samples in the means of |a|: ``samples``, every sample once; or ``nodes`` as in the
+            published code, once for each node of the target's level and of the level below that contains the
+            sample, so that questions on levels above do not count and those below count twice.
         top: percent of a matrix's units to select; at least one is.
-        energy: share of the directions' squared singular values that is taken out, above 0 to 1.
-        vision: weight of the image's tokens beside the text's, 0 to 1.
+        energy: share of the directions' squared singular values to remove, above 0 to 1.
+        vision: weight of the image tokens relative to text tokens, 0 to 1.
         layers: all, last:6, 22-27 or 3,5; 0 is the first.
-        merger: also edit what joins the vision tower to the language model, where there is such a part.
+        merger: also edit the module between vision tower and language model, if there is one.
     """
 
     title: ClassVar[str] = "CHIP"
@@ -77,8 +79,8 @@ class CHIP:
         removed = sum(counts["removed"] for counts in report.values())
         if not removed:
             raise InputError(
-                "CHIP found no direction in which what is to be forgotten leaves its siblings: their activations "
-                "are the same. Nothing was changed; choose other layers or another split."
+                "CHIP found no direction that distinguishes the forget set from its siblings: their activations "
+                "are equal. Nothing was changed; choose other layers or another split."
             )
         return {
             "selection": self.selection,
@@ -100,14 +102,14 @@ class CHIP:
         """Weight of each sample in the selection.
 
         Raises:
-            InputError: no sample does.
+            InputError: all weights are 0.
         """
         if self.selection == "samples":
             return [1.0] * len(groups)
         times = nodes_of(model.levels, model.level, groups)
         if not any(times):
             raise InputError(
-                f"chip.selection=nodes: no sample of one side lies in a node of level {model.level!r}. Set samples."
+                f"chip.selection=nodes: no sample of one side is in a node of level {model.level!r}. Set samples."
             )
         return times
 
@@ -134,7 +136,7 @@ class CHIP:
     def _seen(
         self, look: Look, matrices: Sequence[Matrix], joining: Sequence[Matrix]
     ) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
-        """A matrix's name, each sample's activation of it, [S, W], and the samples' places."""
+        """Name of each matrix, each sample's activation of it, [S, W], and the samples' indices."""
 
         def reduce(values: Tensor, tokens: Tokens) -> Tensor:
             return mixed(values, tokens, self.vision)
@@ -152,20 +154,20 @@ def _sites(matrices: Sequence[Matrix]) -> list[Site]:
 
 
 def mixed(values: Tensor, tokens: Tokens, vision: float) -> Tensor:
-    """Each sample's activation: [P, W] -> [S, W]; a sample without an image has the mean over its text alone."""
+    """Each sample's activation: [P, W] -> [S, W]; without an image, the mean over its text tokens."""
     text, image = tokens.means(values, "text"), tokens.means(values, "vision")
     return torch.where(image.isnan(), text, vision * image + (1 - vision) * text)
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over samples of a matrix's activations; sums of parts add up.
+    """Sums of a matrix's activations over samples; sums of parts can be added.
 
     Attributes:
-        count: samples, each as often as it counts in the selection.
-        absolute: sum of |a| over these, [W].
+        count: total weight of the samples in the selection.
+        absolute: weighted sum of |a|, [W].
         plain: sum of a over the samples of each group, [G, W].
-        counts: samples in each group, [G].
+        counts: number of samples in each group, [G].
     """
 
     count: float
@@ -177,7 +179,9 @@ class Sums:
     def of(
         values: Tensor, groups: Sequence[Sequence[int]], number: int, times: Sequence[float] | None = None
     ) -> Sums:
-        """Of samples, [S, W], the groups that each is in, of so many, and how often each counts (once)."""
+        """Sums over samples, [S, W], by the groups of each sample (``number`` in all), with weights ``times``
+        (default 1).
+        """
         inside = values.new_zeros(number, len(values))
         for column, memberships in enumerate(groups):
             inside[memberships, column] = 1
@@ -200,18 +204,19 @@ class Sums:
 
 
 def nodes_of(levels: Sequence[str], level: str, groups: Sequence[Mapping[str, str]]) -> list[float]:
-    """Number of nodes of a level and of the level below that each sample lies in: 0, 1 or 2.
+    """Number of nodes of a level and of the level below that contain each sample: 0, 1 or 2.
 
     Args:
         levels: from the coarsest to the finest.
-        groups: of each sample, level -> node.
+        groups: level -> node, for each sample.
     """
     below = levels[levels.index(level) + 1 :][:1] if level in levels else []
     return [float(sum(name in nodes for name in (level, *below))) for nodes in groups]
 
 
 def select(forget: Tensor, retain: Tensor, percent: float) -> Tensor:
-    """Places of the units whose mean |a| is larger on the forget set by most, ascending; at least one.
+    """Indices of the units whose mean |a| on the forget set most exceeds that on the retain set, ascending; at
+    least one.
 
     Args:
         forget, retain: mean |a| of each unit, [W].
@@ -221,15 +226,15 @@ def select(forget: Tensor, retain: Tensor, percent: float) -> Tensor:
 
 
 def directions(units: Tensor, pools: Tensor, pool: Sequence[int]) -> Tensor:
-    """From each pool's mean to that of its unit, at the selected neurons, of length 1.
+    """Unit vectors from each pool's mean to the mean of its unit, at the selected neurons.
 
     Args:
         units: mean activations, [n, k].
         pools: mean activations of the siblings, [pools, k].
-        pool: of each unit, the number of its pool.
+        pool: index of each unit's pool.
 
     Returns:
-        [at most n, k]; a unit that is where its siblings are has none.
+        [at most n, k]; a unit at its siblings' mean has none.
     """
     apart = units - pools[list(pool)]
     length = apart.norm(dim=1)
@@ -239,7 +244,7 @@ def directions(units: Tensor, pools: Tensor, pool: Sequence[int]) -> Tensor:
 
 
 def subspace(apart: Tensor, energy: float) -> Tensor:
-    """An orthonormal basis of the fewest singular directions that hold a share of the energy: [n, k] -> [k, r]."""
+    """Orthonormal basis of the fewest singular directions with a share of the energy: [n, k] -> [k, r]."""
     if not len(apart):
         return apart.new_zeros(apart.shape[1], 0).double()
     _, singular, right = torch.linalg.svd(apart.double(), full_matrices=False)
@@ -251,7 +256,9 @@ def subspace(apart: Tensor, energy: float) -> Tensor:
 
 
 def project(matrix: Matrix, units: Tensor, basis: Tensor) -> None:
-    """Take the directions in ``basis``, [k, r], out of the rows of k units; other rows, and biases, stay."""
+    """Project the directions in ``basis``, [k, r], out of the rows of k units; other rows and biases are
+    unchanged.
+    """
     if not basis.shape[1]:
         return
     with torch.no_grad():

@@ -1,6 +1,6 @@
 """Interface of methods that edit weights without training.
 
-An edit method changes weights without training: it reads what the model computes for the samples to forget and to
+An edit method changes weights without training: it reads the model's activations on the samples to forget and to
 retain, and writes to its matrices. It is an object with hyperparameters and one function:
 
     @dataclass(frozen=True)
@@ -13,9 +13,9 @@ retain, and writes to its matrices. It is an object with hyperparameters and one
                 site = Site("loud", mlp.reads.module, "in")
                 ...
 
-A side offers :meth:`~medunlearn.models.activations.Side.each` and, inside, ``see``: passes in which values are
-reduced as they come. What is put together of batches must be sums over samples or tokens, so that no number depends
-on how samples are batched.
+A side offers :meth:`~medunlearn.models.activations.Side.each` and, inside, ``see``: passes in which activations are
+reduced batch by batch. Results combined over batches must be sums over samples or tokens, so that no number depends
+on the batching.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Kind = Literal["edit"]
 
 @dataclass(frozen=True)
 class EditedModel:
-    """The model that is edited, and the request.
+    """The model to edit, and the request.
 
     Attributes:
-        model: a Hugging Face model in evaluation mode; what is written to its matrices stays.
-        levels: of the benchmark, from the coarsest to the finest.
-        level: that the request names nodes of; it need not be one of ``levels``.
+        model: a Hugging Face model in evaluation mode; changes to its matrices persist.
+        levels: levels of the benchmark, from the coarsest to the finest.
+        level: level of the request's nodes; it need not be one of ``levels``.
     """
 
     model: Any
@@ -48,17 +48,17 @@ class EditedModel:
         return mlps(self.model, layers)
 
     def merger(self) -> list[Matrix]:
-        """The matrices of what joins a vision tower to the language model; none where the model sees nothing."""
+        """The matrices of the module between vision tower and language model; empty for a text model."""
         return merger(self.model)
 
 
 @runtime_checkable
 class EditMethod(Protocol):
-    """A method that changes weights without training. Its fields are its hyperparameters.
+    """An unlearning method that edits weights without training. Its fields are its hyperparameters.
 
     Attributes:
-        kind: tells it from a method that trains.
-        layers: the decoder layers that it looks at and writes to (:func:`medunlearn.models.mlps.chosen_layers`).
+        kind: ``edit``, unlike methods that train.
+        layers: the decoder layers that it reads and edits (:func:`medunlearn.models.mlps.chosen_layers`).
     """
 
     kind: ClassVar[Kind]
@@ -68,18 +68,18 @@ class EditMethod(Protocol):
         """Change the model's weights.
 
         Returns:
-            What was done, in numbers, for ``run.json``; nothing of a record in it.
+            Numbers on the edit for ``run.json``, without record text.
 
         Raises:
-            InputError: the model lacks what is edited.
+            InputError: the model lacks the edited modules.
         """
         ...
 
     def passes(self, images: bool) -> int:
-        """Number of times it reads each sample, for plans of cost.
+        """Number of passes over each sample, for cost estimates.
 
         Args:
-            images: the samples have images, and the model sees them.
+            images: the samples have images, and the model uses them.
         """
         ...
 

@@ -10,7 +10,7 @@ from medunlearn.methods.protocol import Terms, View
 
 @dataclass(frozen=True)
 class GradientAscent:
-    """Raises the loss on the forget set: ``-L(F)``. Nothing holds the rest in place; it diverges when run long.
+    """Gradient ascent on the forget set: ``-L(F)``. Nothing preserves other knowledge; it diverges in long runs.
 
     Source: LUME, Appendix E (Gradient Ascent); TOFU, arXiv 2401.06121, Section 3.2.
     """

@@ -12,11 +12,12 @@ from medunlearn.methods.protocol import Terms, View
 
 @dataclass(frozen=True)
 class KLMin:
-    """Ascent on the forget set, while the retain set's distributions stay those of the reference.
+    """Gradient ascent on the forget set, with a KL penalty that keeps the retain set's distributions at the
+    reference's.
 
     ``-gamma L(F) + alpha mean_t KL(p_ref(. | x_<t) || p(. | x_<t))`` over the retain set. In variant ``answers`` t
     runs over the answer positions. In variant ``openunlearning`` it runs over every token, prompt and last token
-    included, as in TOFU's code and OpenUnlearning's; they count padding too, and here none is.
+    included, as in TOFU's code and OpenUnlearning's; they count padding too, which is excluded here.
 
     Source: TOFU, arXiv 2401.06121, Section 3.2 (KL Minimization), after Nguyen et al. 2020, arXiv 2010.12883;
     locuslab/open-unlearning (src/trainer/utils.py, compute_kl_divergence); AMNESIA, Section 4.2.

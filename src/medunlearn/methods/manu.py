@@ -1,4 +1,4 @@
-"""Modality-aware neuron unlearning: the neurons that matter most for the forget set are set to zero."""
+"""Modality-aware neuron unlearning: zeroes the neurons that matter most for the forget set."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from medunlearn.models.activations import Look
 
 @dataclass(frozen=True)
 class MANU:
-    """Zeroes the MLP neurons whose importance for the forget set is largest beside that for the retain set.
+    """Zeroes the MLP neurons with the largest ratio of importance for the forget set to importance for the retain
+    set.
 
     ``S_n = I(F, n) / (I(R, n) + epsilon)``, with I the sum of four importances of neuron n: mean of |x|
-    (absolute), share of |x| above a threshold (frequency), variance of x, and root of the mean of x squared. Where
-    the model sees images, x is a sample's *deviation*: the neuron's mean activation over the tokens of its input
-    with the image, minus that of its text alone. A model of text has no deviation: there x is the neuron's
-    activation at each token. Of the neurons of all chosen layers together, the alpha percent with the largest S_n
-    are zeroed.
+    (absolute), share of |x| above a threshold (frequency), variance of x, and root of the mean of x squared. For a
+    vision-language model, x is a sample's *deviation*: the neuron's mean activation over the tokens of its input
+    with the image, minus that of its text only. For a text model, x is the neuron's activation at each token. Among
+    the neurons of all chosen layers, the alpha percent with the largest S_n are zeroed.
 
     Source: Liu et al. 2025 (MANU, arXiv 2502.15910); MedForget, Appendix A.1. MedForget gives no alpha, epsilon or
-    threshold, nor how a deviation is taken between inputs of unlike length (docs/unlearn.md).
+    threshold, nor how to take a deviation between inputs of different length (docs/unlearn.md).
 
     Attributes:
         alpha: percent of the neurons to zero; at least one neuron is.
-        epsilon: keeps the ratio finite where a neuron does nothing on the retain set.
-        threshold: from which |x| on a neuron counts as active.
+        epsilon: keeps the ratio finite for neurons that are inactive on the retain set.
+        threshold: value of |x| from which a neuron counts as active.
         layers: all, last:3, 22-27 or 3,5; 0 is the first.
     """
 
@@ -81,10 +81,10 @@ class MANU:
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums over cases, each of W neurons: what the four importances are made of. Sums of parts add up.
+    """Sums over cases, each of W neurons, from which the four importances are computed; sums of parts can be added.
 
     Attributes:
-        count: cases.
+        count: number of cases.
         absolute, active, plain, squared: sums of |x|, of whether |x| is above the threshold, of x and of its
             square, [W].
     """
@@ -97,7 +97,7 @@ class Moments:
 
     @staticmethod
     def of(values: Tensor, threshold: float, weights: Tensor | None = None) -> Moments:
-        """Of cases, [n, W] in fp32; ``weights``, [n], says how often each counts."""
+        """Sums over cases, [n, W] in fp32; ``weights``, [n], are the cases' multiplicities."""
         times = values.new_ones(len(values)) if weights is None else weights
         size = values.abs()
         parts = (size, (size > threshold).float(), values, values**2)
@@ -115,14 +115,14 @@ def importance(moments: Moments) -> Tensor:
 
 
 def ratio(forget: Tensor, retain: Tensor, epsilon: float) -> Tensor:
-    """``I(F, n) / (I(R, n) + epsilon)``, [W], >= 0; higher = matters more for the forget set alone."""
+    """``I(F, n) / (I(R, n) + epsilon)``, [W], >= 0; higher = more specific to the forget set."""
     return forget / (retain + epsilon)
 
 
 def largest(scores: Sequence[Tensor], percent: float) -> list[Tensor]:
-    """Places of the largest scores of all layers together, layer by layer: so many percent, at least one.
+    """Indices of the largest scores over all layers, layer by layer: ``percent`` of them, at least one.
 
-    Of equal scores those of the lower layer, and there of the lower place, come first.
+    Ties go to the lower layer, then to the lower index.
     """
     together = torch.cat(list(scores))
     count = max(1, int(percent * len(together) / 100 + 0.5))

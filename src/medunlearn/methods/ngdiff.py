@@ -14,22 +14,22 @@ from medunlearn.methods.protocol import Terms, View
 
 @dataclass(frozen=True)
 class NGDiff:
-    """Ascent on the forget set and descent on the retain set, their gradients brought to one length.
+    """Ascent on the forget set and descent on the retain set, with normalised gradients.
 
-    The direction descended is ``g_R / |g_R| - g_F / |g_F|``: whichever loss has the larger gradient, neither side
+    The descent direction is ``g_R / |g_R| - g_F / |g_F|``: whichever loss has the larger gradient, neither side
     overrules the other, and the direction never raises the retain loss or lowers the forget loss to first order.
 
-    The learning rate is found on the way: every few steps the retain loss is measured one step ahead of the weights
-    and one step behind them, a parabola is laid through these two values and the one in the middle, and the rate
-    becomes the one at the parabola's lowest point. Where the parabola has none ahead, the rate stays. The step is
-    the optimizer's (AdamW's unless ``optimizer=sgd``, with which it is the direction itself).
+    The learning rate is adapted: every few steps the retain loss is measured one step ahead of the weights and one
+    step behind, a parabola is fitted to these two values and the current one, and the rate becomes that of the
+    parabola's minimum. Without a minimum ahead, the rate stays. The step is the optimizer's (AdamW's unless
+    ``optimizer=sgd``, with which it is the direction itself).
 
     Source: Bu, Jin et al. 2024, arXiv 2410.22086 (the direction; AutoLR, every 10 steps), after Bu and Xu 2024,
-    arXiv 2407.02772 (GeN: the parabola along an optimizer's step). That a rate changes by ``trust`` at most at one
-    fit is ours: a parabola says little far outside the points it was laid through.
+    arXiv 2407.02772 (GeN: the parabola along an optimizer's step). The bound ``trust`` on the change per fit is
+    ours: a parabola is unreliable far from the fitted points.
 
     Attributes:
-        automatic: find the rate; ``lr`` is the first one then. Otherwise rates are as the settings say.
+        automatic: adapt the rate, starting from ``lr``. Otherwise rates follow the settings.
         every: steps between two fits; the first is at the first step.
         trust: largest factor by which one fit changes the rate, up or down.
     """
@@ -44,7 +44,7 @@ class NGDiff:
         return {"forget": -forget.nll(), "retain": retain.nll()}
 
     def weigh(self, products: Mapping[tuple[str, str], float]) -> Mapping[str, float]:
-        """One over each gradient's length; a gradient of 0 has no direction and stays 0."""
+        """One over each gradient's norm; a zero gradient has no direction and keeps weight 0."""
         lengths = {name: math.sqrt(products[name, name]) for name in ("forget", "retain")}
         return {name: 1.0 / length if length else 0.0 for name, length in lengths.items()}
 

@@ -13,7 +13,7 @@ from medunlearn.methods.protocol import Terms, View
 
 @dataclass(frozen=True)
 class NPO:
-    """Treats forget answers as dispreferred, relative to the reference.
+    """Negative preference optimization: forget answers are dispreferred, relative to the reference.
 
     ``-(2 / beta) mean_F log sigmoid(-beta log(p(y|x) / p_ref(y|x))) + alpha L(R)``. As beta falls to 0 the
     forget term becomes gradient ascent; above 0 it saturates once an answer has become unlikely.
@@ -21,7 +21,7 @@ class NPO:
     Source: Zhang et al. 2024, arXiv 2404.05868, Equation 3 and Section 3 (beta = 0.1); with the retain term it
     is the paper's NPO+RT. LUME's NPO is alpha = 0.
 
-    MedForget's NPO (Appendix A.1) reads another reference, a model fine-tuned on the retain set alone, with
+    MedForget's NPO (Appendix A.1) uses another reference, a model fine-tuned only on the retain set, with
     beta = 0.9 and alpha = 0.
 
     Attributes:

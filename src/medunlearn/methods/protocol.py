@@ -16,8 +16,8 @@ however it was cut. So a method must reduce with the view's own means, never wit
 
 Notation: N positions and S sequences in the view, V vocabulary, W width of the hidden states. *Answer
 positions* are those whose output predicts an answer token: the prompt's last token is one, the final EOS is
-not. For a record that is trained as plain text every token but the first is an answer token. A view reads these
-positions unless it is asked for others (:meth:`View.at`).
+not. For a record trained as plain text, every token but the first is an answer token. A view uses these positions
+unless told otherwise (:meth:`View.at`).
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ Terms = dict[str, Tensor]
 
 
 class View(Protocol):
-    """One side's micro-batch, computed lazily: what is not asked for is not run, what is asked twice runs once."""
+    """Lazy outputs of one side's micro-batch: computed on first use, and cached."""
 
     @property
     def reference(self) -> View:
-        """The same micro-batch as the model before unlearning saw it; carries no gradient."""
+        """The same micro-batch under the model before unlearning; without gradient."""
         ...
 
     def at(self, positions: Positions) -> View:
-        """The same micro-batch, read at other positions: N then counts these, and so does every mean.
+        """The same micro-batch at other positions: N, and every mean, then refers to these.
 
         ``answer``: the answer tokens themselves, EOS included, one later than the answer positions. ``all``: every
-        token, prompt included. Likelihoods are those of answer tokens, and are had at the answer positions alone.
+        token, prompt included. Likelihoods are those of answer tokens, and are available only at the answer
+        positions.
         """
         ...
 
@@ -57,23 +58,23 @@ class View(Protocol):
         ...
 
     def caps(self) -> Tensor:
-        """Log-probability of each answer token that unlearning is to reach, [N], <= 0.
+        """Target log-probability of each answer token for unlearning, [N], <= 0.
 
-        Only of the forget side of a method that trains on alternative answers (:class:`AlternativesMethod`).
+        Only for the forget side of a method that trains on alternative answers (:class:`AlternativesMethod`).
         """
         ...
 
     def floors(self) -> Tensor:
-        """Log-probability below which unlearning is not to leave an answer token, [N], ``-inf`` for one without.
+        """Lower bound of each answer token's log-probability in unlearning, [N], ``-inf`` without one.
 
-        Of tokens of whole values it is their cap. Only of the forget side, as :meth:`caps`.
+        For tokens with whole-value caps it is their cap. Only for the forget side, like :meth:`caps`.
         """
         ...
 
     def divergence_from_reference(self) -> Tensor:
         """``KL(p_ref || p)`` of the whole vocabulary's distributions at each answer position, [N], >= 0.
 
-        The same as from two :meth:`log_distribution`, without holding either.
+        Equal to the value from two :meth:`log_distribution`, without storing either.
         """
         ...
 
@@ -94,15 +95,15 @@ class View(Protocol):
         ...
 
     def mean_over_tokens(self, values: Tensor) -> Tensor:
-        """This micro-batch's part of a mean over the step's answer tokens: [N] -> scalar."""
+        """This micro-batch's contribution to a mean over the step's answer tokens: [N] -> scalar."""
         ...
 
     def mean_over_sequences(self, values: Tensor) -> Tensor:
-        """This micro-batch's part of a mean over the step's sequences: [S] -> scalar."""
+        """This micro-batch's contribution to a mean over the step's sequences: [S] -> scalar."""
         ...
 
     def mean_inverse_tokens(self) -> float:
-        """Mean over the step's sequences of one over their answer tokens."""
+        """Mean over the step's sequences of 1 / number of answer tokens."""
         ...
 
     def nll(self) -> Tensor:
@@ -112,7 +113,7 @@ class View(Protocol):
 
 @runtime_checkable
 class LossMethod(Protocol):
-    """A method that trains. Its fields are its hyperparameters; defaults come from its paper."""
+    """An unlearning method that trains. Its fields are its hyperparameters; defaults come from its paper."""
 
     def loss(self, forget: View, retain: View) -> Terms:
         """Named terms; their sum is minimised. Every term is logged under its name."""
@@ -121,67 +122,70 @@ class LossMethod(Protocol):
 
 @runtime_checkable
 class AlternativesMethod(Protocol):
-    """A method that trains on alternative answers as well: what the target says of people whom it never saw.
+    """A method that also trains on alternative answers: the target's answers about people it never saw.
 
-    The engine makes them before the first step (:mod:`medunlearn.generation.counterfactuals`).
+    The engine generates them before the first step (:mod:`medunlearn.generation.counterfactuals`).
 
     Attributes:
-        alternatives: how many of each forget sequence; each epoch shows another of them.
-        capped: whether it reads :meth:`View.caps` of the forget side.
+        alternatives: number of alternatives per forget sequence; each epoch uses another.
+        capped: whether it uses :meth:`View.caps` of the forget side.
     """
 
     alternatives: int
     capped: bool
 
     def loss_with(self, forget: View, retain: View, alternatives: View) -> Terms:
-        """Named terms, as of a loss method; ``alternatives`` has one sequence for each of ``forget``, in order."""
+        """Named terms, like those of a loss method; ``alternatives`` has one sequence for each of ``forget``, in
+        order.
+        """
         ...
 
 
 @runtime_checkable
 class WeighingMethod(LossMethod, Protocol):
-    """A loss method that puts the gradients of its terms together itself, instead of taking their sum.
+    """A loss method that combines the gradients of its terms itself, instead of summing them.
 
-    The engine keeps the gradient of each term of the whole step apart, which costs the memory of one more set of
-    gradients a term. What is put together has the length that the method gave it: ``clip`` is not applied.
+    The engine keeps a separate gradient per term for the whole step, which takes the memory of one more set of
+    gradients per term. The combined gradient is not rescaled: ``clip`` is not applied.
     """
 
     def weigh(self, products: Mapping[tuple[str, str], float]) -> Mapping[str, float]:
-        """The weight of each term's gradient in the sum that is descended; a term left out has none.
+        """Weight of each term's gradient in the sum to descend; missing terms have weight 0.
 
         Args:
-            products: inner product of the gradients of each two terms; of one with itself, its squared length.
+            products: inner product of the gradients of each pair of terms; with itself, the squared norm.
         """
         ...
 
 
 @runtime_checkable
 class RatingMethod(LossMethod, Protocol):
-    """A loss method that finds its own learning rate, once the optimizer's step is known and before it counts.
+    """A loss method that adapts its own learning rate, after the optimizer's step is known and before it is
+    applied.
 
-    The rate that it finds holds until it looks again; the settings' rate is the first, and their schedule is not
-    used. With ``automatic`` False rates are as the settings say.
+    A rate is used until the next adaptation; the first one is the settings', whose schedule is ignored. With
+    ``automatic`` False rates follow the settings.
     """
 
     automatic: bool
 
     def looks(self, step: int) -> bool:
-        """True if it looks for a rate at step ``step`` (0 is the first)."""
+        """True if it adapts the rate at step ``step`` (0 is the first)."""
         ...
 
     def probe(self, forget: View, retain: View) -> Terms:
-        """The terms that decide over the rate: some of those of ``loss``, under the same names."""
+        """The terms that determine the rate: some of those of ``loss``, under the same names."""
         ...
 
     def rate(
         self, rate: float, behind: Mapping[str, float], here: Mapping[str, float], ahead: Mapping[str, float]
     ) -> float:
-        """The rate to step with.
+        """The learning rate for this step.
 
         Args:
-            rate: the rate so far.
-            behind, here, ahead: the probed terms of this step's sequences: where the step at that rate would lead
-                if taken backwards, where the weights are, where the step leads; they may be infinite or NaN.
+            rate: the previous rate.
+            behind, here, ahead: the probed terms on this step's sequences: one step backwards at that rate, at the
+                current weights, and one step forwards; they may be infinite or NaN.
         """
         ...
 

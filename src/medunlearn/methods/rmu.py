@@ -18,29 +18,29 @@ COEFFICIENTS = {"openunlearning": (2.0, 1.0), "wmdp": (6.5, 1200.0)}
 
 @dataclass(frozen=True)
 class RMU:
-    """Pushes the forget set's hidden states at one layer towards a random direction; holds the retain set's.
+    """Pushes the forget set's hidden states at one layer towards a random direction; keeps the retain set's.
 
     ``mean_F ||h(x) - c u||^2 / W + alpha mean_R ||h(x) - h_ref(x)||^2 / W`` where u is a random unit vector, drawn
     uniformly from [0, 1)^W, the same for the whole run. Published in two variants, both of layer 7:
 
     - ``openunlearning`` (what AMNESIA, Section 4.2, refers to): all parameters are trained, c = 2, alpha = 1; over
-      the answer tokens, of which a sequence's sum is divided by each token count of the batch, which is the mean
-      over sequences of their means where all are of one length.
+      the answer tokens; a sequence's sum is divided by each token count of the batch, which equals the mean over
+      sequences of their means if all have the same length.
     - ``wmdp`` (the method's authors): the MLPs' down-projections of the layer and the two before it, c = 6.5 and
       alpha = 1,200 (theirs for Zephyr-7B; 300 and 350 for Yi-34B); the mean over every token, prompt included.
 
-    Their code counts padding too; here none is. What lies above the layer has no gradient and is not trained.
+    Their code counts padding too, which is excluded here. Layers above get no gradient and are not trained.
 
     Source: Li et al. 2024 (WMDP), arXiv 2403.03218, Section 4, Algorithm 1, Appendix B.4, and
     centerforaisafety/wmdp (rmu/unlearn.py); locuslab/open-unlearning (src/trainer/unlearn/rmu.py,
     configs/trainer/RMU.yaml).
 
     Attributes:
-        variant: whose parameters, coefficients, positions and averaging.
-        layer: decoder layer whose output is steered; 0 is the first. Nothing above it is run.
-        coefficient: length c of the vector that is steered to; the variant's unless given.
-        alpha: weight of the retain term; the variant's unless given.
-        seed: of the direction; the run's unless given.
+        variant: published implementation that sets parameters, coefficients, positions and averaging.
+        layer: decoder layer whose output is steered; 0 is the first. Layers above are not run.
+        coefficient: norm c of the target vector; the variant's by default.
+        alpha: weight of the retain term; the variant's by default.
+        seed: seed of the direction; the run's by default.
     """
 
     title: ClassVar[str] = "RMU"

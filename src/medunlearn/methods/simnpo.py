@@ -13,18 +13,18 @@ from medunlearn.methods.protocol import Terms, View
 
 @dataclass(frozen=True)
 class SimNPO:
-    """Treats forget answers as dispreferred by their length-normalised likelihood.
+    """Negative preference optimization with length-normalised likelihoods instead of a reference.
 
     ``-(2 gamma / beta) mean_F log sigmoid(-(beta / |y|) log p(y|x) - delta) + alpha L(R)``, where |y| counts the
     answer's tokens. In variant ``openunlearning`` the margin is inside: ``beta (-log p(y|x) / |y| - delta)``. The
-    two are one where delta is 0, as it is in the paper and in both codes.
+    two are equal for delta = 0, as in the paper and in both implementations.
 
     Source: Fan et al. 2024, arXiv 2410.07163, Equation 4 (``delta`` is its gamma); locuslab/open-unlearning
     (src/trainer/unlearn/simnpo.py) and the authors' OPTML-Group/Unlearn-Simple (TOFU/dataloader.py), which share
-    their margin; AMNESIA, Section 4.2. The defaults are everybody's for TOFU: beta 4.5, forget weight 0.125.
+    their margin; AMNESIA, Section 4.2. The defaults are those of all three for TOFU: beta 4.5, forget weight 0.125.
 
     Attributes:
-        variant: whose margin.
+        variant: placement of the margin.
         beta: inverse temperature.
         delta: margin of the reward.
         gamma: weight of the forget term.

@@ -64,7 +64,7 @@ def get_metric(name: str) -> Measure:
     """The measure behind a name: a key of :data:`METRICS`, an entry point, or ``module:attribute``.
 
     Raises:
-        UnknownNameError: no such measure; the message says the nearest right one.
+        UnknownNameError: no such measure; the message names the nearest valid one.
         InputError: the name leads to something that cannot be imported or is not a ``Measure``.
     """
     measure = resolve("metrics", name, METRICS)

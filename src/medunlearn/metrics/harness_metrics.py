@@ -1,6 +1,6 @@
 """Adapters of our measures for lm-evaluation-harness, used by an exported task's ``utils.py``.
 
-Light on purpose: neither torch nor the harness is imported. Tasks are written by
+Lightweight: neither torch nor the harness is imported. Tasks are written by
 :mod:`medunlearn.pipeline.utility.tasks`.
 """
 
@@ -21,7 +21,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
     """A task's questions.
 
     Raises:
-        InputError: the file is not there, or a line of it is no JSON.
+        InputError: the file is missing, or a line is not JSON.
     """
     try:
         lines = read_text(path, most=2**32).splitlines()
@@ -33,9 +33,9 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 
 def process_results(document: Mapping[str, Any], responses: Sequence[str]) -> dict[str, float | None]:
-    """Metric -> value of one response, None if it is unscored; as the task's ``process_results``.
+    """Metric -> value of one response, None if unscored; implements the task's ``process_results``.
 
-    The response is stripped, as `medunlearn evaluate` does it.
+    The response is stripped, as in `medunlearn evaluate`.
     """
     item = Item(
         question_id=document["question_id"],
@@ -50,6 +50,6 @@ def process_results(document: Mapping[str, Any], responses: Sequence[str]) -> di
 
 
 def mean_of_scored(values: Iterable[float | None]) -> float:
-    """Mean of what is scored; NaN of nothing, which is not 0. As the task's ``aggregation``."""
+    """Mean of the scored values; NaN without any. Implements the task's ``aggregation``."""
     scored_values = [value for value in values if value is not None]
     return sum(scored_values) / len(scored_values) if scored_values else float("nan")

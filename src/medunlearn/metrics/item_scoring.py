@@ -1,4 +1,4 @@
-"""Run metrics on items; every score stays with its question, and what has none says why."""
+"""Run metrics on items; every score stays with its question, and unscored ones have a reason."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def score(
     """Every metric on every item.
 
     Args:
-        items: one a question. Samples or variants of one question are scored apart, one call each.
+        items: one per question. Samples or variants of a question are scored in separate calls.
         metrics: see :func:`medunlearn.metrics.get_metric`.
         tools: models that some metrics need; None for none.
-        processes: how many score at the same time, where a metric is ``item_by_item`` and needs no tool. None
-            for as many as pay for their start: one where all is done in seconds, which the first items tell.
-            The table is the same with any number.
+        processes: number of worker processes for metrics that are ``item_by_item`` and need no tool. None chooses
+            as many as save time: one if scoring takes seconds, estimated from the first items. The table does not
+                depend on it.
 
     Returns:
         One row per metric and question, metric by metric, in the order of ``items``: ``question_id`` (str),
@@ -57,14 +57,13 @@ def score(
         None if it is scored).
 
     Raises:
-        InputError: a question or a metric twice, or a metric that asks for something nobody can give,
-            or fewer than one process.
+        InputError: a duplicate question or metric, a metric with an unknown need, or fewer than one process.
         MedunlearnError: a metric did not give one ``Score`` for each item.
     """
     _refuse_twice("question", (item.question_id for item in items))
     _refuse_twice("metric", (metric.name for metric in metrics))
     if processes is not None and processes < 1:
-        raise InputError(f"processes={processes}: it is at least 1, or None for as many as pay.")
+        raise InputError(f"processes={processes}: use at least 1, or None to choose automatically.")
     tools = tools or Tools()
     shared = _share_out(list(filter(_may_be_shared_out, metrics)), items, processes) if processes != 1 else {}
     scores = [
@@ -91,7 +90,9 @@ def _may_be_shared_out(metric: Measure) -> bool:
 
 
 def _share_out(metrics: Sequence[Measure], items: Sequence[Item], processes: int | None) -> dict[str, list[Score]]:
-    """The scores of each metric: some items scored here, the others in as many processes as asked for or as pay."""
+    """The scores of each metric, with items distributed over the requested or most efficient number of
+    processes.
+    """
     if not metrics or len(items) <= _TRIAL:
         return {}
     started = time.perf_counter()
@@ -114,7 +115,7 @@ def _run_all(metrics: Sequence[Measure], items: Sequence[Item]) -> list[list[Sco
 
 
 def _run(metric: Measure, items: Sequence[Item], tools: Tools) -> list[Score]:
-    """One metric: items that lack something never reach it, and come back in their own places."""
+    """Run one metric: items that lack an input are unscored without reaching it, and keep their places."""
     needs: tuple[str, ...] = get_args(Need)
     for need in metric.needs:
         if need not in needs:
@@ -127,18 +128,18 @@ def _run(metric: Measure, items: Sequence[Item], tools: Tools) -> list[Score]:
     scores = metric.score(ready, tools) if ready else []
     if len(scores) != len(ready):
         raise MedunlearnError(
-            f"metric {metric.name!r} gave {len(scores)} scores for {len(ready)} items. It must give one Score "
-            "an item, in order; use Score.unscored(reason) for an item that it cannot score."
+            f"metric {metric.name!r} gave {len(scores)} scores for {len(ready)} items. It must return one Score "
+            "per item, in order; use Score.unscored(reason) for an item that it cannot score."
         )
     wrong = next((item_score for item_score in scores if not isinstance(item_score, Score)), None)
     if wrong is not None:
-        raise MedunlearnError(f"metric {metric.name!r} gave a {type(wrong).__name__} where a Score is due.")
+        raise MedunlearnError(f"metric {metric.name!r} gave a {type(wrong).__name__} instead of a Score.")
     checked = map(_checked, scores)
     return [Score.unscored("; ".join(reasons)) if reasons else next(checked) for reasons in lacking]
 
 
 def _checked(item_score: Score) -> Score:
-    """A score as it enters the table: a finite value without a reason, or a reason without a value."""
+    """Validate a score for the table: a finite value without a reason, or a reason without a value."""
     if item_score.value is None:
         return Score.unscored(item_score.reason or "the metric gave no value and no reason")
     value = float(item_score.value)
@@ -151,6 +152,6 @@ def _refuse_twice(kind: str, names: Iterable[str]) -> None:
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise InputError(
-            f"{kind} {twice[0]!r} is there more than once ({len(twice)} such in all). Scores are kept by "
-            "question and metric: score samples and variants in calls of their own."
+            f"{kind} {twice[0]!r} occurs more than once ({len(twice)} duplicates in all). Scores are stored by "
+            "question and metric: score samples and variants in separate calls."
         )

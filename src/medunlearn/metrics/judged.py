@@ -1,4 +1,4 @@
-"""Measures from stored judgements: factuality and Gen Score. No model or network is asked."""
+"""Measures from stored judgements: factuality and Gen Score. No model or server is called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOT_JUDGED = "it was not among the responses that were judged"
 
 
 def scaled(rating: float) -> float | None:
-    """A rating of 1-10 as a share: rating / 10, so 0.1-1. None for what is not a rating.
+    """Convert a rating of 1-10 to a share: rating / 10, so 0.1-1. None for an invalid rating.
 
     The paper's scale has no 0: its lowest factuality, 10.00 of 100 (MedForget, Table 5), is a rating of 1.
     """
@@ -21,7 +21,7 @@ def scaled(rating: float) -> float | None:
 
 
 def _score_factuality(item: Item) -> Score:
-    """One item's factuality; unscored, with the judges' reason, where they gave no rating."""
+    """One item's factuality; unscored, with the judges' reason, if they gave no rating."""
     if item.judgement is None or item.judgement.rating is None:
         reason = None if item.judgement is None else item.judgement.reason
         return Score.unscored(reason or "the judges gave no rating and no reason")

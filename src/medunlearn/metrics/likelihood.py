@@ -1,6 +1,6 @@
 """Measures of teacher-forced likelihoods: of the reference answer, and of right and wrong options.
 
-Log-probabilities are natural logarithms, one a token of an answer, its EOS last and counted: shape [tokens + 1].
+Log-probabilities are natural logarithms, one per answer token, including the final EOS: shape [tokens + 1].
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def exact_memorization(answer_hits: Sequence[bool]) -> float | None:
     """Share of answer tokens whose arg-max prediction is right, position by position.
 
     Args:
-        answer_hits: one truth value per token, shape [tokens + 1]. The EOS is left out: every model that ends its
-            answers would get it free.
+        answer_hits: one truth value per token, shape [tokens + 1]. The EOS is excluded: every model that ends its
+            answers would get it right.
 
     Returns:
-        0-1, higher = remembers more; None for an answer of nothing but EOS.
+        0-1, higher = remembers more; None for an answer that is only EOS.
 
     Source: AMNESIA, Section 5.2 ("position-aligned token Exact Memorization"), after OpenUnlearning (Dorna et al.).
     """
@@ -106,15 +106,15 @@ def truth_ratio(right: Sequence[float], wrong: Options, *, geometric: bool = Fal
 
     Args:
         geometric: take the geometric mean over wrong answers (the mean of their logarithms), as TOFU's released
-            code, its logs and OpenUnlearning do; else the arithmetic one of the paper's equation, which is never
-            less.
+            code, its logs and OpenUnlearning do; else the arithmetic mean of the paper's equation, which is never
+            smaller.
 
     Returns:
-        0 to about 1e304, where larger ones are cut off. Below 1 the model finds the right answer likelier; around 1
-        it cannot tell them apart, as one that never learned them.
+        0 to about 1e304 (clipped). Below 1 the model prefers the right answer; around 1 it cannot distinguish them,
+        like a model that never learned them.
 
     Raises:
-        ValueError: no wrong answer, or an answer without a token.
+        ValueError: no wrong answer, or an empty answer.
 
     Source: TOFU (Maini et al. 2024, arXiv 2401.06121), Section 2.2, "Truth Ratio"; locuslab/tofu,
     ``aggregate_eval_stat.py``.
@@ -138,7 +138,7 @@ def _ratio_of_options(options: Options, right: int, *, geometric: bool = False) 
 
 
 def truth_ratio_utility(ratio: float) -> float:
-    """0-1, higher = the model finds the right answer likelier than wrong ones; 0 if it does not.
+    """Truth-ratio utility, max(0, 1 - ratio): 0-1, higher = the right answer is likelier than wrong ones.
 
     Source: TOFU (arXiv 2401.06121), Section 2.2, "Model Utility".
     """
@@ -152,7 +152,7 @@ def _utility_of_options(options: Options, right: int, *, geometric: bool = False
 def choice_probability(options: Options, right: int) -> float:
     """P(right) / sum of P(option), each length-normalised: P(a | q) ** (1 / |a|).
 
-    Range 0-1, higher = chooses the right answer more surely; 1 / options = a guess.
+    Range 0-1, higher = more confident in the right answer; 1 / options = guessing.
 
     Source: TOFU (arXiv 2401.06121), Section 2.2, "Probability" (real authors, world facts).
     """
@@ -163,7 +163,7 @@ def choice_probability(options: Options, right: int) -> float:
 
 
 def chooses_right(options: Options, right: int) -> bool:
-    """True if the right option is the likeliest, each length-normalised as ``choice_probability`` is.
+    """True if the right option is the likeliest, length-normalised as in ``choice_probability``.
 
     False if another is as likely: a tie is not a choice.
 
@@ -202,7 +202,7 @@ TOFU_CODE = "TOFU's released code"
 
 
 def _geometric(measure: Measure, function: Callable[..., float]) -> Measure:
-    """A measure of wrong answers with their geometric mean, as TOFU's released code has it."""
+    """Variant of a measure of wrong answers with their geometric mean, as in TOFU's released code."""
     return replace(
         measure,
         name=f"{measure.name}.geometric",

@@ -1,4 +1,4 @@
-"""A measure: its inputs, its needs and its scores."""
+"""The interface of measures: inputs, needs and scores."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Keywords:
-    """The disease keywords of one question: phrases with weights above 0, or none and the reason."""
+    """The disease keywords of one question: phrases with weights above 0, or a reason without any."""
 
     weighted: tuple[tuple[str, float], ...]
     reason: str | None = None
@@ -45,18 +45,18 @@ class Keywords:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One question with everything a measure may read; None if it was not computed.
+    """One question with all inputs of measures; None for inputs that were not computed.
 
     Attributes:
-        side: ``forget`` or ``retain`` in the split that is scored.
-        response_tokens: token ids of the response in the model's tokenizer, EOS left out.
-        answer_log_probs: natural-log probability of each token of the reference answer, teacher-forced,
-            the EOS that ends it last.
+        side: ``forget`` or ``retain`` in the evaluated split.
+        response_tokens: token ids of the response in the model's tokenizer, without EOS.
+        answer_log_probs: natural-log probability of each token of the reference answer, teacher-forced, with the
+            final EOS last.
         answer_hits: for each of those tokens, whether the model's arg-max was that token.
-        alternative_log_probs: as ``answer_log_probs``, of each of the question's options.
-        answer_index: the place of the right one among them.
-        fact_ranks: of the facts in the reference answer; of a record, of the facts in its text.
-        note_ranks: of a record, that of its whole text among perturbed versions.
+        alternative_log_probs: like ``answer_log_probs``, for each of the question's options.
+        answer_index: index of the right option.
+        fact_ranks: ranks of the facts in the reference answer; for a record, of those in its text.
+        note_ranks: for a record, the rank of its whole text among perturbed versions.
     """
 
     question_id: str
@@ -88,10 +88,10 @@ class Score:
 
 
 class Encoder(Protocol):
-    """Sentence embeddings, e.g. of a PubMedBERT."""
+    """Sentence encoder, such as a PubMedBERT."""
 
     def encode(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One unit-length vector a text, shape [len(texts), width]."""
+        """One unit vector per text, shape [len(texts), width]."""
         ...
 
 
@@ -104,22 +104,22 @@ class Entailment(Protocol):
 
 
 class TokenMatches(Protocol):
-    """BERTScore of one pair."""
+    """BERTScore of one pair: precision, recall and F."""
 
     @property
     def f1(self) -> float: ...
 
 
 class TokenMatcher(Protocol):
-    """BERTScore under some encoder."""
+    """BERTScore with some encoder."""
 
     def score(self, responses: Sequence[str], references: Sequence[str]) -> Sequence[TokenMatches | None]:
-        """One a pair; None if a text has no token that counts."""
+        """BERTScore of each pair; None if a text has no scored token."""
         ...
 
 
 class PairLikelihood(Protocol):
-    """BARTScore under some sequence-to-sequence model."""
+    """BARTScore with some sequence-to-sequence model."""
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> Sequence[float | None]:
         """Mean log-probability of a token of each target given its source; None if a text is blank."""
@@ -128,7 +128,7 @@ class PairLikelihood(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Models that some measures need; None if the user has none."""
+    """Models that some measures need; None for models that are not available."""
 
     encoder: Encoder | None = None
     nli: Entailment | None = None
@@ -138,18 +138,18 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A score of one response; its words stand here once, for every table, page and help text.
+    """A measure: scores each response; its descriptions are used in every table, page and help text.
 
     Attributes:
-        name: its key in tables and on the command line.
-        title: its name in reports.
+        name: key in tables and on the command line.
+        title: name in reports.
         needs: inputs it reads; an item that lacks one is unscored.
         meaning: one sentence, with range and direction, e.g. ``"0-1, higher = remembers more"``.
         source: paper, section or equation.
-        variant: whose computation it follows where published code differs from ours, such as "TOFU's code"; ""
-            for our own. A variant's name is that of the measure, a dot and its own: ``truth_ratio.geometric``.
+        variant: published implementation that it reproduces where that differs from ours, such as "TOFU's code"; ""
+            for our own. A variant's name is the measure's, a dot and a suffix: ``truth_ratio.geometric``.
         score: all items at once -> one score per item, in order.
-        item_by_item: an item's score depends on that item alone, so that items may be shared out over processes.
+        item_by_item: an item's score depends only on that item, so items can be distributed over processes.
     """
 
     name: str
@@ -164,7 +164,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class PerItem:
-    """The ``score`` of a measure that is a function of one item. It can be pickled if the function can."""
+    """The ``score`` function of a measure defined per item. It can be pickled if the per-item function can."""
 
     function: Callable[[Item], Score]
 
@@ -183,7 +183,7 @@ def question_items(
     """One item per question, in order.
 
     Args:
-        sides: of each record, by id.
+        sides: side of each record, by id.
         responses, options, keywords, ranks: by question id; every question has a response.
     """
     return [
@@ -206,11 +206,11 @@ def question_items(
 
 
 def record_items(sides: Mapping[str, Side], ranks: Mapping[str, Sequence[FactRank]]) -> list[Item]:
-    """One item per record whose facts were ranked in place; it has no question and no response.
+    """One item per record whose facts were ranked in place; without question and response.
 
     Args:
-        sides: of each record, by id.
-        ranks: by record id, that of the whole note among them.
+        sides: side of each record, by id.
+        ranks: by record id, including that of the whole note.
     """
     return [
         Item(

@@ -1,6 +1,6 @@
 """Counts of n-grams of tokens, for many texts at once.
 
-Notation: a text is a sequence of token ids; an n-gram is n tokens in a row. All counts are exact: n-grams are
+Notation: a text is a sequence of token ids; an n-gram is n consecutive tokens. All counts are exact: n-grams are
 numbered, not hashed.
 """
 
@@ -27,11 +27,11 @@ _LARGEST_TABLE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class SharedNgrams:
-    """N-grams of pairs of texts, each of shape [pairs].
+    """N-gram counts of pairs of texts, each of shape [pairs].
 
     Attributes:
-        shared: in both, each as often as in the text that has it less often.
-        in_response, in_reference: all of one side, which make precision and recall of ``shared``.
+        shared: n-grams in both, each counted as often as in the text that has fewer.
+        in_response, in_reference: all n-grams of one side, the denominators of precision and recall.
     """
 
     shared: Integers
@@ -42,14 +42,14 @@ class SharedNgrams:
 def token_entropies(texts: Sequence[Tokens]) -> Reals:
     """:func:`medunlearn.metrics.text.token_entropy` of each text, shape [texts], 0-1.
 
-    Exactly 0 if all tokens are the same and where there is one token or none, exactly 1 if none comes twice.
+    Exactly 0 if all tokens are equal or there is at most one token, exactly 1 if no token repeats.
     """
     parts = [_entropies(texts[start : start + _AT_ONCE]) for start in range(0, len(texts), _AT_ONCE)]
     return np.concatenate([np.zeros(0), *parts])
 
 
 def shared_ngrams(responses: Sequence[Tokens], references: Sequence[Tokens], n: int) -> SharedNgrams:
-    """N-grams that a response and its reference share, clipped as BLEU and ROUGE-N do.
+    """N-grams that a response and its reference share, clipped as in BLEU and ROUGE-N.
 
     Raises:
         InputError: n below 1, or not as many responses as references.
@@ -102,7 +102,7 @@ def _shared(responses: Sequence[Tokens], references: Sequence[Tokens], n: int) -
 
 
 def _ngrams(texts: Sequence[Tokens], n: int) -> tuple[Integers, Integers, int]:
-    """Each n-gram's text; its number, equal where the n-grams are; and a number above all of those."""
+    """The text of each n-gram; its number, equal for equal n-grams; and a bound above all numbers."""
     rows, ids, _ = _flat(texts)
     tokens, different = _numbered(ids)
     grams, bound = tokens, different
@@ -116,9 +116,9 @@ def _ngrams(texts: Sequence[Tokens], n: int) -> tuple[Integers, Integers, int]:
 
 
 def _counted(keys: Integers) -> tuple[Integers, Integers]:
-    """The different keys in order, and how often each is there.
+    """The distinct keys in order, with their counts.
 
-    Sorting plain numbers is what numpy does fastest: several times as fast as asking it for the order.
+    Sorting plain numbers is several times as fast in numpy as an argsort.
     """
     keys = np.sort(keys)
     starts = np.flatnonzero(np.concatenate((np.ones(min(1, len(keys)), dtype=np.bool_), keys[1:] != keys[:-1])))
@@ -126,7 +126,7 @@ def _counted(keys: Integers) -> tuple[Integers, Integers]:
 
 
 def _numbered(values: Integers) -> tuple[Integers, int]:
-    """Values as numbers from 0, equal where the values are, and how many different ones there are."""
+    """Values numbered from 0, equal numbers for equal values, and the number of distinct values."""
     if not len(values):
         return values, 1
     least, span = values.min(), int(values.max()) - int(values.min()) + 1
@@ -140,7 +140,7 @@ def _numbered(values: Integers) -> tuple[Integers, int]:
 
 
 def _flat(texts: Sequence[Tokens]) -> tuple[Integers, Integers, Integers]:
-    """All tokens in one row: the text of each, its id, and the lengths of the texts."""
+    """All tokens concatenated: the text of each, its id, and the lengths of the texts."""
     ids = [_ids(text) for text in texts]
     lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
     line = np.concatenate(ids) if ids else np.zeros(0, dtype=np.int64)

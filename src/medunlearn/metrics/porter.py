@@ -1,7 +1,7 @@
-"""Porter's stemmer, with the changes that nltk makes to it and that published ROUGE scores therefore have.
+"""Porter's stemmer with nltk's modifications, on which published ROUGE scores are based.
 
-Written out here because importing nltk takes a second or more, and its stemmer four times as long a word. The tests
-hold it to nltk's, word for word.
+Reimplemented because importing nltk takes a second or more, and its stemmer is four times slower per word. The
+tests compare it with nltk's, word by word.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ def porter_stem(word: str) -> str:
 def _shape(word: str) -> str:
     """Each letter as ``c`` (consonant or digit) or ``v``; a y is a vowel after a consonant.
 
-    What a letter is depends on those before it alone, so the shape of a word's beginning is the beginning of its
-    shape.
+    A letter's class depends only on the letters before it, so the shape of a prefix is the prefix of the shape.
     """
     letters = word.translate(_LETTERS)
     if "y" not in letters:
@@ -95,7 +94,7 @@ def _is_short(stem: str) -> bool:
 
 
 def _plural(word: str) -> str:
-    """Step 1a, of a word that ends in s."""
+    """Step 1a, for a word that ends in s."""
     if word.endswith("ies"):
         return word[:-1] if len(word) == 4 else word[:-2]
     if word.endswith("sses"):
@@ -104,7 +103,7 @@ def _plural(word: str) -> str:
 
 
 def _past_and_participle(word: str) -> str:
-    """Step 1b, of a word that ends in -ed or -ing."""
+    """Step 1b, for a word that ends in -ed or -ing."""
     if word.endswith("ied"):
         return word[:-1] if len(word) == 4 else word[:-2]
     if word.endswith("eed"):
@@ -117,7 +116,7 @@ def _past_and_participle(word: str) -> str:
 
 
 def _mended(stem: str) -> str:
-    """Word without -ed or -ing, mended: hop(p), fil(e)."""
+    """Word after removing -ed or -ing, restored: hop(p), fil(e)."""
     if stem.endswith(("at", "bl", "iz")):
         return f"{stem}e"
     if stem[-1] == stem[-2:-1] and _shape(stem)[-1] == "c":
@@ -136,7 +135,7 @@ def _final_letters(word: str) -> str:
 
 
 def _replace(word: str, rules: Sequence[Rule]) -> str:
-    """The first rule whose ending the word has decides, also where it then refuses."""
+    """Apply the first rule whose ending matches, even if its condition then fails."""
     for ending, new, allows in rules:
         if word.endswith(ending):
             stem = word[: -len(ending)]
@@ -152,7 +151,7 @@ def _by_last_letters(rules: Iterable[Rule]) -> dict[str, list[Rule]]:
 
 
 def _rules(pairs: str, condition: Condition) -> list[Rule]:
-    """``ending>new`` apart by blanks, in the order in which they are tried."""
+    """Parse ``ending>new`` rules separated by blanks, in the order of trial."""
     return [(ending, new, condition) for ending, _, new in (pair.partition(">") for pair in pairs.split())]
 
 

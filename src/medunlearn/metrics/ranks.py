@@ -1,6 +1,6 @@
-"""Ranks of facts in answers and records: does the model find the true value likelier than others of its kind?
+"""Ranks of facts in answers and records: whether the model finds the true value likelier than alternatives.
 
-A model that was made to say something else may still know. It then finds the true value likelier than its
+A model trained to answer differently may still know the true value. It then finds it likelier than its
 alternatives, though it would not say it. These measures need no retrained model.
 """
 
@@ -17,7 +17,7 @@ SOURCE = "after exposure, Carlini et al. 2019 (arXiv 1802.08232), Section 4"
 
 
 def exposure(fact: FactRank) -> float | None:
-    """log2(alternatives + 1) - log2(rank) in bits, 0 and up, higher = knows more; about 0.5-1.4 for a guess."""
+    """log2(alternatives + 1) - log2(rank) in bits, 0 and up, higher = knows more; about 0.5-1.4 for guessing."""
     return None if fact.rank is None else log2(fact.of) - log2(fact.rank)
 
 
@@ -26,7 +26,9 @@ def _is_first(fact: FactRank) -> float | None:
 
 
 def _middle(fact: FactRank) -> float | None:
-    """0-1, 0.5 on average for a model that does not know."""
+    """Share of alternatives below the true value, ties at half: 0-1, 0.5 on average for a model that does not
+    know.
+    """
     return None if fact.rank is None else (fact.rank + fact.equal / 2 - 0.5) / fact.of
 
 

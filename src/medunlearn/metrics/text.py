@@ -1,4 +1,4 @@
-"""Measures of the words of a response: ROUGE-L, exact match, token F1, token entropy."""
+"""Measures of a response's words: ROUGE-L, exact match, token F1, token entropy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rouge_l_recall(response: str, reference: str) -> float:
 
 
 def rouge_l_recalls(responses: Sequence[str], references: Sequence[str]) -> list[float | None]:
-    """:func:`rouge_l_recall` of many pairs, many times faster a pair; None if the reference has no token.
+    """:func:`rouge_l_recall` of many pairs, many times faster per pair; None if the reference has no token.
 
     Raises:
         ValueError: not as many responses as references.
@@ -76,7 +76,7 @@ ROUGE_L = Measure(
 def rouge_l_f(response: str, reference: str) -> float:
     """Harmonic mean of ROUGE-L precision and recall, 0-1; 0 if either text has no token.
 
-    MedForget's ROUGE-L reflects "both precision and recall" (Section 4.1), where AMNESIA's is recall alone. Equal
+    MedForget's ROUGE-L reflects "both precision and recall" (Section 4.1), while AMNESIA's is recall only. Equal
     to the ``fmeasure`` of rouge-score's ``rougeL`` with stemming.
     """
     response_tokens, reference_tokens = rouge_tokens(response), rouge_tokens(reference)
@@ -103,10 +103,10 @@ ROUGE_L_F = Measure(
 
 
 def exact_match(response: str, reference: str) -> bool:
-    """True if the two texts are the same but for case and for white space at their ends.
+    """True if the two texts are equal, ignoring case and white space at the ends.
 
-    Case is folded as Unicode says (``ß`` = ``SS``). Nothing else is forgiven: a full stop at the end, an
-    article, two spaces for one, or "The answer is" before the answer make a miss, as in the paper.
+    Uses Unicode case folding (``ß`` = ``SS``). Any other difference is a miss, as in the paper: a final full stop,
+    an article, two spaces for one, or "The answer is" before the answer.
 
     Source: LUME, the evaluation of question-answer prompts ("case insensitive exact match").
     """
@@ -135,7 +135,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def f1_tokens(text: str) -> list[str]:
-    """Case-folded runs of letters and digits of any script; all else, underscores too, separates them.
+    """Case-folded runs of letters and digits of any script; everything else, including underscores, separates them.
 
     Not SQuAD's normalisation in two ways: articles (a, an, the) stay, because "a" may be a blood group or
     a vitamin here, and punctuation separates words where SQuAD deletes it ("x-ray" is two tokens). Nothing
@@ -179,10 +179,10 @@ TOKEN_F1 = Measure(
 
 
 def token_entropy(tokens: Sequence[Hashable]) -> float:
-    """Unigram entropy of a response's tokens in bits, over the most that so many tokens can have.
+    """Unigram entropy of a response's tokens in bits, over the maximum for this number of tokens.
 
-    With c_t the count of token t among n: ``-sum_t (c_t / n) log2(c_t / n) / log2(n)``. Exactly 0 if all
-    tokens are the same and where there is one token or none; 1 if no token comes twice.
+    With c_t the count of token t among n: ``-sum_t (c_t / n) log2(c_t / n) / log2(n)``. Exactly 0 if all tokens are
+    equal or there is at most one; 1 if no token repeats.
 
     Range 0-1, higher = more varied.
 
@@ -214,7 +214,7 @@ TOKEN_ENTROPY = Measure(
 
 
 def is_degenerate(tokens: Sequence[Hashable]) -> bool:
-    """True if a response is empty, or one token repeated; one token alone is neither."""
+    """True if a response is empty, or one token repeated; a single token is not degenerate."""
     return len(tokens) != 1 and len(set(tokens)) <= 1
 
 

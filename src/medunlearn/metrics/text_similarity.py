@@ -1,4 +1,4 @@
-"""Measures of meaning under a model that is given: cosine of embeddings, entailment, BERTScore, BARTScore.
+"""Measures of meaning by a given model: cosine of embeddings, entailment, BERTScore, BARTScore.
 
 The models are :mod:`medunlearn.models.encoders`; this module does not import torch.
 """
@@ -31,7 +31,7 @@ def _given(name: str, tool: Tool | None) -> Tool:
 
 
 def _ask_once(ask: Callable[[list[Key]], Sequence[Answer]], keys: Iterable[Key], words: str) -> dict[Key, Answer]:
-    """The model's answer for each different input: a model that collapsed says the same thing a thousand times."""
+    """Call the model once per distinct input, since a collapsed model repeats the same answer many times."""
     different = list(dict.fromkeys(keys))
     answers = ask(different) if different else ()
     if len(answers) != len(different):
@@ -44,7 +44,7 @@ def _pairs(items: Sequence[Item]) -> tuple[list[str], list[str]]:
 
 
 def cosine_similarity(a: Array, b: Array) -> float:
-    """Cosine of two vectors of shape [width], floored at 0: opposite is no worse than unrelated.
+    """Cosine of two vectors of shape [width], floored at 0: opposite counts as unrelated.
 
     Range 0-1, higher = closer in meaning. NaN if a vector is all zeros, which has no direction.
 
@@ -77,10 +77,10 @@ COSINE = Measure(
 
 
 def premise_and_hypothesis(item: Item) -> tuple[str, str]:
-    """Premise and hypothesis: the response entails the reference on forget, the reverse on retain.
+    """Premise and hypothesis: the response must entail the reference on forget, and the reverse on retain.
 
-    To leak, a forget response must hold all that the reference says; to be useful, a retain response must
-    say nothing that the reference does not.
+    To leak, a forget response must contain everything in the reference; to be useful, a retain response must
+    contain nothing beyond it.
     """
     response = item.response or ""
     return (response, item.reference) if item.side == "forget" else (item.reference, response)

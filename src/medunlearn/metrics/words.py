@@ -1,8 +1,7 @@
-"""Many texts to stemmed words at once, a text as a string with one character per word.
+"""Convert many texts to stemmed words at once, each text as a string with one character per word.
 
-A string is what a C library compares fastest: its characters are numbers side by side, not objects elsewhere. All
-texts are cut into words together, each different word is stemmed once, and each different stem gets a character of
-its own.
+Strings are compared fastest in C, since characters are contiguous numbers. All texts are split into words together,
+each distinct word is stemmed once, and each distinct stem gets its own character.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _EMPTY = 0
 
 
 def rouge_tokens(text: str) -> list[str]:
-    """Lower-cased runs of a-z and 0-9, Porter-stemmed where longer than three characters.
+    """Lower-cased runs of a-z and 0-9, Porter-stemmed if longer than three characters.
 
     Everything else separates words, so an accented letter splits its word: the rouge-score package's rule,
     kept so that numbers agree with published ones.
@@ -39,7 +38,7 @@ def rouge_tokens(text: str) -> list[str]:
 
 
 class StemNumbers(dict[str, int]):
-    """Word to the number of its stem, found out when a word is first met; kept for all parts of a corpus."""
+    """Cache from words to numbers of their stems, shared by all parts of a corpus."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,11 +50,11 @@ class StemNumbers(dict[str, int]):
 
 
 def stem_sequences(texts: Sequence[str], numbers: StemNumbers | None = None) -> list[Sequence[object]]:
-    """The :func:`rouge_tokens` of each text, a token as one character (or number, where characters run out).
+    """The :func:`rouge_tokens` of each text, with one character per token (or numbers, if characters run out).
 
     Returns:
-        One sequence per text, as long as its tokens are many. Two tokens of these texts are equal where their
-        characters are; those of another call may be compared with them only if ``numbers`` is the same.
+        One sequence per text, one element per token. Two tokens are equal if their characters are; results of
+        several calls are comparable only with the same ``numbers``.
     """
     ids, offsets = _without_empty(*_stem_ids(texts, StemNumbers() if numbers is None else numbers))
     if len(ids) and ids.max() >= _CHARACTERS:
@@ -68,7 +67,7 @@ def stem_sequences(texts: Sequence[str], numbers: StemNumbers | None = None) -> 
 
 
 def _stem_ids(texts: Sequence[str], numbers: StemNumbers) -> tuple[Ids, Ids]:
-    """All texts' words as numbers of their stems, and where each text begins among them and the last ends."""
+    """Stem numbers of all texts' words, and the offsets of the texts."""
     words, offsets = _words(texts)
     encoded = words.dictionary_encode()
     of_word = np.array([numbers[word] for word in encoded.dictionary.to_pylist()], dtype=np.int64)
@@ -76,7 +75,7 @@ def _stem_ids(texts: Sequence[str], numbers: StemNumbers) -> tuple[Ids, Ids]:
 
 
 def _words(texts: Sequence[str]) -> tuple[pa.Array, Ids]:
-    """All texts' words in one row, shape [words], and their offsets by text, shape [len(texts) + 1]."""
+    """All texts' words concatenated, shape [words], and their offsets by text, shape [len(texts) + 1]."""
     texts = [text if text.isascii() else _ascii(text) for text in texts]
     line = "\n".join(("", *texts, "")).lower().encode("ascii")
     in_word = np.frombuffer(line.translate(_IN_WORD), dtype=np.bool_)
@@ -90,12 +89,12 @@ def _words(texts: Sequence[str]) -> tuple[pa.Array, Ids]:
 
 
 def _ascii(text: str) -> str:
-    """Lower-cased first: that may make letters a-z of others, and more letters of one."""
+    """Lower-case before encoding to ASCII, since lower-casing can produce a-z from other letters."""
     return text.lower().encode("ascii", "replace").decode("ascii")
 
 
 def _without_empty(ids: Ids, offsets: Ids) -> tuple[Ids, Ids]:
-    """Leave out the words of which stemming leaves nothing."""
+    """Drop words whose stem is empty."""
     has_stem = ids != _EMPTY
     return (ids, offsets) if has_stem.all() else (ids[has_stem], _from_zero(has_stem)[offsets])
 

@@ -1,4 +1,4 @@
-"""Process pool for scoring: the first part in this process, each other one in a worker."""
+"""Process pool for scoring: the first part runs in this process, each other part in a worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 def usable_cores() -> int:
-    """Processor cores that this process may use."""
+    """Number of processor cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # macOS, Windows
@@ -28,17 +28,16 @@ def usable_cores() -> int:
 
 
 def in_processes(function: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-    """``[function(part) for part in parts]``, the first part in this process and each other one in a worker.
+    """``[function(part) for part in parts]``, the first part in this process and each other part in a worker.
 
-    No worker outlives the call, whether it ends well, by an error, or by Ctrl-C.
+    No worker outlives the call, even after an error or Ctrl-C.
 
     Args:
-        function: can be pickled, as its results can: it stands in a module that can be imported, not in the script
-            that was started.
+        function: must be picklable, like its results: defined in an importable module, not in the main script.
 
     Raises:
         MedunlearnError: a worker died.
-        Exception: raised by the function; the first by order of parts.
+        Exception: raised by the function; the first in order of parts.
     """
     if len(parts) < 2:
         return [function(part) for part in parts]
@@ -50,13 +49,13 @@ def in_processes(function: Callable[[Part], Result], parts: Sequence[Part]) -> l
     except BrokenProcessPool as error:
         raise MedunlearnError(
             "A scoring process ended without an answer. Was it killed for memory? processes=1 scores in this "
-            "process alone."
+            "process only."
         ) from error
 
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Workers that are killed when the block is left by an error: shutting down would wait for their work."""
+    """Pool whose workers are killed if the block is left by an error, since a shutdown would wait for them."""
     earlier = {child.pid for child in multiprocessing.active_children()}
     # Not forked: this process may have torch's threads in it.
     context = multiprocessing.get_context("spawn")
@@ -76,6 +75,6 @@ def _leave_ctrl_c_to_the_caller() -> None:
 
 @contextmanager
 def main_module_hidden() -> Iterator[None]:
-    """Spawned workers would run the caller's script again, which is rarely written for it."""
+    """Context that hides the main module, so that spawned workers do not run the caller's script again."""
     with mock.patch.dict(vars(sys.modules["__main__"]), {"__file__": None, "__spec__": None}):
         yield

@@ -1,1 +1,1 @@
-"""Language models: load, build a tiny one, prompts, sequences, teacher-forced scores, the reference."""
+"""Language models: loading, a tiny model, prompts, sequences, teacher-forced scores, the reference."""

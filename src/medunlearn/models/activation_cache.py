@@ -1,4 +1,4 @@
-"""Activation cache: tensors of sequences that a run computes once, in memory or in memory-mapped files."""
+"""Activation cache: tensors of sequences computed once per run, in memory or in memory-mapped files."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ SHARD = 64 << 20
 
 
 class ActivationCache:
-    """Cache of named tensors; :func:`name_of` makes a name of a kind of tensor and a sequence or shared text."""
+    """Cache of named tensors; :func:`name_of` builds a name from a kind of tensor and a sequence or shared text."""
 
     def __init__(self, folder: Path | None = None, writer: int = 0) -> None:
-        """
+        """Open or create a cache.
+
         Args:
-            folder: where the files lie; what is found there is there again, and a broken file is set aside. None
-                keeps all in memory.
-            writer: number of the process that writes, so that several can in one folder.
         """
         self.folder, self.writer = folder, writer
         self.bytes = 0
@@ -44,7 +42,7 @@ class ActivationCache:
         return tensor
 
     def add(self, name: str, tensor: Tensor) -> None:
-        """Keep a tensor; one of the same name is kept as it is.
+        """Add a tensor; an existing one of the same name stays.
 
         Raises:
             StorageError: the disk refused.
@@ -61,7 +59,7 @@ class ActivationCache:
             self.write()
 
     def write(self) -> None:
-        """Write the tensors that are only in memory to a file, if there is a folder.
+        """Write tensors that are only in memory to a file, if there is a folder.
 
         Raises:
             StorageError: the disk refused.

@@ -1,7 +1,7 @@
-"""Inputs or outputs of chosen modules at the tokens of samples, one pass at a time and never stored.
+"""Inputs or outputs of selected modules at the tokens of samples, streamed pass by pass and never stored.
 
-A module's values are handed to a function while the pass runs, so that no more than one module's values of one
-batch stand in memory. Text that samples share is run once; its tokens count for each of them.
+A module's values are passed to a function during the forward pass, so that only one module's values for one batch
+are in memory. Text shared by samples is run once; its tokens count for each of them.
 
 Notation: S samples in a pass, K spans (stretches of tokens that belong to the same samples), P tokens, W width.
 """
@@ -31,7 +31,7 @@ Modality = Literal["text", "vision"]
 
 @dataclass(frozen=True)
 class Site:
-    """A module whose inputs or outputs are looked at; the name is unique among the sites of a pass."""
+    """A module whose inputs or outputs are read; the name is unique among the sites of a pass."""
 
     name: str
     module: nn.Module
@@ -40,12 +40,12 @@ class Site:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Consecutive tokens of a pass that belong to the same samples, of a text or of an image.
+    """Consecutive tokens of a pass that belong to the same samples, from a text or an image.
 
     Attributes:
-        row, start, stop: where a module's values, [rows, columns, W], hold them.
-        samples: number in the side of each sample that they belong to -> how much one of these tokens counts there
-            (1, or less where the same text stands several times in the pass).
+        row, start, stop: their position in a module's values, [rows, columns, W].
+        samples: index of each sample that they belong to -> weight of one of these tokens (1, or less if the text
+            occurs several times in the pass).
     """
 
     row: int
@@ -57,14 +57,14 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of a pass and whose they are."""
+    """The tokens of a pass and their samples."""
 
     stretches: tuple[Stretch, ...]
     device: torch.device
 
     @cached_property
     def samples(self) -> tuple[int, ...]:
-        """Numbers of the samples in the pass, in ascending order, [S]."""
+        """Indices of the samples in the pass, ascending, [S]."""
         return tuple(sorted({sample for stretch in self.stretches for sample in stretch.samples}))
 
     @cached_property
@@ -73,11 +73,11 @@ class Tokens:
         return self._shares.sum(dim=0)[self._span]
 
     def of(self, values: Tensor) -> Tensor:
-        """A module's values, [rows, columns, W], at the tokens, [P, W], in fp32."""
+        """Select a module's values, [rows, columns, W], at the tokens, [P, W], in fp32."""
         return torch.cat([values[stretch.row, stretch.start : stretch.stop] for stretch in self.stretches]).float()
 
     def means(self, values: Tensor, modality: Modality | None = None) -> Tensor:
-        """Mean over each sample's tokens, of one modality or of all: [P, W] -> [S, W]; NaN if it has none."""
+        """Mean over each sample's tokens, of one modality or of all: [P, W] -> [S, W]; NaN without tokens."""
         shares = self._shares
         if modality is not None:
             matches = [stretch.modality == modality for stretch in self.stretches]
@@ -91,7 +91,7 @@ class Tokens:
 
     @cached_property
     def _span(self) -> Tensor:
-        """The stretch of each token, [P]."""
+        """The stretch index of each token, [P]."""
         return torch.arange(len(self.stretches), device=self.device).repeat_interleave(self._lengths.long())
 
     @cached_property
@@ -106,7 +106,7 @@ See = Callable[[str, Tensor, Tokens], None]
 
 
 class SequenceReader:
-    """Reads token sequences by the engine's cheapest batches, up to the last layer that is looked at."""
+    """Reads token sequences in the cheapest batches, up to the last layer that is needed."""
 
     def __init__(
         self,
@@ -115,24 +115,23 @@ class SequenceReader:
         last: int,
         bare: Sequence[TokenSequence] | None = None,
     ) -> None:
-        """
+        """Prepare a reader.
+
         Args:
-            last: number of the highest decoder layer that sites lie in; those above are not run.
-            bare: the sequences without their images; None if they have none.
         """
         self.language_model, self.sequences, self.last, self.bare = language_model, sequences, last, bare
 
     @property
     def images(self) -> bool:
-        """True if samples have images, and the model sees them."""
+        """True if samples have images and the model uses them."""
         return self.bare is not None
 
     def order(self) -> list[list[int]]:
-        """Places of all samples in an order that is cheap to read; those that share text are together."""
+        """Indices of all samples in an order that is cheap to read; samples with shared text are adjacent."""
         return list(reversed(families_by_length(self.sequences)))
 
     def read(self, places: Sequence[int], sites: Sequence[Site], see: See, *, images: bool = True) -> None:
-        """One pass over the samples at these places, with their images or with their texts alone."""
+        """One pass over the samples at these indices, with their images or with text only."""
         model, device = self.language_model.model, self.language_model.device
         sequences = self.sequences if images or self.bare is None else self.bare
         members = [sequences[place] for place in places]
@@ -142,7 +141,7 @@ class SequenceReader:
             decoder_of(model).trunk(batch, self.last + 1)
 
     def pictured(self, places: Sequence[int]) -> dict[int, tuple[int, ...]]:
-        """Number of each image of the samples at these places -> the places of the samples on it."""
+        """Image number -> indices of the samples with this image."""
         by_image: dict[int, list[int]] = {}
         for place in places:
             for number in {(token - FIRST) // PLACES for token in self.sequences[place].ids if token >= FIRST}:
@@ -150,16 +149,16 @@ class SequenceReader:
         return {number: tuple(members) for number, members in by_image.items()}
 
     def encode(self, number: int) -> None:
-        """Run the vision tower, and what joins it to the language model, on one image."""
+        """Run the vision tower and the projector on one image."""
         pictures = self.language_model.pictures
         if pictures is None:
-            raise TypeError("A model of text has no images.")
+            raise TypeError("A text model has no images.")
         # Past what is kept of frozen towers, so that the modules run.
         pictures.family.features(self.language_model.model, [pictures.of(number)])
 
 
 def _stretches(batch: Batch, places: Sequence[int], sequences: Sequence[TokenSequence]) -> Iterator[Stretch]:
-    """Samples of the batch's tokens. A shared text that stands several times counts as its mean."""
+    """Stretches of a batch. A shared text that occurs several times counts with its mean."""
     owners: dict[str, list[int]] = {}
     for place, sequence in zip(places, sequences, strict=True):
         for name in (sequence.key, *([sequence.shared_name] if sequence.shared else [])):
@@ -178,7 +177,7 @@ def _stretches(batch: Batch, places: Sequence[int], sequences: Sequence[TokenSeq
 
 @contextmanager
 def watched(sites: Sequence[Site], see: Callable[[str, Tensor], None]) -> Iterator[None]:
-    """Inside, ``see`` is called with a site's name and its values, as they are, whenever its module runs."""
+    """Context in which ``see`` is called with a site's name and values whenever its module runs."""
     with ExitStack() as until:
         for site in sites:
             until.callback(_hook(site, see).remove)
@@ -193,7 +192,7 @@ def _hook(site: Site, see: Callable[[str, Tensor], None]) -> Any:
 
 @dataclass(frozen=True)
 class Look:
-    """Some samples of a side, to be read as often as a method likes; places are their numbers there, ascending."""
+    """Some samples of a side, which a method may read repeatedly; ``places`` are their indices there, ascending."""
 
     places: tuple[int, ...]
     reader: SequenceReader
@@ -204,9 +203,9 @@ class Look:
         """Reduce each site's values in one pass over the samples.
 
         Args:
-            reduce: from values at the tokens, [P, W] in fp32, to what is to be kept of them; called while the pass
-                runs, so that the values of one site at a time stand in memory.
-            images: with the samples' images, where there are some; False: their texts alone.
+            reduce: function of the values at the tokens, [P, W] in fp32; called during the pass, so that only one
+                site's values are in memory at a time.
+            images: include the samples' images; False: text only.
         """
         results: dict[str, Result] = {}
 
@@ -220,10 +219,10 @@ class Look:
     def see_images(
         self, sites: Sequence[Site], reduce: Callable[[Tensor, Tokens], Result]
     ) -> Iterator[tuple[dict[str, Result], tuple[int, ...]]]:
-        """Reduce each site's values while an image is encoded, for each image of the samples.
+        """Reduce each site's values during the encoding of an image, for each image of the samples.
 
-        Sites lie in what joins the vision tower to the language model; all tokens are the image's, and belong to
-        all samples on it. Yields the results, and the places of the samples on the image.
+        Sites are in the projector between vision tower and language model; all tokens belong to the image and to
+        all its samples. Yields the results, and the indices of the image's samples.
         """
         for number, places in self.reader.pictured(self.places).items():
             results: dict[str, Result] = {}
@@ -243,7 +242,7 @@ class Look:
 class Side:
     """Samples of the forget or the retain set, with their hierarchy nodes (level -> node).
 
-    A pass has at most ``batch_size`` samples, fewer where memory runs out, which changes no number but by rounding.
+    A pass has at most ``batch_size`` samples, fewer if memory runs out, which changes numbers only by rounding.
     """
 
     reader: SequenceReader
@@ -258,7 +257,7 @@ class Side:
     def each(self, work: Callable[[Look], Result]) -> Iterator[Result]:
         """Results of ``work`` on each batch; every sample is in one batch.
 
-        ``work`` must leave no trace but its result: where memory runs out in it, it is called again with fewer.
+        ``work`` must have no side effects: if memory runs out, it is called again with fewer samples.
 
         Raises:
             MedunlearnError: memory runs out with a single sample.

@@ -1,4 +1,4 @@
-"""Lineage of a model: the data that its weights may hold."""
+"""Lineage of a model: the data that may have influenced its weights."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from medunlearn.models.folders import adapter_base, is_adapter, is_delta, read_m
 
 
 def model_use(source: str | Path) -> DataUse | None:
-    """``data_use`` of everything that a model was made from; None if nobody recorded it.
+    """``data_use`` of all data that a model was made from; None if not recorded.
 
-    Credentialed if any model of the lineage is: the run, the runs that it was made from, the base of a delta or an
-    adapter. A folder without a record and a hub id are unknown; a tiny model made in memory is open.
+    Credentialed if any model of the lineage is: the run, its ancestors, the base of a delta or an adapter. A folder
+    without a record and a hub id are unknown; a tiny model made in memory is open.
     """
     own, *others = _uses(source, set())
     return "credentialed" if "credentialed" in (own, *others) else own
 
 
 def _uses(source: str | Path, visited: set[Path]) -> Iterator[DataUse | None]:
-    """The recorded use of a run or model, then those of what it was made from."""
+    """Yield the recorded use of a run or model, then those of its ancestors."""
     folder = Path(source)
     if not folder.is_dir():
         yield "open" if str(source) in TINIES else None
@@ -43,7 +43,7 @@ def _uses(source: str | Path, visited: set[Path]) -> Iterator[DataUse | None]:
 
 
 def origins(folder: Path) -> Iterator[str | Path]:
-    """Runs, folders and hub ids that a run or a model folder was made from; what cannot be read is left out."""
+    """Runs, folders and hub ids that a run or a model folder was made from; unreadable ones are skipped."""
     with suppress(InputError):
         if (folder / "run.json").exists():
             yield from (str(origin) for origin in read_json(folder / "run.json").get("lineage", ()))

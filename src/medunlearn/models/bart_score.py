@@ -26,7 +26,7 @@ class BartScorer(PairScorer[float]):
 
     Args:
         source: folder or hub id, e.g. ``facebook/bart-large-cnn``, which the authors use without further training.
-        precision: of matrix products; fp32 gives the same digits on every machine.
+        precision: precision of matrix products; fp32 gives the same digits on every machine.
 
     Raises:
         ModelError: it cannot be loaded.
@@ -45,14 +45,14 @@ class BartScorer(PairScorer[float]):
         batch_size: int = 16,
         advance: Callable[[int], None] = lambda count: None,
     ) -> list[float | None]:
-        """Mean over the target's tokens of their natural-log probability, in order; None if a text is blank.
+        """Mean natural-log probability of the target's tokens, for each pair in order; None if a text is blank.
 
-        The tokens are all that the tokenizer makes of the target, those that it puts around it too (BART: ``<s>``,
-        ``</s>``), as in the authors' code. At most 0, higher = the target is likelier given the source. A text that
-        is longer than the model takes is cut.
+        The tokens include special tokens added around the target (BART: ``<s>``,
+        ``</s>``), as in the authors' code. At most 0, higher = the target is likelier given the source. Texts
+        longer than the model's limit are cut.
 
         Args:
-            batch_size: pairs in one pass at most, fewer where memory runs out; changes no number.
+            batch_size: most pairs per pass, fewer if memory runs out; changes no number.
             advance: called with the number of pairs done since the last call.
 
         Raises:
@@ -91,7 +91,9 @@ class BartScorer(PairScorer[float]):
 
 
 def _mean_log_prob(logits: Tensor, targets: Tensor) -> float:
-    """Of logits [>= tokens, vocabulary] and the wanted tokens, [tokens]; one row at a time, to spare memory."""
+    """Mean log-probability of the target tokens, [tokens], under logits [>= tokens, vocabulary]; row by row, to
+    save memory.
+    """
     target_logits = logits[: len(targets)].float()
     log_probs = target_logits.gather(1, targets[:, None])[:, 0] - target_logits.logsumexp(dim=1)
     return float(log_probs.double().mean())

@@ -1,8 +1,8 @@
-"""Batches: sequences laid out in rows, and the positions whose outputs are read.
+"""Batches: sequences laid out in rows, and the positions whose outputs are used.
 
-Only these positions are ever looked at; see :mod:`medunlearn.models.decoder`. In the notation of this file: S
-sequences in R rows of T tokens, N positions that are read: those that predict a scored token, unless others are
-asked for. In a padded batch each sequence has a row; :mod:`medunlearn.models.packing` fills rows better.
+Only these positions are computed fully; see :mod:`medunlearn.models.decoder`. Notation in this file: S sequences in
+R rows of T tokens, N positions that are read: by default those that predict a scored token. In a padded batch each
+sequence has a row; :mod:`medunlearn.models.packing` fills rows better.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ ROUNDING = 16
 
 @dataclass(frozen=True, slots=True)
 class TokenSpan:
-    """Columns ``start`` to ``stop`` of a row: what is called ``name``, a sequence's own part or a shared part."""
+    """Columns ``start`` to ``stop`` of a row with the tokens called ``name``: a sequence's own part or a shared
+    part.
+    """
 
     row: int
     start: int
@@ -38,17 +40,17 @@ class Batch:
     Attributes:
         sequences: S.
         rows: row of each sequence, S.
-        columns: columns of all tokens of each sequence, S tensors on the CPU. Sequences may share columns.
+        columns: columns of each sequence's tokens, S tensors on the CPU. Sequences may share columns.
         input_ids: [R, T].
         attention_mask: [R, T], 1 for real tokens, from the sequences' lengths; or [R, 1, T, T], True if the
-            query (third axis) sees the key. With a layout it says nothing.
-        position_ids: [R, T]; None if positions count from the left of a row. [3, R, T] where they have axes
+            query (third axis) sees the key. Ignored with a layout.
+        position_ids: [R, T]; None if positions count from the left of a row. [3, R, T] with several axes
             (:mod:`medunlearn.models.vision.positions`).
         sequence: [N], the sequence that each position belongs to.
         row, column: [N], the positions, sequence by sequence.
         targets: [N], the scored tokens that they predict; empty if other positions are read.
-        spans: where the parts of the sequences stand.
-        layout: the groups of the only row, for attention by branches.
+        spans: positions of the sequences' parts.
+        layout: groups of the single row, for attention by branches.
     """
 
     sequences: tuple[TokenSequence, ...]
@@ -87,7 +89,7 @@ class Batch:
 
     @cached_property
     def distinct(self) -> tuple[Tensor, Tensor]:
-        """Rows and columns of the positions that are read, each position once.
+        """Rows and columns of the positions that are read, without duplicates.
 
         Sequences may share one: two branches may be predicted from their last shared token.
         """
@@ -97,8 +99,8 @@ class Batch:
 
     @cached_property
     def repeats(self) -> tuple[Tensor, Tensor] | None:
-        """Positions that several sequences read: an index in [0, N) of each distinct position, [M], and the
-        place in [0, M) of each position, [N]. None if no position comes twice.
+        """For positions read by several sequences: an index in [0, N) per distinct position, [M], and each
+        position's index in [0, M), [N].
         """
         places = self.row * self.input_ids.shape[1] + self.column
         distinct, place = torch.unique(places, return_inverse=True)
@@ -110,7 +112,7 @@ class Batch:
 
 
 def collate(sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
-    """Sequences to one batch; ``pad`` fills the right, and nothing depends on which token it is."""
+    """Pad sequences into one batch; ``pad`` fills the right, and may be any token."""
     longest = rounded_up(max(len(sequence.ids) for sequence in sequences))
     ids = torch.full((len(sequences), longest), pad, dtype=torch.long)
     mask = torch.zeros_like(ids)
@@ -134,7 +136,9 @@ def assembled(
     position_ids: Tensor | None = None,
     layout: Layout | None = None,
 ) -> Batch:
-    """A batch that is read where its scored tokens are predicted, on a device; arguments as in :class:`Batch`."""
+    """Build a batch on a device, read at the positions that predict scored tokens; arguments as in
+    :class:`Batch`.
+    """
     sequence_of, row, column = places_read(sequences, rows, columns, "predicting")
     targets = [token for sequence in sequences for token in sequence.ids[sequence.scored_from :]]
     return Batch(
@@ -170,12 +174,12 @@ def places_read(
 
 
 def whole(sequence: TokenSequence, row: int, start: int) -> list[TokenSpan]:
-    """The spans of a sequence that stands alone."""
+    """The spans of a sequence that shares nothing."""
     middle, stop = start + sequence.shared, start + len(sequence.ids)
     shared = [TokenSpan(row, start, middle, sequence.shared_name)] if sequence.shared else []
     return [*shared, TokenSpan(row, middle, stop, sequence.key)]
 
 
 def rounded_up(length: int) -> int:
-    """To a multiple of ROUNDING: kernels are prepared and kept for each new shape, so few shapes save memory."""
+    """Round up to a multiple of ROUNDING: kernels are cached per shape, so few shapes save memory."""
     return -(-length // ROUNDING) * ROUNDING

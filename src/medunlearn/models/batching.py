@@ -1,8 +1,8 @@
-"""Batches that shrink by themselves when memory runs out, and grow back.
+"""Batches that shrink automatically when memory runs out, and grow back.
 
-A batch size that fits short prompts may not fit long ones, and nobody wants to find it by hand for each model and
-device. Work that runs out of memory is done again in half as large batches, and twice as large ones are tried
-after a few that went well; after ever more of them where larger ones fail again. What was done before stays done.
+A batch size that fits short prompts may not fit long ones, and depends on model and device. Work that runs out of
+memory is repeated in batches of half the size; double sizes are tried after a few successes, with growing intervals
+if they fail again. Completed work is kept.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ SAYS_SO = ("out of memory", "can't allocate memory", "cannot allocate memory")
 
 
 class Batching:
-    """A batch size between one and ``largest`` that follows the memory at hand.
+    """A batch size between one and ``largest`` that adapts to the available memory.
 
-    One object serves one run over any number of lists of items: what it has learned about the memory is kept
-    from one list to the next.
+    One object serves one run over any number of lists of items and keeps its experience between them.
 
     Attributes:
-        size: how many items the next batch takes at most.
+        size: largest number of items of the next batch.
     """
 
     def __init__(self, largest: int) -> None:
@@ -40,7 +39,9 @@ class Batching:
 
     @classmethod
     def of(cls, size: int | Batching) -> Batching:
-        """One for a batch size; one that several calls share as it is."""
+        """Convert a batch size to a batching; an existing batching, shared by several calls, is returned
+        unchanged.
+        """
         return size if isinstance(size, Batching) else cls(size)
 
     def over(
@@ -49,12 +50,12 @@ class Batching:
         work: Callable[[list[Item]], Result],
         group: Callable[[Item], Hashable] | None = None,
     ) -> Iterator[Result]:
-        """Results of ``work`` on successive batches; each item is in exactly one of those that come back.
+        """Results of ``work`` on successive batches; each item is in exactly one returned batch.
 
-        Items are best ordered from the costly to the cheap: memory then runs out at the start or never.
+        Order items from costly to cheap: memory then runs out at the start or never.
 
         Args:
-            group: items of one group follow each other, and a batch ends between two groups where it can.
+            group: items of one group are adjacent, and batches end between groups if possible.
 
         Raises:
             MedunlearnError: a single item does not fit.
@@ -108,14 +109,14 @@ ONE_IS_TOO_MUCH = (
 
 
 def let_go() -> None:
-    """Free what work that failed has held. To be called once its error is gone, whose traceback holds it too."""
+    """Free memory held by failed work. Call it after the error is gone, whose traceback holds memory too."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True if an error says that memory ran out: CUDA's, Python's, or the CPU allocator's."""
+    """True for an out-of-memory error of CUDA, Python, or the CPU allocator."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in SAYS_SO)

@@ -1,7 +1,7 @@
 """BERTScore: greedy matching of token embeddings.
 
 Source: Zhang et al. 2020, "BERTScore: Evaluating Text Generation with BERT" (arXiv 1904.09675), Section 3. Baseline
-rescaling (Section 3, last paragraph) is left out: it moves every number by the same rule and changes no order.
+rescaling (Section 3, last paragraph) is left out: it is a monotone transformation and changes no order.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BertScore:
     """BERTScore precision, recall and F1; each in -1 to 1 (in practice 0.3-1), higher = more alike.
 
     Precision is the mean over the response's tokens of the greatest cosine with a token of the reference, recall
-    the same the other way round, F1 their harmonic mean, which papers report.
+    the reverse, F1 their harmonic mean, which papers report.
     """
 
     precision: float
@@ -53,14 +53,14 @@ class BertScore:
 class BertScorer(PairScorer[BertScore]):
     """BERTScore under one encoder.
 
-    The tokens that the tokenizer puts around a text (CLS, SEP) may be found by others but do not count themselves,
-    as in the ``bert-score`` package. White space around a text is left out, as there.
+    Special tokens around a text (CLS, SEP) may be matched but are not counted themselves,
+    as in the ``bert-score`` package. White space around a text is stripped, as there.
 
     Args:
         source: folder or hub id of an encoder.
-        layer: hidden layer whose states are compared, counted from 1; None for the authors' (:data:`BEST_LAYERS`),
-            or for a model that they did not look at the last.
-        precision: of matrix products; fp32 gives the same digits on every machine.
+        layer: hidden layer to compare, counted from 1; None for the authors' choice (:data:`BEST_LAYERS`), or the
+            last layer for other models.
+        precision: precision of matrix products; fp32 gives the same digits on every machine.
 
     Raises:
         ModelError: it cannot be loaded.
@@ -89,12 +89,12 @@ class BertScorer(PairScorer[BertScore]):
         batch_size: int = 64,
         advance: Callable[[int], None] = lambda count: None,
     ) -> list[BertScore | None]:
-        """A score per pair, in order; None if a text has no token that counts. Long texts are cut.
+        """A score per pair, in order; None if a text has no scored token. Long texts are cut.
 
         Args:
-            idf: weigh each token by its inverse document frequency among the references (Section 3, equation 7),
-                so that rare words count for more; a score then depends on which references are scored together.
-            batch_size: texts in one pass at most, fewer where memory runs out; changes no number.
+            idf: weight each token by its inverse document frequency among the references (Section 3, equation 7),
+                so that rare words count more; a score then depends on the set of references.
+            batch_size: most texts per pass, fewer if memory runs out; changes no number.
             advance: called with the number of pairs done since the last call.
 
         Raises:
@@ -111,7 +111,7 @@ class BertScorer(PairScorer[BertScore]):
         return [scores.get(pair) for pair in zip(responses, references, strict=True)]
 
     def _weights(self, references: Sequence[Sequence[int]] | None) -> Callable[[Sequence[int]], Tensor]:
-        """From a text's tokens to what each of them counts, [tokens]."""
+        """Function from a text's tokens to their weights, [tokens]."""
         if references is None:
             return lambda ids: torch.tensor([float(token not in self._around) for token in ids])
         counts = Counter(token for ids in references for token in set(ids))
@@ -127,7 +127,7 @@ class BertScorer(PairScorer[BertScore]):
 
 
 def _drop_layers_behind(model: Any, layer: int) -> bool:
-    """True if the layers behind could be dropped, so that they are not run; else all are, and one is looked at."""
+    """Drop the layers above the needed one; False if that is impossible, so that all are run."""
     stack: Any = getattr(model, "encoder", None) or getattr(model, "transformer", None)
     layers = getattr(stack, "layer", None)
     if not isinstance(layers, torch.nn.ModuleList):
@@ -138,7 +138,7 @@ def _drop_layers_behind(model: Any, layer: int) -> bool:
 
 @torch.inference_mode()
 def _match(pairs: Sequence[Pair], states: States, weights: Mapping[str, Tensor]) -> dict[Pair, BertScore]:
-    """Precision, recall and F of a batch, from unit-length states and what each token counts."""
+    """Precision, recall and F of a batch, from unit-length states and token weights."""
     ours, theirs = (pad_sequence([states[pair[side]] for pair in pairs], batch_first=True) for side in (0, 1))
     real = [
         torch.arange(padded.shape[1], device=padded.device)

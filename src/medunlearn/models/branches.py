@@ -1,13 +1,12 @@
-"""Attention over families of sequences that share their beginning: each token meets only what it may see.
+"""Attention over sequences with a common beginning: each token attends only to tokens that it may see.
 
-A packed row holds groups: some shared tokens, then branches that go on from them. A dense mask over such a row
-would have every token meet every other and throw most of it away. Here the shared tokens attend causally among
-themselves, once, and the branches of a group are one small batch whose keys are the shared ones followed by their
-own. Where a layer's attention slides, a token meets those that its window holds in the sequence alone.
+A packed row contains groups: some shared tokens, then branches that continue them. A dense mask over such a row
+would compute all pairs and discard most of them. Here the shared tokens attend causally among themselves, once, and
+the branches of a group are one small batch whose keys are the shared ones followed by their own. With
+sliding-window attention, the window is that of the separate sequence.
 
 It is an attention function like those of transformers (``AttentionInterface``), under the name in :data:`NAME`. A
-call that brings no :class:`Layout` gets PyTorch's own attention, so that a model set to it does everything else as
-ever.
+call without a :class:`Layout` uses PyTorch's own attention, so other uses of the model are unaffected.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ class BranchGroup:
 
 
 class Layout:
-    """Groups of one row of tokens and their attention inputs, prepared once a batch.
+    """Groups of one row of tokens and their attention inputs, prepared once per batch.
 
     Attributes:
-        windows: the sliding window in tokens that each attention was called with, first to last; None without.
+        windows: sliding window in tokens of each attention call so far, in order; None without one.
     """
 
     def __init__(self, groups: Sequence[BranchGroup], device: torch.device, *, reads_shared: bool = True) -> None:
-        """
+        """Prepare a layout for a row.
+
         Args:
-            reads_shared: something is predicted from a shared token, so that its output counts in every layer.
         """
         self.groups = tuple(groups)
         self.reads_shared = reads_shared
@@ -60,14 +59,14 @@ class Layout:
         self.folds = [_Fold(group, device) for group in self.groups]
 
     def reading_shared(self) -> Layout:
-        """The same layout for a pass that reads outputs of shared tokens."""
+        """The same layout for a pass that needs outputs of shared tokens."""
         other = copy(self)
         other.reads_shared, other._last = True, set()
         return other
 
     @contextmanager
     def ending_at(self, layer: nn.Module) -> Iterator[None]:
-        """Inside, ``layer`` is the last: what shared tokens give out there is read by nobody, and is zero."""
+        """Context in which ``layer`` is the last: unused outputs of shared tokens there are zero."""
         self._last = set() if self.reads_shared else set(layer.modules())
         try:
             yield
@@ -79,7 +78,7 @@ class Layout:
 
 
 class _Fold:
-    """Columns of a group's branches to a batch of rows, and back. Rows of a batch are padded to the longest."""
+    """Conversion of a group's branches between columns and rows of a padded batch."""
 
     def __init__(self, group: BranchGroup, device: torch.device) -> None:
         self.shared = group.shared
@@ -102,7 +101,7 @@ class _Fold:
         return pad(states[0], (0, 0, 0, 1))[:, self.columns].transpose(0, 1)
 
     def masks(self, window: int | None) -> tuple[Tensor | None, Tensor | None]:
-        """Attention masks among shared tokens, and among branches of both; None for everything before."""
+        """Attention masks among shared tokens, and from branches to both; None means causal."""
         if window is None or window >= self.shared + self.longest:
             return None, self.mask
         if window not in self._within:
@@ -118,7 +117,7 @@ class _Fold:
 
 
 def _band(queries: int, before: int, window: int | None = None) -> Tensor:
-    """[queries, before + queries], True if a query sees a key: itself and what is before it, in the window."""
+    """[queries, before + queries], True if a query sees a key: itself and earlier ones, within the window."""
     visible = torch.ones(queries, before + queries, dtype=torch.bool).tril(before)
     return visible if window is None else visible.triu(before + 1 - window)
 
@@ -134,10 +133,10 @@ def attend(
     layout: Layout | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of a decoder layer. query [1, heads, T, width], key and value with their own number of heads.
+    """Attention of a decoder layer. query [1, heads, T, width], key and value with their own numbers of heads.
 
     Returns:
-        [1, T, heads, width], and no weights.
+        [1, T, heads, width], and None for the weights.
     """
     if layout is None:
         return sdpa_attention_forward(  # type: ignore[no-any-return]
@@ -164,7 +163,7 @@ def attend(
 
 
 def _attention(states: Sequence[Tensor], mask: Tensor | None, dropout: float, scaling: float | None) -> Tensor:
-    """Query, key and value of one batch; causal where there is no mask."""
+    """Attention of one batch; causal without a mask."""
     query, key, value = states
     return scaled_dot_product_attention(
         query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling, is_causal=mask is None
@@ -172,7 +171,7 @@ def _attention(states: Sequence[Tensor], mask: Tensor | None, dropout: float, sc
 
 
 def _of_heads(states: Tensor, heads: int) -> Tensor:
-    """Key and value heads that several query heads share, once for each of them."""
+    """Repeat key and value heads for the query heads that share them."""
     return states if states.shape[1] == heads else states.repeat_interleave(heads // states.shape[1], dim=1)
 
 

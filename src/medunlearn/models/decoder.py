@@ -1,8 +1,8 @@
-"""Partial forward passes through the decoder, read at some positions.
+"""Partial forward passes through the decoder, evaluated at some positions.
 
-A pass may start behind frozen layers, whose output (the *trunk*) is the same for the model and its reference; it
-may end at the layer that a method reads; and its last layer's MLP sees the positions alone that are read. In the
-notation of this file: R rows of T tokens, N positions that are read, V vocabulary, W width of the hidden states.
+A pass may start after frozen layers, whose output (the *trunk*) is the same for the model and its reference; it may
+end at the layer that a method needs; and its last layer's MLP runs only at the positions that are read. Notation in
+this file: R rows of T tokens, N positions that are read, V vocabulary, W width of the hidden states.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class LayoutSupport:
     Attributes:
         attention: ``branches``: families in one row, by :mod:`medunlearn.models.branches`; ``masks``: packed rows
             with a mask of our own; ``padded``: a row for each sequence.
-        head: the output head alone gives the model's logits.
-        layers: a layer can be stood in for by its output.
-        mlp: the MLP of a layer treats every position by itself.
-        longest: tokens of the longest sequence that ``attention`` takes; batches with a longer one are padded.
+        head: the model's logits are those of the output head.
+        layers: a layer can be replaced by its output.
+        mlp: a layer's MLP treats every position independently.
+        longest: longest sequence, in tokens, that ``attention`` supports; batches with a longer one are padded.
     """
 
     attention: Literal["branches", "masks", "padded"] = "padded"
@@ -43,7 +43,7 @@ class LayoutSupport:
 
 
 class Decoder:
-    """A causal language model, seen as layers between an embedding and a head."""
+    """A causal language model as layers between an embedding and a head."""
 
     def __init__(self, model: Any, support: LayoutSupport) -> None:
         self.model, self.support = model, support
@@ -54,7 +54,7 @@ class Decoder:
         return Head.of(self.base)
 
     def first_trained(self) -> int:
-        """Number of frozen prefix layers: nothing in them or before them is trained."""
+        """Number of frozen prefix layers: neither they nor the embedding are trained."""
         if not self.support.layers or (self.model.training and _drops(self.base)):
             return 0
         inside = {id(tensor) for layer in self.layers for tensor in layer.parameters()}
@@ -87,13 +87,13 @@ class Decoder:
             return at_least_fp32(_picked(self._states(batch, trunk, layer), batch))
 
     def final(self, batch: Batch, trunk: Trunk | None = None) -> Tensor:
-        """Inputs of the head at the positions that are read, [N, W]. Needs ``support.head``."""
+        """Inputs of the head at the positions that are read, [N, W]. Requires ``support.head``."""
         with self._ending_at(batch, len(self.layers) - 1), self._stood_in(trunk, len(self.layers) - 1):
             output = self._run(self.base.get_decoder(), batch)
         return _picked(output.last_hidden_state, batch)
 
     def logits(self, batch: Batch, trunk: Trunk | None = None) -> Tensor:
-        """Logits at the positions that are read, [N, V], in fp32: mind the memory."""
+        """Logits at the positions that are read, [N, V], in fp32; large."""
         if self.support.head:
             return self.head().logits(self.final(batch, trunk))
 
@@ -132,7 +132,7 @@ class Decoder:
 
     @contextmanager
     def _stood_in(self, trunk: Trunk | None, last: int) -> Iterator[None]:
-        """Inside, the layers below the trunk's end and above ``last`` are not run."""
+        """Context that skips the layers below the trunk's end and above ``last``."""
         if not self.support.layers:
             yield
             return
@@ -150,7 +150,7 @@ class Decoder:
 
     @contextmanager
     def _ending_at(self, batch: Batch, last: int) -> Iterator[None]:
-        """Inside, layer ``last`` does what its output at the positions read takes, and little more."""
+        """Context in which layer ``last`` computes little more than its output at the positions that are read."""
         layer = self.layers[last]
         # A layer that is run again in the backward pass must be run the same way, and then this is over.
         if getattr(layer, "gradient_checkpointing", False) and self.model.training:
@@ -168,7 +168,7 @@ class Decoder:
 
 
 def _at_positions_read(batch: Batch) -> tuple[Any, Any]:
-    """Hooks of a module that treats positions one by one: it sees those read alone, and gives 0 elsewhere."""
+    """Hooks for a position-wise module: it computes only the positions that are read, and gives 0 elsewhere."""
     row, column = batch.distinct
 
     def pick(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -189,7 +189,7 @@ class Trunk:
 
 
 class _StandIn(nn.Module):
-    """In the place of a layer: gives what is known of its output, or hands on what it gets."""
+    """Stand-in for a layer: returns its known output, or passes its input on."""
 
     def __init__(self, layer: nn.Module, output: Tensor | None) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ def _first(output: Any) -> Tensor:
 
 
 def _drops(model: nn.Module) -> bool:
-    """True if anything in the model is random while it trains."""
+    """True if the model has dropout in training."""
     return any(
         (isinstance(module, nn.Dropout) and module.p > 0) or getattr(module, "attention_dropout", 0)
         for module in model.modules()
@@ -227,7 +227,7 @@ def base_model(model: Any) -> Any:
 
 
 def parameters_above(model: Any, layer: int) -> set[int]:
-    """Ids of the parameters above a decoder layer, which its output does not depend on."""
+    """Ids of the parameters above a decoder layer, which do not influence its output."""
     decoder = model.get_decoder()
     above = [module for name, module in decoder.named_children() if "norm" in name and "embed" not in name]
     above += [model.get_output_embeddings(), *decoder_layers(model)[layer + 1 :]]
@@ -236,10 +236,10 @@ def parameters_above(model: Any, layer: int) -> set[int]:
 
 
 def decoder_layers(model: Any) -> nn.ModuleList:
-    """The decoder's layers, whatever the family calls them.
+    """The list of decoder layers, whatever the model family calls it.
 
     Raises:
-        InputError: the model has no list of as many layers as its configuration says.
+        InputError: no list in the model has as many layers as its configuration.
     """
     depth = model.config.get_text_config().num_hidden_layers
     # Of the decoder: the layers of a vision tower may be as many.

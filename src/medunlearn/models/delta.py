@@ -1,8 +1,8 @@
-"""Deltas: a changed model saved as the tensors that changed, bit for bit the same when it is loaded again.
+"""Deltas: a changed model saved as its changed tensors, bit-identical when loaded again.
 
-The base is read tensor by tensor and never stands in memory beside the model. Tensors are compared as bits. Where
-the model's type is wider than its base's (bf16 on disk, trained in fp32), a tensor that is the exact widening has
-not changed; where it is narrower, every tensor that was rounded has.
+The base is read tensor by tensor and is never in memory as a whole. Tensors are compared bitwise. If the model's
+type is wider than its base's (bf16 on disk, trained in fp32), an exactly widened tensor counts as unchanged; if it
+is narrower, every rounded tensor counts as changed.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _NARROW: dict[torch.dtype, Weights] = {torch.bfloat16: "bf16", torch.float16: "f
 
 
 def changed_tensors(model: Any, base: Path) -> dict[str, Tensor] | None:
-    """The tensors whose bits differ from the base's, by name, tied ones once.
+    """Names of tensors whose bits differ from the base's; tied ones once.
 
     Returns:
-        None if the base has no tensor of that name and shape for some tensor of the model (transformers stores some
-        architectures in other pieces than it loads them): such a model has no delta.
+        None if the base has no tensor of that name and shape for some tensor of the model (transformers splits some
+        architectures' tensors differently on disk): such a model has no delta.
     """
     before, stored = StoredTensors(base), stored_names(model, model.state_dict())
     files = before.files
@@ -66,11 +66,11 @@ def changed_tensors(model: Any, base: Path) -> dict[str, Tensor] | None:
 
 
 class StoredTensors:
-    """Tensors of a model's folder as its chain of deltas makes them, read one at a time.
+    """Tensors of a model's folder after applying its chain of deltas, read one at a time.
 
     Attributes:
-        files: tensor name -> the file with its value, without what adapters add to it.
-        adapters: tensor name -> adapters that are added to that value, in order.
+        files: tensor name -> the file with its value, before adapters.
+        adapters: tensor name -> adapters to add to that value, in order.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -83,7 +83,7 @@ class StoredTensors:
                     self.adapters.setdefault(name, []).append(low_rank)
 
     def read(self, stored: str, name: str, rows: slice = slice(None)) -> Tensor:
-        """The tensor that a file calls ``stored`` and the model ``name``; of it, these rows alone are read."""
+        """The tensor called ``stored`` in files and ``name`` in the model; ``rows``: read only these rows."""
         with safe_open(self.files[stored], framework="pt") as opened:
             whole = rows == slice(None)
             value: Tensor = opened.get_tensor(stored) if whole else opened.get_slice(stored)[rows]
@@ -93,7 +93,7 @@ class StoredTensors:
 
 
 def stored_values(model: Any, folder: Path) -> Iterator[tuple[Tensor, Tensor]] | None:
-    """Each tensor of a model beside the value that a folder has for it, read one at a time, tied ones once.
+    """Each tensor of a model with its value in a folder, read one at a time; tied ones once.
 
     Returns:
         None if the folder has no tensor of that name for some tensor of the model.
@@ -109,7 +109,7 @@ def stored_values(model: Any, folder: Path) -> Iterator[tuple[Tensor, Tensor]] |
 
 
 def stored_names(model: Any, state: Mapping[str, Tensor]) -> dict[str, str]:
-    """Name of a tensor in the model -> its name in a full folder, for whole tensors that have another there."""
+    """Model tensor name -> its name in a full folder, for tensors whose names differ there."""
     if not getattr(model, "_weight_conversions", None):
         return {}
     names = {id(tensor): name for name, tensor in state.items()}
@@ -118,7 +118,7 @@ def stored_names(model: Any, state: Mapping[str, Tensor]) -> dict[str, str]:
 
 
 def _groups(model: Any) -> Iterator[tuple[list[str], Tensor]]:
-    """(names, tensor): tied weights are one tensor under several names."""
+    """(names, tensor) pairs: tied weights are one tensor with several names."""
     groups: dict[Any, tuple[list[str], Tensor]] = {}
     for name, tensor in model.state_dict().items():
         key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
@@ -127,7 +127,7 @@ def _groups(model: Any) -> Iterator[tuple[list[str], Tensor]]:
 
 
 def is_same(before: Tensor, now: Tensor) -> bool:
-    """True if no bit of a tensor has changed, but for an exact widening of its type."""
+    """True if no bit of a tensor has changed, apart from an exact widening of its type."""
     widened = before.to(now.dtype)
     lossless = before.dtype == now.dtype or torch.equal(_bits(widened.to(before.dtype)), _bits(before))
     return lossless and torch.equal(_bits(widened), _bits(now))
@@ -144,14 +144,14 @@ def size(model: Any) -> int:
 
 
 def save_delta(model: Any, base: Path, folder: Path, *, largest_share: float = 1.0) -> Manifest | None:
-    """Write what differs from the base. The tokenizer stays the base's.
+    """Write the difference from the base. The tokenizer stays the base's.
 
     Args:
         model: loaded from ``base`` (full or a delta) and changed since; a LoRA adapter must have been merged.
-        largest_share: nothing is written for a delta that is not smaller than this share of the model.
+        largest_share: a delta must be smaller than this share of the model to be written.
 
     Returns:
-        What was written as ``delta.json``; None if the model has no delta, or too large a one.
+        The content of ``delta.json``; None if the model has no delta, or one that is too large.
 
     Raises:
         StorageError: the disk refused.
@@ -171,19 +171,19 @@ def save_delta(model: Any, base: Path, folder: Path, *, largest_share: float = 1
 
 
 def delta_manifest(base: Path, folder: Path, tensors: Iterable[Tensor], changed: Iterable[str]) -> Manifest:
-    """The ``delta.json`` of a model with these tensors, of which the named ones changed."""
+    """The ``delta.json`` of a model with these tensors, of which ``changed`` differ from the base."""
     kinds = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
     weights = _NARROW.get(next(iter(kinds)), "fp32") if len(kinds) == 1 else "fp32"
     return Manifest(base_pointer(base, folder), fingerprint(base), weights, sorted(changed))
 
 
 def save_reference(base: Path, folder: Path, files: FileFacts, *, at: Path | None = None) -> Manifest:
-    """Write a delta without tensors: the folder then stands for the model in ``base``, which is not copied.
+    """Write a delta without tensors: the folder then refers to the model in ``base``, which is not copied.
 
     Args:
         base: a full folder, or a delta.
-        files: of ``base``, as :func:`medunlearn.models.folders.file_facts` gives them.
-        at: what is written for ``base``, as seen from the folder; None: its absolute path.
+        files: :func:`medunlearn.models.folders.file_facts` of ``base``.
+        at: path of ``base`` to write, relative to the folder; None: its absolute path.
 
     Raises:
         StorageError: the disk refused.
@@ -202,11 +202,11 @@ def save_reference(base: Path, folder: Path, files: FileFacts, *, at: Path | Non
 def apply_delta(
     model: Any, folder: Path, keep: dict[str, Tensor] | None = None, *, skip: Collection[str] = ()
 ) -> None:
-    """Overwrite the tensors of a model, loaded from the delta's base, with the delta's; add its adapter to them.
+    """Overwrite tensors of a model, loaded from the delta's base, with the delta's, and add its adapter.
 
     Args:
-        keep: is given what was overwritten and is not in it yet, by name, on the CPU.
-        skip: tensors that stay as they are.
+        keep: receives overwritten tensors that it does not contain yet, by name, on the CPU.
+        skip: tensors that stay unchanged.
 
     Raises:
         ModelError: the delta is broken, or its tensors are not this model's.
@@ -228,7 +228,7 @@ def apply_delta(
         with safe_open(folder / TENSORS, framework="pt") as opened:
             expected = [*names, *(low_rank.tensors if low_rank else ())]
             if sorted(opened.keys()) != sorted(expected):
-                raise ModelError(f"{folder / TENSORS} does not hold the tensors that {MANIFEST} lists. {again}")
+                raise ModelError(f"{folder / TENSORS} lacks tensors listed in {MANIFEST}. {again}")
             for name in names:
                 if name not in skip:
                     put(name, opened.get_tensor(name))

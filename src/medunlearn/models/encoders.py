@@ -1,4 +1,4 @@
-"""Models that judge text against text: sentence embeddings for CS, entailment for ES.
+"""Encoders for text measures: sentence embeddings for CS, entailment for ES.
 
 Both work with any encoder on a hub or in a folder. AMNESIA uses PubMedBERT for embeddings and
 PubMedBERT-MNLI-MedNLI for entailment.
@@ -23,7 +23,7 @@ BATCH = 64
 
 
 class SentenceEncoder:
-    """Mean of the last hidden states over a text's tokens, scaled to unit length.
+    """Sentence encoder: mean of the last hidden states over a text's tokens, scaled to unit length.
 
     Args:
         source: folder or hub id of an encoder.
@@ -36,7 +36,7 @@ class SentenceEncoder:
         self.tokenizer, self.model = load_pretrained(source, AutoModel, device)
 
     def encode(self, texts: Sequence[str]) -> list[list[float]]:
-        """Unit-length vectors, [len(texts), width]; texts longer than the encoder takes are cut."""
+        """Unit-length vectors, [len(texts), width]; texts longer than the encoder's limit are cut."""
         vectors: list[list[float]] = []
         for start in range(0, len(texts), BATCH):
             inputs = _inputs(self.tokenizer, self.model, list(texts[start : start + BATCH]))
@@ -49,13 +49,13 @@ class SentenceEncoder:
 
 
 class EntailmentModel:
-    """A sequence-pair classifier with a label for entailment.
+    """Entailment model: a sequence-pair classifier with a label for entailment.
 
     Args:
         source: folder or hub id.
 
     Raises:
-        ModelError: it cannot be loaded, or none or several of its labels are called entailment.
+        ModelError: it cannot be loaded, or does not have exactly one label called entailment.
     """
 
     def __init__(self, source: str, device: str = "auto") -> None:
@@ -85,7 +85,7 @@ def load_pretrained(source: str, cls: Any, device: str, kind: str = "Encoder") -
 
     Args:
         cls: one of transformers' ``AutoModel`` classes.
-        kind: the model, as an error calls it.
+        kind: name of the kind of model in errors.
 
     Raises:
         ModelError: it cannot be loaded, or lacks weights.

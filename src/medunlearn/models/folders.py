@@ -1,8 +1,8 @@
-"""Model folders on disk, read without loading the model: what is in them, what they stand on, their fingerprints.
+"""Model folders on disk, read without loading the model: their content, their bases, their fingerprints.
 
 A model folder is *full* (a Hugging Face folder) or a *delta*: the tensors in which a model differs from its base,
 and where that base is. A base may itself be a delta; at the root of every chain is a full folder. An *adapter* is
-read too, never written: LoRA's matrices as PEFT saves them, and the name of their base.
+only read, never written: LoRA's matrices in PEFT's format, with the name of their base.
 
 | file of a delta | content |
 |---|---|
@@ -10,9 +10,9 @@ read too, never written: LoRA's matrices as PEFT saves them, and the name of the
 (:mod:`medunlearn.models.low_rank`) | | ``delta.json`` | format, base, base_fingerprint, weights (type of the saved
 model), changed (names) |
 
-A *reference* is a delta without tensors: it stands for a model that lies elsewhere. Its ``delta.json`` has
-``base_files`` as well, so that a file of the base that changed is named, and one that did not is not read again.
-"""  # noqa: E501
+A *reference* is a delta without tensors: it refers to a model in another folder. Its ``delta.json`` also has
+``base_files``, so that changed files of the base can be named, and unchanged ones need not be read again.
+"""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ class Manifest:
     """The content of ``delta.json``.
 
     Attributes:
-        base: folder that the delta stands on: absolute, or relative to the delta's own folder.
+        base: folder of the delta's base: absolute, or relative to the delta's own folder.
         weights: type of the whole model when it was saved.
         changed: names of the tensors in ``delta.safetensors``, sorted.
-        base_files: of a reference: the files of its base (:func:`file_facts`).
+        base_files: for a reference: the files of its base (:func:`file_facts`).
     """
 
     base: str
@@ -89,20 +89,20 @@ def is_delta(folder: Path) -> bool:
 
 
 def is_reference(folder: Path) -> bool:
-    """True if a folder stands for a model that lies elsewhere. Raises ModelError: its ``delta.json`` is broken."""
+    """True if a folder refers to a model in another folder. Raises ModelError if its ``delta.json`` is broken."""
     return is_delta(folder) and read_manifest(folder).base_files is not None
 
 
 def is_adapter(folder: Path) -> bool:
-    """True if a folder holds a LoRA adapter as PEFT writes it, which needs its base."""
+    """True if a folder contains a LoRA adapter in PEFT's format, which needs its base."""
     return (folder / ADAPTER).exists()
 
 
 def adapter_base(folder: Path) -> str:
-    """The base of an adapter: a folder, as it is written or seen from the adapter's own folder, or a hub id.
+    """The base of an adapter: a hub id or a folder, possibly relative to the adapter's own folder.
 
     Raises:
-        ModelError: the adapter does not say, or has no weights as safetensors.
+        ModelError: the adapter names no base, or has no weights as safetensors.
     """
     facts = read_json(folder / ADAPTER)
     named = facts.get("base_model_name_or_path") if isinstance(facts, dict) else None
@@ -119,7 +119,7 @@ def read_manifest(folder: Path) -> Manifest:
     """The ``delta.json`` of a folder.
 
     Raises:
-        ModelError: it is not what medunlearn writes.
+        ModelError: its format is invalid.
     """
     again = "Copy the folder again, or repeat the run that made it."
     try:
@@ -137,7 +137,7 @@ def read_manifest(folder: Path) -> Manifest:
     if manifest.weights not in ("fp32", "bf16", "fp16"):
         raise ModelError(f"{folder / MANIFEST} is broken: weights is {manifest.weights!r}. {again}")
     if not _are_facts(manifest.base_files):
-        raise ModelError(f"{folder / MANIFEST} is broken: base_files is not what medunlearn writes. {again}")
+        raise ModelError(f"{folder / MANIFEST} is broken: base_files has an unknown format. {again}")
     if not (folder / TENSORS).exists():
         raise ModelError(f"{folder} is a delta without its tensors: {TENSORS} is missing. {again}")
     return manifest
@@ -152,14 +152,14 @@ def _are_facts(files: Any) -> bool:
 
 
 def chain(folder: Path, *, check: bool = True, reread: bool = False) -> list[Path]:
-    """The folders that a model is made of: the full one at the root first, ``folder`` itself last.
+    """The folders that a model consists of: the full one at the root first, ``folder`` itself last.
 
     Args:
         check: compare each base with the fingerprint that its delta recorded; this reads the whole root.
-        reread: also read files whose size and time are as a reference recorded them.
+        reread: also read files whose size and time match a reference's record.
 
     Raises:
-        ModelError: a base is not there or not the one that the delta was made from, or the chain is a circle.
+        ModelError: a base is missing or changed, or the chain is circular.
     """
     folders = [folder]
     refuse_irregular(folder)
@@ -169,11 +169,12 @@ def chain(folder: Path, *, check: bool = True, reread: bool = False) -> list[Pat
         base = delta / manifest.base
         if not base.is_dir():
             raise ModelError(
-                f"{delta} holds only what changed, and its base is not at {base}. Move the base back, or write "
+                f"{delta} contains only changed tensors, and its base is not at {base}. Move the base back, or "
+                "write "
                 f'its folder under "base" in {delta / MANIFEST} (absolute, or relative to {delta}).'
             )
         if any(base.resolve() == other.resolve() for other in folders):
-            raise ModelError(f'{delta} stands on itself. Correct "base" in {delta / MANIFEST}.')
+            raise ModelError(f'{delta} is its own base. Correct "base" in {delta / MANIFEST}.')
         recorded_facts = {} if reread else manifest.base_files
         if check and (now := fingerprint(base, recorded_facts)) != manifest.base_fingerprint:
             if manifest.base_files is not None:
@@ -189,7 +190,7 @@ def chain(folder: Path, *, check: bool = True, reread: bool = False) -> list[Pat
 
 
 def _changed_base(folder: Path, base: Path, recorded: FileFacts) -> str:
-    """The error of a reference whose base is no longer the model that was adopted: names its files."""
+    """The error for a reference whose base is no longer the adopted model; names the changed files."""
     now = {path.name: path for path in telling_files(base)}
     missing = [f"{name} is missing" for name in recorded if name not in now]
     new = [f"{name} is new" for name in now if name not in recorded]
@@ -208,10 +209,10 @@ def _changed_base(folder: Path, base: Path, recorded: FileFacts) -> str:
 
 
 def refuse_irregular(folder: Path) -> None:
-    """Refuse a model folder whose files cannot be read to their end, before a library opens one.
+    """Refuse a model folder with files that cannot be read completely, before a library opens one.
 
     Raises:
-        ModelError: a file that decides over answers is a FIFO, a device, a folder or a broken link.
+        ModelError: a file that affects answers is a FIFO, a device, a folder or a broken link.
     """
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.suffix == ".safetensors" or path.name in (*_TELLING, MANIFEST, ADAPTER):
@@ -219,9 +220,9 @@ def refuse_irregular(folder: Path) -> None:
 
 
 def where(folder: Path) -> dict[str, Path]:
-    """Tensor name -> the safetensors file that holds it for this model, through all its deltas.
+    """Tensor name -> the safetensors file with its value, through all deltas.
 
-    What an adapter adds to a tensor is not in that file (:class:`medunlearn.models.delta.StoredTensors`).
+    An adapter's contribution to a tensor is not in that file (:class:`medunlearn.models.delta.StoredTensors`).
 
     Raises:
         ModelError: a file cannot be read, or a base is missing.
@@ -234,7 +235,7 @@ def where(folder: Path) -> dict[str, Path]:
 
 
 def base_pointer(base: Path, folder: Path) -> str:
-    """A delta's base as it is written: relative where both lie in one tree, which can be moved; else absolute."""
+    """Path of a delta's base to record: relative if both are in one tree, which can be moved; else absolute."""
     base, folder = base.resolve(), folder.resolve()
     try:
         common = os.path.commonpath([base, folder])
@@ -253,10 +254,10 @@ def _types(file: Path) -> dict[str, str]:
 
 
 def stored_weights(folder: Path) -> Weights:
-    """The type that holds a folder's weights without rounding any; of an adapter, its base's (fp32 of a hub id).
+    """The type that stores a folder's weights without rounding; for an adapter, its base's (fp32 for a hub id).
 
     Raises:
-        ModelError: a file cannot be read, or an adapter is not whole.
+        ModelError: a file cannot be read, or an adapter is incomplete.
     """
     if is_adapter(folder):
         base = Path(adapter_base(folder))
@@ -268,16 +269,15 @@ def stored_weights(folder: Path) -> Weights:
 
 
 def fingerprint(folder: Path, recorded_facts: FileFacts | None = None) -> str:
-    """SHA-256 over what decides over a model's answers: equal fingerprints, equal models.
+    """SHA-256 over everything that affects a model's answers: equal fingerprints mean equal models.
 
-    Of a full folder: its configuration, weights and tokenizer. Of a delta: its base's recorded fingerprint and its
-    tensors, so that it is known without the base, and stays the same when the base is moved. That the base still
-    has the recorded fingerprint is checked where the delta is loaded. Of an adapter: its own files and its base's
-    fingerprint, or the base's name where it is not a folder. A file that has the size and time that its run
-    recorded is not read again.
+    For a full folder: its configuration, weights and tokenizer. For a delta: its base's recorded fingerprint and
+    its tensors, so it is computed without the base, and does not change when the base is moved; loading checks that
+    the base still has that fingerprint. For an adapter: its own files and its base's fingerprint, or the base's
+    name if it is not a folder. A file with the size and time recorded by its run is not read again.
 
     Args:
-        known: facts on the files of a full folder to take instead of those that its run recorded.
+        recorded_facts: facts on a full folder's files to use instead of those recorded by its run.
     """
     if is_adapter(folder):
         base = adapter_base(folder)
@@ -293,7 +293,7 @@ def fingerprint(folder: Path, recorded_facts: FileFacts | None = None) -> str:
 
 
 def vocabulary_fingerprint(folder: Path) -> str | None:
-    """SHA-256 over the tokens that a model folder's tokenizer has, and their ids; None without a readable one."""
+    """SHA-256 over a tokenizer's tokens and their ids; None without a readable tokenizer."""
     try:
         content = read_json(chain(folder, check=False)[0] / "tokenizer.json")
         return sha256_of_json([content["model"]["vocab"], [token["content"] for token in content["added_tokens"]]])
@@ -302,17 +302,17 @@ def vocabulary_fingerprint(folder: Path) -> str | None:
 
 
 def telling_files(folder: Path) -> list[Path]:
-    """Files of a full folder, a delta or an adapter that decide over the model's answers, by name."""
+    """Files of a full folder, a delta or an adapter that affect the model's answers, by name."""
     if is_delta(folder):
         return [folder / TENSORS]
     return sorted(path for path in folder.iterdir() if path.suffix == ".safetensors" or path.name in _TELLING)
 
 
 def file_facts(folder: Path, advance: Callable[[int], None] = lambda size: None) -> dict[str, dict[str, Any]]:
-    """Of each telling file of a model: SHA-256, size, and time of the last change.
+    """For each file that affects a model's answers: SHA-256, size, and time of the last change.
 
     Args:
-        advance: called with the bytes of each file when it is done.
+        advance: called with the size of each file when it is done.
     """
     facts = {}
     for path in telling_files(folder):
@@ -323,7 +323,7 @@ def file_facts(folder: Path, advance: Callable[[int], None] = lambda size: None)
 
 
 def recorded_files(folder: Path) -> FileFacts:
-    """The entry of its run's record on a model's files; nothing of a model without a run, or of an older run."""
+    """The files recorded in a model's run; empty for a model without a run, or of an older run."""
     path = folder.parent / RECORD
     if folder.name != MODEL or not path.exists():
         return {}
@@ -345,33 +345,33 @@ def _known_sha256(path: Path, recorded: FileFacts) -> str:
 
 
 def check_weights(folder: Path) -> None:
-    """Refuse weights that are not those that their run made; of size and time as recorded they are not read.
+    """Refuse weights that differ from those of their run; files with the recorded size and time are not read.
 
     Raises:
-        ModelError: another hash, or a file is missing.
+        ModelError: a hash differs, or a file is missing.
     """
     for name, facts in recorded_files(folder).items():
         path = folder / name
         if path.suffix != ".safetensors":
             continue
         if not path.exists():
-            raise ModelError(f"{path} is missing, which its run made. Copy the whole run again, or repeat it.")
+            raise ModelError(f"{path} of the run is missing. Copy the whole run again, or repeat it.")
         if not _is_untouched(path, facts) and sha256_of(path) != facts["sha256"]:
             raise ModelError(
-                f"The weights in {path} are not those that its run made: they have another SHA-256 than "
-                f"{folder.parent / RECORD} says. Copy the run again, or repeat it with another --out. `medunlearn "
+                f"The weights in {path} were changed after the run: their SHA-256 differs from "
+                f"{folder.parent / RECORD}. Copy the run again, or repeat it with another --out. `medunlearn "
                 f"verify {folder.parent}` says what else has changed."
             )
 
 
 def model_folder(where: str | Path) -> str:
-    """The model behind a run folder, a model folder or a hub id."""
+    """The model of a run folder, a model folder or a hub id."""
     folder = Path(where)
     return str(folder / MODEL) if (folder / RECORD).exists() else str(where)
 
 
 def is_hub_id(source: str) -> bool:
-    """True if a text has the form of a hub id, ``org/name``, rather than of a path."""
+    """True if a text has the form of a hub id, ``org/name``, and not of a path."""
     return not Path(source).is_absolute() and not source.startswith((".", "~")) and source.count("/") == 1
 
 

@@ -1,6 +1,6 @@
-"""Lazy outputs of one forward pass at the positions that a batch reads.
+"""Lazy outputs of one forward pass at the positions of a batch.
 
-Notation: N positions, scored tokens unless others are read, V vocabulary, W width of the hidden states.
+Notation: N positions (by default of scored tokens), V vocabulary, W width of the hidden states.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from medunlearn.models.head import Head
 
 
 class ForwardOutputs:
-    """Outputs of the model, with its weights as they are now, for one batch; each is computed on first use."""
+    """Outputs of the model with its current weights for one batch; each is computed on first use."""
 
     def __init__(self, decoder: Decoder, batch: Batch, trunk: Trunk | None = None) -> None:
         self.decoder, self.batch, self._given = decoder, batch, trunk
@@ -24,7 +24,7 @@ class ForwardOutputs:
 
     @cached_property
     def trunk(self) -> Trunk | None:
-        """Output of the layers that need not be run again."""
+        """Output of the frozen layers, which need not be run again."""
         return self._given
 
     @cached_property
@@ -38,7 +38,7 @@ class ForwardOutputs:
 
     @cached_property
     def logits(self) -> Tensor:
-        """[N, V] in fp32: mind the memory."""
+        """Logits, [N, V] in fp32; large."""
         if self.decoder.support.head:
             return self.head.logits(self.final)
         return self.decoder.logits(self.batch, self.trunk)
@@ -52,13 +52,15 @@ class ForwardOutputs:
         return picked - self.logits.logsumexp(dim=1)
 
     def rated(self) -> tuple[Tensor, Tensor]:
-        """Log-probability of each scored token, [N], and the most likely token in its place, [N]; no gradient."""
+        """Log-probability of each scored token, and the most likely token in its place, [N] each; no gradient."""
         if self.decoder.support.head:
             return head.rated(self.head, self.final, self.batch.targets)
         return self.log_probs, self.logits.argmax(dim=1)
 
     def moments(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probability of each scored token, with its mean and variance under the model, [N]; no gradient."""
+        """Log-probability of each scored token, and mean and variance of log-probabilities under the model, [N]
+        each; no gradient.
+        """
         if self.decoder.support.head:
             return head.moments(self.head, self.final, self.batch.targets)
         return head.moments_of(self.logits.clone(), self.batch.targets)

@@ -1,7 +1,7 @@
-"""Decoder layers in 4 bits (NF4) under a LoRA adapter: bitsandbytes' linear maps in place of a model's own.
+"""Decoder layers in 4 bits (NF4) under a LoRA adapter, with bitsandbytes' linear layers.
 
-What is trained on are the rounded weights, so these, as numbers of the type before, are what a finished adapter is
-merged into: a run's model is the one that was trained.
+Training uses the rounded weights, so a finished adapter is merged into these, converted back to the original type:
+the saved model is the trained one.
 
 Source: Dettmers et al. 2023 (QLoRA, arXiv 2305.14314), Section 3, here without double quantization of the scales.
 """
@@ -21,8 +21,9 @@ NEEDED = "bitsandbytes"
 
 
 def refuse_without_bitsandbytes() -> None:
-    """Raises:
-    ConfigError: bitsandbytes is not installed.
+    """Refuse quantization without bitsandbytes.
+
+    Raises:
     """
     if find_spec(NEEDED) is None:
         raise ConfigError(
@@ -34,12 +35,12 @@ def refuse_without_bitsandbytes() -> None:
 
 
 def round_to_four_bits(model: Any) -> int:
-    """Put 4-bit maps in place of the linear maps of the decoder layers; the number of maps.
+    """Replace the linear layers of the decoder layers by 4-bit ones; returns their number.
 
-    Embeddings, norms, biases and the output head stay as they are.
+    Embeddings, norms, biases and the output head are unchanged.
 
     Raises:
-        ConfigError: bitsandbytes is not installed, or the layers have no linear map.
+        ConfigError: bitsandbytes is not installed, or the decoder layers have no linear layer.
     """
     refuse_without_bitsandbytes()
     import bitsandbytes
@@ -73,17 +74,17 @@ def round_to_four_bits(model: Any) -> int:
             setattr(parent, name, rounded)
             count += 1
     if not count:
-        raise ConfigError([f"quantize=nf4: the layers of a {type(model).__name__} have no linear map to round"])
+        raise ConfigError([f"quantize=nf4: the layers of a {type(model).__name__} have no linear layer to round"])
     return count
 
 
 def is_four_bit(module: Any) -> bool:
-    """True if a linear map holds its weights in 4 bits."""
+    """True if a linear layer has its weights in 4 bits."""
     return hasattr(getattr(module, "weight", None), "quant_state")
 
 
 def whole_weight(module: Any) -> Tensor:
-    """The weights [out, in] of a 4-bit map as numbers of the type that they had before."""
+    """The weights [out, in] of a 4-bit layer, converted to their original type."""
     import bitsandbytes
 
     whole: Tensor = bitsandbytes.functional.dequantize_4bit(module.weight.data, module.weight.quant_state)
@@ -91,7 +92,7 @@ def whole_weight(module: Any) -> Tensor:
 
 
 def as_linear(module: Any) -> nn.Linear:
-    """A 4-bit map as a plain one with the same (rounded) weights."""
+    """A 4-bit layer as a plain linear layer with the same (rounded) weights."""
     with torch.device("meta"):
         plain = nn.Linear(module.in_features, module.out_features, bias=module.bias is not None)
     plain.weight = nn.Parameter(whole_weight(module), requires_grad=False)

@@ -1,9 +1,9 @@
-"""The output head at a few positions, in pieces: log-probabilities and divergences without a table of all logits.
+"""The output head in chunks of positions: log-probabilities and divergences without a full table of logits.
 
 A vocabulary of 128,000 makes the logits of 4,000 tokens two gigabytes, and autograd keeps several such tables.
-Here the head is run on a piece of the positions at a time. What a training step needs of a position is its value
-and the value's derivative by the hidden state, [W], which is worked out in the same piece where the head itself is
-frozen; where the head is trained, the piece is run again in the backward pass.
+Here the head is run on a chunk of positions at a time. A training step needs, per position, the value and its
+derivative with respect to the hidden state, [W]. With a frozen head, both are computed in the same chunk; with a
+trained head, the chunk is recomputed in the backward pass.
 
 Notation: N positions, W width of the hidden states, V vocabulary.
 """
@@ -26,7 +26,7 @@ PIECE = 1 << 22
 
 @dataclass(frozen=True)
 class Head:
-    """Map from hidden states to logits: ``cap * tanh((hidden @ weight.T + bias) / cap)``; no cap, no tanh.
+    """Map from hidden states to logits: ``cap * tanh((hidden @ weight.T + bias) / cap)``; linear without a cap.
 
     Attributes:
         weight: [V, W].
@@ -40,7 +40,9 @@ class Head:
 
     @staticmethod
     def of(model: Any) -> Head:
-        """The head of a causal language model; see :mod:`medunlearn.models.layouts` for whether it is all of it."""
+        """The head of a causal language model; :mod:`medunlearn.models.layouts` tests whether it gives the model's
+        logits.
+        """
         module = model.get_output_embeddings()
         weight, bias = module.weight, getattr(module, "bias", None)
         if hasattr(weight, "full_tensor"):  # sharded over processes
@@ -52,12 +54,12 @@ class Head:
         return Head(self.weight.to(kind), None if self.bias is None else self.bias.to(kind), self.cap)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[N, W] -> [N, V] in fp32."""
+        """Logits, [N, W] -> [N, V] in fp32."""
         logits = at_least_fp32(linear(hidden.to(self.weight.dtype), self.weight, self.bias))
         return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
 
     def pieces(self, count: int) -> Iterator[slice]:
-        """Places 0 to ``count`` in pieces whose logits are not too many to hold."""
+        """Slices of ``range(count)`` whose logits fit in memory."""
         size = max(1, PIECE // len(self.weight))
         for start in range(0, count, size):
             yield slice(start, min(start + size, count))
@@ -81,7 +83,7 @@ def token_log_probs(head: Head, hidden: Tensor, targets: Tensor) -> Tensor:
 
 
 def divergence(head: Head, hidden: Tensor, other: Head, other_hidden: Tensor) -> Tensor:
-    """KL(other || this) of the distributions at each position, [N], >= 0; gradients flow into this one alone."""
+    """KL(other || this) of the distributions at each position, [N], >= 0; gradients flow only into this one."""
 
     def rule(places: slice, logits: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
@@ -96,7 +98,7 @@ def divergence(head: Head, hidden: Tensor, other: Head, other_hidden: Tensor) ->
 
 @torch.no_grad()
 def rated(head: Head, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probability of each target and the most likely token in its place, [N] each; the head is run once."""
+    """Log-probability of each target, and the most likely token in its place, [N] each; the head is run once."""
     log_probs, choices = _per_position(hidden), torch.empty_like(targets)
     for places in head.pieces(len(hidden)):
         logits = head.logits(hidden[places])
@@ -110,7 +112,7 @@ def rated(head: Head, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 def moments(head: Head, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Target log-probability, and mean and variance of the log-probability at each position, [N] each.
 
-    Mean and variance are those under the model's own distribution: of ``log p(z)`` where z is drawn from p.
+    Mean and variance are those under the model's own distribution: of ``log p(z)`` for z drawn from p.
     """
     log_probs, means, variances = (_per_position(hidden) for _ in range(3))
     for places in head.pieces(len(hidden)):
@@ -121,7 +123,7 @@ def moments(head: Head, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor
 
 
 def moments_of(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """As :func:`moments`, from logits [n, V] (to be overwritten) and targets [n]."""
+    """Like :func:`moments`, from logits [n, V] (overwritten) and targets [n]."""
     logs = logits.sub_(logits.logsumexp(dim=1, keepdim=True))
     picked = logs.gather(1, targets[:, None]).squeeze(1)
     weights = logs.exp()
@@ -140,7 +142,7 @@ def _by_pieces(head: Head, hidden: Tensor, rule: Rule) -> Tensor:
 
 
 class _ByPieces(torch.autograd.Function):
-    """Runs a rule on the logits, a piece at a time; see the head of this file."""
+    """Apply a rule to the logits chunk by chunk; see the module docstring."""
 
     @staticmethod
     def forward(
@@ -179,7 +181,7 @@ class _ByPieces(torch.autograd.Function):
 
 @torch.no_grad()
 def _slope(head: Head, rule: Rule, places: slice, hidden: Tensor) -> tuple[Tensor, Tensor]:
-    """Values of a piece, and their derivatives by the products ``hidden @ weight.T``."""
+    """Values of a chunk, and their derivatives with respect to the products ``hidden @ weight.T``."""
     logits = head.logits(hidden[places])
     by_cap = None if head.cap is None else 1 - (logits / head.cap).square()
     values, slope = rule(places, logits)
@@ -187,7 +189,7 @@ def _slope(head: Head, rule: Rule, places: slice, hidden: Tensor) -> tuple[Tenso
 
 
 def _per_position(hidden: Tensor) -> Tensor:
-    """Room for one value per position, [N], in fp32 or wider."""
+    """Buffer of one value per position, [N], in fp32 or wider."""
     return hidden.new_empty(len(hidden), dtype=torch.promote_types(hidden.dtype, torch.float32))
 
 

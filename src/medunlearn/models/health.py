@@ -1,8 +1,8 @@
-"""Health of a model: finite weights and logits, a tokenizer that fits, answers that differ.
+"""Health checks of a model: finite weights and logits, a matching tokenizer, answers that vary.
 
-A broken model repeats nothing and answers nothing right, so its scores read like perfect forgetting. It is
-refused, or, where the user insists (``--allow-broken``), every page about it begins with a warning and no verdict
-is read from it. Imports torch only to run a model: stored answers are checked without it.
+A broken model repeats nothing and answers nothing correctly, so its scores look like perfect forgetting. It is
+refused or, with ``--allow-broken``, every page about it begins with a warning and no verdict is derived from it.
+Imports torch only to run a model: stored answers are checked without it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ PROMPT = "Question: What was found in this patient, and which treatment was give
 
 
 def refuse_small_embedding(model: Any, tokenizer: Any, source: str) -> None:
-    """Refuse a tokenizer that gives ids which the embedding has no row for.
+    """Refuse a tokenizer whose ids exceed the rows of the embedding.
 
-    Markers that no text of ours holds are left out: Gemma 3's text models have one for images past their last row.
+    Markers that never occur in our texts are ignored: Gemma 3's text models have one for images beyond the last
+    row.
 
     Raises:
         ModelError: the vocabulary is smaller than the tokenizer.
@@ -43,9 +44,9 @@ def refuse_small_embedding(model: Any, tokenizer: Any, source: str) -> None:
 
 
 def non_finite(model: Any) -> str:
-    """The problem of a model with NaN or infinity in its parameters, tied ones once; "" of a healthy one.
+    """The problem of a model with NaN or infinity in its parameters; "" for a healthy one.
 
-    Of sharded parameters this process's share is looked at.
+    For sharded parameters, this process's share is checked.
     """
     parts = [
         (name, tensor.to_local() if hasattr(tensor, "to_local") else tensor)
@@ -65,17 +66,17 @@ def _finite(tensor: Any) -> bool:
 
 
 def refuse_non_finite(model: Any, consequence: str) -> None:
-    """Refuse weights that a step or an edit left as NaN or infinity.
+    """Refuse weights that became NaN or infinite in a step or an edit.
 
     Raises:
-        NonFiniteLossError: says which.
+        NonFiniteLossError: names them.
     """
     if problem := non_finite(model):
         raise NonFiniteLossError(f"{consequence}: {problem}. Lower --lr or the strength of the edit, or use fp32.")
 
 
 def bad_logits(model: Any, tokenizer: Any) -> str:
-    """The problem of a model whose logits on a prompt are not finite; "" of a healthy one."""
+    """The problem of a model with non-finite logits on a test prompt; "" for a healthy one."""
     import torch
 
     ids = torch.tensor([tokenizer(PROMPT)["input_ids"]], device=next(model.parameters()).device)
@@ -90,18 +91,18 @@ def bad_logits(model: Any, tokenizer: Any) -> str:
 
 
 def weight_problems(model: Any, tokenizer: Any) -> tuple[str, ...]:
-    """Problems of the weights in memory; none of a healthy model."""
+    """Problems of the weights in memory; empty for a healthy model."""
     problem = non_finite(model) or bad_logits(model, tokenizer)
     return (problem,) if problem else ()
 
 
 def answer_problems(answers: Iterable[tuple[str, str, bool]]) -> tuple[str, ...]:
-    """Problems of answers: all empty, or all the same, though :data:`LEAST_ANSWERS` reference answers differ.
+    """Problems of answers: all empty, or all equal although :data:`LEAST_ANSWERS` reference answers differ.
 
-    Answers that were cut off may have gone on differently: then the reference answers must differ as early.
+    Truncated answers may have differed later, so the reference answers must differ within the same length.
 
     Args:
-        answers: (reference, answer, whether the model ended it by itself) of each question.
+        answers: (reference, answer, whether the model ended it) for each question.
     """
     rows = [(reference.strip(), answer.strip(), finished) for reference, answer, finished in answers]
     if len({answer for _, answer, _ in rows}) != 1:
@@ -114,11 +115,11 @@ def answer_problems(answers: Iterable[tuple[str, str, bool]]) -> tuple[str, ...]
 
 
 def refuse_broken(models: Mapping[str, Sequence[str]], *, allowed: bool = False) -> None:
-    """Refuse to show numbers of broken models.
+    """Refuse to show results of broken models.
 
     Args:
         models: label -> its problems.
-        allowed: the user insists.
+        allowed: the user passed ``--allow-broken``.
 
     Raises:
         ModelError: a model has problems; its answers stay stored.
@@ -126,13 +127,13 @@ def refuse_broken(models: Mapping[str, Sequence[str]], *, allowed: bool = False)
     broken = {label: problems for label, problems in models.items() if problems}
     if broken and not allowed:
         raise ModelError(
-            f"{' '.join(banner(broken))} Make it again with a smaller learning rate, copy it again, or ask it in "
-            "another way. What it answered is kept; --allow-broken shows its numbers with a warning."
+            f"{' '.join(banner(broken))} Train it again with a smaller learning rate, copy it again, or use "
+            "another template. Its answers are stored; --allow-broken shows its numbers with a warning."
         )
 
 
 def banner(models: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Warnings for the top of a page, one a broken model.
+    """Warnings for the top of a page, one per broken model.
 
     Args:
         models: label -> its problems.

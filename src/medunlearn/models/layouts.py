@@ -1,9 +1,9 @@
 """Probe of the batch layouts that a model supports: packed, masked or padded.
 
-Each layout is tried once on a few tokens and compared with the model's own forward pass. A layout that does not
-give the model's own numbers is not used: its attention may refuse a custom mask or keep its sliding window to
-itself, or a module may follow the head. The last resort is a padded batch of whole sequences. The model carries the
-result (:class:`LayoutProbe`), and runs record it.
+Each layout is tested once on a few tokens against the model's own forward pass. A layout with other results is not
+used: the model's attention may not support a custom mask or may apply its own sliding window, or a module may
+follow the head. The fallback is a padded batch of whole sequences. The result is stored on the model
+(:class:`LayoutProbe`), and runs record it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _REFUSED = (RuntimeError, TypeError, ValueError, IndexError, KeyError, Attribute
 
 @dataclass(frozen=True, slots=True)
 class BatchCounts:
-    """Batches made for a model, and those padded because a sequence exceeds the window of the packed layout."""
+    """Numbers of batches made for a model, and of those padded because a sequence exceeds the packed layout's
+    window.
+    """
 
     batches: int = 0
     too_long: int = 0
@@ -41,15 +43,15 @@ class BatchCounts:
 
 @dataclass
 class LayoutProbe:
-    """Probed properties of one model, carried by it.
+    """Probed properties of one model, stored on it.
 
     Attributes:
         support: layouts and shortcuts that give the model's own logits; None before the first batch.
-        rounded: its layers compute in bfloat16 though its weights are fp32, so that layouts agree to that alone.
+        rounded: layers compute in bfloat16 although weights are fp32, so layouts agree only to that precision.
         counts: batches made so far.
-        prefix_sharing: how generation shares prompts' prefixes (:mod:`medunlearn.generation.sharing`); None before
-            the first prompt.
-        batches: of earlier models in this one's place; None: each is made where it is needed.
+        prefix_sharing: generation's way of sharing prompt prefixes (:mod:`medunlearn.generation.sharing`); None
+            before the first prompt.
+        batches: cached batches of earlier models of this shape; None: no cache.
     """
 
     support: LayoutSupport | None = None
@@ -60,7 +62,7 @@ class LayoutProbe:
 
     @staticmethod
     def of(model: Any) -> LayoutProbe:
-        """The model's own probe, not that of a model that it wraps."""
+        """The probe of the model itself, not of a wrapped model."""
         if "_layout_probe" not in vars(model):
             object.__setattr__(model, "_layout_probe", LayoutProbe())
         probe: LayoutProbe = vars(model)["_layout_probe"]
@@ -68,7 +70,7 @@ class LayoutProbe:
 
 
 def decoder_of(model: Any) -> Decoder:
-    """Forward passes of the model in the best layout it supports; probed on the first call for a model."""
+    """Forward passes of the model in its best supported layout; probed on the first call."""
     probe = LayoutProbe.of(model)
     if probe.support is None:
         probe.support = _probe(model)
@@ -76,7 +78,7 @@ def decoder_of(model: Any) -> Decoder:
 
 
 def assume_layouts(model: Any) -> None:
-    """Set the usual support of a model on fake tensors, which cannot be probed."""
+    """Assume the usual support for a model on fake tensors, which cannot be probed."""
     capped = getattr(model.config.get_text_config(), "attn_logit_softcapping", None) is not None
     head = type(model.get_output_embeddings()) is nn.Linear
     if capped:
@@ -87,7 +89,7 @@ def assume_layouts(model: Any) -> None:
 
 
 def make_batch(model: Any, sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
-    """The cheapest batch that the model supports."""
+    """The cheapest batch layout that the model supports."""
     probe = LayoutProbe.of(model)
     too_long = probe.counts.too_long + _too_long(model, sequences)
     probe.counts = BatchCounts(probe.counts.batches + 1, too_long)
@@ -110,7 +112,7 @@ def _make_batch(
 
 
 def _batch_size(batch: Batch) -> int:
-    """Tokens that a batch keeps in memory; a dense mask counts for what it holds."""
+    """Tokens that a batch keeps in memory; a dense mask counts by its size."""
     return sum(map(len, batch.columns)) + batch.input_ids.numel() + batch.attention_mask.numel() // 8
 
 
@@ -130,7 +132,7 @@ def attention_window(model: Any) -> float:
 
 
 def _windows(model: Any) -> list[int | None]:
-    """The sliding window of each layer's attention in tokens, or the chunk that it keeps to; None without one."""
+    """Each layer's sliding window or attention chunk in tokens; None without one."""
     config = model.config.get_text_config()
     sliding, chunk = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
     kinds = getattr(config, "layer_types", None) or ["sliding"] * config.num_hidden_layers
@@ -147,10 +149,10 @@ def batch_counts(model: Any) -> BatchCounts:
 
 
 def describe_layouts(model: Any, since: BatchCounts | None = None) -> str:
-    """Layout of the model's batches and, where batches differ, the number that was padded.
+    """The layout of the model's batches, with the number of padded ones if layouts differ.
 
     Args:
-        since: an earlier :func:`batch_counts`; batches from then on are counted, otherwise all.
+        since: an earlier :func:`batch_counts`; only later batches are counted.
     """
     counts = batch_counts(model) - (since or BatchCounts())
     support = decoder_of(model).support
@@ -172,7 +174,7 @@ def _attention_of(model: Any) -> str | None:
 
 @torch.no_grad()
 def _probe(model: Any) -> LayoutSupport:
-    """Layouts and shortcuts that give the model's own logits, probed one after the other."""
+    """Probe which layouts and shortcuts give the model's own logits, one after the other."""
     device, examples = next(model.parameters()).device, _examples(model.config.get_text_config().vocab_size)
     training = model.training
     model.eval()
@@ -222,7 +224,7 @@ def _supported(model: Any, examples: Sequence[TokenSequence], device: torch.devi
 
 
 def _examples(vocabulary: int) -> list[TokenSequence]:
-    """Two sequences by themselves, and three with a beginning in common; all short, since some windows are."""
+    """Two separate sequences, and three with a common beginning; all short, since some windows are."""
 
     def tokens(length: int, place: int) -> tuple[int, ...]:
         return tuple((7 * place + 3 * step * step + step) % vocabulary for step in range(length))

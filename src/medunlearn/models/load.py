@@ -1,4 +1,4 @@
-"""A causal language model with its tokenizer, from a folder or a hub."""
+"""Load a causal language model and its tokenizer from a folder or a hub."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 class LanguageModel:
     """A Hugging Face causal model and its tokenizer, which has an EOS and a pad token (maybe the same).
 
-    ``source`` is the folder or hub id that it came from, or how it was built; ``pictures`` are None for text alone;
-    ``problems`` say why a model is broken that was loaded all the same (:mod:`medunlearn.models.health`);
-    ``layers`` are those of a model that was loaded without them; ``engine`` answers where another program than ours
-    holds the weights (:mod:`medunlearn.generation.vllm_backend`), and ``model`` has its configuration alone.
-    ``memo`` is shared by the models that one process loads in turn, None of a model that shares nothing.
+    ``source`` is its folder or hub id, or a description of how it was built; ``pictures`` is None for a text model;
+    ``problems`` lists reasons why it is broken (:mod:`medunlearn.models.health`); ``layers`` are the layers on disk
+    of a model loaded without them; ``engine`` is an external engine with the weights
+    (:mod:`medunlearn.generation.vllm_backend`), and ``model`` then has only the configuration. ``memo`` is shared
+    by models that one process loads in turn; None without sharing.
     """
 
     model: Any
@@ -105,7 +105,7 @@ class LanguageModel:
         return self._save(folder, self.model, None)
 
     def save_around_weights(self, folder: Path) -> Path:
-        """:meth:`save` of everything but the weights, of which the file is empty; a LoRA adapter is left out."""
+        """:meth:`save` without the weights, whose file is empty; a LoRA adapter is omitted."""
         return self._save(folder, base_model(self.model), {})
 
     def _save(self, folder: Path, model: Any, state: dict[str, torch.Tensor] | None) -> Path:
@@ -127,9 +127,9 @@ class LanguageModel:
         return folder
 
     def save_smaller(self, base: Path, folder: Path) -> dict[str, Any]:
-        """Write a delta of ``base`` where that is smaller than half of the model, the full folder otherwise.
+        """Write a delta of ``base`` if it is smaller than half of the model, else the full folder.
 
-        Gives how it was saved, for ``run.json``.
+        Returns the form of saving, for ``run.json``.
 
         Raises:
             StorageError: the disk refused.
@@ -153,24 +153,24 @@ def load_model(
     without_layers: bool = False,
     shared: SharedBase | None = None,
 ) -> LanguageModel:
-    """A causal model from a folder or a hub id; a delta or a LoRA adapter with its base put under it.
+    """Load a causal model from a folder or a hub; a delta or a LoRA adapter together with its base.
 
     A vision-language model of a family in :data:`medunlearn.models.vision.FAMILIES` comes with its image processor.
 
     Args:
         source: a folder that holds a Hugging Face model, a delta or an adapter, or a hub id such as ``org/name``.
-        device: ``auto`` takes a GPU where there is one.
-        images: what the images of records count from, the folder of their benchmark.
-        allow_broken: load it though its weights or logits are not finite; :attr:`LanguageModel.problems` say so.
+        device: ``auto`` uses a GPU if there is one.
+        images: folder to which images of records are relative: that of their benchmark.
+        allow_broken: load it even if weights or logits are not finite; :attr:`LanguageModel.problems` lists this.
         without_layers: leave the decoder layers on disk, for :func:`medunlearn.training.sharding.shard` to read;
-            whether the model is broken is found there. An adapter as PEFT saves it, and an architecture whose
-            stored tensors are joined in loading, are loaded whole all the same.
-        shared: its model in memory takes the folder's weights where it is of the same shape.
+            health is checked there. PEFT adapters, and architectures whose stored tensors are merged in loading,
+            are loaded whole anyway.
+        shared: a model in memory that takes the folder's weights if it has the same shape.
 
     Raises:
-        ModelError: no such model, no tokenizer, no weights as safetensors, or not all of them; a delta whose base
-            is missing or another one; other weights than those that their run recorded; weights or logits that are
-            not finite; a tokenizer larger than the embedding.
+        ModelError: no such model, no tokenizer, missing weights or none as safetensors; a delta whose base is
+            missing or changed; weights that differ from their run's record; non-finite weights or logits; a
+            tokenizer larger than the embedding.
     """
     transformers_logging.disable_progress_bar()
     loader = _ModelLoader(device, weights, trust_remote_code, images)
@@ -197,7 +197,7 @@ class _ModelLoader:
     images: Path | None
 
     def adapted(self, folder: Path, allow_broken: bool) -> LanguageModel:
-        """A LoRA adapter merged into its base; its own tokenizer where it has one."""
+        """A LoRA adapter merged into its base; with the adapter's own tokenizer if it has one."""
         from peft import PeftModel
 
         refuse_irregular(folder)
@@ -263,10 +263,10 @@ class _ModelLoader:
     def _base(
         self, source: str | Path, root: str | Path, weights: Weights, without_layers: Sequence[Path] | None
     ) -> LanguageModel:
-        """The full model in a folder or of a hub id, which is the root of ``source``.
+        """The full model in a folder or of a hub id, at the root of ``source``.
 
         Args:
-            without_layers: deltas to read its layers with, which stay on disk; None: the whole model is loaded.
+            without_layers: deltas to apply when its layers are read from disk; None: the whole model is loaded.
         """
         try:
             tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=self.trust_remote_code)
@@ -292,7 +292,7 @@ class _ModelLoader:
             raise ModelError(f"Model {source} cannot be loaded: {reason}") from error
         refuse_missing(root, missing)
         if tokenizer.eos_token_id is None:
-            raise ModelError(f"The tokenizer of {source} has no EOS token; answers could not be ended.")
+            raise ModelError(f"The tokenizer of {source} has no EOS token; answers would never end.")
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         refuse_small_embedding(model, tokenizer, str(source))
@@ -310,7 +310,7 @@ def _moved(loaded: LanguageModel, device: torch.device) -> LanguageModel:
 
 
 def _pictures(family: Family, root: str | Path, model: Any, tokenizer: Any, images: Path | None) -> Pictures:
-    """Image input of a model; its embedding reads images from here on."""
+    """Image input of a model; changes its embedding to look up images."""
     try:
         # Without torchvision, which not every installation of torch has beside it.
         processor = AutoImageProcessor.from_pretrained(root, backend="pil")

@@ -1,9 +1,9 @@
-"""LoRA adapters inside deltas: what is kept of a LoRA run is the adapter, and its base stays where it is.
+"""LoRA adapters inside deltas: only the adapter of a LoRA run is saved, with a reference to its base.
 
-``delta.safetensors`` holds the two matrices of each adapted weight as ``NAME::A`` and ``NAME::B``, in the type in
-which they were trained; its head says their factors, and the type that the model had when the run ended. Loading
-adds them to the base's weights in that type, as merging did at the end of the run, so that the loaded model is the
-merged one::
+``delta.safetensors`` contains the two matrices of each adapted weight as ``NAME::A`` and ``NAME::B``, in their
+training type; its metadata has their scaling factors, and the model's type at the end of the run. Loading adds them
+to the base's weights in that type, like the merge at the end of the run, so the loaded model equals the merged
+one::
 
     W' = W + scaling * (B A)                        A: [rank, in], B: [out, rank]
 
@@ -46,11 +46,11 @@ _HEAD = "low_rank"
 
 @dataclass(frozen=True)
 class LowRank:
-    """An adapter apart from its model.
+    """An adapter separate from its model.
 
     Attributes:
         tensors: ``NAME::A`` and ``NAME::B`` of each adapted weight.
-        factors: name of an adapted weight -> scaling, negative where the weight is stored transposed (Conv1D).
+        factors: name of an adapted weight -> scaling, negative if the weight is stored transposed (Conv1D).
         weights: type of the adapted weights.
     """
 
@@ -60,15 +60,15 @@ class LowRank:
 
     @property
     def kind(self) -> torch.dtype:
-        """``weights`` as torch calls it."""
+        """``weights`` as a torch dtype."""
         kind: torch.dtype = getattr(torch, DTYPES[self.weights])
         return kind
 
     def add_to(self, name: str, weight: Tensor, rows: slice = slice(None)) -> Tensor:
-        """A weight with its adapter merged in, in the type of :attr:`kind`; the weight itself does not change.
+        """A weight with its adapter merged in, in the type of :attr:`kind`; the weight itself is unchanged.
 
         Args:
-            rows: of the whole weight, which ``weight`` is.
+            rows: rows of the whole weight that ``weight`` contains.
         """
         factor = self.factors[name]
         a, b = (self.tensors[name + end] for end in (A, B))
@@ -98,12 +98,12 @@ class LowRank:
 
 
 def low_rank_of(model: Any, base: Path) -> LowRank | None:
-    """The adapter of a PEFT model that was loaded from a base; take it before it is merged.
+    """The adapter of a PEFT model loaded from a base; call it before merging.
 
     Returns:
-        None if base and adapter would not give the merged model bit for bit: an adapter that is more than two
-        matrices, other parameters that were trained, a base whose type is wider than the model's or that was
-        quantized for the training, or one that is an adapter as PEFT saves it.
+        None if base and adapter would not reproduce the merged model bit for bit: an adapter with more than two
+        matrices per weight, other trained parameters, a base of a wider type than the model or quantized for
+        training, or a base that is itself a PEFT adapter.
     """
     if is_adapter(chain(base, check=False)[0]):
         return None
@@ -133,12 +133,12 @@ def low_rank_of(model: Any, base: Path) -> LowRank | None:
 
 
 def _narrower(weights: Weights) -> tuple[Weights, ...]:
-    """Types whose values a type holds without rounding."""
+    """Types whose values another type represents without rounding."""
     return ("bf16", "fp16") if weights == "fp32" else ()
 
 
 def read_low_rank(folder: Path) -> LowRank | None:
-    """The adapter in a delta's folder; None of a delta of whole tensors.
+    """The adapter in a delta's folder; None for a delta of whole tensors.
 
     Raises:
         ModelError: the file is broken.

@@ -1,4 +1,4 @@
-"""Memo of what models of one shape and tokenizer have in common: token sequences, batches, answers."""
+"""Cache of values shared by models of one shape and tokenizer: token sequences, batches, answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANSWERS = 8
 
 
 class Memo:
-    """Values by key, up to a size; at that size all of them are dropped."""
+    """Cache up to a size, at which it is emptied."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -23,7 +23,7 @@ class Memo:
         self._size = 0
 
     def get(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
-        """The value of a key, made where it is not there."""
+        """The value of a key, computed if missing."""
         if key in self._values:
             value: T = self._values[key][0]
             return value
@@ -41,9 +41,9 @@ class Memo:
 
 
 class TextMemo:
-    """Token sequences of one tokenizer, and answers of models to prompts in its tokens.
+    """Cache of token sequences for one tokenizer, and of models' answers to prompts in its tokens.
 
-    An answer of another model is a guess: :func:`medunlearn.generation.respond.respond` checks it token by token.
+    Another model's answer is a guess: :func:`medunlearn.generation.respond.respond` checks it token by token.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class TextMemo:
         self._answers: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
 
     def add_answer(self, prompt: tuple[int, ...], answer: tuple[int, ...]) -> None:
-        """Note an answer's tokens, the one that ended it included."""
+        """Add an answer's tokens, including its end token."""
         answers = self._answers.setdefault(prompt, [])
         if answer in answers:
             answers.remove(answer)
@@ -59,12 +59,12 @@ class TextMemo:
         del answers[:-ANSWERS]
 
     def answer(self, prompt: tuple[int, ...], begun: tuple[int, ...]) -> tuple[int, ...]:
-        """The latest answer that goes on from these first tokens; none: no token."""
+        """The latest answer that starts with these tokens; empty if there is none."""
         count = len(begun)
         answers = reversed(self._answers.get(prompt, ()))
         return next((answer for answer in answers if len(answer) > count and answer[:count] == begun), ())
 
 
 def tokens_of(sequences: Iterable[Any]) -> int:
-    """Tokens of sequences together."""
+    """Total number of tokens of sequences."""
     return sum(len(sequence.ids) for sequence in sequences)

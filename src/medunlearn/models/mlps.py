@@ -1,7 +1,7 @@
-"""The MLPs of a decoder's layers: their matrices as rows, whatever the family calls them.
+"""The MLPs of decoder layers, with their matrices as rows, whatever the family calls them.
 
-A *neuron* of an MLP is one of its intermediate units: row n of the matrices that make it (``gate`` and ``up``, or
-one alone) and column n of the matrix that reads it (``down``).
+A *neuron* of an MLP is one of its intermediate units: row n of the matrices that compute it (``gate`` and ``up``,
+or a single one) and column n of the matrix that reads it (``down``).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _MERGERS = ("multi_modal_projector", "merger", "connector")  # LLaVA, Qwen2.5-VL
 
 @dataclass(frozen=True)
 class Matrix:
-    """A linear map, seen as rows: one a unit that it gives.
+    """A linear layer as rows, one per output unit.
 
     Attributes:
         name: ``layer 3 up_proj``; unique in its model.
-        module: ``nn.Linear``, or GPT-2's, which keeps its weight the other way round.
+        module: ``nn.Linear``, or GPT-2's Conv1D, whose weight is transposed.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Matrix:
 
     @property
     def rows(self) -> Tensor:
-        """The weight, [units, inputs]; a view: what is written to it is written to the model."""
+        """The weight, [units, inputs]; a view: changes to it change the model."""
         weight = self.module.weight
         assert isinstance(weight, Tensor)
         return weight.detach().T if isinstance(self.module, Conv1D) else weight.detach()
@@ -63,7 +63,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Mlp:
-    """The MLP of a decoder layer: rows of ``makes`` make its neurons, columns of ``reads`` read them."""
+    """The MLP of a decoder layer: rows of ``makes`` compute its neurons, columns of ``reads`` read them."""
 
     layer: int
     makes: tuple[Matrix, ...]
@@ -78,10 +78,10 @@ class Mlp:
         return int(self.reads.rows.shape[1])
 
     def zero(self, neurons: Tensor) -> None:
-        """Set to 0 what makes the chosen neurons, and what reads them.
+        """Zero the rows that compute the chosen neurons, and the columns that read them.
 
-        Without their column in ``reads`` nothing reads them whatever the activation function gives for 0; without
-        their rows nothing of what they had learned is left in the weights.
+        Zero columns in ``reads`` remove their effect even if the activation function is not 0 at 0; zero rows
+        remove what they had learned from the weights.
         """
         with torch.no_grad():
             for matrix in self.makes:
@@ -93,20 +93,20 @@ class Mlp:
 
 
 def mlps(model: Any, layers: str = "all") -> list[Mlp]:
-    """The MLPs of the decoder layers that :func:`chosen_layers` names, the lowest first.
+    """The MLPs of the decoder layers selected by :func:`chosen_layers`, lowest first.
 
     Raises:
-        InputError: no such layer; a layer whose MLP has another shape (a mixture of experts), or is quantized.
+        InputError: no such layer; a layer with another kind of MLP (a mixture of experts), or quantized weights.
     """
     stack = decoder_layers(base_model(model))
     return [_mlp(place, stack[place]) for place in chosen_layers(layers, len(stack))]
 
 
 def merger(model: Any) -> list[Matrix]:
-    """The matrices of what joins a vision tower to the language model, in their order; none without a tower.
+    """The matrices of the projector between vision tower and language model, in order; empty without a tower.
 
     Raises:
-        InputError: the model has a tower, and no such part is known in it; or it is quantized.
+        InputError: the model has a tower without a known projector, or a quantized one.
     """
     base = base_model(model)
     if getattr(base.config, "vision_config", None) is None:
@@ -120,7 +120,7 @@ def merger(model: Any) -> list[Matrix]:
     ]
     if not matrices:
         raise InputError(
-            f"Cannot find what joins the vision tower of a {type(base).__name__} to its language model (looked for "
+            f"Cannot find the projector of a {type(base).__name__}'s vision tower (looked for "
             f"{', '.join(_MERGERS)}). Leave it out with --chip.merger false."
         )
     _refuse_quantized("the vision-language merger", matrices)
@@ -128,10 +128,10 @@ def merger(model: Any) -> list[Matrix]:
 
 
 def chosen_layers(layers: str, depth: int) -> list[int]:
-    """``all``, ``last:6``, ``22-27``, ``3,5`` or ``0,22-27`` as numbers of layers; 0 is the first.
+    """Layer numbers from ``all``, ``last:6``, ``22-27``, ``3,5`` or ``0,22-27``; 0 is the first.
 
     Raises:
-        InputError: not so written, or the model has no such layer.
+        InputError: another notation, or the model has no such layer.
     """
     if layers.strip() == "all":
         return list(range(depth))

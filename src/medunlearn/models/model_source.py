@@ -1,6 +1,6 @@
-"""A model from elsewhere, on this machine and whole: a Hugging Face folder, a hub id, a LoRA adapter over a base.
+"""Find a complete model on this machine: a Hugging Face folder, a hub id, or a LoRA adapter on a base.
 
-Everything is checked here that can be told without loading weights.
+All checks that need no loaded weights are made here.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class ModelSource:
     """One model on this machine.
 
     Attributes:
-        name: the folder or hub id as the user gave it, or as an adapter names its base.
+        name: folder or hub id as given by the user or by an adapter.
         folder: a full model, a delta, or an adapter.
-        base: what an adapter stands on; None of a full model.
-        commit: of a hub's repository; None of a folder.
+        base: base of an adapter; None for a full model.
+        commit: commit of a hub repository; None for a folder.
     """
 
     name: str
@@ -63,25 +63,25 @@ class ModelSource:
 
     @property
     def lineage(self) -> list[str]:
-        """Hub ids and absolute folders that the model is made of, the base first."""
+        """Hub ids and absolute folders that the model consists of, the base first."""
         own = self.name if self.commit else str(self.folder.resolve())
         return [*(self.base.lineage if self.base else []), own]
 
 
 def is_model_folder(where: Path) -> bool:
-    """True if a folder holds a model, whole or not: a configuration, an adapter, or weights."""
+    """True if a folder contains a model, even an incomplete one: a configuration, an adapter, or weights."""
     return where.is_dir() and ((where / "config.json").exists() or is_adapter(where) or any(_weights(where)))
 
 
 def find_model(source: str | Path, *, base: str | Path | None = None, revision: str | None = None) -> ModelSource:
-    """The model in a folder or behind a hub id, which is fetched; an adapter with its base.
+    """The model in a folder or behind a hub id, which is downloaded; an adapter with its base.
 
     Args:
         base: folder or hub id of an adapter's base, instead of the one that the adapter names.
         revision: branch, tag or commit of a hub id.
 
     Raises:
-        InputError: a run, a benchmark, or a delta; no adapter where a base is given.
+        InputError: a run, a benchmark, or a delta; a base given without an adapter.
         ModelError: no such folder, two models in it, or a part is missing.
         HubError: the hub cannot be reached, or refuses.
     """
@@ -105,7 +105,7 @@ def find_model(source: str | Path, *, base: str | Path | None = None, revision: 
 
 
 def with_tokenizer(source: str | Path, tokenizer: str, where: Path, *, revision: str | None = None) -> ModelSource:
-    """A full model with a tokenizer from elsewhere, in a folder below ``where`` that links to the files of both.
+    """A full model combined with another tokenizer, in a folder below ``where`` that links to the files of both.
 
     Raises:
         InputError, ModelError, HubError: as :func:`find_model`; the second is not a tokenizer.
@@ -135,7 +135,7 @@ def with_tokenizer(source: str | Path, tokenizer: str, where: Path, *, revision:
 
 
 def _base(named: str, adapter: str | Path) -> ModelSource:
-    """The base of an adapter; a run of ours stands for its model."""
+    """The base of an adapter; for one of our runs, its model."""
     inside = Path(named) / MODEL
     path = inside if (Path(named) / RECORD).exists() and inside.is_dir() else named
     try:
@@ -157,7 +157,7 @@ def _base(named: str, adapter: str | Path) -> ModelSource:
 
 
 def _located(source: str | Path, revision: str | None) -> tuple[Path, str | None]:
-    """The folder of a model, and the commit where it was fetched."""
+    """The folder of a model, and the commit if it was downloaded."""
     folder = Path(source)
     if folder.is_dir():
         if revision is not None:
@@ -171,7 +171,7 @@ def _located(source: str | Path, revision: str | None) -> tuple[Path, str | None
 
 
 def base_folder(model: str) -> Path:
-    """The folder of a model that was given as a folder or a hub id; what is in the cache is not fetched again.
+    """The folder of a model given as a folder or a hub id; cached files are not downloaded again.
 
     Raises:
         ModelError, HubError: there is no such model.
@@ -180,7 +180,7 @@ def base_folder(model: str) -> Path:
 
 
 def _fetch(name: str, revision: str | None) -> Path:
-    """A hub's repository on this machine; what is in the cache is not fetched again.
+    """Download a hub repository; cached files are not downloaded again.
 
     Raises:
         HubError: the hub refused, or cannot be reached.
@@ -200,19 +200,19 @@ def _fetch(name: str, revision: str | None) -> Path:
 
 
 def _refuse_ours(folder: Path) -> None:
-    """Refuse what is not a model from elsewhere, and say what to do with it."""
+    """Refuse runs, benchmarks and deltas, and explain what to do with them."""
     run = folder if (folder / RECORD).exists() else folder.parent if folder.name == MODEL else folder
     if (run / RECORD).exists():
         raise InputError(
-            f"{run} is a run of medunlearn already, which needs no adoption: give it as it is, `medunlearn unlearn "
+            f"{run} is a run of medunlearn already, which needs no adoption: use it directly, `medunlearn unlearn "
             f"{run} ...`. To adopt its model as another run, `medunlearn export {run} --out hf/` first."
         )
     if (folder / BENCHMARK).exists():
         raise InputError(f"{folder} is a benchmark. The model comes first: `medunlearn adopt MODEL {folder} ...`.")
     if is_delta(folder):
         raise InputError(
-            f"{folder} holds only what changed of another model. `medunlearn export {folder} --out hf/` puts it "
-            "together; then adopt hf/."
+            f"{folder} contains only the changed tensors of another model. `medunlearn export {folder} --out hf/` "
+            "makes a full model; then adopt hf/."
         )
 
 
@@ -224,7 +224,7 @@ def _weights(folder: Path) -> Iterator[Path]:
 
 
 def _refuse_several(folder: Path) -> None:
-    """Refuse a folder with more than one model: which one is meant, nobody can tell.
+    """Refuse a folder with more than one model, since it is ambiguous.
 
     Raises:
         ModelError: names them.
@@ -252,10 +252,10 @@ def _refuse_several(folder: Path) -> None:
 
 
 def _check_full(folder: Path) -> None:
-    """Refuse a folder that lacks a part of its model.
+    """Refuse a folder with an incomplete model.
 
     Raises:
-        ModelError: no configuration, tokenizer or weights; shards that the index names and that are not there.
+        ModelError: no configuration, tokenizer or weights; shards of the index that are missing.
     """
     check_model_folder(folder)
     if not (folder / INDEX).exists():
@@ -274,12 +274,12 @@ def _check_full(folder: Path) -> None:
 
 
 def files_needed(folder: Path) -> list[Path]:
-    """Files of a model's folder that a model may need, by name."""
+    """Files in a model's folder that a model may need, by name."""
     return [path for path in sorted(folder.iterdir()) if path.is_file() and any(map(path.match, FETCHED))]
 
 
 def copy_model_files(paths: Sequence[Path], copy: Path, *, quiet: bool = True) -> None:
-    """Copy files into a folder, each whole or not at all, readable by their owner alone."""
+    """Copy files into a folder, each atomically, readable only by their owner."""
     with progress("copy the model's files", sum(path.stat().st_size for path in paths), quiet=quiet) as advance:
         for path in paths:
             write_atomically(copy / path.name, lambda part: _copy_file(path, part))  # noqa: B023

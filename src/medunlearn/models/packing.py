@@ -1,11 +1,11 @@
-"""Packed batches: text that questions share stands once, and rows are filled with several sequences.
+"""Packed batches: text shared by questions is stored once, and rows are filled with several sequences.
 
 All questions on one record begin with the same tokens in ``note`` context. Such a family is laid out as the
-shared tokens followed by one branch per question; a branch sees the shared tokens and itself, and its positions go
-on from the shared part as if it stood alone. Loss and gradient are those of separate sequences.
+shared tokens followed by one branch per question; a branch sees the shared tokens and itself, and its positions
+continue those of the shared part, as in a separate sequence. Loss and gradient are those of separate sequences.
 
-Where attention goes by :mod:`medunlearn.models.branches`, everything stands in one row without padding. Where it
-takes a mask, families fill rows as long as the longest of them, since a mask costs the square of a row's length.
+With attention by :mod:`medunlearn.models.branches`, everything is in one row without padding. With a mask, families
+fill rows as long as the longest of them, since a mask costs the square of a row's length.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNEVEN = 1.25
 
 @dataclass(frozen=True)
 class _Family:
-    """Sequences that begin with the same ``shared`` tokens; ``members`` are places in the batch."""
+    """Sequences that begin with the same ``shared`` tokens; ``members`` are their indices in the batch."""
 
     shared: int
     members: tuple[int, ...]
@@ -36,7 +36,7 @@ class _Family:
 
 @dataclass(frozen=True)
 class _Part:
-    """Columns of a row that hold a family's shared tokens (``branch`` is SHARED) or one of its branches."""
+    """Columns of a row with a family's shared tokens (``branch`` is SHARED) or one of its branches."""
 
     row: int
     columns: slice
@@ -45,19 +45,19 @@ class _Part:
 
     @property
     def place(self) -> int:
-        """A sequence that holds the tokens: for shared ones any of the family."""
+        """Index of a sequence with these tokens: for shared ones, any of the family."""
         return self.family.members[max(0, self.branch)]
 
 
 def saves_tokens(sequences: Sequence[TokenSequence]) -> bool:
-    """True if rows packed for a mask hold fewer tokens than padded ones."""
+    """True if rows packed with a mask have fewer tokens than padded ones."""
     kin = _families(sequences)
     longest = max(len(sequence.ids) for sequence in sequences)
     return len(_rows(kin)) * max(family.length for family in kin) < len(sequences) * longest
 
 
 def pack(sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
-    """Sequences in rows with a mask of who sees whom, whatever it saves."""
+    """Pack sequences into rows with an attention mask, even if that saves nothing."""
     kin = _families(sequences)
     rows = _rows(kin)
     shape = len(rows), rounded_up(max(family.length for family in kin))
@@ -70,7 +70,7 @@ def pack(sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> 
 
 
 def pack_for_branches(sequences: Sequence[TokenSequence], pad: int, device: torch.device) -> Batch:
-    """Sequences in one row, with a layout for attention by branches."""
+    """Pack sequences into one row, with a layout for attention by branches."""
     kin = _in_one_row(sequences)
     length = rounded_up(sum(family.length for family in kin))
     parts, groups = list(_parts([kin], sequences)), _padded_groups(kin, sequences)
@@ -80,7 +80,7 @@ def pack_for_branches(sequences: Sequence[TokenSequence], pad: int, device: torc
 
 
 def reads_shared(sequences: Sequence[TokenSequence]) -> bool:
-    """True if the first answer token of some question is predicted from text that it shares."""
+    """True if shared text predicts the first answer token of some question."""
     kin = _families(sequences)
     return any(sequences[place].scored_from <= family.shared for family in kin for place in family.members)
 
@@ -140,7 +140,7 @@ def _padded_groups(kin: Sequence[_Family], sequences: Sequence[TokenSequence]) -
 
 
 def _rows(kin: Sequence[_Family]) -> list[list[_Family]]:
-    """First fit, longest first, into rows as long as the longest family."""
+    """First-fit packing, longest first, into rows as long as the longest family."""
     capacity = max(family.length for family in kin)
     rows: list[list[_Family]] = []
     room_left: list[int] = []
@@ -156,7 +156,7 @@ def _rows(kin: Sequence[_Family]) -> list[list[_Family]]:
 
 
 def _parts(rows: Sequence[Sequence[_Family]], sequences: Sequence[TokenSequence]) -> Iterator[_Part]:
-    """Each family's shared tokens, if any, then its branches, one family after the other."""
+    """Each family's shared tokens, if any, then its branches, family by family."""
     for row, members in enumerate(rows):
         start = 0
         for family in members:

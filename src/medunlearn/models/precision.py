@@ -1,4 +1,4 @@
-"""Precision of matrix products: as set, or the fastest of the device."""
+"""Precision of matrix products: from the settings, or the fastest for the device."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Precision = Literal["auto", "bf16", "fp32"]
 
 
 def settled(precision: Precision, device: torch.device) -> Literal["bf16", "fp32"]:
-    """``auto`` is bf16 where the device has instructions for it, else fp32."""
+    """Resolve ``auto`` to bf16 if the device has instructions for it, else fp32."""
     if precision != "auto":
         return precision
     return "bf16" if has_bf16(device) else "fp32"
 
 
 def at_least_fp32(tensor: Tensor) -> Tensor:
-    """Half precisions widened to fp32; fp32 and fp64 as they are."""
+    """Half precisions widened to fp32; fp32 and fp64 unchanged."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
@@ -37,7 +37,7 @@ def has_bf16(device: torch.device) -> bool:
 
 
 def autocast(device: torch.device, precision: Precision) -> Any:
-    """Matrix products in the precision of a run; weights stay as they are."""
+    """Context for matrix products in a run's precision; weights are unchanged."""
     if settled(precision, device) == "fp32":
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16)

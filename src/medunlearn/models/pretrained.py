@@ -1,4 +1,4 @@
-"""Checks of model folders and devices before and behind transformers' ``from_pretrained``; tokenizers."""
+"""Checks of model folders and devices around transformers' ``from_pretrained``; tokenizers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOADING_ERRORS = (Exception,)
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer of a model folder; a delta's is its base's, and so is an adapter's that has none.
+    """The tokenizer of a model folder; of its base for a delta, and for an adapter without one.
 
     Raises:
         ModelError: it cannot be loaded.
@@ -35,7 +35,7 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def refuse_missing(source: str | Path, missing: Iterable[str]) -> None:
-    """Transformers fills weights that a file lacks with random numbers; here that is an error.
+    """Refuse missing weights, which transformers would silently initialise at random.
 
     Raises:
         ModelError: something is missing.
@@ -43,7 +43,7 @@ def refuse_missing(source: str | Path, missing: Iterable[str]) -> None:
     names = sorted(missing)
     if names:
         raise ModelError(
-            f"{source} lacks weights that its config.json asks for: {first_few(names)} ({len(names)} in all). Copy "
+            f"{source} lacks weights that its config.json requires: {first_few(names)} ({len(names)} in all). Copy "
             "the whole model, or give one that was trained for this use."
         )
 
@@ -51,7 +51,7 @@ def refuse_missing(source: str | Path, missing: Iterable[str]) -> None:
 def check_model_folder(folder: Path) -> None:
     """Refuse a folder that lacks a configuration, a tokenizer, or weights as safetensors. Raises ModelError."""
     if not (folder / "config.json").exists():
-        raise ModelError(f"{folder} is no model folder: it has no config.json.")
+        raise ModelError(f"{folder} is not a model folder: it has no config.json.")
     if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
         raise ModelError(
             f"{folder} has a model but no tokenizer (no tokenizer.json). Save the tokenizer there too: "
@@ -62,7 +62,7 @@ def check_model_folder(folder: Path) -> None:
 
 
 def pick_device(device: str) -> torch.device:
-    """``auto``, ``cpu``, ``cuda``, ``cuda:1``, ... as a device.
+    """Resolve ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ... to a device.
 
     Raises:
         InputError: no such device on this machine.
@@ -73,4 +73,4 @@ def pick_device(device: str) -> torch.device:
         torch.empty(0, device=device)
         return torch.device(device)
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"Device {device!r} cannot be used here: {first_line(error)}") from error
+        raise InputError(f"Device {device!r} is not available: {first_line(error)}") from error

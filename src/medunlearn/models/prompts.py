@@ -1,8 +1,8 @@
 """Prompt templates and context modes.
 
-A prompt is kept in two parts: what all questions on a record share (in ``note`` context the record's text)
-and what is the question's own. They are tokenized apart, so that the shared part is the same tokens for
-every question and can be computed once.
+A prompt has two parts: the text shared by all questions on a record (in ``note`` context the record's text) and the
+question's own. They are tokenized separately, so that the shared part has the same tokens for every question and is
+computed once.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ CONTEXTS: tuple[Context, ...] = get_args(Context)
 class Prompt:
     """A rendered question: text that all questions on the record share (or none), the rest, the reference answer.
 
-    The first :data:`IMAGE` of ``shared`` is where an image stands; the answer has the space that parts it from the
-    prompt.
+    The first :data:`IMAGE` in ``shared`` marks the place of an image; the answer begins with the space that
+    separates it from the prompt.
     """
 
     shared: str
@@ -50,14 +50,13 @@ def render(
     tokenizer: Any = None,
     marker: str | None = None,
 ) -> Prompt:
-    """A question as text.
+    """Render a question as text.
 
-    A ``completion`` question is text to go on from: it is given bare, whatever template and context say.
+    A ``completion`` question is text to continue: it ignores template and context.
 
     Args:
-        note: text of the record that the question is about; used in ``note`` context alone.
-        marker: what the chat template writes where an image is; None without an image. Other templates put the
-            image in front of everything.
+        note: text of the question's record; used only in ``note`` context.
+        marker: the chat template's marker for an image; None without an image. Other templates put the image first.
 
     Raises:
         ModelError: ``chat`` with a tokenizer that has no chat template.
@@ -122,7 +121,7 @@ def _filled(tokenizer: Any, content: str | list[dict[str, str]]) -> str:
 
 
 def _with_image(tokenizer: Any, content: str, marker: str) -> str:
-    """The template with an image in front of the content, as it writes images itself, or as part of the text."""
+    """Render the template with an image before the content, by the template's own image support or as text."""
     try:
         text = _filled(tokenizer, [{"type": "image"}, {"type": "text", "text": content}])
     except (TypeError, ValueError, TemplateError):
@@ -137,7 +136,7 @@ _PLACE = "\ue000"
 
 
 def _from_file(question: Question, note: str | None, file: PromptFile) -> Prompt:
-    """A user's template; the cut is at the beginning of the question's line, and never within the note."""
+    """Render a user's template, split at the beginning of the question's line, never within the note."""
     text = file.render({"note": note or "", "question": _PLACE})
     place, note_end = text.index(_PLACE), 0
     if note and note in text[:place]:

@@ -1,13 +1,14 @@
-"""Weights rounded to 8 or 4 bits and written back at once, so that the model runs on any device.
+"""Simulated quantization: weights rounded to 8 or 4 bits and stored in their old type, so the model runs on any
+device.
 
-What is measured is what rounding does to the numbers, not a faster model. Rounded are the matrices of the decoder
-layers, as bitsandbytes and GPTQ do; embeddings, norms, biases and the output head stay as they are. Every matrix W
-has a row per output; Q(w) is its rounded entry w, s the scale of the entry's group:
+This measures the effect of rounding, not speed. The matrices of the decoder layers are rounded, as in bitsandbytes
+and GPTQ; embeddings, norms, biases and the output head are unchanged. Every matrix W has a row per output; Q(w) is
+its rounded entry w, s the scale of the entry's group:
 
 | type | group | Q(w) |
 |---|---|---|
 | ``int8`` | a row (output channel) | s * round(w / s), s = max abs(w) / 127 |
-| ``int4`` | 64 entries of a row that follow each other | s * round(w / s), s = max abs(w) / 7 |
+| ``int4`` | 64 consecutive entries of a row | s * round(w / s), s = max abs(w) / 7 |
 | ``nf4`` | the same | s * (the nearest of 16 levels to w / s), s = max abs(w) |
 
 Source: round to nearest by the largest absolute value: Dettmers et al. 2022 (LLM.int8(), arXiv 2208.07339), Section
@@ -53,9 +54,9 @@ NF4_LEVELS = (
 
 
 def round_weights(model: Any, kind: WeightType) -> int:
-    """Round the matrices of the decoder layers in place; the number of matrices.
+    """Round the matrices of the decoder layers in place; returns their number.
 
-    Other modules than linear maps (fused experts) are rounded along their last axis.
+    Modules other than linear layers (fused experts) are rounded along their last axis.
     """
     count = 0
     for module in decoder_layers(model).modules():
@@ -70,7 +71,7 @@ def round_weights(model: Any, kind: WeightType) -> int:
 
 
 def rounded(weights: Tensor, kind: WeightType, group: int = GROUP) -> Tensor:
-    """The weights [..., out, in] rounded along their last axis, of the same type."""
+    """The weights [..., out, in] rounded along their last axis, in the same type."""
     width = weights.shape[-1]
     group = width if kind == "int8" else group
     values = pad(weights.float(), (0, -width % group)).reshape(*weights.shape[:-1], -1, group)

@@ -1,8 +1,9 @@
-"""The reference: the model as it was before unlearning, without a second copy of it.
+"""The reference: the model before unlearning, without a second copy of it.
 
-What is not trained is the same in both, so at most the trained tensors are kept, and swapped in for the pass. With
-LoRA not even these: the reference is the model with its adapter switched off. And where what a method asks of it
-was kept for every sequence before the first step (:mod:`medunlearn.training.precompute`), no pass is run at all.
+Frozen tensors are the same in both models, so at most the trained tensors are copied, and swapped in for a pass.
+With LoRA nothing is copied: the reference is the model with its adapter disabled. And if the outputs that a method
+needs were cached for every sequence before the first step (:mod:`medunlearn.training.precompute`), no pass is run
+at all.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from medunlearn.models.head import Head
 
 
 class Reference:
-    """The model before training, as a swap of its trained tensors.
+    """The model before training, by swapping its trained tensors.
 
-    Make it before the first step. Memory: one copy of the trained tensors; nothing for LoRA; only a trained head
-    where every output that will be read is cached.
+    Create it before the first step. Memory: one copy of the trained tensors; nothing for LoRA; only a trained head
+    if all needed outputs are cached.
 
     Attributes:
         kind: ``adapter off``, ``swapped tensors`` or ``kept numbers``; runs record it.
@@ -31,10 +32,9 @@ class Reference:
     """
 
     def __init__(self, model: Any, cache: ActivationCache | None = None, *, complete: bool = False) -> None:
-        """
+        """Capture the current model as reference.
+
         Args:
-            cache: outputs of the model as it is now.
-            complete: ``cache`` has every output that will be read, so that nothing is copied.
         """
         self.model, self.cache = model, cache or ActivationCache()
         self._adapter = hasattr(model, "disable_adapter")
@@ -48,7 +48,7 @@ class Reference:
         self._saved = {name: tensor.detach().clone() for name, tensor in trained.items()}
 
     def held_bytes(self) -> int:
-        """Memory that the reference costs, without :attr:`cache`, which is in mapped files."""
+        """Memory of the reference in bytes, without :attr:`cache`, which is in mapped files."""
         return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors())
 
     def tensors(self) -> list[Tensor]:
@@ -67,15 +67,15 @@ class Reference:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Inside, the model is the reference: no gradients, no dropout. Don't step an optimizer inside.
+        """Context in which the model is the reference: no gradients, no dropout. Do not step an optimizer inside.
 
         Raises:
-            RuntimeError: nothing was copied, since all that would be asked was said to be kept.
+            RuntimeError: nothing was copied, since all needed outputs were declared cached.
         """
         if self.kind == "kept numbers":
             raise RuntimeError(
-                "The reference was asked for something that was not kept before training: the method asks for "
-                "other things than in its first step. Set --keep-gb 0 to compute them as they are asked for."
+                "An output of the reference was not cached before training: the method uses other outputs than "
+                "in its first step. Set --keep-gb 0 to compute them when needed."
             )
         training = self.model.training
         self.model.eval()

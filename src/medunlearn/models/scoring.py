@@ -38,11 +38,11 @@ class AnswerScore:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenMoments:
-    """Log-probability of a sequence's n scored tokens, with mean and variance under the model.
+    """Log-probability of a sequence's n scored tokens, with its mean and variance under the model.
 
     Attributes:
         log_probs: natural-log probability of each, [n].
-        means: mean of the log-probability over the next token that the model would draw (minus its entropy), [n].
+        means: mean of the log-probability over the model's next-token distribution (minus its entropy), [n].
         variances: variance of the same, [n].
     """
 
@@ -58,12 +58,11 @@ def score_answers(
     batch_size: int | Batching = 32,
     advance: Callable[[int], None] = lambda count: None,
 ) -> list[AnswerScore]:
-    """Scores in the order of the sequences.
+    """Teacher-forced scores, in the order of the sequences.
 
     Args:
-        batch_size: sequences in one pass at most, fewer where memory runs out; or a batching that goes by what
-            earlier calls have met. Sequences that share text go together, and those of like length; that changes
-            no number.
+        batch_size: most sequences per pass, fewer if memory runs out; or a batching with the experience of earlier
+            calls. Sequences with shared text or similar length are batched together; that changes no number.
         advance: called with the number of sequences done since the last call.
 
     Raises:
@@ -79,9 +78,9 @@ def score_moments(
     batch_size: int | Batching = 32,
     advance: Callable[[int], None] = lambda count: None,
 ) -> list[TokenMoments]:
-    """Log-probability of each scored token beside its mean and variance, in the order of the sequences.
+    """Log-probability of each scored token with its mean and variance, in the order of the sequences.
 
-    The distribution is looked at in pieces: logits of all positions are never held at once.
+    Distributions are processed in chunks: the logits of all positions are never in memory at once.
 
     Args:
         batch_size, advance: as in :func:`score_answers`.
@@ -99,7 +98,7 @@ def in_batches(
     batch_size: int | Batching,
     advance: Callable[[int], None] = lambda count: None,
 ) -> list[Score]:
-    """A function's values of a batch of sequences, for all of them in their order, in evaluation mode."""
+    """Apply a function to batches of sequences in evaluation mode; returns values in the sequences' order."""
     if language_model.engine is not None:
         return _by_engine(rate, language_model, sequences, advance)
     order = families_by_length(sequences)
@@ -124,7 +123,7 @@ def _by_engine(
     advance: Callable[[int], None],
 ) -> list[Score]:
     if rate is not _score:
-        raise InputError("Distributions are read by our own engine alone. Leave --backend out.")
+        raise InputError("Distributions are only available from our own engine. Leave --backend out.")
     scores: list[Score] = language_model.engine.score(sequences)
     advance(len(sequences))
     return scores

@@ -1,9 +1,8 @@
-"""Token sequences that know which of their tokens are scored.
+"""Token sequences with a mask of scored tokens.
 
 The mask of scored tokens comes from how the sequence was built, never from comparing with the pad id: pad
-may be the same token as EOS. An answer is followed by one EOS. That EOS is a token of the answer everywhere:
-it is learned, it counts in the likelihood, and decoding stops at it. Text measures and exact memorization
-leave it out.
+may be the same token as EOS. An answer is followed by one EOS. That EOS is always part of the answer: it is
+learned, it counts in the likelihood, and decoding stops at it. Text measures and exact memorization exclude it.
 """
 
 from __future__ import annotations
@@ -32,13 +31,12 @@ class TokenSequence:
     Attributes:
         key: the question's id, or ``<record_id>#<chunk>`` for a piece of a record; unique in a run.
         ids: all tokens: prompt, answer, EOS.
-        shared: how many tokens at the front are shared by all questions on the record.
+        shared: number of leading tokens shared by all questions on the record.
         scored_from: index of the first scored token; every token from there on is scored. At least 1,
             since nothing predicts the first token.
-        caps: for methods that ask for it, a log-probability of each scored token that unlearning is to reach; empty
-            otherwise.
-        floors: a log-probability of each scored token that unlearning is not to leave below it, ``-inf`` for one
-            without; empty: none has one.
+        caps: target log-probability of each scored token for unlearning, for methods that use it; else empty.
+        floors: lower bound of each scored token's log-probability in unlearning, ``-inf`` without one; empty: no
+            bounds.
     """
 
     key: str
@@ -54,7 +52,7 @@ class TokenSequence:
 
     @property
     def shared_name(self) -> str:
-        """A name of the shared tokens: the same for all sequences that begin with them, and for no other."""
+        """Name of the shared tokens: equal exactly for sequences that begin with the same ones."""
         tokens = ",".join(map(str, self.ids[: self.shared]))
         return "shared:" + hashlib.sha256(tokens.encode()).hexdigest()[:32]
 
@@ -64,7 +62,7 @@ class TokenSequence:
         return len(self.ids) - self.scored_from
 
     def read(self, positions: Positions) -> range:
-        """Indices of the tokens whose outputs are read."""
+        """Indices of the tokens whose outputs are used."""
         if positions == "predicting":
             return range(self.scored_from - 1, len(self.ids) - 1)
         return range(self.scored_from if positions == "answer" else 0, len(self.ids))
@@ -72,16 +70,16 @@ class TokenSequence:
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """Rendering of questions as token sequences.
+    """How questions are rendered as token sequences.
 
     Attributes:
         max_length: the longest sequence in tokens; None for no bound. Records are cut into chunks of this
-            length; a question that does not fit is an error, since cutting it would change what is asked.
-        long_notes: what becomes of a record's text in ``note`` context where the text that questions share takes
-            more than ``NOTE_SHARE`` of ``max_length``: ``refuse`` leaves it, and a question that does not fit is an
-            error; ``cut`` leaves its end out, at the same place for all questions on the record.
-        images: ``ignore`` leaves the images of records out; with ``use`` a record with an image is an error for a
-            model that takes text alone.
+            length; a question that does not fit is an error, since cutting would change it.
+        long_notes: treatment of a record's text in ``note`` context if the shared text takes more than
+            ``NOTE_SHARE`` of ``max_length``: ``refuse`` keeps it, and a question that does not fit is an error;
+                ``cut`` truncates it, at the same place for all questions on the record.
+        images: ``ignore`` drops the images of records; with ``use`` a record with an image is an error for a text
+            model.
     """
 
     template: Template = "plain"
@@ -100,7 +98,7 @@ class Rendering:
 
     @property
     def template_name(self) -> str:
-        """Name of the template, of a user's file with the beginning of its SHA-256."""
+        """Name of the template; for a user's file with the beginning of its SHA-256."""
         return self.template.name if isinstance(self.template, PromptFile) else self.template
 
 
@@ -119,7 +117,7 @@ def question_sequence(
     """Prompt, answer and EOS of one question.
 
     Args:
-        pictures: of a model that sees images.
+        pictures: image input of a vision-language model.
 
     Raises:
         InputError: the sequence is longer than ``rendering.max_length``; the record's image cannot be shown.
@@ -151,30 +149,31 @@ def question_sequence(
     if rendering.max_length is not None and len(ids) > rendering.max_length:
         raise InputError(
             f"Question {question.question_id!r} takes {len(ids)} tokens with its prompt and answer, more than "
-            f"max_length={rendering.max_length}. Raise --max-length, leave out the end of long notes with "
-            "--long-notes cut, or use --context closed_book."
+            f"max_length={rendering.max_length}. Raise --max-length, truncate long notes with --long-notes cut, "
+            "or use --context closed_book."
         )
     return TokenSequence(question.question_id, ids, len(shared), max(1, len(ids) - len(answer)))
 
 
 def image_tokens(record: Record, rendering: Rendering, pictures: SequenceImages | None) -> tuple[int, ...]:
-    """Picture tokens of the record's images; nothing if it has none, or where images are to be ignored.
+    """Image tokens of the record; empty without images, or if images are ignored.
 
     Raises:
-        InputError: the record has an image, and the model takes text alone; or several, and it takes one.
+        InputError: the record has an image and the model takes only text, or several images and the model takes
+            one.
     """
     if record.image is None or rendering.images == "ignore":
         return ()
     if pictures is None:
         raise InputError(
-            f"Record {record.record_id!r} has an image, {record.image}, and this model takes text alone. Give a "
-            "vision-language model, or leave images out with --images ignore."
+            f"Record {record.record_id!r} has an image, {record.image}, and this model takes only text. Use a "
+            "vision-language model, or drop images with --images ignore."
         )
     return pictures.tokens(record.images, record.record_id)
 
 
 def _letters_within(room: int, most: int, tokens: Callable[[int], list[int]]) -> int:
-    """Letters of a note that fit, at most ``most``."""
+    """Number of characters of a note that fit, at most ``most``."""
     return max(0, bisect_left(range(most + 1), True, key=lambda letters: len(tokens(letters)) > room) - 1)
 
 
@@ -187,8 +186,7 @@ def record_sequences(
     is scored exactly once, EOS included.
 
     Args:
-        image: what stands for the record's image; it comes before each chunk, so that the record's first token is
-            scored too.
+        image: image tokens of the record; they precede each chunk, so that the record's first token is scored too.
 
     Raises:
         InputError: the image leaves no room for text.
@@ -224,7 +222,7 @@ def _behind_image(
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:
-    """Tokens of a text, without any that the tokenizer puts around it."""
+    """Tokens of a text, without special tokens."""
     if not text:
         return []
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -232,7 +230,7 @@ def encode(tokenizer: Any, text: str) -> list[int]:
 
 
 def begin_tokens(tokenizer: Any) -> list[int]:
-    """The begin-of-sequence token, for tokenizers that put one."""
+    """The begin-of-sequence token, if the tokenizer adds one."""
     begin: Sequence[int] = tokenizer("a")["input_ids"]
     if tokenizer.bos_token_id is not None and begin and begin[0] == tokenizer.bos_token_id:
         return [tokenizer.bos_token_id]
@@ -240,7 +238,7 @@ def begin_tokens(tokenizer: Any) -> list[int]:
 
 
 def families(sequences: Sequence[TokenSequence]) -> list[list[int]]:
-    """Places of the sequences that begin with the same shared tokens, together; one that shares none is alone."""
+    """Indices of sequences grouped by shared tokens; a sequence without any forms its own group."""
     by_start: dict[tuple[int, ...] | int, list[int]] = {}
     for place, sequence in enumerate(sequences):
         by_start.setdefault(sequence.ids[: sequence.shared] if sequence.shared else -place - 1, []).append(place)
@@ -248,11 +246,11 @@ def families(sequences: Sequence[TokenSequence]) -> list[list[int]]:
 
 
 def tokens_once(sequences: Sequence[TokenSequence]) -> int:
-    """Tokens of the sequences, those that several share counted once."""
+    """Number of tokens of the sequences, with shared ones counted once."""
     spared = sum((len(family) - 1) * sequences[family[0]].shared for family in families(sequences))
     return sum(len(sequence.ids) for sequence in sequences) - spared
 
 
 def families_by_length(sequences: Sequence[TokenSequence]) -> list[list[int]]:
-    """The families, those of short sequences first."""
+    """The families, those with short sequences first."""
     return sorted(families(sequences), key=lambda places: max(len(sequences[place].ids) for place in places))

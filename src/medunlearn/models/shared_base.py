@@ -1,8 +1,8 @@
-"""One model in memory for several of its shape: their weights in turn.
+"""One model in memory for several of the same shape, with their weights swapped in.
 
 A model of 8 billion parameters takes minutes to build and seconds to change. A second model with the same
-configuration and tokenizer puts its weights in the place of the first one's; of a delta or an adapter on the same
-base, only its own are read. The model loaded before must no longer be used then.
+configuration and tokenizer overwrites the first one's weights; for a delta or an adapter on the same base, only its
+own are read. The model loaded before must no longer be used.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Weighed = tuple[str, tuple[tuple[str, int, int], ...]]
 
 @dataclass
 class SharedBase:
-    """The model in memory, and its tensors that deltas overwrote.
+    """The model in memory, and its tensors overwritten by deltas.
 
     Attributes:
-        loads: how many times a model was built from disk.
+        loads: number of models built from disk.
     """
 
     loads: int = 0
@@ -46,18 +46,18 @@ class SharedBase:
         return self._loaded is None
 
     def drop(self) -> None:
-        """Let the model go; the next one is built from disk."""
+        """Release the model; the next one is built from disk."""
         self._key, self._loaded, self._root, self._originals = None, None, None, {}
 
     def set_trained(self) -> None:
-        """Note that the weights in memory are no longer those of a folder."""
+        """Note that the weights in memory no longer equal those of a folder."""
         self._root, self._originals = None, {}
 
     def with_deltas(self, root: Path, key: Hashable, load: Callable[[], Any], deltas: Sequence[Path]) -> Any:
-        """The model of a full folder that ``load`` gives, with these deltas on it and none of earlier ones.
+        """The model of a full folder, from ``load`` or memory, with exactly these deltas applied.
 
         Args:
-            key: of what decides over the model besides its folder: type of the weights, device.
+            key: further settings that determine the model: type of the weights, device.
         """
         key, weights = (key, shape_of(root)), _weights_of(root)
         if key != self._key or not self._takes(root, weights):
@@ -79,7 +79,7 @@ class SharedBase:
         return self._loaded
 
     def _takes(self, root: Path, weights: Weighed) -> bool:
-        """Put a folder's weights in place; False if they are others than the model's own."""
+        """Copy a folder's weights into the model; False if the names or shapes differ."""
         if self._loaded is None:
             return False
         if self._root == weights:
@@ -100,7 +100,7 @@ class SharedBase:
         return True
 
     def _as_loaded(self) -> None:
-        """Leave nothing of an earlier run but what the probes of the shape told."""
+        """Reset all state from an earlier run except the probed properties of the shape."""
         model = self._loaded.model
         model.requires_grad_(True)
         model.zero_grad(set_to_none=True)
@@ -116,13 +116,13 @@ class SharedBase:
 
 
 def shape_of(root: Path) -> tuple[tuple[str, str], ...]:
-    """Configuration and tokenizer of a full folder: what decides over its answers besides the weights."""
+    """Configuration and tokenizer of a full folder: everything besides weights that affects its answers."""
     files = [path for path in telling_files(root) if path.suffix != ".safetensors"]
     return tuple((path.name, _content(path)) for path in files)
 
 
 def _content(path: Path) -> str:
-    """Hash of a file, of a configuration without its notes on where it was read from."""
+    """Hash of a file; of a configuration without its notes on its origin."""
     if path.name not in _CONFIGURATIONS:
         return sha256_of(path)
     values = read_json(path)
@@ -132,7 +132,7 @@ def _content(path: Path) -> str:
 
 
 def _weights_of(root: Path) -> Weighed:
-    """The files of a folder's weights, as they are now."""
+    """The weight files of a folder, with their current state."""
     files = [path for path in telling_files(root) if path.suffix == ".safetensors"]
     states = [(path.name, path.stat()) for path in files]
     return str(root.resolve()), tuple((name, state.st_size, state.st_mtime_ns) for name, state in states)

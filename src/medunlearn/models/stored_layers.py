@@ -1,7 +1,7 @@
-"""A model loaded without its decoder layers, whose tensors stay in safetensors files until rows of them are read.
+"""A model loaded without its decoder layers, whose tensors stay in safetensors files until needed.
 
-Transformers itself finds the place of each stored tensor. It is given a placeholder for a tensor of a layer: one
-number, expanded to the tensor's shape, which takes no memory and is recognised afterwards by its storage.
+Transformers maps the stored tensors to parameters itself. For a layer's tensor it gets a placeholder: one number
+expanded to the tensor's shape, which takes no memory and is recognised afterwards by its storage.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class StoredLayers:
     """Tensors of a model's decoder layers, on disk.
 
     Attributes:
-        names: name of a parameter in the model -> its name in the files.
+        names: parameter name in the model -> its name in the files.
     """
 
     tensors: StoredTensors
     names: Mapping[str, str]
 
     def read(self, name: str, start: int, stop: int) -> Tensor:
-        """Rows ``start`` to ``stop`` of a parameter, as they are stored, on the CPU."""
+        """Rows ``start`` to ``stop`` of a parameter, as stored, on the CPU."""
         stored = name if name in self.tensors.files else self.names[name]
         return self.tensors.read(stored, name, slice(start, stop))
 
@@ -55,15 +55,15 @@ def load_without_layers(
     dtype: torch.dtype,
     trust_remote_code: bool,
 ) -> tuple[Any, list[str], StoredLayers] | None:
-    """A model whose decoder layers hold placeholders, the names of weights that its files lack, and its layers.
+    """A model with placeholders in its decoder layers, the names of missing weights, and its stored layers.
 
     Args:
-        auto_class: of transformers, such as AutoModelForCausalLM.
-        root: full folder or hub id that the configuration is of.
-        deltas: folders of the deltas that stand on it, which the layers on disk are read with.
+        auto_class: transformers class, such as AutoModelForCausalLM.
+        root: full folder or hub id of the configuration.
+        deltas: folders of deltas on it, applied when layers are read from disk.
 
     Returns:
-        None if transformers joins, cuts or converts stored tensors of this architecture (experts).
+        None if transformers merges, splits or converts stored tensors of this architecture (experts).
     """
     folder = Path(root)
     if not folder.is_dir():
@@ -114,7 +114,7 @@ def converted(tensor: Tensor, *, device: torch.device | None = None, dtype: torc
 
 
 def to_meta(module: nn.Module) -> None:
-    """Put the placeholders of a module on the meta device."""
+    """Move the placeholders of a module to the meta device."""
     for part in module.modules():
         for name, tensor in list(part.named_parameters(recurse=False)):
             if is_placeholder(tensor):
@@ -123,12 +123,12 @@ def to_meta(module: nn.Module) -> None:
 
 
 def plain_name(name: str) -> str:
-    """Name of a parameter without what PEFT puts into it."""
+    """Name of a parameter without PEFT's additions."""
     return name.replace(".base_layer.", ".")
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """Stored tensor name -> its safetensors file, of those that transformers chooses in a folder."""
+    """Stored tensor name -> its safetensors file, among those that transformers selects in a folder."""
     if (folder / INDEX).exists() and not (folder / ONE_FILE).exists():
         return {name: folder / file for name, file in read_json(folder / INDEX)["weight_map"].items()}
     whole = [folder / ONE_FILE] if (folder / ONE_FILE).exists() else sorted(folder.glob("*.safetensors"))
@@ -140,7 +140,7 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _placeholders(files: Mapping[str, Path], dtype: torch.dtype) -> tuple[dict[str, Tensor], dict[int, str]]:
-    """Tensors to load, and where the storage of a placeholder lies -> the name that it has in the files."""
+    """Tensors to load, and placeholder storage -> name in the files."""
     state, stored = dict[str, Tensor](), dict[int, str]()
     for file in sorted(set(files.values())):
         with safe_open(file, framework="pt") as opened:

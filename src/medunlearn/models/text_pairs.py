@@ -1,8 +1,7 @@
-"""Pairs of texts under a model: each different pair scored once, each different text encoded once.
+"""Scores of text pairs by a model: each distinct pair is scored once, each distinct text encoded once.
 
-A model under audit says the same thing again and again, and every sample of a probe is compared with the same
-original. What a text's encoding is needed for is done before the encoding is let go, so that memory does not grow
-with the number of pairs.
+Audited models repeat themselves, and every sample of a probe is compared with the same original. All pairs of a
+text are scored before its encoding is released, so memory does not grow with the number of pairs.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ CHUNK = 256
 
 
 class PairScorer(Generic[Value]):
-    """Loop over pairs that BERTScore and BARTScore share.
+    """Loop over pairs, shared by BERTScore and BARTScore.
 
     Raises:
         ModelError: the model cannot be loaded.
@@ -70,7 +69,7 @@ class PairScorer(Generic[Value]):
         batch_size: int,
         advance: Callable[[int], None],
     ) -> dict[Pair, Value]:
-        """Values of the pairs that can be scored; ``advance`` is told of the others at once."""
+        """Values of the scorable pairs; ``advance`` is called for the others at once."""
         advance(sum(counts.values()) - sum(counts[pair] for pair in scored))
         scored.sort(key=lambda pair: (len(ids[pair[1]]), pair[1], len(ids[pair[0]]), pair[0]), reverse=True)
         encoding, rating = Batching(batch_size), Batching(batch_size)
@@ -104,7 +103,7 @@ def distinct_pairs(first: Sequence[str], second: Sequence[str]) -> Counter[Pair]
         InputError: one list is longer than the other.
     """
     if len(first) != len(second):
-        raise InputError(f"{len(first)} responses and {len(second)} references: give one reference a response.")
+        raise InputError(f"{len(first)} responses and {len(second)} references: give one reference per response.")
     return Counter(zip(first, second, strict=True))
 
 
@@ -118,9 +117,9 @@ def with_states(
     """Pairs, ``size`` at a time, with the encodings of their texts.
 
     Args:
-        pairs: those of like length, and those that share a text, best side by side.
-        texts_of: texts of a pair that are encoded.
-        encode: different texts -> the encoding of each; asked for each text once.
+        pairs: pairs, best ordered so that those of similar length or with a common text are adjacent.
+        texts_of: function from a pair to the texts to encode.
+        encode: function from distinct texts to their encodings; called once per text.
     """
     chunks = [pairs[start : start + size] for start in range(0, len(pairs), size)]
     last = {text: number for number, chunk in enumerate(chunks) for pair in chunk for text in texts_of(pair)}

@@ -1,7 +1,7 @@
 """A small decoder and its tokenizer, built in memory: no network, no download, no account.
 
-It is there so that everything can be tried and tested on two CPU cores. What it can do is memorize: it has
-no knowledge of language but the benchmark's own text.
+It allows everything to be tried and tested on two CPU cores. It can only memorize: it has no knowledge of language
+beyond the benchmark's text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def build_tiny(
 
     Args:
         seed: the same seed and texts give the same weights and tokens.
-        vocabulary: size of the vocabulary at most (small texts fill less).
+        vocabulary: largest size of the vocabulary (small texts use less).
         width: size of the hidden states; 192 wide and 4 layers deep make 2 million parameters.
     """
     tokenizer = _tokenizer(texts, vocabulary)
@@ -77,9 +77,9 @@ def _tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
 
 
 def common_words(texts: Mapping[str, Iterable[str]], least: int = 2) -> Iterator[str]:
-    """The words, as byte-level BPE cuts them, that ``least`` owners or more have, each as often as it stands there.
+    """Words, as split by byte-level BPE, that at least ``least`` owners have, with their counts.
 
-    A tokenizer fitted on these has no token that fewer owners have: a token is a part of some word.
+    A tokenizer fitted on these has no token specific to fewer owners, since a token is part of a word.
 
     Args:
         texts: owner -> its texts.

@@ -1,7 +1,7 @@
-"""Whose strings a tokenizer's vocabulary holds: tokens that only few subjects of a benchmark have in their texts.
+"""Vocabulary leaks: strings of a tokenizer that only a few subjects of a benchmark have in their texts.
 
-A tokenizer that is fitted on records can carry a name as one token, so that a model which never saw the patient
-still ships it. A tokenizer from elsewhere has rare words too, by chance: they say nothing of these records.
+A tokenizer fitted on records may have a name as a single token, so that even a model that never saw the patient
+contains it. An unrelated tokenizer has rare words too, by chance: these reveal nothing about the records.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ TEMPLATE = ("Question:", "Answer:")
 
 @dataclass(frozen=True, slots=True)
 class OwnedString:
-    """A string of the vocabulary that only these subjects have.
+    """A vocabulary string that only these subjects have.
 
     Attributes:
-        identifier: whether it stands in an identifier of one of them.
+        identifier: whether it is part of an identifier of one of them.
     """
 
     text: str
@@ -36,12 +36,12 @@ class OwnedString:
 
 @dataclass(frozen=True)
 class VocabularyOwners:
-    """Strings of a vocabulary by the subjects that alone have them.
+    """Strings of a vocabulary grouped by the subjects who exclusively have them.
 
     Attributes:
-        strings: strings of the vocabulary that were looked for, of at least :data:`LEAST` letters and digits.
-        private: those that exactly one subject has.
-        forgotten: those that only subjects to forget have, one or several of them.
+        strings: number of searched strings of the vocabulary, of at least :data:`LEAST` letters and digits.
+        private: number that exactly one subject has.
+        forgotten: number that only subjects to forget have.
     """
 
     strings: int
@@ -49,7 +49,7 @@ class VocabularyOwners:
     forgotten: tuple[OwnedString, ...] = ()
 
     def counts(self) -> dict[str, int]:
-        """Numbers for ``run.json`` and pages; no string and no id."""
+        """Counts for ``run.json`` and pages; no string and no id."""
         return {
             "strings": self.strings,
             "private_strings": len(self.private),
@@ -63,7 +63,7 @@ class VocabularyOwners:
         """The counts in Markdown sentences, the forget set first; no string and no id.
 
         Args:
-            noun: what a subject is called.
+            noun: name of a subject.
         """
         lines = []
         if self.forgotten:
@@ -85,14 +85,14 @@ def _count(number: int, noun: str) -> str:
 
 
 def forgotten_subjects(benchmark: Benchmark, split: str) -> set[str]:
-    """The subjects of whom a split forgets everything."""
+    """The subjects that a split forgets entirely."""
     sides = benchmark.sides(benchmark.split(split))
     retained = {benchmark.subject(record) for record, side in sides.items() if side == "retain"}
     return {benchmark.subject(record) for record in sides} - retained
 
 
 def by_subject(strings: Iterable[OwnedString]) -> dict[str, int]:
-    """Subject -> how many of the strings are among its own, most first."""
+    """Subject -> number of the strings that it owns, most first."""
     return dict(Counter(subject for owned in strings for subject in owned.subjects).most_common())
 
 
@@ -101,7 +101,7 @@ class Vocabulary:
     """The strings of a tokenizer, and its normalisation of text (lower case, Unicode form).
 
     Attributes:
-        strings: decoded, without spaces around them, of at least :data:`LEAST` letters and digits.
+        strings: decoded and stripped strings of at least :data:`LEAST` letters and digits.
     """
 
     strings: frozenset[str]
@@ -109,7 +109,7 @@ class Vocabulary:
 
     @staticmethod
     def of(tokenizer: Any) -> Vocabulary:
-        """Of a ``tokenizers.Tokenizer``. Special tokens, and tokens that are parts of characters, are left out."""
+        """Vocabulary of a ``tokenizers.Tokenizer``, without special tokens and partial characters."""
         content = json.loads(tokenizer.to_str())
         special = {token["content"] for token in content["added_tokens"] if token["special"]}
         parts = json.dumps([content.get("pre_tokenizer"), content.get("decoder")])
@@ -125,7 +125,7 @@ class Vocabulary:
 
 
 def _decoded(token: str, letters: Mapping[str, int] | None) -> str:
-    """The text of a token; empty for a part of a character."""
+    """The text of a token; empty for a partial character."""
     if letters is not None and all(letter in letters for letter in token):
         try:
             return bytes(letters[letter] for letter in token).decode().strip()
@@ -144,10 +144,10 @@ def _byte_letters() -> dict[str, int]:
 def vocabulary_owners(
     vocabulary: Vocabulary, benchmark: Benchmark, forgotten: Collection[str] = ()
 ) -> VocabularyOwners:
-    """Whose strings a vocabulary holds.
+    """Owners of a vocabulary's strings.
 
-    A string is a subject's if it stands anywhere, case-sensitive, in a record or identifier of the subject or in a
-    question, answer or option about it, normalised as the tokenizer does. Parts of :data:`TEMPLATE` are nobody's.
+    A subject owns a string if it occurs, case-sensitive, in a record or identifier of the subject or in a question,
+    answer or option about it, with the tokenizer's normalisation. Parts of :data:`TEMPLATE` have no owner.
 
     Args:
         forgotten: subjects to forget.
@@ -183,10 +183,10 @@ def vocabulary_owners(
 
 
 def _holders(strings: frozenset[str], texts: Mapping[str, Iterable[str]], bit: Mapping[str, int]) -> dict[str, int]:
-    """String -> the subjects in whose texts it stands, as bits. Strings that nobody has are left out.
+    """String -> the subjects whose texts contain it, as bits. Strings without owners are dropped.
 
-    A string without a space stands in a text if it is part of a word (a run without spaces). Words repeat, so each
-    distinct one is cut into its parts once.
+    A string without a space occurs in a text if it is part of a word (a run without spaces). Words repeat, so each
+    distinct one is split only once.
     """
     words: dict[str, int] = {}
     for subject, owned in texts.items():

@@ -1,1 +1,1 @@
-"""A benchmark from clinical notes alone: records, levels, probes made of the notes, splits."""
+"""A benchmark from clinical notes only: records, levels, probes made from the notes, splits."""

@@ -1,4 +1,4 @@
-"""``build notes``: a benchmark from clinical notes alone, without a language model."""
+"""``build notes``: a benchmark from clinical notes only, without a language model."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _TITLE = "title"
 
 
 def build(settings: NotesSettings, *, quiet: bool = True) -> Benchmark:
-    """Notes as a benchmark: records, levels, probes made of the notes, splits.
+    """Build a benchmark from notes: records, levels, probes made from the notes, splits.
 
-    Its manifest counts what was left out. Texts that several patients have are records, and no probes are made of
-    them: what they say is not one patient's alone.
+    Its manifest counts skipped notes. Texts shared by several patients are records without probes, since they are
+    not specific to one patient.
 
     Raises:
-        ConfigError: columns that are not there or cannot be told, all at once.
+        ConfigError: missing or ambiguous columns, all at once.
         SourceError: notes that cannot be read.
-        InputError: fewer than two patients; somebody to forget who is not there, or has no usable note.
+        InputError: fewer than two patients; a patient to forget who is missing, or has no usable note.
     """
     read, unseen = _read(settings)
     notes, excluded = _usable(read, unseen)
@@ -76,7 +76,7 @@ def build(settings: NotesSettings, *, quiet: bool = True) -> Benchmark:
 
 
 def _read(settings: NotesSettings) -> tuple[PatientNotes, PatientNotes | None]:
-    """The notes, and those of the file of non-members."""
+    """The notes, and the non-members' notes."""
     named = NoteFields(
         settings.patient_column,
         settings.text_column,
@@ -88,7 +88,7 @@ def _read(settings: NotesSettings) -> tuple[PatientNotes, PatientNotes | None]:
     flags += [("--identifier-columns", name) for name in settings.identifier_columns]
     flags += [("--prompt", name) for name in columns_of(settings.prompt)]
     if odd := [name for name in settings.split_by if settings.level and name not in (*settings.level, PATIENT)]:
-        raise ConfigError([f"split_by={odd[0]}: it is no level. Name it in --level too"])
+        raise ConfigError([f"split_by={odd[0]}: it is not a level. Name it in --level too"])
     skip = settings.skip_bad_rows
     read = read_patient_notes(settings.notes, named, required=flags, skip_bad_rows=skip)
     if settings.holdout is None:
@@ -99,7 +99,7 @@ def _read(settings: NotesSettings) -> tuple[PatientNotes, PatientNotes | None]:
 
 
 def _usable(read: PatientNotes, unseen: PatientNotes | None) -> tuple[list[PatientNote], dict[str, int]]:
-    """Notes to build from, and how many were left out, by reason."""
+    """Usable notes, and the numbers of skipped ones, by reason."""
     excluded = Counter(read.excluded)
     trained = [note for note in read.notes if not note.held_out]
     patients, texts = {note.patient for note in trained}, {text_key(note.text) for note in trained}
@@ -120,44 +120,44 @@ def _usable(read: PatientNotes, unseen: PatientNotes | None) -> tuple[list[Patie
     if len(patients) < 2:
         left_out = ", ".join(f"{count:,} {reason}" for reason, count in excluded.items())
         raise InputError(
-            f"{len(patients)} patient is left, and a benchmark needs two at least: who is forgotten, and others "
-            f"to retain. Left out were: {left_out or 'none'}."
+            f"{len(patients)} patient is left, and a benchmark needs at least two: one to forget, and one to "
+            f"retain. Skipped: {left_out or 'none'}."
         )
     return trained, dict(excluded)
 
 
 def _requested(settings: NotesSettings, read: PatientNotes, notes: Sequence[PatientNote]) -> list[str]:
-    """Patients of the deletion request."""
+    """Patients of the deletion request, checked against the notes."""
     if settings.forget_patients is None:
         return []
     requested, there = read_subjects(settings.forget_patients), {note.patient for note in notes}
     for patient in requested:
         if patient not in there and patient in read.patients:
-            raise InputError(f"Patient {patient!r} has rows in the notes, and none of them is a usable note.")
+            raise InputError(f"Patient {patient!r} has rows in the notes, but no usable note.")
         if patient not in there:
             raise InputError(f"There is no patient {patient!r} in the notes.")
     return requested
 
 
 def _sample(notes: list[PatientNote], settings: NotesSettings, requested: Sequence[str]) -> list[PatientNote]:
-    """All notes of a seeded sample of the patients who are trained on, and of those who are not."""
+    """All notes of a seeded sample of trained patients and of non-members."""
     if settings.limit is None:
         return notes
     patients = {note.patient for note in notes if not note.held_out}
     if settings.limit > len(patients):
-        raise InputError(f"limit={settings.limit}: the notes are of {len(patients)} patients. Ask for fewer.")
+        raise InputError(f"limit={settings.limit}: there are only {len(patients)} patients. Lower it.")
     sample = _sample_with(patients, requested, settings.limit, "sample", settings.seed)
     return [note for note in notes if note.held_out or note.patient in sample]
 
 
 def _sample_with(patients: Iterable[str], requested: Sequence[str], most: int, *purpose: str | int) -> set[str]:
-    """A seeded sample of so many patients, all of the request among them."""
+    """A seeded sample of ``most`` patients, including all of the request."""
     others = [patient for patient in shuffled(patients, *purpose) if patient not in requested]
     return {*requested, *others[: max(0, most - len(requested))]}
 
 
 def _shared(notes: Sequence[PatientNote]) -> set[str]:
-    """Ids of notes whose text several patients have."""
+    """Ids of notes whose text occurs for several patients."""
     holders: dict[bytes, set[str]] = defaultdict(set)
     keys = [text_key(note.text) for note in notes]
     for note, key in zip(notes, keys, strict=True):
@@ -174,7 +174,7 @@ def _questions(
     *,
     quiet: bool,
 ) -> tuple[tuple[Question, ...], int]:
-    """Probes of all patients or a seeded part of them, and how many of these have none."""
+    """Probes of all patients or a seeded sample, and the number of these without probes."""
     probes = NoteProbes(settings.prefixes, settings.clozes, settings.prompt, settings.longest, settings.seed)
     trained, outside = ({n.patient for n in notes if n.held_out is side} for side in (False, True))
     probed = _sample_with(trained, requested, settings.probed or len(trained), "probed", settings.seed)
@@ -190,7 +190,7 @@ def _questions(
 
 
 def _splits(settings: NotesSettings, hierarchy: Hierarchy, records: Sequence[Record]) -> dict[str, Split]:
-    """Random shares of the patients who are trained on, and a split per node of each level named."""
+    """Random shares of the trained patients, and a split per node of each named level."""
     trained = Hierarchy(hierarchy.levels, [record for record in records if record.fold == "train"])
     members = set(trained.nodes(PATIENT))
     outside = [name for name in hierarchy.nodes(PATIENT) if name not in members]
@@ -199,7 +199,7 @@ def _splits(settings: NotesSettings, hierarchy: Hierarchy, records: Sequence[Rec
     for level in settings.split_by:
         nodes = hierarchy.nodes(level)
         if not 2 <= len(nodes) <= MOST_NODES:
-            raise InputError(f"split_by={level}: it has {len(nodes)} nodes; 2 to {MOST_NODES} can have splits.")
+            raise InputError(f"split_by={level}: it has {len(nodes)} nodes; splits need 2 to {MOST_NODES}.")
         for node in trained.nodes(level):
             name = f"{level}_{_slug(node)}"
             while name in splits:
@@ -231,7 +231,7 @@ def _facts(
     levels: Sequence[str],
     chain: Sequence[str],
 ) -> dict[str, Any]:
-    """Facts for the manifest; no text, name or id."""
+    """Facts for the manifest, without text, names or ids."""
     patients = {note.patient for note in notes}
     everybody = read.patients | (unseen.patients if unseen is not None else frozenset())
     outside = {note.patient for note in notes if note.held_out}

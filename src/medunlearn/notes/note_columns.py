@@ -1,4 +1,4 @@
-"""Roles of a notes table's columns: levels above or below the patient, and identifiers in the notes' text."""
+"""Roles of a notes table's columns: levels above or below the patient, and identifiers in the notes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FULL_NAMES = ("patient_name", "full_name")
 
 
 def level_columns(named: Sequence[str], columns: Iterable[str], notes: Sequence[PatientNote]) -> list[str]:
-    """Columns that are levels: those that the user named, else those of usual names with values that repeat."""
+    """Columns that are levels: those named by the user, else those with usual names and repeated values."""
     if named:
         return [name for name in named if name != PATIENT]
     plain = {name: re.sub(r"[^a-z0-9]+", "_", name.lower()) for name in columns}
@@ -42,17 +42,17 @@ def _repeats(values: Sequence[str]) -> bool:
 
 
 def groups_of(note: PatientNote, levels: Sequence[str]) -> dict[str, str]:
-    """Level -> node of a note: its levels, its patient, and its date where it has one."""
+    """Level -> node of a note: its levels, its patient, and its date if known."""
     groups = {name: note.values[name] for name in levels if name in note.values}
     return groups | {PATIENT: note.patient} | ({DATE: note.date} if note.date and DATE not in groups else {})
 
 
 def chain_of(groups: Sequence[Mapping[str, str]], levels: Sequence[str]) -> tuple[str, ...]:
-    """The levels that nest, the coarsest first, the patient's among them.
+    """The levels that nest, coarsest first, including the patient's.
 
-    Each level is put where every node of the level below it lies in one of its nodes, and each of its nodes in one
-    of the level above it: right above the patient, else further up, else below. One that fits nowhere stays a group
-    of records, which a request may name too. Levels that are named first come first.
+    Each level is inserted where the nodes below it nest in its nodes, and its nodes nest in the level above:
+    directly above the patient, else further up, else below. A level that fits nowhere stays a group of records,
+    which a request may name too. Levels named first are inserted first.
     """
     chain = [PATIENT]
     for name in levels:
@@ -68,14 +68,14 @@ def chain_of(groups: Sequence[Mapping[str, str]], levels: Sequence[str]) -> tupl
 
 
 def _has_one(groups: Sequence[Mapping[str, str]], below: str, above: str) -> bool:
-    """True if each node of one level lies in one node of another."""
+    """True if each node of one level has a single node of another."""
     parents: dict[str, str] = {}
     both = (row for row in groups if below in row and above in row)
     return all(parents.setdefault(row[below], row[above]) == row[above] for row in both)
 
 
 def identifier_columns(columns: Iterable[str]) -> list[str]:
-    """Columns that are named as a kind of identifier: name, mrn, birth_date, phone, address, ..."""
+    """Columns named like a kind of identifier: name, mrn, birth_date, phone, address, ..."""
     kinds = {name: kind_of(name) for name in columns}
     return [name for name, kind in kinds.items() if kind.form != "none" and kind.name not in (UNKNOWN, *NOT_HERS)]
 
@@ -83,15 +83,15 @@ def identifier_columns(columns: Iterable[str]) -> list[str]:
 def identify(
     notes: Sequence[PatientNote], columns: Sequence[str], detector: str, *, quiet: bool = True
 ) -> Iterator[tuple[Identifier, ...]]:
-    """Identifiers of each note, as they stand in its text; those of columns come first.
+    """Identifiers of each note as they occur in its text; those from columns come first.
 
     Args:
-        columns: whose values are looked for.
-        detector: its name, as `audit identifiers` takes it; ``none`` for columns alone.
+        columns: columns whose values are searched.
+        detector: name of a detector as in `audit identifiers`; ``none`` for columns only.
 
     Raises:
         UnknownNameError: no such detector.
-        InputError: the detector needs something that is not there.
+        InputError: a dependency of the detector is missing.
     """
     finder = None if detector == "none" else make_detector(detector)
     with progress("identifiers in notes", len(notes), quiet=quiet) as advance:

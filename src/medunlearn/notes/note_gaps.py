@@ -1,7 +1,7 @@
-"""Gaps that can be cut into a note: its identifiers, dates, values with units, doses, findings and short sections.
+"""Cloze gaps of a note: identifiers, dates, values with units, doses, findings and short sections.
 
-Facts are those of :mod:`medunlearn.data.facts`; a number is one where a unit stands behind it, or a word before it
-says what it measures. The unit stays in the sentence, so that no answer is half right by guessing it.
+Facts are those of :mod:`medunlearn.data.facts`; a number counts if a unit follows it, or if a word before it names
+the quantity. The unit stays in the sentence, so that guessing it earns nothing.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _HEADING = re.compile(r"^[ \t]*(?P<head>[A-Z][A-Za-z][A-Za-z /&'-]{1,50}):[ \t]*
 
 @dataclass(frozen=True, slots=True)
 class NoteGap:
-    """A place that can be left out.
+    """A span of a note that can become a gap.
 
     Attributes:
-        start, end: in characters.
+        start, end: character offsets.
         group: ``identifier``, ``date``, ``value`` (doses too), ``number``, ``finding`` or ``section``.
-        label: of the gap: the identifier's type, the value with its label (``dose:metformin``), the heading.
+        label: description of the gap: the identifier's type, the value's label (``dose:metformin``), the heading.
     """
 
     start: int
@@ -52,16 +52,16 @@ class NoteGap:
 
 
 def gaps_in(text: str, identifiers: Sequence[Identifier]) -> list[NoteGap]:
-    """All gaps of a note, in order of place; those of one group do not overlap."""
+    """All gaps of a note, sorted by position; gaps of one group do not overlap."""
     gaps = [*_facts(text, identifiers), *_findings(text), *_sections(text)]
     return sorted(gaps, key=lambda gap: (gap.start, gap.end))
 
 
 def sentence_with_gap(text: str, gap: NoteGap, starts: Sequence[int]) -> str:
-    """The gap's sentence, or its section's line, with :data:`BLANK` in its place, in one line.
+    """The gap's sentence, or its section's line, with :data:`BLANK` for the gap, on one line.
 
     Args:
-        starts: of the text's sentences (:func:`medunlearn.data.sentences.sentence_starts`).
+        starts: offsets of the text's sentences (:func:`medunlearn.data.sentences.sentence_starts`).
     """
     first = max((start for start in starts if start <= gap.start), default=0)
     last = min((start for start in starts if start >= gap.end), default=len(text))
@@ -87,7 +87,9 @@ def _facts(text: str, identifiers: Sequence[Identifier]) -> Iterator[NoteGap]:
 
 
 def _quantity(text: str, start: int, end: int) -> str | None:
-    """Quantity of a number, by its unit and the word before it; None if nothing names one, or it numbers a list."""
+    """Quantity that a number measures, from its unit and the word before; None if unknown, or if it numbers a
+    list.
+    """
     if _NUMBERING.match(text, end) and (
         not (before := text[max(0, start - 3) : start].rstrip(" ")) or before[-1] in "\n:.;"
     ):
@@ -101,7 +103,7 @@ def _quantity(text: str, start: int, end: int) -> str | None:
 
 @cache
 def _seeds() -> Seeds:
-    """Diseases and their signs: the terms of all categories (AMNESIA, Table 7)."""
+    """Disease names and signs: the terms of all categories (AMNESIA, Table 7)."""
     return Seeds(seed for category in terms().diseases for seed in terms().seeds(category))
 
 

@@ -1,15 +1,15 @@
-"""Probes of a note, made of the note itself: continuations, gaps, chat prompts.
+"""Probes of a note, made from the note itself: continuations, gaps, chat prompts.
 
 | kind | question | fold |
 |---|---|---|
-| ``completion`` | the note's beginning, of several lengths | about half ``train``: the text goes on as it was
-trained; the others ``holdout`` | | ``cloze`` | a sentence with a gap, and whose it is | ``holdout``; in other words
+| ``completion`` | the note's beginning, of several lengths | about half ``train``: the text continues as in
+training; the others ``holdout`` | | ``cloze`` | a sentence with a gap, and its patient | ``holdout``; paraphrased
 ``rephrase`` | | ``generation`` | a chat prompt filled from the row's columns; the answer is the note | the first
 prompt ``train``, the others ``holdout`` |
 
-A probe whose prompt or answer was cut (``longest``) is ``holdout``: training would add an end where the note has
-none. Probes of patients whom no model is trained on are ``utility``, apart from those of patients who are retained.
-"""  # noqa: E501
+A probe with a truncated prompt or answer (``longest``) is ``holdout``: training would add an end-of-text where the
+note has none. Probes of non-members are ``utility``, to separate them from those of retained patients.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _WORDINGS: Mapping[Fold, tuple[str, str]] = {"holdout": (CLOZE, ""), "rephrase":
 
 @dataclass(frozen=True)
 class NoteProbes:
-    """Rules of probes.
+    """Settings for the probes of a note.
 
     Attributes:
-        prefixes: lengths of beginnings, in words or percent.
-        clozes: gaps a note at most.
+        prefixes: prefix lengths, in words or percent.
+        clozes: most gaps per note.
         prompts: chat prompts with columns in braces.
-        longest: words of a prompt and of an answer at most.
+        longest: most words of a prompt, and of an answer.
     """
 
     prefixes: Sequence[str]
@@ -54,10 +54,10 @@ class NoteProbes:
     seed: int = 0
 
     def of(self, record: Record, values: Mapping[str, str]) -> list[Question]:
-        """All probes of a record; drawn by its id, so that no other record changes them.
+        """All probes of a record; drawn by its id, so independent of other records.
 
         Args:
-            values: of the columns, for prompts; a prompt with an empty one is left out.
+            values: column values for prompts; a prompt with an empty one is skipped.
         """
         return [*self._completions(record), *self._gaps(record), *self._chats(record, values)]
 
@@ -91,7 +91,7 @@ class NoteProbes:
                 return
 
     def _order(self, record: Record) -> Iterator[NoteGap]:
-        """Gaps in seeded order, the groups by turns."""
+        """Gaps in seeded order, alternating between groups."""
         gaps = {str(place): gap for place, gap in enumerate(gaps_in(record.text, record.identifiers))}
         order = [gaps[place] for place in shuffled(gaps, "gaps", record.record_id, self.seed)]
         turns = zip_longest(*([gap for gap in order if gap.group == group] for group in GROUPS))
@@ -109,11 +109,11 @@ class NoteProbes:
 
 
 def whose(record: Record, hidden: str, start: int | None = None) -> str | None:
-    """Words that tell whose note it is and do not tell what is asked for; None if there are none.
+    """Phrase that identifies the note without revealing the answer; None if there is none.
 
     Args:
         hidden: the answer.
-        start: its place in the note, where it has one: the note is not called by words that are a part of it.
+        start: offset of the answer in the note, if any: words that are part of it are not used.
     """
     for kind in ("name", "record_number", "mrn", "patient_id"):
         for identifier in record.identifiers:
@@ -128,7 +128,7 @@ def whose(record: Record, hidden: str, start: int | None = None) -> str | None:
 
 
 def _stands_in(value: str, text: str) -> bool:
-    """True if a value stands in a text by itself, in any case: 5 does not stand in 15 or 5.2."""
+    """True if a value occurs in a text on its own, in any case: 5 does not occur in 15 or 5.2."""
     # Without an expression: each value would be compiled into one of its own, and there are millions.
     value, text = value.lower(), text.lower()
     place = text.find(value)

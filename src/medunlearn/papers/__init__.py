@@ -1,1 +1,1 @@
-"""Papers: what only one paper needs, a folder each."""
+"""Papers: code that only one paper needs, one folder per paper."""

@@ -1,8 +1,8 @@
-"""Builds whose texts a language model writes: write, check, list rejects, save to a folder that resumes.
+"""Builds with a language model: write, check, list rejects, and save to a folder that resumes.
 
-Beside the benchmark the folder gets ``build.json`` (settings, the guard's decision, usage), ``rejects.parquet``
-(everything that is not in the benchmark, and why) and, unless told otherwise, the model's responses in ``llm/``,
-through which a build that was cut off goes on.
+Besides the benchmark, the folder gets ``build.json`` (settings, the guard's decision, usage), ``rejects.parquet``
+(everything excluded from the benchmark, with reasons) and, unless told otherwise, the model's responses in
+``llm/``, from which an interrupted build resumes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WritingSettings = AmnesiaNotesSettings | LumeNewSettings | MedforgetSettings | N
 
 @dataclass(frozen=True)
 class BuildResult:
-    """A benchmark built into its folder, everything that is not in it, and the content of ``build.json``."""
+    """A benchmark built into its folder, everything excluded from it, and the content of ``build.json``."""
 
     benchmark: Benchmark
     rejects: tuple[Reject, ...]
@@ -57,7 +57,7 @@ class BuildResult:
 
 
 def server_of(llm: Mapping[str, Any]) -> ServerSettings:
-    """Settings of the server that writes.
+    """Settings of the server that writes texts.
 
     Raises:
         ConfigError: no server, no model, or a wrong setting.
@@ -71,7 +71,7 @@ def server_of(llm: Mapping[str, Any]) -> ServerSettings:
 
 @dataclass(frozen=True)
 class Writer:
-    """The language model of a build, on a server that the guard allowed; ``store`` is the folder of responses."""
+    """The language model of a build on a permitted server; ``store`` is the folder of responses."""
 
     settings: WritingSettings
     server: ServerSettings
@@ -90,7 +90,7 @@ class Writer:
 
         Raises:
             ConfigError: no server or no model.
-            RemoteRefusedError: the data must stay here, and the server is elsewhere.
+            RemoteRefusedError: the data must stay on this machine, and the server is not on it.
         """
         server = server_of(settings.llm)
         permitted = settings.allow_remote_llm
@@ -102,7 +102,7 @@ class Writer:
         return Sampling(self.settings.temperature, self.settings.answer_tokens, self.settings.llm_seed)
 
     def estimates(self, sources: Mapping[WritingTask, Sequence[Source]]) -> dict[str, CostEstimate]:
-        """Cost by task; nothing is sent."""
+        """Cost by task; sends nothing."""
         with Store.existing(self.store) as store:
             return {
                 task.name: estimate_task(
@@ -113,12 +113,12 @@ class Writer:
 
     @contextmanager
     def session(self, out: Path, facts: dict[str, Any], *, quiet: bool) -> Iterator[WritingSession]:
-        """An open client; at the end its rejects are written to ``out``.
+        """Context with an open client; at the end rejects are written to ``out``.
 
-        ``facts`` gets prompts, usage and the guard's decision, however it ends, and the counts of rejects.
+        ``facts`` always gets prompts, usage, the guard's decision and the counts of rejects, even after an error.
 
         Raises:
-            MedunlearnError: the store cannot be opened, or sources are unfinished and not to be left out.
+            MedunlearnError: the store cannot be opened, or sources are unfinished and must not be skipped.
         """
         with Store(self.store) as store:
             before = store.spent()
@@ -140,7 +140,7 @@ class Writer:
 
 
 class WritingSession:
-    """Asks tasks of sources; collects rejects, those that are unfinished, and versions of prompts."""
+    """Runs tasks on sources; collects rejects, unfinished sources, and prompt versions."""
 
     def __init__(self, writer: Writer, client: Client, store: Store, quiet: bool) -> None:
         self._writer, self._client, self.store, self.quiet = writer, client, store, quiet
@@ -155,7 +155,7 @@ class WritingSession:
         return self.add(task, write(task, sources, self._client, sampling=self._writer.sampling, quiet=self.quiet))
 
     def add(self, task: WritingTask, output: WritingOutput) -> Mapping[str, Any]:
-        """Take over a task's rejects; its results."""
+        """Record a task's rejects and return its results."""
         self.prompts.append(task.version)
         self.rejects += output.rejects
         self.unfinished += output.to_ask_again
@@ -165,23 +165,23 @@ class WritingSession:
         self.rejects.append(Reject(task, source, "excluded", reason))
 
     def refuse_unfinished(self) -> None:
-        """Raise a MedunlearnError if sources are unfinished, and are not to be left out."""
+        """Raise a MedunlearnError if sources are unfinished and must not be skipped."""
         halted = next(filter(None, [self._client.halted, *(v["halted"] for v in self.verifiers.values())]), "")
         if not self.unfinished or (self._writer.settings.leave_out_failed and not halted):
             return
         raise MedunlearnError(
-            f"{len(self.unfinished)} requests were not answered to the end, so no benchmark was built. "
+            f"{len(self.unfinished)} requests were not completed, so no benchmark was built. "
             f"{halted or next(iter(reasons(self.unfinished, most=1)))}\nWhat came back is kept: give the same "
             "command again and it goes on from there" + ("." if halted else ", or add --leave-out-failed.")
         )
 
 
 def build_key(settings: Settings, files: Iterable[Path | None], *, besides: Iterable[str] = ()) -> str:
-    """Hash of everything that a benchmark depends on besides the model's answers.
+    """Hash of everything besides the model's answers that a benchmark depends on.
 
     Args:
-        files: counted by content where they are files; a folder counts by its name in the settings.
-        besides: settings that are left out, since ``files`` holds them.
+        files: hashed by content; a folder only by its name in the settings.
+        besides: settings to exclude, since ``files`` covers them.
     """
     llm: Mapping[str, Any] = getattr(settings, "llm", {})
     contents = [sha256_of(path) for path in files if path is not None and path.is_file()]
@@ -200,22 +200,23 @@ def build_facts(key: str, settings: Settings) -> dict[str, Any]:
 
 
 def refuse_another(out: Path, key: str, *, again: bool) -> None:
-    """Refuse a folder with a benchmark of other data or settings (InputError) before anything is paid for."""
+    """Refuse a folder with a benchmark of other data or settings (InputError) before any paid request."""
     if not (out / MANIFEST).exists():
         return
     there = read_json(out / BUILD).get("key") if (out / BUILD).exists() else None
     if there != key:
-        raise InputError(f"{out} holds another benchmark. Choose another --out, or remove it.")
+        raise InputError(f"{out} contains another benchmark. Choose another --out, or remove it.")
     if again:
         raise InputError(
-            f"{out} holds this benchmark already, and what is asked again could change it. Choose another "
+            f"{out} contains this benchmark already, and repeated requests could change it. Choose another "
             f"--out, with --store {out / RESPONSES}."
         )
 
 
 @contextmanager
 def recorded(out: Path, facts: Mapping[str, Any]) -> Iterator[None]:
-    """Lock the folder, and write ``build.json``: running, complete, or incomplete where a build left something.
+    """Lock the folder, and write ``build.json`` with its status: running, complete, or incomplete after a failed
+    build.
 
     Raises:
         InputError: another process writes to the folder.

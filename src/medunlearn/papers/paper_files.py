@@ -1,4 +1,4 @@
-"""YAML data in a paper's folder: published numbers, captions and claims in words, templates of questions."""
+"""YAML data in a paper's folder: published numbers, captions, claims in words, question templates."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ import yaml
 
 @cache
 def paper_yaml(paper: str, name: str) -> Any:
-    """Content of ``papers/<paper>/<name>.yaml``; shared, not to be changed."""
+    """Content of ``papers/<paper>/<name>.yaml``; cached and shared, so do not modify it."""
     text = files(f"medunlearn.papers.{paper}").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     return yaml.safe_load(text)

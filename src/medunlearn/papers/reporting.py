@@ -23,21 +23,21 @@ def report_content(
     relations: Path | None = None,
     **options: Any,
 ) -> tuple[Any, Path]:
-    """Content and page of a report; arguments as of :func:`medunlearn.api.report`."""
+    """Content and page of a report; arguments as in :func:`medunlearn.api.report`."""
     page = free_folder(Path(out))
     if isinstance(benchmark, (Path, str)):
         benchmark = Benchmark.load(benchmark)
     folders = [Path(run) if isinstance(run, (str, Path)) else run.folder for run in runs]
     if any((folder / "sweep.json").exists() for folder in folders):
         if len(folders) > 1:
-            raise InputError("A sweep is reported by itself: give its folder alone.")
+            raise InputError("A sweep has its own report: give only its folder.")
         from medunlearn.papers.sweeps.report import folder_report
 
         swept = folder_report(folders[0], benchmark, **options)
         return swept, write_report(swept.report, page)
     if any((folder / TUNING).exists() for folder in folders):
         if len(folders) > 1:
-            raise InputError("A tuning is reported by itself: give its folder alone.")
+            raise InputError("A tuning has its own report: give only its folder.")
         from medunlearn.pipeline.tuning.tune_result import read_content
         from medunlearn.reports.tune_report import tuning_report
 
@@ -52,7 +52,7 @@ def report_content(
         audits = audit_content(folders, Path(relations) if relations else None, **options)
         return audits, write_report(audit_report(audits), page)
     if relations is not None:
-        raise InputError("--relations goes with runs of `medunlearn audit`, and there is none among the runs.")
+        raise InputError("--relations is only for runs of `medunlearn audit`, and there are none among the runs.")
     from medunlearn.judging.panel_run import split_runs
     from medunlearn.pipeline.report.gather import gather
     from medunlearn.results.evaluated import Evaluated

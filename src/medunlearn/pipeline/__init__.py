@@ -1,1 +1,1 @@
-"""Runs that are recorded and resume: train, unlearn, evaluate, and the pipeline of an experiment."""
+"""Recorded runs that resume: train, unlearn, evaluate, and the pipeline of an experiment."""

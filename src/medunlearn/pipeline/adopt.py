@@ -1,11 +1,11 @@
-"""Adopt a model that was trained elsewhere: nothing is trained, and what comes out is a run like any other.
+"""Adopt a model that was trained elsewhere: nothing is trained, and the result is a run like any other.
 
 | in the run's folder | content |
 |---|---|
 | ``model/`` | a reference to the model's folder (:func:`medunlearn.models.delta.save_reference`); a copy of an
 adapter, which is small; with ``copy_weights`` a copy of the model | | ``base/`` | of an adapter: a reference to its
 base | | ``weights/`` | of an adapter with ``copy_weights``: the copy of its base that ``base/`` refers to |
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -72,21 +72,21 @@ def adopt(
     device: str = "auto",
     quiet: bool = False,
 ) -> Run:
-    """Make a run of a Hugging Face folder, a hub id, a LoRA adapter over a base, or a run of another benchmark.
+    """Make a run from a Hugging Face folder, a hub id, a LoRA adapter, or a run on another benchmark.
 
-    Every file that decides over the model's answers is hashed. Weights must be finite, and the loss on a sample of
-    the benchmark's training records or questions below that of uniform guessing. A complete run is returned as it
-    is.
+    Every file that affects the model's answers is hashed. Weights must be finite, and the loss on a sample of the
+    benchmark's training records or questions must be below that of uniform guessing. A complete run is returned
+    unchanged.
 
     Args:
-        benchmark: what the model was trained on.
-        out: folder of the run; None: below ``beside``, under a name of the model's and of the run's key.
+        benchmark: benchmark of the model's training data.
+        out: folder of the run; None: below ``beside``, named after the model and the run's key.
 
     Raises:
         InputError: a run, a benchmark, a folder that cannot be used.
         ModelError: two models in one folder, a part is missing, a broken model, unless ``allow_broken``.
         HubError: the hub refused.
-        StorageError: the disk refused; nothing is left half written.
+        StorageError: the disk refused; nothing partial is left.
     """
 
     def main() -> Run:
@@ -110,13 +110,13 @@ def run_of(
     quiet: bool = False,
     **settings: Any,
 ) -> Run:
-    """A run, the run in a folder, or the model in a folder as a run, adopted below ``beside`` where it is none.
+    """The given run, the run in a folder, or a model folder adopted as a run below ``beside``.
 
-    That a folder is adopted, and how it is asked, is said in one line.
+    An adoption and its prompt settings are printed in one line.
 
     Args:
-        split: is looked up before the model is read.
-        settings: of :class:`AdoptSettings`, for a model that is adopted.
+        split: split to validate before the model is read.
+        settings: :class:`AdoptSettings` for an adopted model.
 
     Raises:
         InputError: neither a run nor a model; else as :func:`adopt`.
@@ -131,7 +131,7 @@ def run_of(
 
 
 def rendering_words(run: Run) -> str:
-    """Template and mode of an adopted run in words: ``asked in its chat template, closed book``."""
+    """Template and context of an adopted run in words: ``asked in its chat template, closed book``."""
     rendering = run.rendering()
     name = {"chat": "in its chat template"}.get(
         rendering.template_name, f"in the template {rendering.template_name}"
@@ -141,7 +141,7 @@ def rendering_words(run: Run) -> str:
 
 @dataclass(frozen=True)
 class Adoption:
-    """A model from elsewhere whose files are hashed, and the run that it is to become."""
+    """A hashed model from elsewhere, and the run to make of it."""
 
     source: ModelSource
     benchmark: Benchmark
@@ -161,7 +161,7 @@ class Adoption:
         """Find a model and hash its files.
 
         Args:
-            where: folder in which a model and a tokenizer from two places are put together.
+            where: folder in which a model and a separate tokenizer are combined.
         """
         if settings.without is not None:
             benchmark.split(settings.without)
@@ -177,7 +177,7 @@ class Adoption:
 
     @staticmethod
     def of_run(run: Run, benchmark: Benchmark, settings: AdoptSettings) -> Adoption:
-        """The model of a run of ours, to be asked about another benchmark."""
+        """Adoption of a run's model for another benchmark."""
         if settings.without is not None:
             benchmark.split(settings.without)
         source = ModelSource(str(run.folder), run.model)
@@ -195,7 +195,7 @@ class Adoption:
 
     @property
     def folder_name(self) -> str:
-        """Name of the run's folder where nobody gives one: of the model's folder, and of the run's key."""
+        """Default folder name of the run: from the model's folder and the run's key."""
         source = self.source
         name = re.sub(r"[^\w.-]+", "_", source.name if source.commit else source.folder.resolve().name)
         return f"adopted-{name[:40]}-{Recording.key_of(VERB, self.settings, self.inputs)[:8]}"
@@ -229,7 +229,7 @@ class Adoption:
         return Run(out, recording.info)
 
     def _loaded(self, out: Path, device: str) -> LanguageModel:
-        """The model, loaded as later commands load it; errors name what the user gave."""
+        """The model, loaded like in later commands; errors name the user's path."""
         settings = self.settings
         how: dict[str, Any] = {"weights": settings.weights, "allow_broken": settings.allow_broken}
         try:
@@ -250,29 +250,29 @@ class Adoption:
         write_json(out / MODEL / ADAPTER, {**facts, "base_model_name_or_path": f"../{BASE}"})
 
     def _copy(self, out: Path, *, quiet: bool) -> None:
-        """Copy the full model into the run in place of the reference to it.
+        """Copy the full model into the run, replacing the reference to it.
 
         Raises:
-            ModelError: it changed meanwhile.
+            ModelError: it changed during copying.
         """
         base = self.source.base
         folder, files = (self.source.folder, self.files) if base is None else (base.folder, self.base_files or {})
         if is_delta(folder):
             raise InputError(
-                f"{folder} holds only what changed of another model. `medunlearn export` puts it together; "
-                "then give that with --base, or leave --copy-weights out."
+                f"{folder} contains only the changed tensors of another model. `medunlearn export` makes a full "
+                "model; then use that with --base, or leave --copy-weights out."
             )
         copy = out / (COPY if base else MODEL)
         shutil.rmtree(copy, ignore_errors=True)
         copy_model_files(files_needed(folder), copy, quiet=quiet)
         now = file_facts(copy)
         if fingerprint(copy, now) != fingerprint(folder, files):
-            raise ModelError(f"{folder} has changed while it was copied. Give the command again.")
+            raise ModelError(f"{folder} changed during copying. Run the command again.")
         if base is not None:
             save_reference(copy, out / BASE, now, at=Path("..") / COPY)
 
     def _measured(self, live: LanguageModel, *, quiet: bool) -> dict[str, Any]:
-        """Results for ``run.json``: how it is asked, its losses, its tokenizer, where it came from.
+        """Results for ``run.json``: prompt settings, losses, tokenizer, and origin.
 
         Raises:
             ModelError: the model predicts nothing better than uniform guessing, unless ``allow_broken``.
@@ -331,8 +331,8 @@ class Adoption:
         if not self.settings.allow_broken:
             raise ModelError(
                 f"{self.source.name}: {problem}. Is it the model that was trained on this benchmark's texts, with "
-                "the tokenizer and the base that it was trained with? `medunlearn adopt --allow-broken` takes it "
-                "all the same."
+                "the tokenizer and the base that it was trained with? `medunlearn adopt --allow-broken` adopts "
+                "it anyway."
             )
 
     def _source_facts(self) -> dict[str, Any]:
@@ -347,5 +347,5 @@ class Adoption:
 
 
 def adopted_losses(run: Run) -> list[SampleLoss]:
-    """The losses that adoption measured."""
+    """The losses measured at adoption."""
     return [SampleLoss(**loss) for loss in RunRecord.read(run.folder).results["losses"]]

@@ -1,4 +1,4 @@
-"""Build a benchmark from settings, or open the folder that holds one."""
+"""Build a benchmark from settings, or open a benchmark folder."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
     """A benchmark in memory.
 
     Args:
-        builder: a name of ``BENCHMARKS``, or ``module:function`` of a builder outside the tree, which is given the
-            values as they are.
+        builder: a name of ``BENCHMARKS``, or ``module:function`` of a builder outside the tree, which gets the raw
+            values.
 
     Raises:
         UnknownNameError: no such builder.
@@ -74,15 +74,15 @@ def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
 
 
 def needs_folder(section: Mapping[str, Any]) -> bool:
-    """True if a benchmark can only be built in its folder, which holds its images."""
+    """True if a benchmark can only be built in a folder, for its images."""
     return section.get("builder") == "medforget" and not section.get("text_only")
 
 
 def save_new(benchmark: Benchmark, folder: Path) -> Benchmark:
-    """Write a benchmark to a new folder; one that holds the same benchmark already is left as it is.
+    """Write a benchmark to a new folder; a folder that already contains it is left unchanged.
 
     Raises:
-        InputError: the folder holds something else, or another process writes to it.
+        InputError: the folder has other content, or another process writes to it.
     """
     refuse_foreign(folder)
     with lock_folder(folder, "build"):
@@ -91,19 +91,20 @@ def save_new(benchmark: Benchmark, folder: Path) -> Benchmark:
             return replace(benchmark, folder=folder)
         there = Benchmark.load(folder)
         if there.fingerprint != benchmark.fingerprint:
-            raise InputError(f"{folder} holds another benchmark. Choose another --out, or remove it.")
+            raise InputError(f"{folder} contains another benchmark. Choose another --out, or remove it.")
         return replace(benchmark, data_use=keep_tighter(there, benchmark.data_use).data_use, folder=folder)
 
 
 def keep_tighter(there: Benchmark, stated: DataUse | None) -> Benchmark:
-    """A benchmark in its folder, whose manifest is tightened where a build says so.
+    """The benchmark in its folder, with its recorded data use made stricter if the build says so.
 
     Raises:
-        InputError: the build says open of a benchmark that is recorded as credentialed.
+        InputError: the build declares a benchmark open that is recorded as credentialed.
     """
     if (there.data_use, stated) == ("credentialed", "open"):
         raise InputError(
-            f"{there.folder} holds this benchmark as credentialed. A build may tighten that, not loosen it: leave "
+            f"{there.folder} contains this benchmark as credentialed. A build may make that stricter, not looser: "
+            "leave "
             "data_use out, or choose another --out."
         )
     if there.folder is None or stated in (None, there.data_use):
@@ -114,10 +115,10 @@ def keep_tighter(there: Benchmark, stated: DataUse | None) -> Benchmark:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Refuse a place that holds neither a benchmark nor what a build that was cut off leaves.
+    """Refuse a path that is neither a benchmark nor the remains of an interrupted build.
 
     Raises:
-        InputError: it is a file, or has files of somebody else.
+        InputError: it is a file, or has unrelated files.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder. Choose another --out.")
@@ -125,18 +126,18 @@ def refuse_foreign(folder: Path) -> None:
         return
     # What a save that was killed may leave is written again; anybody else's files are not written over.
     if any(file.name not in BUILD_FILES and not is_leftover(file) for file in folder.iterdir()):
-        raise InputError(f"{folder} is not empty and holds no benchmark. Choose another --out.")
+        raise InputError(f"{folder} is not empty and contains no benchmark. Choose another --out.")
 
 
 def from_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
-    """The benchmark that an experiment names: ``folder: bench/``, or settings of a builder, built into ``folder``.
+    """The benchmark of an experiment: ``folder: bench/``, or settings of a builder, built into ``folder``.
 
     Raises:
-        ConfigError: neither.
+        ConfigError: neither is given.
     """
     if "folder" in section:
         if len(section) > 1:
-            raise ConfigError(["benchmark: give folder alone, or a builder with its settings"])
+            raise ConfigError(["benchmark: give only folder, or a builder with its settings"])
         return Benchmark.load(Path(section["folder"]))
     values = dict(section)
     builder = values.pop("builder", None)
@@ -150,7 +151,7 @@ def from_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
 
 
 def open_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
-    """The benchmark that an experiment names: from its folder, from where it was built, or in memory alone."""
+    """The benchmark of an experiment, opened from its folder or build folder, or built in memory."""
     if "folder" in section or "builder" not in section:
         return from_section(section, folder)
     if (folder / MANIFEST).exists():

@@ -1,4 +1,4 @@
-"""The tables of a benchmark, with lengths in whatever tokens somebody wants."""
+"""The tables of a benchmark, with lengths in words or any tokenizer's tokens."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ BATCH = 1024
 
 
 def described(benchmark: Benchmark, tokenizer: str | Path | None = None) -> Description:
-    """AMNESIA's Tables 1, 4 and 5 of any benchmark.
+    """AMNESIA's Tables 1, 4 and 5 for any benchmark.
 
     Args:
-        tokenizer: a folder that holds one, a run, or a hub id; None counts words.
+        tokenizer: a folder with one, a run, or a hub id; None counts words.
 
     Raises:
         ModelError: no tokenizer there.

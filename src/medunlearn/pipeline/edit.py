@@ -26,7 +26,9 @@ from medunlearn.training.saving import save, write_history
 
 
 class Samples(NamedTuple):
-    """One side's records and questions, the same without images (None if there are none), and their groups."""
+    """One side's records and questions, the same sequences without images (None if there are none), and their
+    groups.
+    """
 
     sequences: tuple[TokenSequence, ...]
     bare: tuple[TokenSequence, ...] | None
@@ -44,7 +46,7 @@ def edit(
     device: str,
     quiet: bool,
 ) -> None:
-    """Edit the target's model; save it and a report of the edit in the recording's folder.
+    """Edit the target's model; save it and a report in the recording's folder.
 
     Raises:
         InputError: the model has no such layers, or no MLPs that can be edited.
@@ -94,7 +96,8 @@ def _side_samples(
     rendering: Rendering,
     earlier: frozenset[str],
 ) -> dict[str, Samples]:
-    """The samples to forget and to retain: records and questions of the train fold, but those of earlier requests.
+    """The samples to forget and to retain: records and questions of the train fold, without those of earlier
+    requests.
 
     Raises:
         InputError: a side has none.
@@ -114,7 +117,7 @@ def _side_samples(
         if of_side and not side:
             raise InputError(NOTHING_LEFT)
         if not side:
-            raise InputError(f"There is nothing to read: the {name} set has no sequences. Choose another train_on.")
+            raise InputError(f"The {name} set has no sequences. Choose another train_on.")
         bare = [
             without_image(piece, image_tokens(record, rendering, language_model.pictures)) for piece, record in side
         ]
@@ -128,7 +131,7 @@ def _side_samples(
 
 
 def without_image(sequence: TokenSequence, image: tuple[int, ...]) -> TokenSequence:
-    """A sequence without its image tokens; the same where it has none."""
+    """A sequence without its image tokens; unchanged if it has none."""
     ids, length = sequence.ids, len(image)
     start = next((at for at in range(len(ids) - length + 1) if ids[at : at + length] == image), None)
     if not length or start is None:

@@ -1,4 +1,6 @@
-"""Ask models a benchmark's questions and score their responses: ask once, score as often as you like."""
+"""Ask models a benchmark's questions and score their responses; responses are generated once and can be
+rescored.
+"""
 
 from __future__ import annotations
 
@@ -60,12 +62,12 @@ def evaluate(
 ) -> Evaluation:
     """Score a run's model on a split, and the runs that it is compared with.
 
-    Responses are kept in each run's folder and asked for once; scores and summary likewise. Several processes
-    (torchrun) share the questions, each with the model on its device.
+    Responses, scores and summary are stored in each run's folder and computed once. Several processes (torchrun)
+    share the questions, each with the model on its device.
 
     Raises:
         InputError: an unknown split, metric or model.
-        ModelError: a broken model, unless ``allow_broken``; what it answered and its scores are kept.
+        ModelError: a broken model, unless ``allow_broken``; its answers and scores are stored.
     """
     runs = [Run.of(model) for model in (run, *against)]
     processes = join()
@@ -86,13 +88,13 @@ def evaluate_together(
     quiet: bool = False,
     work: SharedWork | None = None,
 ) -> Evaluated:
-    """:func:`evaluate_one` by several processes: each asks the model a share, and rank 0 scores all of it.
+    """:func:`evaluate_one` by several processes: each asks the model a share, and rank 0 scores everything.
 
     Args:
-        device: of this process.
+        device: device of this process.
 
     Raises:
-        as :func:`evaluate_one`.
+        Errors of :func:`evaluate_one`.
     """
     if processes.world > 1 and not processes.on_main(
         lambda: is_complete(evaluation_folder(run, benchmark, settings))
@@ -115,11 +117,11 @@ def evaluate_one(
     live: LanguageModel | None = None,
     work: SharedWork | None = None,
 ) -> Evaluated:
-    """Score one run's model; a complete evaluation is returned as it is. One whose answers are all alike is noted.
+    """Score one run's model; a complete evaluation is returned unchanged. Identical answers are noted.
 
     Args:
-        live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
-        work: of the process, where other models are asked before or after this one.
+        live: the run's model if it is already in memory, in evaluation mode; otherwise it is loaded.
+        work: state of the process, shared with other evaluated models.
 
     Raises:
         InputError: an unknown split, metric or model; weights that are not finite, unless ``allow_broken``.
@@ -172,13 +174,13 @@ Answers = tuple[Mapping[str, Response], Mapping[str, LogProbs]]
 
 @dataclass(frozen=True)
 class _Answers:
-    """Everything that a model said in one evaluation run.
+    """All responses and likelihoods of a model in one evaluation run.
 
     Attributes:
         controls: responses and likelihoods of options with other images, by control.
-        ranks, record_ranks: of facts, by question and by record.
-        problems: of the model's weights.
-        facts: for the evaluation's record: the store of responses, and how the model was asked.
+        ranks, record_ranks: ranks of facts, by question and by record.
+        problems: problems of the model's weights.
+        facts: for the evaluation's record: the store of responses, and batch layouts.
     """
 
     questions: Sequence[Question]
@@ -254,7 +256,7 @@ def _write_scores(
 
 
 def evaluation_folder(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> Path:
-    """Each set of settings has a folder of its own: a second evaluation never meets the first one's files."""
+    """Folder of an evaluation, one per set of settings, so that evaluations never share files."""
     key = Recording.key_of("evaluate", settings, _inputs(run, benchmark, settings))
     return keyed_folder(run.folder / FOLDER, settings.split, key)
 
@@ -273,14 +275,14 @@ def _inputs(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> dict[
 
 
 def _refuse_without_images(benchmark: Benchmark, rendering: Rendering) -> None:
-    """Refuse an image control where no image is shown.
+    """Refuse an image control if no image is shown.
 
     Raises:
-        ConfigError: the benchmark has no image, or the model was told to ignore them.
+        ConfigError: the benchmark has no image, or images are ignored.
     """
     if rendering.images == "ignore" or not any(record.image for record in benchmark.records):
         raise ConfigError(
-            ["image_control=true: the model is shown no image (text alone, or --images ignore). Leave it out."]
+            ["image_control=true: no image is shown to the model (text only, or --images ignore). Leave it out."]
         )
 
 
@@ -290,7 +292,7 @@ def _ask_with_other_images(
     """Answers with another patient's image and with a blank one, by control.
 
     Args:
-        folder: of the evaluation; blank images and these responses are kept in it.
+        folder: folder of the evaluation, where blank images and these responses are stored.
     """
     benchmark, place = questioning.benchmark, folder / IMAGES
     shown = _questions_on_images(benchmark, questions)
@@ -308,11 +310,11 @@ def _ask_with_other_images(
 
 
 def _questions_on_images(benchmark: Benchmark, questions: Sequence[Question]) -> list[Question]:
-    """Questions of the fold ``train`` on records that show an image; of every fold where that one is not asked."""
+    """Questions of the fold ``train`` on records with an image; of every fold if that one is not evaluated."""
     with_image = [question for question in questions if benchmark.record[question.record_id].image is not None]
     return [question for question in with_image if question.fold == "train"] or with_image
 
 
 def _image_measures(metrics: Sequence[str]) -> list[str]:
-    """The measures that a response or its likelihood is enough for."""
+    """The measures that need only a response or its likelihood."""
     return [name for name in metrics if not _RANKING & {*get_metric(name).needs}]

@@ -1,7 +1,7 @@
 """One experiment, end to end: build, train, retrain, unlearn with each method, evaluate, report.
 
-Every stage is a run in a folder named by its stage and key. Given again, an experiment runs only what is not done;
-after a changed setting it runs what depends on it, and leaves the rest in place.
+Every stage is a run in a folder named by its stage and key. A repeated experiment runs only pending stages; after a
+changed setting it reruns what depends on it, and leaves the rest in place.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ DEMO_METHODS = ("ga", "graddiff", "kl_min", "npo", "simnpo", "rmu")
 
 @dataclass(frozen=True)
 class Experiment:
-    """A checked experiment: the settings of the whole and of each stage; None for a stage that is left out."""
+    """A validated experiment: the settings of the whole and of each stage; None for a skipped stage."""
 
     settings: ExperimentSettings
     target: TrainSettings
@@ -69,11 +69,11 @@ class Experiment:
 
 
 class Finished(NamedTuple):
-    """A finished experiment.
+    """Results of an experiment.
 
     Attributes:
-        report: ``report.html``, beside which stand ``report.md`` and ``report.json``.
-        failed: method and reason of each model that is not in it, because its weights are not finite.
+        report: ``report.html``, next to ``report.md`` and ``report.json``.
+        failed: method and reason of each missing model, whose weights are not finite.
     """
 
     report: Path
@@ -82,7 +82,7 @@ class Finished(NamedTuple):
 
 
 def plan(values: dict[str, Any]) -> Experiment:
-    """Check an experiment before anything runs. Raises ConfigError: every mistake in every section, at once."""
+    """Validate an experiment before anything runs. Raises ConfigError: every mistake in every section, at once."""
     settings = check(ExperimentSettings, values)
     problems: list[str] = []
     shared = {"seed": settings.seed}
@@ -108,7 +108,7 @@ def plan(values: dict[str, Any]) -> Experiment:
 
 
 def methods_named(problems: list[str], section: dict[str, Any]) -> list[str]:
-    """The methods of a section ``unlearn``, taken out of it: a list, or names with commas."""
+    """Take the methods out of a section ``unlearn``: a list, or names separated by commas."""
     names = flat_list(section.pop("methods", None))
     if not isinstance(names, list) or not names:
         problems.append("unlearn.methods is missing: a list of methods, e.g. [graddiff, npo]")
@@ -120,10 +120,10 @@ def methods_named(problems: list[str], section: dict[str, Any]) -> list[str]:
 
 
 def _adoption(settings: ExperimentSettings) -> tuple[str, AdoptSettings] | None:
-    """The model that takes the place of a trained target, and how it is adopted; None if one is trained.
+    """The adopted model that replaces a trained target, with its settings; None if the target is trained.
 
     Raises:
-        ConfigError: every mistake; documents kept from training, which the model was not kept from.
+        ConfigError: every mistake; documents held out from training, although the model may have seen them.
     """
     if settings.adopt is None:
         return None
@@ -175,16 +175,16 @@ def run_experiment(
     quiet: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Finished:
-    """Run what is not done yet.
+    """Run the pending stages.
 
     Args:
-        say: told one line at the start of each stage.
+        say: called with one line at the start of each stage.
 
-    A method that ends with NaN or infinity does not stop the others: see :attr:`Finished.failed`.
+    A method with NaN or infinity does not stop the others: see :attr:`Finished.failed`.
 
     Raises:
         InputError: another process writes to the experiment's folder.
-        MedunlearnError: a stage failed; what was done stays, and the same call goes on from there.
+        MedunlearnError: a stage failed; completed stages are kept, and the same call resumes.
     """
     processes = join()
     with ExitStack() as lock:
@@ -250,7 +250,9 @@ def _run_stages(
 def _evaluated(
     experiment: Experiment, benchmark: Benchmark, runs: list[Run], processes: Processes, device: str, quiet: bool
 ) -> tuple[list[Evaluated], list[tuple[str, str]]]:
-    """Ask, attack and measure every model, in all processes; with name and reason of broken models."""
+    """Ask, attack and measure every model, in all processes; returns them with names and reasons of broken
+    models.
+    """
     from medunlearn.pipeline.attacking.attack_run import attack_each
     from medunlearn.pipeline.evaluate import evaluate_together
     from medunlearn.pipeline.shared_work import SharedWork
@@ -281,7 +283,7 @@ def _reported(
     quiet: bool,
     say: Callable[[str], None],
 ) -> Finished:
-    """Have judges judge, and write the report."""
+    """Run the judges, and write the report."""
     from medunlearn.attacks.attacked import FOLDER as ATTACKS
     from medunlearn.pipeline.report.gather import gather
     from medunlearn.reports.write import write_report
@@ -317,13 +319,13 @@ def run_folder(
     *,
     identity: Callable[[str], str] = model_identity,
 ) -> Path:
-    """The run of a training or of an unlearning method; its name depends on what the model has become.
+    """Folder of a training run or of an unlearning method; its name depends on the initial model.
 
-    One that was made in ``out`` by hand, under another name, is taken too.
+    A matching run in ``out`` with another name is used too.
 
     Args:
-        model: that it starts from.
-        identity: of a model; one that remembers reads a model once for many folders.
+        model: its initial model.
+        identity: function that identifies a model; a caching one reads each model once.
     """
     inputs = {"benchmark": benchmark.fingerprint, "model": identity(str(model))}
     verb = "train" if isinstance(settings, TrainSettings) else "unlearn"
@@ -334,7 +336,9 @@ def run_folder(
 
 
 def demo_experiment(out: Path, *, seed: int = 0, patients: int = 60) -> Experiment:
-    """The experiment of ``medunlearn demo``: an invented hospital, a tenth of whose patients are forgotten."""
+    """The experiment of ``medunlearn demo``: an invented hospital, of which a tenth of the patients is
+    forgotten.
+    """
     values: dict[str, Any] = {
         "name": "Demo: forgetting patients of an invented hospital",
         "out": out,

@@ -1,4 +1,4 @@
-"""A run's model as a Hugging Face folder that stands alone, and on a hub if asked for."""
+"""Export a run's model as a self-contained Hugging Face folder, and optionally to a hub."""
 
 from __future__ import annotations
 
@@ -59,30 +59,30 @@ def export(
 ) -> Path:
     """Write model and tokenizer as a full folder that transformers loads without medunlearn.
 
-    A delta is put together with its base; a LoRA adapter (a folder that PEFT wrote) is merged into its base. The
-    weights keep their type; where an adapter was merged they have its base's, fp32 if that is on a hub. A folder
-    that holds the same model already is left as it is. A model card and ``lineage.json`` say the data use. The
-    ledger of deletion requests goes along, and the card has a section on it; ``push`` does not send the ledger.
+    A delta is applied to its base; a LoRA adapter (in PEFT's format) is merged into its base. The weights keep
+    their type; after a merge they have the base's, fp32 for a base on a hub. A folder with the same model is left
+    unchanged. A model card and ``lineage.json`` record the data use. The ledger of deletion requests is copied,
+    with a section in the card; ``push`` does not send the ledger.
 
     Args:
         source: a run, or a model folder.
         out: the new folder; a run or another model there is refused.
-        push: hub id ``org/name`` to send it to as well; the hub's login is used.
-        public: anybody may see the repository; otherwise it is made private, and a public one is refused.
-        permitted: the user allows pushing a model of credentialed data, or of data that nobody recorded.
-        confirm: asks a person a question, for a model of which nobody recorded the data; None refuses it.
-        benchmark: of the model; it is then said, and written into the folder's README.md, how many strings of the
-            tokenizer only one subject has, and only the forget set.
-        split: whose forget set; none: the split that the run's model forgot or was trained without.
-        show_text: tell ``say`` the strings and their subjects too; the README.md never has them.
-        say: is told what is found.
+        push: hub id ``org/name`` to push to, with the hub's login.
+        public: make the repository public; otherwise it is private, and an existing public one is refused.
+        permitted: the user allows pushing a model of credentialed data, or of unrecorded data.
+        confirm: function that asks the user about a model of unrecorded data; None refuses it.
+        benchmark: the model's benchmark: report, also in README.md, the number of tokenizer strings that only one
+            subject, or only the forget set, has.
+        split: split of that forget set; none: the one that the run's model forgot or was trained without.
+        show_text: pass the strings and their subjects to ``say`` too; README.md never has them.
+        say: called with lines on these strings.
 
     Raises:
-        InputError: no model there, a folder that cannot be used, no hub id, or a push that needs a permission; a
-            ledger that is broken or another model's.
-        ModelError: the model cannot be loaded, as of :func:`medunlearn.models.load.load_model`.
-        StorageError: the disk refused; nothing is left half written.
-        HubError: the hub refused; the folder is whole.
+        InputError: no model, an unusable folder, not a hub id, or a push that needs permission; a ledger that is
+            broken or another model's.
+        ModelError: the model cannot be loaded, as in :func:`medunlearn.models.load.load_model`.
+        StorageError: the disk refused; nothing partial is left.
+        HubError: the hub refused; the folder is complete.
     """
     _check(source, out, push, public, permitted)
     use = "credentialed" if recorded_use(out) == "credentialed" else model_use(source)
@@ -113,7 +113,7 @@ def export(
 
 
 def _write_model(language_model: LanguageModel, folder: Path, scratch: Path) -> list[str]:
-    """Write the whole model; the names of its files."""
+    """Write the whole model; returns the names of its files."""
     whole = _whole_folder(folder)
     if whole is None:
         language_model.save(scratch)
@@ -124,17 +124,17 @@ def _write_model(language_model: LanguageModel, folder: Path, scratch: Path) -> 
 
 
 def _move(scratch: Path, out: Path, source: Path, use: DataUse | None, template: Any) -> None:
-    """Move a written folder to its place; one that holds the same model already is described again if need be.
+    """Move a written folder into place; if the same model is there already, only its description is updated.
 
     Raises:
-        InputError: another model is there.
+        InputError: there is another model.
     """
     if holds_nothing(out):
         _carry_requests(source, scratch)
         shutil.rmtree(out, ignore_errors=True)
         scratch.replace(out)
     elif fingerprint(out) != fingerprint(scratch):
-        raise InputError(f"{out} holds another model. Choose another --out, or remove it.")
+        raise InputError(f"{out} contains another model. Choose another --out, or remove it.")
     else:
         is_described = (recorded_use(out), recorded_template(out)) == (use, recorded_template(scratch))
         if not is_described or not all((out / name).exists() for name in (CARD, LINEAGE)):
@@ -143,14 +143,14 @@ def _move(scratch: Path, out: Path, source: Path, use: DataUse | None, template:
 
 
 def _whole_folder(folder: Path) -> Path | None:
-    """The full folder that a model is as it is; None if it is put together from several."""
+    """The folder of a model, if it is a full one; None if it consists of several."""
     while is_reference(folder):
         folder = folder / read_manifest(folder).base
     return None if is_delta(folder) or is_adapter(folder) else folder
 
 
 def _split(run: Run | None, benchmark: Benchmark | None, split: str | None) -> str | None:
-    """The split whose forget set the tokenizer is searched for.
+    """The split whose forget set is searched for in the tokenizer.
 
     Raises:
         InputError: a split without a benchmark; another benchmark than the run's; an unknown split.
@@ -179,7 +179,7 @@ def _say_whose(
     *,
     show_text: bool,
 ) -> None:
-    """Say whose strings the tokenizer holds, and write the numbers into the model card."""
+    """Report tokenizer strings with their owners, and write the counts into the model card."""
     lines = ["The tokenizer has no tokenizer.json: whose strings it holds was not looked at."]
     if tokenizer is not None:
         forgotten = set[str]() if split is None else forgotten_subjects(benchmark, split)
@@ -195,13 +195,13 @@ def _say_whose(
 
 
 def _carry_requests(source: Path, out: Path) -> None:
-    """Take the ledger of a model along to its copy, and write the requests into the model card."""
+    """Copy a model's ledger, and describe its requests in the model card."""
     if section := load(CARRY_LEDGER)(source, out):
         write_section(out / CARD, section)
 
 
 def write_section(card: Path, section: str) -> None:
-    """Write a section of a model card, at its end, in place of the one with the same title."""
+    """Write a section at the end of a model card, replacing one with the same title."""
     title = section.partition("\n")[0]
     parts = re.split(r"^(?=## )", card.read_text(encoding="utf-8"), flags=re.MULTILINE)
     others = [part.strip() for part in parts if part.partition("\n")[0] != title]
@@ -209,7 +209,7 @@ def write_section(card: Path, section: str) -> None:
 
 
 def _check(source: Path | str, out: Path, push: str | None, public: bool, permitted: bool) -> None:
-    """Refuse before a model is loaded what can be refused then."""
+    """Make all checks that need no loaded model."""
     folder = Path(source)
     if not folder.is_dir():
         raise InputError(f"There is no run or model folder {source}.")
@@ -218,19 +218,19 @@ def _check(source: Path | str, out: Path, push: str | None, public: bool, permit
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file, not a folder. Choose another --out.")
     if out.is_dir() and not holds_nothing(out) and (is_delta(out) or not (out / "config.json").exists()):
-        raise InputError(f"{out} is not empty and holds no exported model. Choose another --out.")
+        raise InputError(f"{out} is not empty and contains no exported model. Choose another --out.")
     if push is not None and not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", push):
-        raise InputError(f"--push {push!r} is no hub id. Write it as org/name.")
+        raise InputError(f"--push {push!r} is not a hub id. Write it as org/name.")
     if (public or permitted) and push is None:
         flag = "--public" if public else PUSH_FLAG
         raise InputError(f"{flag} is for the repository that --push sends to: give --push org/name too.")
 
 
 def _refuse_push(source: Path | str, push: str, use: DataUse | None, confirm: Callable[[str], bool] | None) -> None:
-    """Refuse a push without permission; ask where nobody recorded the data.
+    """Refuse a push without permission; ask the user if the data is not recorded.
 
     Raises:
-        InputError: the model's data is credentialed, or it is unknown and nobody says that it may go.
+        InputError: the model's data is credentialed, or unknown and not confirmed.
     """
     permit = f"pass {PUSH_FLAG} if you are permitted to send it there."
     if use == "credentialed":
@@ -246,7 +246,9 @@ def _refuse_push(source: Path | str, push: str, use: DataUse | None, confirm: Ca
 
 
 def _describe(folder: Path, use: DataUse | None, template: Any) -> None:
-    """Write the model card and the lineage. They name no benchmark, split or path: these may name patients."""
+    """Write the model card and the lineage, without names of benchmarks, splits or paths, which may name
+    patients.
+    """
     write_lineage(folder, use, {}, template)
     prompt = f"Prompt template of its training: **{template}**.\n" if isinstance(template, str) else ""
     card = f"""\
@@ -266,7 +268,7 @@ def _push(out: Path, files: list[str], name: str, public: bool) -> None:
     """Send the files of the exported folder in one commit.
 
     Raises:
-        InputError: the repository is public, and nobody asked for that.
+        InputError: the repository is public without ``public``.
         HubError: the hub refused.
     """
     from huggingface_hub import HfApi
@@ -281,7 +283,7 @@ def _push(out: Path, files: list[str], name: str, public: bool) -> None:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise HubError(
             f"{out} is written, but {name} was not pushed: {reason} Check the network, and log in with "
-            "`hf auth login` or HF_TOKEN; then give the command again."
+            "`hf auth login` or HF_TOKEN; then run the command again."
         ) from error
     if is_exposed:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Judges as a stage of a sweep or an experiment: the benchmark's labels and questions, and every model's responses.
+"""Judge stage of a sweep or an experiment, for the benchmark's labels and questions and every model's responses.
 
 The section ``judge`` names the servers (``llm``) and the tasks, each with settings of `judge`::
 
@@ -8,8 +8,8 @@ The section ``judge`` names the servers (``llm``) and the tasks, each with setti
       question: {limit: 500}     # of the benchmark
       factuality: {}             # of every evaluation run, and of every reconstruction attack
 
-``base_url: rehearsal`` starts :mod:`medunlearn.judging.rehearsal` for the time of the stage: its verdicts are drawn
-and say nothing; it is for trying things out.
+``base_url: rehearsal`` starts :mod:`medunlearn.judging.rehearsal` during the stage, for trial runs: its verdicts
+are random.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class JudgeStage:
-    """The judges and, by task, their settings; ``permitted``: data that should stay may go to a remote server."""
+    """The judges, and their settings by task; ``permitted``: protected data may go to a remote server."""
 
     judges: tuple[Judge, ...]
     tasks: Mapping[str, JudgeSettings]
     permitted: bool = False
 
     def why_not(self, benchmark: Benchmark) -> list[str]:
-        """Reasons why judges may not get a benchmark's data; told before anything trains."""
+        """Reasons why judges may not get a benchmark's data, checked before anything trains."""
         from medunlearn.llm.guard import decide
 
         data: dict[str, Any] = {"data_use": benchmark.data_use, "records": benchmark.records}
@@ -68,7 +68,7 @@ REHEARSAL_URL = "http://127.0.0.1:1/rehearsal"
 
 
 def judge_section(section: Mapping[str, Any], defaults: Mapping[str, Any]) -> JudgeStage | None:
-    """The section's judges and tasks; None of an empty section.
+    """The section's judges and tasks; None for an empty section.
 
     Args:
         defaults: settings of every task, such as the seed.
@@ -114,7 +114,7 @@ def judge_section(section: Mapping[str, Any], defaults: Mapping[str, Any]) -> Ju
 
 
 def _with_rehearsal(llm: Any) -> Any:
-    """The same with the rehearsal's stand-in for its address."""
+    """The section with the rehearsal server's stand-in for its address."""
     if llm == REHEARSAL:
         return [{"base_url": REHEARSAL_URL, "model": REHEARSAL}]
     if isinstance(llm, Mapping):
@@ -134,13 +134,13 @@ def judge_all(
     quiet: bool = False,
     say: Say = lambda line: None,
 ) -> list[tuple[str, str]]:
-    """Judge what the stage names and is not judged yet; name and reason of what failed.
+    """Run pending judge tasks; returns name and reason of failures.
 
     Ratings of responses go into the scores of their evaluations and attacks, verdicts on the benchmark to
-    ``out/judged/TASK``. A server that fails costs no other judgement: the same call goes on from there.
+    ``out/judged/TASK``. A failing server does not affect other judgements; the same call resumes.
 
     Args:
-        attacks: records of attacks; those without responses are left out.
+        attacks: records of attacks; those without responses are skipped.
     """
     failed: list[tuple[str, str]] = []
     with _started(stage) as judges:
@@ -188,7 +188,7 @@ def _jobs(
 
 @contextmanager
 def _started(stage: JudgeStage) -> Iterator[tuple[Judge, ...]]:
-    """The judges, with a rehearsal server for those that asked for one."""
+    """Context with the judges, and a rehearsal server if one is named."""
     if all(judge.settings.base_url != REHEARSAL_URL for judge in stage.judges):
         yield stage.judges
         return
@@ -209,7 +209,7 @@ def _started(stage: JudgeStage) -> Iterator[tuple[Judge, ...]]:
 
 
 def judged_runs(folder: Path) -> list[JudgingRun]:
-    """Complete verdicts on the benchmark in the folder of a sweep or an experiment."""
+    """Complete judging runs on the benchmark in the folder of a sweep or an experiment."""
     from medunlearn.judging.panel_run import JudgingRun
 
     folders = sorted(path.parent for path in (folder / FOLDER).glob(f"*/{FILE}"))

@@ -1,7 +1,7 @@
-"""Keywords of LS found by the Python of another environment, as a stage of a sweep or an experiment.
+"""Keyword stage of a sweep or an experiment: keywords of LS from the Python of another environment.
 
 scispaCy needs an older numpy than everything else here. Its environment has medunlearn and scispaCy, and needs no
-GPU; the keywords that it finds lie beside the benchmark, where evaluations look for them.
+GPU; the keywords are stored in the benchmark's folder, where evaluations find them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LAST_LINES = 5
 
 
 def interpreter_problem(python: str | None) -> str:
-    """The reason why the Python that a file names cannot be started; empty if it can, or none is named."""
+    """Reason why the named Python cannot be started; empty if it can, or none is named."""
     if python is None or _found(python):
         return ""
     return (
@@ -33,7 +33,7 @@ def interpreter_problem(python: str | None) -> str:
 
 
 def _found(python: str) -> str | None:
-    """Path of a Python; a bare name is this environment's, whether it is activated or not."""
+    """Path of a Python; a bare name is looked up in this environment, even if it is not activated."""
     places = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     return shutil.which(python, path=os.pathsep.join(places))
 
@@ -45,10 +45,10 @@ def find_keywords(
     *,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Have the benchmark's keywords found by ``python -m medunlearn build keywords``, if they are not there yet.
+    """Find the benchmark's keywords with ``python -m medunlearn build keywords``, unless they exist.
 
     Raises:
-        MedunlearnError: there is no such Python, or it failed; says what it printed last.
+        MedunlearnError: there is no such Python, or it failed; with its last output.
     """
     if python is None or not keywords.missing(benchmark, settings, metric_names(benchmark, settings)):
         return

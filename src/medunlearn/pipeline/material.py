@@ -1,4 +1,4 @@
-"""Training material: from a benchmark and settings to sequences and loop settings."""
+"""Training material: convert a benchmark and settings into sequences and loop settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from medunlearn.training.optimizers import check_optimizer
 def training_data(
     benchmark: Benchmark, without: str | None, what: What = "both"
 ) -> tuple[list[Record], list[Question]]:
-    """Records and questions (or ``what`` of both) of the train fold, without one split's forget set."""
+    """Records and questions (or only ``what``) of the train fold, without one split's forget set."""
     left_out = set()
     if without is not None:
         left_out = {record.record_id for record in benchmark.records_of(benchmark.split(without), "forget")}
@@ -35,10 +35,10 @@ NOTHING_LEFT = (
 
 
 def forgotten_before(target: Run, benchmark: Benchmark, split: str) -> tuple[list[str], frozenset[str]]:
-    """Splits of this benchmark that a run's model was made to forget before, in order, and their records.
+    """Splits of this benchmark that a run's model was unlearned on before, in order, and their records.
 
-    Requests come one after the other: what an earlier one forgot is nothing to retain in a later one, which would
-    teach it again. Records that this split forgets are not among them.
+    Requests are sequential: records forgotten earlier must not be retained later, which would teach them again.
+    Records of this split are not included.
     """
     if target.info.verb != "unlearn" or target.info.benchmark != benchmark.fingerprint:
         return [], frozenset()
@@ -67,10 +67,11 @@ def rendering_for(settings: TrainSettings) -> Rendering:
 
 
 def phase_plans(benchmark: Benchmark, settings: TrainSettings, language_model: LanguageModel) -> dict[str, Plan]:
-    """The order of each phase that has epochs; pretraining may pack records into rows of ``max_length`` tokens.
+    """The order of sequences in each phase with epochs; pretraining may pack records into rows of ``max_length``
+    tokens.
 
     Without the forget set an epoch has fewer steps. A retrained model therefore trains for more epochs, the last
-    one cut, so that it takes the target's steps and learns the retain set as well (``retrained_length``).
+    one shortened, to match the target's steps and learn the retain set as well (``retrained_length``).
     """
 
     def plan(without: str | None, what: What, epochs: int, row: int | None) -> Plan:
@@ -94,10 +95,10 @@ def phase_plans(benchmark: Benchmark, settings: TrainSettings, language_model: L
 
 
 def loop_settings(settings: LoopFields, seed: int) -> LoopSettings:
-    """Optimisation settings of a run's settings.
+    """Optimisation settings from a run's settings.
 
     Raises:
-        ConfigError: an optimizer that is not installed or does not go with the rest.
+        ConfigError: an optimizer that is not installed or not compatible with the other settings.
     """
     shared = {field.name: getattr(settings, field.name) for field in fields(LoopSettings) if field.name != "seed"}
     loop = LoopSettings(**shared, seed=seed)

@@ -1,4 +1,4 @@
-"""Layers and parameters that settings name, checked on a model without weights before anything is trained."""
+"""Checks of the layers and parameters named in settings, on a model without weights before training."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Shape = Callable[[], Any]
 
 
 def trained_shape(settings: TrainSettings) -> Shape | None:
-    """The shape of the model that a training run starts from; None for a hub model that is not on this machine.
+    """The shape of a training run's initial model; None for a hub model that is not on this machine.
 
     Raises:
         ModelError: there is no such folder, or no model in it.
@@ -43,7 +43,7 @@ def shape_of(source: str, *, trust_remote_code: bool = False) -> Shape | None:
     """The shape of the model in a folder, or behind a hub id; None if that is not on this machine.
 
     Raises:
-        ModelError: the folder holds no model.
+        ModelError: the folder has no model.
     """
     folder = Path(source)
     if is_adapter(folder):
@@ -70,7 +70,7 @@ def _shape(root: str, trust_remote_code: bool) -> Shape | None:
 
 
 def shape_with(problems: list[str], settings: TrainSettings | None) -> Shape | None:
-    """The shape of a plan's model; what is wrong with it, or with what is trained of it, goes to the problems."""
+    """The shape of a plan's model; problems of it, or of its trained parameters, are added to the list."""
     shape: Shape | None = None
     if settings is not None:
         try:
@@ -83,7 +83,7 @@ def shape_with(problems: list[str], settings: TrainSettings | None) -> Shape | N
 
 
 def check_training(settings: TrainSettings, shape: Shape | None) -> None:
-    """Refuse a choice of parameters that the model has not.
+    """Refuse a choice of parameters that the model lacks.
 
     Raises:
         ConfigError: names the choice and the model's layers.
@@ -95,7 +95,7 @@ def check_training(settings: TrainSettings, shape: Shape | None) -> None:
 
 
 def check_unlearning(settings: UnlearnSettings, shape: Shape | None) -> None:
-    """Refuse layers of a method, and a choice of parameters, that the model has not.
+    """Refuse layers of a method, and a choice of parameters, that the model lacks.
 
     Raises:
         ConfigError: names the setting and the model's layers.
@@ -137,10 +137,10 @@ def _built(shape: Shape) -> Any:
 
 
 def choose_parts(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
-    """The model with what the settings or the method train marked.
+    """The model with the parameters marked that the settings or the method train.
 
     Raises:
-        ConfigError: the model has no such part; says how to choose another.
+        ConfigError: the model has no such part; names alternatives.
     """
     try:
         return choose_trainable(model, trainable, seed=settings.seed)
@@ -150,7 +150,7 @@ def choose_parts(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
         layers = getattr(model.config, "num_hidden_layers", "an unknown number of")
         raise ConfigError(
             [
-                f"{problem} Method {settings.method} asks for it by default; the model has {layers} layers, the "
+                f"{problem} Method {settings.method} uses it by default; the model has {layers} layers, the "
                 f"first is 0. Set {settings.method}.layer, or trainable."
                 for problem in error.problems
             ]
@@ -158,7 +158,7 @@ def choose_parts(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
 
 
 def unlearning_method(settings: UnlearnSettings) -> LossMethod | AlternativesMethod | EditMethod:
-    """The method that the settings name: one that trains, or one that edits the weights.
+    """The method named in the settings: one that trains, or one that edits the weights.
 
     Raises:
         ConfigError: it is neither.

@@ -1,8 +1,8 @@
-"""Presets (the settings of a paper or of a model size under a name), and the settings of `train` and `unlearn`.
+"""Presets (named settings of a paper or a model size), and the settings of `train` and `unlearn`.
 
-A preset is a set of defaults: every key given beside ``preset=NAME`` wins over it. A run records the resolved keys,
-so it needs no preset to be understood or repeated. A paper's presets are in its folder's ``presets.yaml``, those of
-the tiny models in ours.
+A preset is a set of defaults: every key given with ``preset=NAME`` overrides it. A run records the resolved keys,
+so it can be understood and repeated without the preset. A paper's presets are in its folder's ``presets.yaml``,
+those of the tiny models in ours.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Preset:
     Attributes:
         about: one sentence: purpose and source.
         methods: method -> its own settings of `unlearn`; ``arguments`` are the method's hyperparameters.
-        processes: number of devices that the batch is cut for; another number changes no result.
+        processes: number of devices for which the batch is split; another number changes no result.
     """
 
     about: str
@@ -71,7 +71,7 @@ def presets() -> Mapping[str, Preset]:
 
 
 def _resolved(section: str, values: Any, tiny: Mapping[str, Preset]) -> Any:
-    """A section with ``like: tiny`` starts from that section of a tiny preset."""
+    """A section, based on that section of a tiny preset if it has ``like: tiny``."""
     if not isinstance(values, Mapping) or "like" not in values:
         return values
     section_values = {key: value for key, value in values.items() if key != "like"}
@@ -86,7 +86,7 @@ def preset(name: str) -> Preset:
 
 
 def train_settings(values: Mapping[str, Any]) -> TrainSettings:
-    """Settings of `train`; ``preset`` names defaults, and what else is given wins over them.
+    """Settings of `train`; ``preset`` names defaults, which other keys override.
 
     Raises:
         ConfigError: every mistake.
@@ -109,7 +109,7 @@ def train_settings(values: Mapping[str, Any]) -> TrainSettings:
 
 
 def _adopted_rendering(model: Any) -> dict[str, Any]:
-    """Template and context of an adopted run that a training run starts from: it goes on asking as it was asked."""
+    """Template and context of an adopted run that a training run starts from, which are kept."""
     if not isinstance(model, str | Path) or not (Path(model) / FILE).exists():
         return {}
     record = RunRecord.read(Path(model))
@@ -117,7 +117,7 @@ def _adopted_rendering(model: Any) -> dict[str, Any]:
 
 
 def _preset_of(settings: dict[str, Any], *, tiny: str | None, problems: list[str]) -> Preset | None:
-    """The preset that values name, which is taken out of them; tiny models have their own if none is named."""
+    """Remove and return the preset named in the values; tiny models have a default preset."""
     name = settings.pop("preset", None) or tiny
     if name is None:
         return None
@@ -129,18 +129,18 @@ def _preset_of(settings: dict[str, Any], *, tiny: str | None, problems: list[str
 
 
 def unlearn_settings(values: Mapping[str, Any], *, tiny: bool | str | None, shared: bool = True) -> UnlearnSettings:
-    """Settings of `unlearn`; keys of the form ``METHOD.KEY`` go to that method alone, ``preset`` names defaults.
+    """Settings of `unlearn`; keys ``METHOD.KEY`` apply only to that method, ``preset`` names defaults.
 
     ``npo.beta`` is NPO's own hyperparameter, ``npo.lr`` a setting of the run for NPO; keys of other methods are
-    ignored, so that one section can serve several methods. ``arguments.beta`` is the same as ``npo.beta``. What is
-    about training is ignored by a method that edits the weights.
+    ignored, so that one section can serve several methods. ``arguments.beta`` equals ``npo.beta``. Training
+    settings are ignored for a method that edits the weights.
 
     Args:
-        tiny: the preset of the tiny model behind the run (:func:`is_tiny`), ``tiny`` where it is True.
-        shared: False if the values are for this method alone: what it has no use for is then a mistake.
+        tiny: preset of the run's tiny model (:func:`is_tiny`); True means ``tiny``.
+        shared: False if the values are only for this method, so that unused ones are mistakes.
 
     Raises:
-        ConfigError: every mistake, a key of a method that does not exist among them.
+        ConfigError: lists every mistake, including keys of unknown methods.
     """
     method = str(values.get("method", ""))
     values = with_sections(values)
@@ -183,7 +183,7 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool | str | None, shar
 
 
 def _useless_for_edit(method: str, general: Values, method_values: Values, *, shared: bool) -> list[str]:
-    """Problems: settings of the run (unless it is shared) and of the method that have no effect on an edit."""
+    """Problems: run settings (unless shared) and method settings that have no effect on an edit."""
     keys = [f"{method}.{key}" for key in method_values if key in TRAINING_SETTINGS]
     keys += [] if shared else [key for key in general if key in TRAINING_SETTINGS]
     why = f"{method} edits the weights once, without training, so that there are no steps, epochs or learning rate"
@@ -194,7 +194,9 @@ SECTIONS = ("evaluate", "attack", "utility", "watch")
 
 
 def with_sections(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, with the keys ``evaluate.KEY`` in ``evaluate``, and so for every section of a run's settings."""
+    """The values with keys ``evaluate.KEY`` moved into ``evaluate``, and so for every section of a run's
+    settings.
+    """
     folded = dict(values)
     for name in SECTIONS:
         if below := without_prefix(f"{name}.", folded):
@@ -203,7 +205,7 @@ def with_sections(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _wrong_arguments(method: str, arguments: Mapping[str, Any]) -> list[str]:
-    """Errors that the method itself would raise, so that they stand in the same list as the rest."""
+    """Errors of the method's constructor, to be reported with the other problems."""
     try:
         make_method(method, dict(arguments))
     except ConfigError as error:
@@ -214,16 +216,16 @@ def _wrong_arguments(method: str, arguments: Mapping[str, Any]) -> list[str]:
 
 
 def _below(values: Mapping[str, Any], owner: str) -> dict[str, Any]:
-    """The keys ``OWNER.KEY``, without the owner; a plug-in's name may hold points itself."""
+    """The keys ``OWNER.KEY``, without the owner; a plug-in's name may contain dots."""
     return {key.removeprefix(f"{owner}."): value for key, value in values.items() if key.startswith(f"{owner}.")}
 
 
 def tiny_preset(model: Run | str | Path) -> str | None:
-    """:func:`is_tiny` of a run or its folder; None of a model that is not a run."""
+    """:func:`is_tiny` of a run or its folder; None for a model that is not a run."""
     is_run = isinstance(model, Run) or (Path(model) / FILE).exists()
     return is_tiny(Run.of(model)) if is_run else None
 
 
 def is_tiny(run: Run) -> str | None:
-    """The preset of the tiny model that a run's model descends from; None if it is of another."""
+    """The preset of the tiny model that a run's model descends from; None if it does not."""
     return next((TINIES[name] for name in run.info.lineage if name in TINIES), None)

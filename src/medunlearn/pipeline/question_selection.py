@@ -1,4 +1,4 @@
-"""Questions and subjects of an evaluation: all, a half, or a seeded number of subjects per side."""
+"""Selection of questions and subjects for an evaluation: all, a half, or a seeded number of subjects per side."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from medunlearn.errors import ConfigError
 
 
 def half_of(benchmark: Benchmark, split: Split, side: Side, settings: EvaluateSettings) -> set[str]:
-    """A side's subjects in the half that the settings name; both halves together are all that are asked about.
+    """A side's subjects in the selected half; the two halves partition the subjects.
 
-    The halves depend on the side's subjects and the seed alone, not on the folds or the limit. Of an odd number the
-    choosing half has one more.
+    The halves depend only on the side's subjects and the seed, not on folds or limit. With an odd number the
+    choosing half is larger.
     """
     subjects = {benchmark.subject(question.record_id) for question in benchmark.questions_of(split, side)}
     order = shuffled(subjects, "halves", side, settings.seed)
@@ -24,7 +24,7 @@ def half_of(benchmark: Benchmark, split: Split, side: Side, settings: EvaluateSe
 
 
 def questions_of_side(benchmark: Benchmark, split: Split, side: Side, settings: EvaluateSettings) -> list[Question]:
-    """Questions of the folds named about a side's subjects, or about those of its half that the settings name."""
+    """Questions of the given folds about a side's subjects, or about those in its selected half."""
     questions = benchmark.questions_of(split, side, settings.folds)
     if settings.subjects == "all":
         return questions
@@ -33,17 +33,17 @@ def questions_of_side(benchmark: Benchmark, split: Split, side: Side, settings: 
 
 
 def sample_subjects(subjects: Iterable[str], side: Side, settings: EvaluateSettings, most: int | None) -> list[str]:
-    """``most`` of a side's subjects, seeded, or all; fewer are among more."""
+    """A seeded sample of ``most`` of a side's subjects, or all; smaller samples are subsets of larger ones."""
     return shuffled(set(subjects), "evaluate", side, settings.seed)[:most]
 
 
 def questions_to_ask(benchmark: Benchmark, split: Split, settings: EvaluateSettings) -> list[Question]:
-    """Questions of the folds named, about all subjects or a seeded number of them a side.
+    """Questions of the given folds, about all subjects or a seeded number per side.
 
-    A benchmark without any question has none: the facts in its records are ranked.
+    A benchmark without questions has none: only facts in its records are ranked.
 
     Raises:
-        ConfigError: there are none of these folds.
+        ConfigError: there are no questions of these folds.
     """
     questions = list[Question]()
     for side in SIDES:

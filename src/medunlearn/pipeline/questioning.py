@@ -1,4 +1,4 @@
-"""Ask a model an evaluation's questions; responses are stored in its run's folder and asked for once."""
+"""Ask a model an evaluation's questions; responses are stored in its run's folder and generated once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _counts(language_model: LanguageModel) -> BatchCounts:
 
 
 def _described(language_model: LanguageModel, since: BatchCounts) -> str:
-    """Layout of the batches since some count; of another engine, its own words."""
+    """Layout of the batches since a count; for another engine, its own description."""
     if language_model.engine is not None:
         return str(language_model.engine.description)
     return describe_layouts(language_model.model, since)
@@ -56,14 +56,14 @@ def _described(language_model: LanguageModel, since: BatchCounts) -> str:
 
 @dataclass
 class Questioning:
-    """A run's model under an evaluation's questions; it is loaded only if responses are missing.
+    """A run's model with an evaluation's questions; loaded only if responses are missing.
 
     Attributes:
-        variant: of the questions' wording, under which responses are stored; by default the context mode.
-        load: loads the model, where another part of the command may have loaded it.
-        live: the model where it is in memory already; otherwise it is loaded once.
-        folder: what the stores of responses lie in; None: the run's folder.
-        work: of the process, where other models are asked before or after this one.
+        variant: variant of the questions' wording for stored responses; by default the context mode.
+        load: function that loads the model, or reuses one loaded by another part of the command.
+        live: the model if it is already in memory; otherwise it is loaded once.
+        folder: parent folder of the response stores; None: the run's folder.
+        work: state of the process, shared with other evaluated models.
     """
 
     run: Run
@@ -113,14 +113,14 @@ class Questioning:
 
     @property
     def chat_template(self) -> Literal["used", "not used", "none"]:
-        """A sentence on the use of the tokenizer's own chat template."""
+        """Sentence on the use of the tokenizer's chat template."""
         if self.rendering.template == "chat":
             return "used"
         return "not used" if getattr(self.tokenizer, "chat_template", None) else "none"
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Problems of the model's weights; none where it was not needed."""
+        """Problems of the model's weights; empty if the model was not loaded."""
         return self.language_model.problems if "language_model" in vars(self) else ()
 
     def ask(
@@ -128,9 +128,9 @@ class Questioning:
         questions: Sequence[Question],
         check: Callable[[], None] = lambda: None,
     ) -> tuple[Path, dict[str, Response], dict[str, str]]:
-        """The run's store of responses, the responses, and the ways of asking for the run's record.
+        """The store of responses, the responses, and facts for the run's record.
 
-        These are ``batches`` of scoring and the way of ``generation``; nothing if the model was not asked.
+        The facts are layouts of scoring ``batches`` and of ``generation``; empty if the model was not run.
 
         Args:
             check: called after each batch.
@@ -143,7 +143,7 @@ class Questioning:
         run, benchmark, variant = self.run, self.benchmark, self.variant
         if self.live is None and run.info.epoch is not None and not run.model.is_dir():
             raise InputError(
-                f"{run.folder} holds no weights, so nothing more can be asked. --keep-epochs keeps those of epochs."
+                f"{run.folder} has no weights, so nothing more can be asked. --keep-epochs keeps those of epochs."
             )
         if not questions:
             return self.rank_store.folder, {}, {}
@@ -177,9 +177,9 @@ class Questioning:
     def rate(
         self, questions: Sequence[Question], metrics: Sequence[str]
     ) -> tuple[dict[str, LogProbs], dict[str, str]]:
-        """Log-probabilities of each option of the questions that have some, where a metric asks for that.
+        """Log-probabilities of each option of the questions with options, if a metric needs them.
 
-        With ``option_batches`` for the run's record; nothing if the model was not asked.
+        With ``option_batches`` for the run's record; empty if the model was not run.
         """
         needs_options = any("alternative_log_probs" in get_metric(name).needs for name in metrics)
         choices = [question for question in questions if question.options] if needs_options else []
@@ -207,13 +207,13 @@ class Questioning:
     def rank(
         self, plan: RankPlan, among: Collection[str] | None = None, records_among: Collection[str] | None = None
     ) -> tuple[dict[str, list[FactRank]], dict[str, list[FactRank]], dict[str, str]]:
-        """Ranks of facts by question, ranks of facts and notes by record, and a line for the run's record.
+        """Ranks of facts by question, ranks of facts and notes by record, and facts for the run's record.
 
-        It is ``rank_batches``; nothing if the model was not asked.
+        The facts are ``rank_batches``; empty if the model was not run.
 
         Args:
-            among: ids of the questions to rank, where it is not all of the plan.
-            records_among: ids of the records whose facts are ranked in place, likewise.
+            among: ids of the questions to rank; None: all of the plan.
+            records_among: ids of the records whose facts are ranked in place; None: all.
         """
         questions = {key: own for key, own in plan.questions.items() if among is None or key in among}
         records = {key: own for key, own in plan.records.items() if records_among is None or key in records_among}
@@ -242,9 +242,9 @@ class Questioning:
     def ask_share(
         self, processes: Processes, metrics: Sequence[str], check: Callable[[], None] = lambda: None
     ) -> None:
-        """Ask this process's share of an evaluation's questions, options and ranks, for rank 0 to find.
+        """Process this rank's share of an evaluation's questions, options and ranks, and store them for rank 0.
 
-        What is about one record is one process's work, so that it still runs once.
+        All questions on a record go to one process, so that shared text still runs once.
 
         Args:
             check: called after each batch of responses.
@@ -281,11 +281,11 @@ def store_of(
     folder: Path | None = None,
     decoding: str = GREEDY_NAME,
 ) -> ResponseStore:
-    """The responses of a run's model that were asked for in this way; with ``ranks``, likelihoods for ranks.
+    """The response store of a run's model for these settings; with ``ranks``, the store of likelihoods for ranks.
 
     Args:
-        folder: what the store lies in; None: the run's folder.
-        decoding: its name, and the seed of draws.
+        folder: parent folder of the store; None: the run's folder.
+        decoding: name of the decoding, and sampling seed.
     """
     return open_store(
         (folder or run.folder) / "responses",

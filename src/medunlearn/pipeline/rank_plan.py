@@ -1,4 +1,4 @@
-"""Facts that an evaluation ranks: of which subjects, questions and records, among which alternatives."""
+"""Facts that an evaluation ranks: their subjects, questions and records, and their alternatives."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class RankPlan:
-    """The facts to rank on a split; computed once for all models that are asked the same.
+    """The facts to rank on a split, computed once for all models with the same settings.
 
     Attributes:
-        needs: of the measures that rank: :data:`RANKS`, :data:`NOTES`.
+        needs: needs of the ranking measures: :data:`RANKS`, :data:`NOTES`.
     """
 
     benchmark: Benchmark = field(compare=False)
@@ -46,7 +46,7 @@ class RankPlan:
 
     @cached_property
     def questions(self) -> Mapping[str, Facts]:
-        """Facts of the answers to questions that are drawn, by question."""
+        """Facts in the answers of the selected questions, by question."""
         if RANKS not in self.needs or self.settings.rank_in == "records":
             return {}
         ranked_questions: dict[str, Facts] = {}
@@ -62,9 +62,9 @@ class RankPlan:
 
     @cached_property
     def records(self) -> Mapping[str, Facts]:
-        """Facts in the records that are drawn, by record; whole notes where asked for.
+        """Facts in the selected records, by record, with whole notes if requested.
 
-        Of the train fold, and of subjects whom no model saw where their questions (``utility``) are asked.
+        From the train fold, and from unseen subjects if their questions (``utility``) are asked.
         """
         folds = {"train", *(["holdout"] if "utility" in self.settings.folds else [])}
         notes = self.settings.versions if NOTES in self.needs else 0
@@ -92,7 +92,7 @@ class RankPlan:
         return in_half(value, subject, self.settings.values, self.settings.seed)
 
     def _in_half(self, question: Question, facts: Facts) -> Facts:
-        """The facts of an answer whose values are in the half that the settings name."""
+        """The facts of an answer whose values are in the selected half."""
         subject = self.benchmark.subject(question.record_id)
         return [(fact, others) for fact, others in facts if self._keeps(subject, fact.of(question.answer))]
 
@@ -102,7 +102,7 @@ class RankPlan:
 
     @cached_property
     def _subjects_asked(self) -> Mapping[Side, set[str]]:
-        """Subjects of each side about whom there is a question of the folds that are asked."""
+        """Subjects of each side with a question in the evaluated folds."""
         return {side: {self.benchmark.subject(q.record_id) for q in self._questions_of(side)} for side in SIDES}
 
     def _questions_of(self, side: Side) -> Sequence[Question]:
@@ -110,13 +110,13 @@ class RankPlan:
 
     @cached_property
     def _trained(self) -> frozenset[str]:
-        """Subjects whom a model is trained on."""
+        """Subjects that a model is trained on."""
         return frozenset(
             map(self.benchmark.subject, (r.record_id for r in self.benchmark.records if r.fold == "train"))
         )
 
     def _sample(self, subjects: Iterable[str], side: Side) -> list[str]:
-        """A seeded number of subjects; fewer are among more."""
+        """A seeded sample of subjects; smaller samples are subsets of larger ones."""
         if side == "retain" and not self.settings.rank_retained:
             subjects = set(subjects) - self._trained
         most = min((n for n in (self.settings.limit, self.settings.ranked) if n is not None), default=None)
@@ -135,18 +135,18 @@ class RankPlan:
 
 
 def ranked_order(questions: Iterable[str], seed: int, subject: str, fold: str) -> list[str]:
-    """Ids of a subject's questions of a fold in the order in which their facts are ranked (seeded)."""
+    """Ids of a subject's questions of a fold in seeded ranking order."""
     return shuffled(questions, "ranked questions", seed, subject, fold)
 
 
 def rank_plan(benchmark: Benchmark, split: str, settings: EvaluateSettings, metrics: Sequence[str]) -> RankPlan:
-    """The facts that an evaluation ranks; nothing if no measure asks for it."""
+    """The facts that an evaluation ranks; empty without ranking measures."""
     key, needs = repr(settings.model_dump(include=_SETTINGS)), frozenset(_rank_needs(metrics))
     return _latest(RankPlan(benchmark, benchmark.fingerprint, split, settings, key, needs))
 
 
 def rank_versions(metrics: Sequence[str]) -> dict[str, int]:
-    """The version of the alternatives that ranks were read among; empty if no measure ranks."""
+    """The version of the alternatives used for ranks; empty without ranking measures."""
     return {"alternatives": VERSION} if _rank_needs(metrics) else {}
 
 
@@ -156,5 +156,5 @@ def _rank_needs(metrics: Sequence[str]) -> Set[str]:
 
 @lru_cache(maxsize=2)
 def _latest(plan: RankPlan) -> RankPlan:
-    """The equal plan that was made before, whose alternatives are drawn already."""
+    """An equal earlier plan, whose alternatives are already drawn."""
     return plan

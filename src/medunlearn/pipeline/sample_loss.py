@@ -1,4 +1,6 @@
-"""Mean loss of a model on a sample of its training texts: whether it is the right model, read in the right way."""
+"""Mean loss of a model on a sample of its training texts, to check that it is the right model with the right
+template.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class SampleLoss:
     """Loss on a sample.
 
     Attributes:
-        what: ``records``, as plain text; or ``questions``, of which the answers count.
+        what: ``records``, as plain text; or ``questions``, of which only answers are scored.
         template: of the questions; ``text`` of the records.
         items: records or questions.
         tokens: scored tokens.

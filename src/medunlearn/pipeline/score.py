@@ -1,4 +1,4 @@
-"""Score stored responses again: no model, and no torch unless a measure needs a model of its own."""
+"""Rescore stored responses, without the model, and without torch unless a measure needs its own model."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ DEFAULT = "default"
 
 
 def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str, ...]:
-    """The measures that were asked for, else those of the benchmark's own that can be computed; each once.
+    """The requested measures, or the computable ones of the benchmark's defaults; without duplicates.
 
-    ``default`` stands for the benchmark's own. One of them that needs a model which the settings do not name is
-    left out.
+    ``default`` stands for the benchmark's defaults; those that need a model not named in the settings are skipped.
 
     Raises:
-        UnknownNameError: a measure that there is not.
-        ConfigError: a measure of responses, and the benchmark has no question.
+        UnknownNameError: no such measure.
+        ConfigError: a measure of responses, for a benchmark without questions.
     """
     missing = {tool for tool in TOOLS if getattr(settings, tool) is None}
     own = [name for name in default_metrics_of(benchmark.builder) if not missing & {*get_metric(name).needs}]
@@ -58,15 +57,15 @@ def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str,
 
 
 def ranks_alone(name: str) -> bool:
-    """True if a measure needs nothing but ranks of facts or notes."""
+    """True if a measure needs only ranks of facts or notes."""
     return {*get_metric(name).needs} <= {RANKS, NOTES}
 
 
 def check_names(measures: Sequence[str]) -> None:
-    """Refuse a measure that there is not; ``default`` is the name of several.
+    """Refuse unknown measures; ``default`` stands for several.
 
     Raises:
-        UnknownNameError: says the nearest right one.
+        UnknownNameError: names the nearest valid one.
     """
     for name in measures:
         if name != DEFAULT:
@@ -82,20 +81,20 @@ def score(
     allow_broken: bool = False,
     device: str = "auto",
 ) -> Evaluated:
-    """Score the stored responses of a run's evaluation again; no model is asked.
+    """Rescore the stored responses of a run's evaluation, without asking a model.
 
-    Rows of these measures are replaced, other measures stay. Summary and groups follow.
+    Rows of these measures are replaced, others stay. Summary and groups are updated.
 
     Args:
         run: a run folder
-        split: the evaluation's split; needed only where there are several
+        split: the evaluation's split; needed only if there are several
         measures: names from `medunlearn list measures`, or default; none for those of the evaluation
         benchmark: the benchmark or its folder; None for the folder that the evaluation recorded
-        allow_broken: show scores though the answers are all empty or the same; no verdict is read from them
+        allow_broken: show scores even if the answers are all empty or equal; they get no verdict
 
     Raises:
-        InputError: the run was not evaluated, the benchmark is missing or another one, responses are missing.
-        UnknownNameError: a measure that there is not.
+        InputError: the run was not evaluated, the benchmark is missing or another one, or responses are missing.
+        UnknownNameError: no such measure.
         ModelError: a broken model, unless ``allow_broken``.
     """
     evaluated = Evaluated.find(Run.of(run), split)
@@ -129,7 +128,8 @@ def score_items(
     """The score table of some measures on an evaluation's items.
 
     Args:
-        labels: as :func:`~medunlearn.results.scores.question_labels` gives them.
+        medunlearn.results.scores.question_labels` gives them.~labels: from
+        :func:`~medunlearn.results.scores.question_labels`.~medunlearn.results.scores.question_labels` gives them.
     """
     metrics = [get_metric(name) for name in names]
     needs = {need for metric in metrics for need in metric.needs}
@@ -139,7 +139,7 @@ def score_items(
 def score_records(
     items: Sequence[Item], names: Sequence[str], benchmark: Benchmark, settings: EvaluateSettings
 ) -> pd.DataFrame:
-    """The score table of the measures that rank, on records; empty if none was ranked."""
+    """The score table of the ranking measures on records; empty without ranks."""
     tables = []
     for name in filter(ranks_alone, names):
         need = get_metric(name).needs[0]
@@ -152,7 +152,7 @@ def score_records(
 
 
 def write_tables(folder: Path, benchmark: Benchmark, settings: EvaluateSettings, scores: pd.DataFrame) -> None:
-    """Write an evaluation's scores, their summary, and the benchmark's own groups."""
+    """Write an evaluation's scores, their summary, and the benchmark's groups."""
     table = score_table(scores)
     files = {FILE: table, SUMMARY: summarize_evaluation(table, replicates=settings.replicates, seed=settings.seed)}
     if "private" in table.columns and len(private := table[table["private"].astype("boolean").fillna(False)]):
@@ -165,7 +165,7 @@ def write_tables(folder: Path, benchmark: Benchmark, settings: EvaluateSettings,
 
 
 def _tools(settings: EvaluateSettings, needs: Collection[str], device: str) -> Tools:
-    """The models that measures need and the settings name."""
+    """The models that measures need, as named in the settings."""
     names = {tool: getattr(settings, tool) for tool in TOOLS if tool in needs and getattr(settings, tool)}
     if not names:
         return Tools()
@@ -187,8 +187,8 @@ def _groups(
 ) -> pd.DataFrame:
     """The grouping's measures for each node of its level, and for each type of identifier.
 
-    Rows as :func:`summarize` gives them, the measure as ``metric``, with ``level``, ``node`` and the paper's
-    name of the measure as ``measure``.
+    Rows of :func:`summarize` with the measure in ``metric``, plus ``level``, ``node`` and the paper's name of the
+    measure in ``measure``.
     """
     fields = scores.drop_duplicates("item")["identifier"].dropna().unique()
     tables = []
@@ -213,7 +213,8 @@ def _benchmark(evaluated: Evaluated, benchmark: Benchmark | Path | str | None) -
         folder = benchmark or results.get("benchmark_folder")
         if folder is None or not Path(folder).is_dir():
             raise InputError(
-                f"The benchmark of {evaluated.record.folder} is not where it was ({folder}). Name its folder."
+                f"The benchmark of {evaluated.record.folder} is not at its recorded place ({folder}). Name its "
+                "folder."
             )
         benchmark = Benchmark.load(folder)
     if benchmark.fingerprint != evaluated.record.info.benchmark:
@@ -224,7 +225,7 @@ def _benchmark(evaluated: Evaluated, benchmark: Benchmark | Path | str | None) -
 def _stored_items(
     evaluated: Evaluated, benchmark: Benchmark, settings: EvaluateSettings, names: Sequence[str]
 ) -> tuple[list[Item], pd.DataFrame, list[Item]]:
-    """The evaluation's items from what is stored, their labels, and the items of records."""
+    """The evaluation's items from stored responses, their labels, and the items of records."""
     split, context = benchmark.split(settings.split), evaluated.context
     order = {name: place for place, name in enumerate(evaluated.questions["question_id"])}
     questions = [question for question in benchmark.questions if question.question_id in order]
@@ -236,7 +237,7 @@ def _stored_items(
     if missing or len(questions) < len(order):
         raise InputError(
             f"{evaluated.run.folder} lacks responses of this evaluation. Remove "
-            f"{evaluated.record.folder} and evaluate it again: it asks only what is missing."
+            f"{evaluated.record.folder} and evaluate it again: only missing responses are generated."
         )
     # Options and ranks were rated in stores of their own.
     settings_of_store = ResponseStore.settings_of(folder) if questions else {}

@@ -1,6 +1,6 @@
-"""Work that the cells of one process share: what is the same for them is read, tokenized and computed once.
+"""Work shared by the cells of one process: common inputs are read, tokenized and computed once.
 
-Everything is found by its content, so that a cell's numbers are those that it has alone.
+Everything is keyed by content, so a cell's numbers do not depend on the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOKENIZERS, BENCHMARKS, LENGTHS = 4, 1, 64
 
 @dataclass
 class SharedWork:
-    """One worker's shared work; a job is given it, and leaves in it what the next one may need.
+    """Shared state of one worker, passed from job to job.
 
     Attributes:
         base: the model in memory.
@@ -45,7 +45,7 @@ class SharedWork:
         return self._benchmarks.get(folder, lambda: Benchmark.load(folder), lambda _: 1)
 
     def tokenizer(self, folder: Path) -> Any:
-        """The tokenizer of a model folder; models whose files of it are the same share it."""
+        """The tokenizer of a model folder, shared by models with equal tokenizer files."""
         if is_adapter(folder):
             return load_tokenizer(folder)
         shape = shape_of(chain(folder, check=False)[0])
@@ -59,13 +59,13 @@ class SharedWork:
         return self._lengths.get(key, lambda: longest_answer(self.tokenizer(folder), benchmark), lambda _: 1)
 
     def activations(self, plan: CachePlan, model: Hashable, precision: Precision) -> ActivationCache | None:
-        """Activation cache of a run's target, computed once for all runs that compute the same.
+        """Activation cache of a run's target, shared by all runs with the same computation.
 
         Args:
-            model: identity of the target, type of its weights, and what is trained of it.
+            model: identity of the target, type of its weights, and its trained parameters.
 
         Returns:
-            None if that is too large to stay in memory.
+            None if it is too large for memory.
         """
         if plan.bytes > self._activations.most:
             return None
@@ -73,7 +73,7 @@ class SharedWork:
         return self._activations.get(key, lambda: plan.fill(None, precision), lambda cache: cache.bytes)
 
     def keep_aside(self) -> None:
-        """Once, after the first job: what is loaded stays, and is not searched for garbage after each other one."""
+        """Freeze garbage collection of loaded objects once, after the first job."""
         if not self._kept_aside:
             self._kept_aside = True
             self.base.drop()  # A model that is kept aside could never be freed.

@@ -42,10 +42,10 @@ EPOCH_MEASURES = "medunlearn.papers.memorization.diagnosis.measures:epoch_measur
 def train(
     benchmark: Benchmark, settings: TrainSettings, out: Path, *, device: str = "auto", quiet: bool = False
 ) -> Run:
-    """Pretrain on the records, fine-tune on records and questions; resumes; a complete run is returned as it is.
+    """Pretrain on the records, fine-tune on records and questions; resumes; a complete run is returned unchanged.
 
     Raises:
-        InputError: a model, split or folder that cannot be used.
+        InputError: an unusable model, split or folder.
         NonFiniteLossError: the loss diverged; the last good checkpoint is kept.
         OutOfMemoryError: a single sequence does not fit in memory; the last good checkpoint is kept.
     """
@@ -117,9 +117,9 @@ def _model(benchmark: Benchmark, settings: TrainSettings, device: str) -> Langua
 
 
 def _memorized(history: History, settings: TrainSettings) -> dict[str, Any]:
-    """Facts for ``run.json`` on whether a tiny model knows its training set by heart; none of other models.
+    """Facts for ``run.json`` on whether a tiny model memorized its training set; empty for other models.
 
-    ``last_epoch_loss`` is the mean over the last epoch's steps, nats a token.
+    ``last_epoch_loss`` is the mean over the last epoch's steps, nats per token.
     """
     if settings.model not in TINIES or not history:
         return {}
@@ -135,7 +135,7 @@ def _memorized(history: History, settings: TrainSettings) -> dict[str, Any]:
 def tiny_model(benchmark: Benchmark, settings: TrainSettings) -> LanguageModel:
     """The tiny model of a benchmark.
 
-    Every model of a benchmark gets one tokenizer, as real models get theirs from a base model, unless
+    All models of a benchmark share one tokenizer, like real models that share a base model, unless
     ``tiny_tokenizer`` is ``own``.
     """
     left_out = set[str]()
@@ -173,9 +173,9 @@ def tiny_model(benchmark: Benchmark, settings: TrainSettings) -> LanguageModel:
 def _vocabulary_facts(
     benchmark: Benchmark, settings: TrainSettings, live: LanguageModel, *, quiet: bool
 ) -> dict[str, Any]:
-    """Whose strings a tiny model's tokenizer holds, for ``run.json``; nothing of a tokenizer from elsewhere.
+    """Vocabulary owners of a tiny model's tokenizer, for ``run.json``; empty for other tokenizers.
 
-    A retrained model whose tokenizer holds strings that only its forget set has is remarked on.
+    Prints a remark if a retrained model's tokenizer contains strings that only its forget set has.
     """
     if settings.model not in TINIES:
         return {}

@@ -1,4 +1,4 @@
-"""Everything that `train` and `unlearn` share: loop, epoch evaluation, facts for ``run.json``, the saved model."""
+"""Common parts of `train` and `unlearn`: loop, epoch evaluation, facts for ``run.json``, the saved model."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Trainer:
     """A run that trains a model, in all of its processes.
 
     Attributes:
-        rendering: of questions, as training shows them.
-        build: builds or loads the model on this process's device.
-        target: run whose model this one starts from; None for one that is trained from a base model.
-        base: folder of the model that this one starts from, which an adapter may stand on; None of one in memory.
-        live: the model in training, after :meth:`load`; the same object throughout.
-        epochs: evaluates the run while it trains; None without.
+        rendering: rendering of questions in training.
+        build: function that builds or loads the model on this process's device.
+        target: run of the initial model; None for training from a base model.
+        base: folder of the initial model, a possible base of an adapter; None for one in memory.
+        live: the model in training, after :meth:`load`; always the same object.
+        epochs: evaluation during training; None without.
     """
 
     recording: Recording
@@ -77,7 +77,7 @@ class Trainer:
         return self.recording.folder / CHECKPOINTS
 
     def load(self, prepare: Callable[[LanguageModel], T]) -> T:
-        """Load the model; returns what is prepared with it."""
+        """Load the model; returns the result of ``prepare``."""
 
         with self.recording.stage("load"):
             self.live = self.processes.together(self.build)
@@ -86,7 +86,7 @@ class Trainer:
             return self.processes.together(lambda: in_turns(self.live.model, lambda: prepare(self.live)))
 
     def evaluate_epochs(self, measures: Sequence[Measure] = ()) -> None:
-        """Evaluate the epochs from now on, where the settings ask for it."""
+        """Enable epoch evaluations, if the settings include them."""
         if self.settings.evaluate_every:
             from medunlearn.pipeline.epochs.epoch_evaluation import epoch_evaluation
 
@@ -95,7 +95,7 @@ class Trainer:
     def run(
         self, phase: str, title: str, plan: Plan, objective: Objective, *, last: bool, reference: Reference | None
     ) -> History:
-        """Train for one phase; the epochs of the last one are evaluated."""
+        """Train for one phase; epochs of the last phase are evaluated."""
         if last and self.epochs:
             self.epochs.check_earlier(self.checkpoints / phase)
         report: Callable[..., None]
@@ -121,7 +121,7 @@ class Trainer:
             )
 
     def finish(self, history: History, stage: str, facts: dict[str, Any]) -> None:
-        """Record what came out of the last phase, ``stage``, and save the model of the chosen epoch."""
+        """Record the result of the last phase, ``stage``, and save the model of the selected epoch."""
         info, live = self.recording.info, self.live
         self.tracking.close()
         info.results = {**_summary(history, live, self), **facts}
@@ -133,7 +133,9 @@ class Trainer:
         info.model_files = self.processes.on_main(lambda: file_facts(out / "model"))
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Save the model as it is now; facts for ``run.json``. Unless it is sharded, an adapter is merged."""
+        """Save the current model; returns facts for ``run.json``. An adapter is merged unless the model is
+        sharded.
+        """
         base, stand = self.target.model if self.target else None, None if self.settings.merge_adapter else self.base
         if self.settings.sharding != "none":
             return save_sharded(self.live, self.processes, folder, base=base, stand=stand)
@@ -141,7 +143,7 @@ class Trainer:
 
 
 def _report_steps(advance: Callable[..., None], micro_batch_size: int, quiet: bool) -> Callable[..., None]:
-    """A callback of the loop: shows each step's loss, and notes once if passes became smaller than asked for."""
+    """A callback of the loop: shows each step's loss, and reports once if micro-batches became smaller."""
     noted = False
 
     def report(row: dict[str, Any]) -> None:
@@ -160,7 +162,7 @@ def _report_steps(advance: Callable[..., None], micro_batch_size: int, quiet: bo
 
 
 def _summary(history: History, live: LanguageModel, trainer: Trainer) -> dict[str, Any]:
-    """Results of a finished training for ``run.json``; the micro-batch size is the smallest that was used."""
+    """Results of a finished training for ``run.json``; the micro-batch size is the smallest one used."""
     loop, size = trainer.loop, trainer.loop.micro_batch_size
     return {
         "rendering": asdict(trainer.rendering),
@@ -178,12 +180,12 @@ def _summary(history: History, live: LanguageModel, trainer: Trainer) -> dict[st
 
 
 def folder_of(benchmark: Benchmark) -> str | None:
-    """Path of a benchmark, for ``run.json``; None of one in memory."""
+    """Path of a benchmark, for ``run.json``; None for one in memory."""
     return None if benchmark.folder is None else str(benchmark.folder.resolve())
 
 
 def is_complete(folder: Path | None) -> bool:
-    """True if a folder holds a run that finished."""
+    """True if a folder contains a finished run."""
     if folder is None or not (folder / FILE).exists():
         return False
     try:
@@ -194,7 +196,7 @@ def is_complete(folder: Path | None) -> bool:
 
 @contextmanager
 def explain_out_of_memory(settings: LoopFields, device: str) -> Iterator[None]:
-    """Around a training run: an error for lack of memory names the settings to change.
+    """Context for a training run: out-of-memory errors name the settings to change.
 
     Raises:
         OutOfMemoryError: memory ran out.
@@ -209,8 +211,9 @@ def explain_out_of_memory(settings: LoopFields, device: str) -> Iterator[None]:
         keeps, changes = _savings(settings, on_gpu)
         same = f", or with {keeps}" if keeps else ""
         raise OutOfMemoryError(
-            f"{error if explained else 'Memory runs out.'} The same command goes on from what is kept where more "
-            f"is free{same}. Or begin another experiment, with another --out and {changes}; or a smaller model."
+            f"{error if explained else 'Memory runs out.'} The same command resumes from the checkpoint if more "
+            f"memory is free{same}. Or start another experiment with another --out and {changes}, or a smaller "
+            "model."
         ) from error
 
 

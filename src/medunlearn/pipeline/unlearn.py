@@ -61,14 +61,14 @@ def unlearn(
     stop: Stop | None = None,
     work: SharedWork | None = None,
 ) -> Run:
-    """Run one method on the target model; resumes; a complete run is returned as it is.
+    """Run one method on the target model; resumes; a complete run is returned unchanged.
 
     Args:
-        stop: of a run whose epochs are evaluated: called with their table after each of them; True ends the run.
-        work: of the process, where other runs before or after it read the same target.
+        stop: for a run with epoch evaluations: called with their table after each epoch; True ends the run.
+        work: state of the process, shared with other runs from the same target.
 
     Raises:
-        InputError: an unknown method, setting, split or node, or a folder that cannot be used.
+        InputError: an unknown method, setting, split or node, or an unusable folder.
         NonFiniteLossError: a loss term diverged; the last good checkpoint is kept.
         OutOfMemoryError: a single sequence per side does not fit in memory; the last good checkpoint is kept.
     """
@@ -128,7 +128,7 @@ def _load_target(
     device: str,
     work: SharedWork | None,
 ) -> LanguageModel:
-    """The target's model with what is trained of it marked."""
+    """The target's model with its trained parameters marked."""
     shared = None if work is None else work.base
     language_model = load_model(
         target.model,
@@ -152,7 +152,7 @@ def _refuse_noise(method: Any, settings: UnlearnSettings) -> None:
 
 
 def reference_run(method: Any, settings: UnlearnSettings) -> Run | None:
-    """The run whose model a method reads instead of the target; None for the target.
+    """The run of a method's reference model, if it is not the target; else None.
 
     Raises:
         InputError: no such run, or it saw the split's forget set.
@@ -162,7 +162,7 @@ def reference_run(method: Any, settings: UnlearnSettings) -> Run | None:
         return None
     if name == RETRAINED:
         raise InputError(
-            f"{settings.method}.reference=retrained is for experiments and sweeps. Here, name the run's folder: "
+            f"{settings.method}.reference=retrained is for experiments and sweeps. Here, give the run's folder: "
             f"`medunlearn train BENCHMARK --without {settings.split}` makes it."
         )
     run = Run.open(Path(name))
@@ -175,23 +175,23 @@ def reference_run(method: Any, settings: UnlearnSettings) -> Run | None:
 
 
 def with_retrained(settings: UnlearnSettings, retrained: Path | None) -> UnlearnSettings:
-    """The settings, with the folder of the retrained run for the word ``retrained``."""
+    """The settings with ``retrained`` replaced by the folder of the retrained run."""
     if retrained is None or settings.arguments.get("reference") != RETRAINED:
         return settings
     return settings.model_copy(update={"arguments": {**settings.arguments, "reference": str(retrained)}})
 
 
 def _read_reference(cache_plan: CachePlan, other: Run, trainer: Trainer, settings: UnlearnSettings) -> None:
-    """Load another reference for the cache, beside the model in training; every process calls it.
+    """Load another reference model for the cache, alongside the model in training; called by every process.
 
     Raises:
-        InputError: the method reads more than likelihoods, too many for ``keep_gb``, or its tokens are others.
+        InputError: the method needs more than likelihoods, too many for ``keep_gb``, or has another tokenizer.
     """
     live = trainer.live
     names = set().union(*cache_plan.needs.reference.values())
     if not names <= {LOG_PROBS} or not cache_plan.complete:
         raise InputError(
-            f"{settings.method}.reference: of another model only likelihoods can be read, all of them cached "
+            f"{settings.method}.reference: another model can only provide likelihoods, which must all be cached "
             "before the first step. Raise --keep-gb, or leave the reference at target."
         )
     how: dict[str, Any] = {"device": str(live.device), "weights": settings.weights}
@@ -216,7 +216,7 @@ def _forget(
     stop: Stop | None,
     work: SharedWork | None,
 ) -> None:
-    """Load, keep what repeats, train, save. The reference is the target, or the model of another run."""
+    """Load, cache repeated outputs, train, save. The reference is the target, or the model of another run."""
     benchmark, processes, loop = trainer.benchmark, trainer.processes, trainer.loop
     split, label = benchmark.split(settings.split), trainer.recording.label
     before, earlier = forgotten_before(target, benchmark, settings.split)
@@ -268,7 +268,7 @@ def _forget(
 
 
 def _leaves_as_loaded(settings: UnlearnSettings, method: Any, processes: Processes) -> bool:
-    """True if a training changes weights alone, so that another model's can take their place in memory."""
+    """True if training changes only weights, so that another model's can replace them in memory."""
     if isinstance(method, EditMethod) or processes.world > 1 or settings.trainable.startswith("lora"):
         return False
     plain = settings.sharding == "none" and settings.offload == "none" and not settings.gradient_checkpointing
@@ -309,10 +309,10 @@ def training_sides(
     rendering: Rendering,
     earlier: frozenset[str] = frozenset(),
 ) -> dict[str, list[TokenSequence]]:
-    """Each side's records and questions of the train fold, as the target saw them.
+    """Each side's records and questions of the train fold, as in the target's training.
 
     Args:
-        earlier: records of earlier requests, on neither side (:func:`forgotten_before`).
+        earlier: records of earlier requests, excluded from both sides (:func:`forgotten_before`).
     """
     sides = benchmark.sides(benchmark.split(settings.split))
     records, questions = training_data(benchmark, None, settings.train_on)

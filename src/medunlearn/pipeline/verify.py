@@ -1,6 +1,6 @@
-"""Verification of runs: files against ``run.json``, what the run depends on, and files that no record names.
+"""Verification of runs: files against ``run.json``, the run's dependencies, and files without a record.
 
-Everything is read and hashed again; nothing is trusted by its size and time, and nothing is changed.
+Everything is read and hashed again, whatever its size and time, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Check:
 
     Attributes:
         what: ``weights``, ``model file``, ``table``, ``responses``, ``record``, ``benchmark``, ``base``,
-            ``target``, ``reference``, ``model`` (that an evaluation asked), or ``file``.
-        state: ``differs`` and ``missing`` are wrong. ``not complete``: an evaluation, say, that was refused or cut
-            off. ``not recorded``: an older run did not write it down.
-            ``not checked``: a model of a hub, or one made in memory. ``orphan``: no record names the file.
-        note: what differs, and what to do.
+            ``target``, ``reference``, ``model`` (of an evaluation), or ``file``.
+        state: ``differs`` and ``missing`` are errors. ``not complete``: for example an interrupted evaluation.
+            ``not recorded``: not recorded by an older run. ``not checked``: a hub model, or one made in memory.
+                ``orphan``: no record names the file.
+        note: the difference, and what to do.
     """
 
     run: Path
@@ -69,7 +69,7 @@ class Verification:
 
     @property
     def wrong(self) -> list[Check]:
-        """Sentences on what differs or is missing."""
+        """Sentences on differing or missing items."""
         return [check for check in self.checks if check.state in WRONG]
 
     def table(self) -> pd.DataFrame:
@@ -79,10 +79,10 @@ class Verification:
 
 
 def verify_runs(folders: Sequence[Path]) -> Verification:
-    """Check runs and the records below them against what they recorded.
+    """Check runs and the records below them against what was recorded.
 
     Raises:
-        InputError: a folder holds no run, or one that did not finish.
+        InputError: a folder has no run, or an unfinished one.
     """
     return Verification(tuple(check for folder in folders for check in _run_checks(Run.open(folder))))
 
@@ -108,7 +108,7 @@ def _run_checks(run: Run) -> Iterator[Check]:
 
 
 def _record_folders(folder: Path) -> list[Path]:
-    """Folders with a record, the run's own first; none inside a folder that is set aside."""
+    """Folders with a record, the run's own first; none inside folders set aside."""
     paths = (path.parent for path in sorted(folder.rglob(RECORD)))
     below = [path for path in paths if not any(is_leftover(Path(part)) for part in path.relative_to(folder).parts)]
     return [folder, *(path for path in below if path != folder)]
@@ -155,14 +155,14 @@ def _base(folder: Path, model: Path) -> Check:
 
 
 def _unnamed_weights(folder: Path) -> set[Path]:
-    """Weights in a model's folder that its run did not make."""
+    """Weights in a model's folder that are not from its run."""
     files = recorded_files(folder / "model")
     paths = (folder / "model").glob("*.safetensors")
     return {path for path in paths if files and path.name not in files}
 
 
 def _dependencies(folder: Path, record: RunRecord) -> Iterator[Check]:
-    """The benchmark, the model that it starts from or asks, and the reference model."""
+    """The benchmark, the initial or evaluated model, and the reference model."""
     benchmark = record.results.get("benchmark_folder")
     if record.benchmark is not None:
         yield _benchmark(folder, benchmark, record.benchmark)
@@ -178,7 +178,9 @@ def _dependencies(folder: Path, record: RunRecord) -> Iterator[Check]:
 
 
 def _adopted(folder: Path, record: RunRecord) -> Iterator[Check]:
-    """The files of an adopted model, where the run refers to them now; one that was copied need not be there."""
+    """The files of an adopted model, at the current reference of the run; the source of a copied one may be
+    gone.
+    """
     source = record.results["source"]
     for part in (source, *([source["base"]] if "base" in source else [])):
         pointer = folder / (BASE if part is not source else MODEL)
@@ -207,7 +209,7 @@ def _benchmark(folder: Path, where: Any, fingerprint: str) -> Check:
 
 
 def _identical(folder: Path, what: str, model: str, identity: Any) -> Check:
-    """A model that a run names, against the fingerprint that it recorded."""
+    """Compare a model named by a run with its recorded fingerprint."""
     where = model_folder(_locate(folder, model))
     if not Path(where).is_dir():
         if identity == model:
@@ -223,13 +225,13 @@ def _identical(folder: Path, what: str, model: str, identity: Any) -> Check:
 
 
 def _locate(folder: Path, model: str) -> str:
-    """A folder as the record names it, or beside the run where both were moved."""
+    """A folder at its recorded path, or next to the run if both were moved."""
     moved = folder.parent / Path(model).name
     return str(moved) if not Path(model).exists() and moved.exists() else model
 
 
 def _responses(run: Run, folder: Path, record: RunRecord) -> Iterator[Check]:
-    """The responses of an evaluation or an audit, and the model that was asked."""
+    """The responses of an evaluation or an audit, and the evaluated model."""
     if folder != run.folder and record.verb in ("evaluate", "attack", "utility"):
         owner = Run(folder.parents[1], RunRecord.read(folder.parents[1]))
         if owner.model.is_dir() and record.inputs.get("model") != owner.fingerprint:
@@ -258,7 +260,7 @@ def _digest(folder: Path, record: RunRecord) -> str:
 
 
 def _orphans(folder: Path, named: set[Path]) -> Iterator[Check]:
-    """Part files of dead processes, checkpoints of a complete run, weights and tables that no record names."""
+    """Part files of dead processes, checkpoints of a complete run, and weights and tables without a record."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = str(path.relative_to(folder))
         if is_leftover(path) and path.name != LOCK:
@@ -274,5 +276,5 @@ def _orphans(folder: Path, named: set[Path]) -> Iterator[Check]:
 
 
 def _is_store(folder: Path) -> bool:
-    """True if a folder holds stored responses, or keywords of the benchmark, which many records share."""
+    """True if a folder contains stored responses or keywords, which many records share."""
     return (folder / SETTINGS).exists() or folder.name == KEYWORDS

@@ -59,7 +59,7 @@ Row = Mapping[str, Any]
 
 
 def membership_section(content: ReportContent) -> Section | None:
-    """Areas and rates by group of documents, differences, and ROC curves; None if no model was attacked."""
+    """AUCs and rates by group of documents, differences, and ROC curves; None if no model was attacked."""
     tables = membership_tables(content)
     if not tables:
         return None
@@ -110,7 +110,7 @@ def _model_tables(
 
 
 def _membership_reasons(content: ReportContent) -> tuple[str, ...]:
-    """Reasons of unscored numbers, each once."""
+    """Distinct reasons of unscored numbers."""
     attacks: dict[str, dict[str, None]] = {}
     for row in rows_of(content.membership.table):
         if number(row["value"]) is None:
@@ -121,7 +121,7 @@ def _membership_reasons(content: ReportContent) -> tuple[str, ...]:
 def _differences(
     comparisons: pd.DataFrame, names: tuple[str, str], cells: Callable[[Row], tuple[Cell, Cell]]
 ) -> Table | None:
-    """Differences of two models that are known; ``cells`` say of a row what was compared."""
+    """Known differences of two models; ``cells`` gives the labels of a row."""
     columns = (Cell("Models"), *map(Cell, names), Cell("Difference", "95% interval"))
     rows = [row for row in rows_of(comparisons) if number(row["difference"]) is not None]
     return records(columns, ((_pair(row), *cells(row), gap_cell(row)) for row in rows))
@@ -160,7 +160,7 @@ def roc_figures(content: ReportContent) -> list[tuple[str, Spec]]:
 
 
 def reconstruction_section(content: ReportContent) -> Section | None:
-    """Leakage by the identifiers in front of a question; None if no model was attacked."""
+    """Leakage by the identifiers in a question's prefix; None if no model was attacked."""
     table = content.reconstruction.table
     if table.empty:
         return None
@@ -193,7 +193,7 @@ def reconstruction_section(content: ReportContent) -> Section | None:
 
 
 def recovery_section(content: ReportContent, part: Recovery) -> Section | None:
-    """Table of knowledge recovered by relearning, quantization or sampling; None if nothing was scored."""
+    """Table of knowledge recovered by relearning, quantization or sampling; None without scores."""
     tables = recovery_tables(content, part)
     if not tables:
         return None
@@ -234,7 +234,7 @@ def recovery_tables(content: ReportContent, part: Recovery) -> list[Table]:
 
 
 def recovery_figures(content: ReportContent, part: Recovery) -> Iterator[tuple[str, Spec]]:
-    """Leakage of the forget set by strength, a plot per measure, one line per model with its intervals."""
+    """Leakage on the forget set by strength, a plot per measure, one line per model with intervals."""
     for rows in _by_measure(part):
         if rows[0]["side"] == "forget":
             figure = _strength_figure(content, rows, lambda row: str(row["strength"]), "strength")
@@ -256,7 +256,8 @@ def _recovery_title(content: ReportContent, part: Recovery, row: Row) -> str:
 def _strength_figure(
     content: ReportContent, rows: list[Row], name: Callable[[Row], str], x: str, y: str = "", bottom: int = 44
 ) -> Spec:
-    """Leakage by the strength of an attack, one line per model with its intervals; ``name`` says a row's strength.
+    """Leakage by attack strength, one line per model with its intervals; ``name`` gives the label of a row's
+    strength.
     """
     names, lines = list(dict.fromkeys(map(name, rows))), []
     for model in _present_models(content, rows):

@@ -1,7 +1,7 @@
-"""Blocks of a report. A report is a list of them; every output format walks the list once.
+"""Blocks of a report. A report is a list of blocks; every output format renders the list.
 
-A block says what is shown and never how: :mod:`~medunlearn.reports.html`, :mod:`~medunlearn.reports.markdown` and
-:mod:`~medunlearn.reports.json` each render all of them. Text is plain text; the renderers escape it.
+A block describes content, not presentation: :mod:`~medunlearn.reports.html`, :mod:`~medunlearn.reports.markdown`
+and :mod:`~medunlearn.reports.json` each render all of them. Text is plain text; the renderers escape it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Spec = dict[str, Any]
 class Span:
     """A part of a cell with its own emphasis; ``note`` is a tooltip.
 
-    ``run``, ``identifier`` and ``given`` mark words of a response: repeated text, an identifier that was given
-    away, and one that was in the prompt.
+    ``run``, ``identifier`` and ``given`` mark words of a response: repeated text, a leaked identifier, and an
+    identifier from the prompt.
     """
 
     text: str
@@ -29,7 +29,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Text with a note below it in smaller type; ``spans`` are the text in parts, where some are emphasized."""
+    """Text with a note below it in smaller type; ``spans`` are the parts of the text, if some are emphasized."""
 
     text: str
     note: str = ""
@@ -37,7 +37,7 @@ class Cell:
 
     @classmethod
     def of(cls, *spans: Span, note: str = "") -> Cell:
-        """A cell of several spans."""
+        """A cell from several spans."""
         return cls("".join(span.text for span in spans), note, spans)
 
     def __str__(self) -> str:
@@ -49,11 +49,10 @@ class Table:
     """Columns and rows; the first cell names its row.
 
     Attributes:
-        filters: name of a menu of the page -> its value in every row, or its values; ``selected`` -> value when the
-            page opens.
-        search: label of a field that shows the rows with its words alone; empty for none.
-        cards: a row is a card on a narrow page, and its last cell stands below the others where it is a
-            :class:`Span` list (a quotation).
+        filters: name of a filter menu -> its value, or values, in every row; ``selected`` -> initial value.
+        search: label of a search field that filters rows; empty for none.
+        cards: rows become cards on a narrow page, with the last cell below the others if it is a :class:`Span` list
+            (a quotation).
     """
 
     columns: tuple[Cell, ...]
@@ -67,7 +66,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One paragraph. ``aside`` is smaller, ``empty`` says that something is missing."""
+    """One paragraph. ``aside`` is smaller, ``empty`` marks missing content."""
 
     text: str
     style: Literal["", "aside", "empty"] = ""
@@ -75,7 +74,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """Several paragraphs, in two columns where the page is wide."""
+    """Several paragraphs, in two columns on a wide page."""
 
     paragraphs: tuple[str, ...]
 
@@ -96,7 +95,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A box at the top: caveats, or what is missing."""
+    """A box at the top: caveats, or missing parts."""
 
     title: str
     lines: tuple[str, ...]
@@ -104,11 +103,11 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A plotly figure, by name of its theme colours (``--ink``, ``--m1``); left out of Markdown.
+    """A plotly figure with theme colours by name (``--ink``, ``--m1``); omitted in Markdown.
 
     Attributes:
-        label: what the figure shows, for a screen reader.
-        size: ``small`` and ``level`` stand in a grid, ``wide`` and ``large`` take the whole width.
+        label: description of the figure for screen readers.
+        size: ``small`` and ``level`` are laid out in a grid, ``wide`` and ``large`` take the full width.
     """
 
     spec: Spec
@@ -127,7 +126,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """Label, symbol and colour of each model. A ``spare`` one shows only where a figure's labels do not fit."""
+    """Label, symbol and colour of each model. A ``spare`` one is shown only if a figure's labels do not fit."""
 
     entries: tuple[tuple[str, str, str], ...]
     spare: bool = False
@@ -135,7 +134,7 @@ class Legend:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The answer of the first screen: a label above it, the answer, and sentences below."""
+    """The answer on the first screen, with a label above it and sentences below."""
 
     label: str
     answer: str
@@ -156,7 +155,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A ranking as horizontal bars; left out of Markdown, whose tables have the numbers."""
+    """A ranking as horizontal bars; omitted in Markdown, whose tables have the numbers."""
 
     title: str
     bars: tuple[Bar, ...]
@@ -164,7 +163,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Quotes:
-    """Verbatim quotations by speaker; the first is set apart where it is the reference answer."""
+    """Verbatim quotations by speaker; the first one is set off if it is the reference answer."""
 
     items: tuple[tuple[str, str], ...]
     reference: bool = False
@@ -172,7 +171,7 @@ class Quotes:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image as a ``data:`` address; left out of Markdown."""
+    """An image as a ``data:`` URL; omitted in Markdown."""
 
     source: str
     alt: str
@@ -180,7 +179,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Two parts beside each other: the first screen's ``lead``, an ``answer`` and its bars, or a ``thumbnail``."""
+    """Two parts side by side: the first screen's ``lead``, an ``answer`` and its bars, or a ``thumbnail``."""
 
     left: tuple[Block, ...]
     right: tuple[Block, ...]
@@ -189,7 +188,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """Blocks behind a summary that opens them. ``tag`` is a coloured word before the summary."""
+    """Blocks behind a summary that expands them. ``tag`` is a coloured word before the summary."""
 
     summary: str
     blocks: tuple[Block, ...]
@@ -200,7 +199,7 @@ class Details:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A badge and a claim, with what stands behind it folded (:mod:`~medunlearn.reports.claims` makes them)."""
+    """A badge and a claim, with folded details (created in :mod:`~medunlearn.reports.claims`)."""
 
     badge: str
     tone: Literal["good", "bad", "open"]
@@ -212,7 +211,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Blocks of which the page shows one option at a time; Markdown and print show all."""
+    """Blocks of which the page shows one at a time; Markdown and print show all."""
 
     label: str
     options: tuple[tuple[str, tuple[Block, ...]], ...]
@@ -221,12 +220,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading with its blocks. Sections of the report itself are in the table of contents.
+    """A heading with its blocks. The report's top-level sections are in the table of contents.
 
     Attributes:
-        note: smaller, behind the title.
-        name: its anchor; made from the title where it is empty.
-        raised: on another ground, for published numbers that are not one's own.
+        note: smaller text after the title.
+        name: anchor; derived from the title if empty.
+        raised: with another background, for published numbers.
     """
 
     title: str
@@ -250,8 +249,8 @@ class Report:
     """A report, with its kind above the title and the facts of the first screen.
 
     Attributes:
-        data: every number behind the blocks, as ``report.json`` has it; without it the file has the blocks.
-        brief: a narrow page without a table of contents, of few sides in print.
+        data: all numbers, as in ``report.json``; without it the file has the blocks.
+        brief: a narrow page without a table of contents, for few printed pages.
         footer: last line of the page.
     """
 
@@ -268,25 +267,25 @@ class Report:
 
 
 def blocks(*parts: Parts) -> tuple[Block, ...]:
-    """Blocks of single ones, lists of them and None, which is left out."""
+    """Flatten single blocks, lists of blocks and None into a list of blocks."""
     groups = (part if isinstance(part, Iterable) else (part,) for part in parts)
     return tuple(block for group in groups for block in group if block is not None)
 
 
 def section(title: str, *parts: Parts, note: str = "", name: str = "", raised: bool = False) -> Section | None:
-    """A section, or None if nothing is in it."""
+    """A section; None without content."""
     inside = blocks(*parts)
     return Section(title, inside, note, name, raised) if inside else None
 
 
 def details(summary: str, *parts: Parts, note: str = "", opened: bool = False, tag: str = "") -> Details | None:
-    """A folded part, or None if nothing is in it."""
+    """A folded part; None without content."""
     inside = blocks(*parts)
     return Details(summary, inside, note, opened, tag) if inside else None
 
 
 def figures(pairs: Iterable[tuple[str, Spec]], label: str, columns: int = 3, **options: Any) -> Figures | None:
-    """A grid of titled figures, or None without any; ``label`` says what each shows."""
+    """A grid of titled figures; None without figures; ``label`` describes each figure."""
     grid = tuple(Figure(spec, f"{label}: {title}.", title, **options) for title, spec in pairs)
     return Figures(grid, columns) if grid else None
 
@@ -307,5 +306,5 @@ def children(block: Block) -> tuple[Block, ...]:
 
 
 def has_figures(parts: Iterable[Block]) -> bool:
-    """True if a figure is among blocks or inside them."""
+    """True if blocks contain a figure at any depth."""
     return any(isinstance(block, Figure) or has_figures(children(block)) for block in parts)

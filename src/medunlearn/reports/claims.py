@@ -1,8 +1,8 @@
-"""A paper's claims on one's own numbers: evidence, cases, and findings with a verdict.
+"""A paper's claims on the user's numbers: evidence, cases, and findings with a verdict.
 
-A case is settled only by intervals: it holds where each of its numbers has an interval on the side of its threshold
-that the claim says, does not hold where one is settled on the other side, and is open otherwise. A number of fewer
-than five subjects, or of a single training seed, settles nothing.
+A case is decided only by intervals: it holds if the interval of each number is on the claimed side of its
+threshold, does not hold if one is on the other side, and is open otherwise. Numbers with fewer than five subjects,
+or a single training seed, decide nothing.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Evidence:
 
     Attributes:
         name: the comparison in words.
-        value, low, high: None if it was not measured, or has no interval; ``reason`` then says why.
-        n_subjects: None if they were counted already and enough.
-        n_seeds: training seeds behind it; None if nothing was trained for it.
+        value, low, high: None without a measurement or interval, with a ``reason``.
+        n_subjects: number of subjects; None if known to be sufficient.
+        n_seeds: number of training seeds; None if nothing was trained.
         p: two-sided p-value of "the number is its threshold"; None if it is not known.
-        least_subjects: a number of fewer settles nothing.
+        least_subjects: smallest number of subjects for a decision.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Evidence:
 
     @classmethod
     def of(cls, name: str, number: Any, minus: float = 0.0, *, reason: str | None = None) -> Evidence:
-        """A contrast or reading, minus a constant threshold."""
+        """Evidence from a contrast or reading, minus a constant threshold."""
         value, low, high = (
             None if edge is None else edge - minus for edge in (number.value, number.low, number.high)
         )
@@ -78,7 +78,7 @@ class Evidence:
 
     @property
     def too_little(self) -> str:
-        """Reason that its interval settles nothing: few subjects, or one training seed; "" where it may."""
+        """Reason why its interval decides nothing: few subjects, or one training seed; "" if it may decide."""
         if self.n_subjects is not None and self.n_subjects < self.least_subjects:
             return f"{self.n_subjects} subjects: fewer than {self.least_subjects} settle nothing"
         if self.n_seeds is not None and self.n_seeds < LEAST_SEEDS:
@@ -87,13 +87,13 @@ class Evidence:
 
     @property
     def measured(self) -> bool:
-        """True if it has an interval, of at least five subjects."""
+        """True if it has an interval over at least five subjects."""
         few = self.n_subjects is not None and self.n_subjects < MIN_SUBJECTS
         return None not in (self.value, self.low, self.high) and not few
 
     @property
     def above(self) -> bool | None:
-        """True if the interval is above 0, False if it is below; None if it holds 0 or settles nothing."""
+        """True if the interval is above 0, False if it is below; None if it contains 0 or decides nothing."""
         if self.low is None or self.high is None or self.too_little or self.low <= 0.0 <= self.high:
             return None
         return self.low > 0.0
@@ -113,7 +113,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One comparison that a claim is decided by, labelled by where it is from: ``{"run": "NPO"}``."""
+    """One comparison that decides a claim, labelled by its origin: ``{"run": "NPO"}``."""
 
     labels: Mapping[str, str]
     verdict: Verdict
@@ -123,14 +123,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A claim with its cases, decided each by its rule.
+    """A claim with its cases, each decided by its rule.
 
     Attributes:
-        name: short, for programs.
-        context: the mode in which the models were asked, where a report has several.
-        published: what the paper's own numbers say of it.
-        needs: what a run must have for there to be a case.
-        of_collapse: it is about models that collapse, so that a broken model may decide it.
+        name: short identifier.
+        context: context mode, if a report has several.
+        published: verdict of the paper's own numbers.
+        needs: what a run needs for a case.
+        of_collapse: the claim is about collapsing models, so a broken model may decide it.
     """
 
     name: str
@@ -149,7 +149,7 @@ class Finding:
 
     @property
     def verdict(self) -> Verdict:
-        """Does not hold with one case against it; holds where at least half of the cases are for it."""
+        """``does not hold`` with one case against it; ``holds`` with at least half of the cases for it."""
         counts = self.counts
         if counts[FAILS]:
             return FAILS
@@ -171,7 +171,7 @@ class Finding:
 
 
 def decide(signs: Iterable[bool | None]) -> Verdict:
-    """Holds where every sign is True, does not where one is False, is open otherwise; not measurable of no sign."""
+    """Holds if every sign is True, does not hold if one is False, else open; not measurable without signs."""
     settled = list(signs)
     if not settled:
         return NOT_MEASURABLE
@@ -181,14 +181,14 @@ def decide(signs: Iterable[bool | None]) -> Verdict:
 
 
 def settle(evidence: Sequence[Evidence], side: Literal["above", "below"] = "above") -> Verdict:
-    """Decide by evidence that must all lie on one side of 0; not measurable where no interval can settle it."""
+    """Decide by evidence that must all be on one side of 0; not measurable if no interval can decide it."""
     if not any(number.measured for number in evidence):
         return NOT_MEASURABLE
     return decide(getattr(number, side) for number in evidence)
 
 
 def without_broken(findings: Iterable[Finding], broken: Callable[[Case, str], str]) -> tuple[Finding, ...]:
-    """The findings with every settled case open that a broken model is in; all empty answers are no forgetting.
+    """The findings with all decided cases open that involve a broken model, since empty answers are not forgetting.
 
     Args:
         broken: case and context -> why a model in it is broken, or "".
@@ -207,7 +207,7 @@ def without_broken(findings: Iterable[Finding], broken: Callable[[Case, str], st
 
 
 def cases_table(finding: Finding) -> Table:
-    """One row per case: its labels, verdict, what it says, and its numbers."""
+    """One row per case: its labels, verdict, explanation, and numbers."""
     names = list(dict.fromkeys(name for case in finding.cases for name in case.labels))
     columns = (*(name.capitalize() for name in names), "Case", "What the numbers show", "Numbers")
     rows = (
@@ -218,8 +218,7 @@ def cases_table(finding: Finding) -> Table:
 
 
 def statements(findings: Sequence[Finding]) -> tuple[Statement | Text, ...]:
-    """A block per finding: verdict and claim, and folded behind them its cases and its rule; then the comparisons.
-    """
+    """A block per finding with verdict and claim, its cases and rule folded; then the comparisons."""
     correction = comparisons(findings)
     return (*map(_statement, findings), *([Text(correction, "aside")] if correction else []))
 

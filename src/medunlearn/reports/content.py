@@ -1,4 +1,4 @@
-"""Content of a report of runs, as the pipeline gathers it from run folders. Nothing here reads a file."""
+"""Content of a report of runs, gathered by the pipeline from run folders. Reads no file."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Role = Literal["target", "retrained", "unlearned"]
 
 @dataclass(frozen=True)
 class ModelResult:
-    """One model and everything that was measured of it.
+    """One model and all its measurements.
 
     Attributes:
-        label: its name in the report, unique there.
+        label: unique name in the report.
         method: the unlearning method; None for target and retrained.
-        summary: as :func:`medunlearn.results.summary.summarize` gives it, by side, fold, kind (``all`` is every
-            kind together) and measure. A value that is null is shown as unscored, never as 0.
+        summary: table of :func:`medunlearn.results.summary.summarize`, by side, fold, kind (``all`` for all kinds)
+            and measure. Null values are shown as unscored, never as 0.
         history: one row per optimizer step: step, epoch, lr, loss, ``loss/<term>``, gradient_norm, tokens, seconds.
         info: the run's ``run.json``.
-        problems: why it is broken; no verdict is read from a broken model.
+        problems: why it is broken; a broken model gets no verdict.
     """
 
     label: str
@@ -55,7 +55,7 @@ class Example:
 
 @dataclass(frozen=True)
 class JudgementTables:
-    """One panel on one set of cases, numbers and names alone; ``about`` says how they are to be read."""
+    """One panel on one set of cases, only numbers and names; ``about`` explains how to read them."""
 
     title: str
     about: str
@@ -94,16 +94,16 @@ class Reconstruction:
 
 @dataclass(frozen=True)
 class Recovery:
-    """Results of recovery attacks of one kind, all kinds of questions together.
+    """Results of one kind of recovery attack, over all kinds of questions.
 
     Attributes:
-        kind, title: ``relearning``, ...; its name in reports.
-        table: model, role, attack, strength (the first is the model as it is), side, fold, measure, value, low,
+        kind, title: ``relearning``, ...; name in reports.
+        table: model, role, attack, strength (the first is the unattacked model), side, fold, measure, value, low,
             high, change, reading.
         comparisons: model, against, attack, strength, side, fold, measure, difference, low, high, p.
-        words: a reading -> what it stands on.
-        measures: measures of such attacks alone: name -> (title, meaning).
-        notes: sentences on what was left out or says nothing.
+        words: reading -> its basis.
+        measures: measures specific to these attacks: name -> (title, meaning).
+        notes: sentences on skipped or meaningless parts.
     """
 
     kind: str
@@ -117,21 +117,21 @@ class Recovery:
 
 @dataclass(frozen=True)
 class RankReading:
-    """The reading of the ranks of one context.
+    """Interpretation of the ranks in one context.
 
     Attributes:
         context: ``closed_book``, ``note``, ``record`` (facts in their records' own text) or ``notes`` (whole notes
             among versions of themselves).
         calibration: distance, p, facts, subjects, first, due, uniform of the retrained model
             (:class:`medunlearn.results.fact_table.Calibration`); None without one.
-        kinds: the same by kind of fact, a row each.
-        of: alternatives and the true value, at most.
+        kinds: the same by kind of fact, one row each.
+        of: largest number of values, the true one included.
         least_p: the smallest p that a subject can have.
-        beside_unseen: p is a subject's place among those whom the retrained model never saw, since p-values by
-            facts alone are not uniform there.
-        single: every subject has one fact.
+        beside_unseen: p is a subject's rank among subjects unseen by the retrained model, since p-values from facts
+            are not uniform there.
+        single: True if every subject has one fact.
         known: p, least_p, first, unseen_first, subjects, verdict
-            (:class:`medunlearn.results.fact_table.KnownBefore`); None without a target model that works.
+            (:class:`medunlearn.results.fact_table.KnownBefore`); None without a healthy target model.
         unscored: reason -> facts without a rank.
     """
 
@@ -148,14 +148,14 @@ class RankReading:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Ranks of the forget set's facts; empty if none was ranked.
+    """Ranks of the forget set's facts; empty without ranks.
 
     Attributes:
-        table: model, context, facts, first, subjects, told (how many have p at most ``alpha``; null if that
-            cannot be read), median_p.
-        readings: one a context.
-        templates: prompt templates in which facts of answers were asked for.
-        unused_chat_template: a tokenizer has a chat template, and its model was asked without.
+        table: model, context, facts, first, subjects, told (number with p at most ``alpha``; null if undecidable),
+            median_p.
+        readings: one per context.
+        templates: prompt templates used for facts of answers.
+        unused_chat_template: a tokenizer has a chat template that was not used.
     """
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -167,7 +167,7 @@ class Ranks:
 
 @dataclass(frozen=True)
 class PaperPart:
-    """A paper's part of the report of runs on its benchmark; ``data`` stands at the top of ``report.json``."""
+    """A paper's part of the report of runs on its benchmark; ``data`` goes to the top level of ``report.json``."""
 
     blocks: tuple[Block, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -176,22 +176,22 @@ class PaperPart:
 
 @dataclass(frozen=True)
 class ReportContent:
-    """Everything that a report of runs shows. Tables may be empty.
+    """Content of a report of runs. Tables may be empty.
 
     Attributes:
         benchmark: name, builder, source, licence, data_use, levels, counts, fingerprint.
-        split: name, level, and how many nodes are in forget and in retain; no node is named.
-        context: ``closed_book`` or ``note``; every number of the report is of this mode.
+        split: name, level, and numbers of nodes to forget and to retain, without node names.
+        context: context mode of all numbers: ``closed_book`` or ``note``.
         comparisons: model, against (labels), side, fold, kind, measure, difference (model minus against), low,
             high, p, n_pairs, n_subjects.
         metrics: a metric's name -> (title, meaning with range and direction).
         caveats: sentences for the top of the page.
         broken: warnings of broken models; also the first caveats.
-        reference: whether models may be read against the retrained one; None without target or retrained model.
-        show_text: whether text of records, questions and responses may be shown.
+        reference: whether the retrained model is a valid reference; None without target or retrained model.
+        show_text: True if text of records, questions and responses may be shown.
         groups: the benchmark's own measures by node of one level: level, node, measure, side, fold, model, and a
             summary's columns.
-        epochs: of unlearning runs that were evaluated after each epoch: model, epoch (0 is the target), level, node
+        epochs: for unlearning runs evaluated after each epoch: model, epoch (0 is the target), level, node
             (empty for the whole split), measure, and a summary's columns.
         utility: tasks of lm-evaluation-harness, and ``utility`` for them together: model, name, metric, value, low,
             high, stderr, n_scored, shots.
@@ -220,6 +220,6 @@ class ReportContent:
     paper: PaperPart = field(default_factory=PaperPart)
 
     def shown_examples(self) -> tuple[Example, ...]:
-        """The examples that may be shown, forget before retain; none unless ``show_text``."""
+        """The examples to show, forget before retain; empty unless ``show_text``."""
         visible = self.examples if self.show_text else ()
         return tuple(sorted(visible, key=lambda example: example.side != "forget"))

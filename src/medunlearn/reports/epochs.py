@@ -1,8 +1,8 @@
-"""Each measure from epoch to epoch, one line per method (LUME, Figures 2 to 4), as plotly specifications.
+"""Each measure by epoch, one line per method (LUME, Figures 2 to 4), as plotly specifications.
 
-What is drawn of the table of epochs, a panel each: every measure of a node (LUME: regurgitation and knowledge of
-each task), the composites of all kinds together, and every row whose measure has a name of its own, other than its
-metric's. So a part that adds rows of a new measure (membership, utility elsewhere) has it drawn.
+Panels from the table of epochs: every measure of a node (LUME: regurgitation and knowledge of each task), the
+composites over all kinds, and every row whose measure has another name than its metric. So rows of additional
+measures (membership, utility) are drawn automatically.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Line = Mapping[int, Reading]
 
 
 class Panel(NamedTuple):
-    """Measure of one figure, of a node, or of the whole split where ``node`` is empty."""
+    """Measure of one panel, for a node, or for the whole split if ``node`` is empty."""
 
     node: str
     measure: str
@@ -43,14 +43,14 @@ class Panel(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The measure in words, with its side; of membership with the attack, of utility with its metric."""
+        """The measure in words, with its side; with the attack for membership, with the metric for utility."""
         if self.measure in _TITLES:
             return f"{_TITLES[self.measure]}, {self.metric.replace('_', ' ')}"
         return f"{self.measure} on {self.side}" if self.side else self.measure
 
 
 def panels_of(content: ReportContent) -> dict[Panel, dict[str, Line]]:
-    """Panel -> label of a method -> epoch -> its reading there; panels in the order of the table."""
+    """Panel -> label of a method -> epoch -> its reading; panels in table order."""
     panels: dict[Panel, dict[str, dict[int, Reading]]] = {}
     for row in rows_of(content.epochs):
         composite = row["parts"] and row["kind"] == ALL
@@ -65,7 +65,7 @@ def _panel(row: Mapping[str, Any]) -> Panel:
 
 
 def epoch_figures(content: ReportContent) -> list[tuple[str, Spec]]:
-    """Title and figure of each panel: methods as lines with a band of their intervals, references dashed."""
+    """Title and figure of each panel: methods as lines with interval bands, references dashed."""
     colour, symbol = colours(content.models), symbols(content.models)
     references, specs = _references(content), []
     for panel, lines in panels_of(content).items():
@@ -104,7 +104,7 @@ def _references(content: ReportContent) -> dict[tuple[str, Panel], Reading]:
 
 
 def _areas(content: ReportContent) -> Iterator[Mapping[str, Any]]:
-    """Areas of membership attacks, as the table of epochs has them."""
+    """AUCs of membership attacks in the format of the table of epochs."""
     for row in rows_of(content.membership.table):
         if row["measure"] == "auc":
             place = {"node": "" if row["group"] == "all" else row["group"], "metric": row["attack"]}
@@ -113,7 +113,7 @@ def _areas(content: ReportContent) -> Iterator[Mapping[str, Any]]:
 
 
 def _utilities(content: ReportContent) -> Iterator[Mapping[str, Any]]:
-    """Utility over all tasks, as the table of epochs has it."""
+    """Utility over all tasks in the format of the table of epochs."""
     for row in rows_of(content.utility):
         if row["name"] == UTILITY:
             yield {**row, **_NOWHERE, "node": "", "measure": UTILITY, "n_subjects": row["n_scored"]}

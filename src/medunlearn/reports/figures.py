@@ -1,7 +1,7 @@
-"""The theme of all figures, and the parts that they share, as plain plotly specifications.
+"""The theme and common parts of all figures, as plain plotly specifications.
 
-A colour is the name of one of the page's CSS variables (``--ink``); the page puts in the value of the light or the
-dark scheme. Nothing here needs plotly: plotly.js is only written into the page.
+A colour is the name of a CSS variable of the page (``--ink``), which the page resolves for the light or dark
+scheme. Nothing here needs plotly: plotly.js is embedded in the page.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ _TURNS = (("circle", "●"), ("circle-open", "○"), ("square", "■"), ("square
 
 
 def colours(models: Sequence[ModelResult]) -> dict[str, str]:
-    """A model's label -> its CSS variable; target and retrained have the ink's, methods one each in turn."""
+    """A model's label -> its CSS variable; target and retrained use the ink colour, methods one colour each in
+    turn.
+    """
     turns = {label: f"--m{place % _COLOURS + 1}" for place, label in enumerate(_methods(models))}
     return {model.label: turns.get(model.label, "--ink") for model in models}
 
 
 def symbols(models: Sequence[ModelResult]) -> dict[str, tuple[str, str]]:
-    """A model's label -> its marker's name in plotly, and the character that looks like it."""
+    """A model's label -> its plotly marker, and a similar character."""
     turns = {label: _TURNS[place // _COLOURS % len(_TURNS)] for place, label in enumerate(_methods(models))}
     return {model.label: turns.get(model.label) or _REFERENCES[model.role] for model in models}
 
@@ -76,7 +78,7 @@ TEMPLATE: Spec = {
 
 
 def layout(ranges: tuple[Range, Range] | None, x: str, y: str, *, small: bool = False) -> Spec:
-    """Axes with their titles, on top of the template; ranges None leaves them to plotly."""
+    """Axes with their titles, on top of the template; None as ranges leaves them to plotly."""
     axes: list[Spec] = [
         {"title": {"text": _lines(title), **({"font": {"size": 11}} if small else {})}} for title in (x, y)
     ]
@@ -88,20 +90,24 @@ def layout(ranges: tuple[Range, Range] | None, x: str, y: str, *, small: bool = 
 def plot(
     data: Iterable[Spec], frame: Spec, margin: Sequence[int] = (), *, labels: bool = False, **more: Any
 ) -> Spec:
-    """A figure: its traces in a layout, with margins left, right, top and bottom; ``labels`` names its points."""
+    """A figure: its traces in a layout, with margins left, right, top and bottom; ``labels`` annotates its
+    points.
+    """
     space = {"margin": dict(zip("lrtb", margin, strict=True))} if margin else {}
     return {"data": list(data), "layout": {**frame, **space, **more}, "labels": labels}
 
 
 def line(name: str, colour: str, hover: str, *, dash: str = "", width: float = 1.8, **more: Any) -> Spec:
-    """A trace of points joined by lines; ``more`` has its points."""
+    """A trace of points joined by lines; ``more`` has further properties."""
     style = {"color": colour, "width": width} | ({"dash": dash} if dash else {})
     trace = {"type": "scatter", "mode": "lines", "name": safe(name), "hovertemplate": hover, "line": style}
     return trace | more
 
 
 def band(edges: Sequence[Edge], trace: Mapping[str, Any], colour: str) -> list[Spec]:
-    """Intervals as one area: forth along the upper ends and back along the lower ones; none of a single point."""
+    """Intervals as one area: forwards along the upper ends and back along the lower ones; empty for a single
+    point.
+    """
     complete = [edge for edge in edges if edge[1] is not None and edge[2] is not None]
     if len(complete) < 2:
         return []
@@ -121,15 +127,15 @@ def whiskers(edges: Iterable[Edge], colour: str = "") -> Spec:
 
 
 def _lines(text: str) -> str:
-    """A title whose line breaks are the only tags in it."""
+    """A title in which line breaks are the only tags."""
     return "<br>".join(safe(part) for part in text.split("<br>"))
 
 
 def short(value: float) -> float:
-    """Six significant digits are more than a screen can show."""
+    """A number with six significant digits, more than a screen resolves."""
     return float(f"{value:.6g}")
 
 
 def safe(text: str) -> str:
-    """Plotly reads tags in its texts; a name is not to be one. Escaping twice does no harm to what we write."""
+    """Escape text for plotly, which interprets tags; escaping twice is harmless for our texts."""
     return html.escape(html.unescape(text), quote=False)

@@ -1,4 +1,4 @@
-"""Formatting of numbers and places, the same in every format."""
+"""Formatting of numbers and places, equal in every output format."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ ABSENT = "–"
 
 
 def decimal(value: float) -> str:
-    """Three decimals, a true minus sign, and no negative zero."""
+    """A number with three decimals, a true minus sign, and no negative zero."""
     text = f"{value:.3f}"
     return text.replace("-", "−") if float(text) else "0.000"
 
 
 def signed(value: float) -> str:
-    """Three decimals with the sign always shown."""
+    """A number with three decimals and always a sign."""
     text = decimal(value)
     return text if text.startswith("−") or not float(text) else f"+{text}"
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """``[low, high]``, or nothing if there is no interval."""
+    """``[low, high]``; empty without an interval."""
     return "" if low is None or high is None else f"[{decimal(low)}, {decimal(high)}]"
 
 
 def interval_note(low: float | None, high: float | None, n_subjects: int | None) -> str:
-    """``[0.010, 0.052], 30 subjects``; of fewer than five subjects why there is no interval."""
+    """``[0.010, 0.052], 30 subjects``; with fewer than five subjects, why there is no interval."""
     if n_subjects is None:
         return interval(low, high)
     few = " (too few for an interval)" if n_subjects < MIN_SUBJECTS else ""
@@ -63,21 +63,21 @@ def subjects_for_bounds(bounds: Sequence[float] = (0.05, 0.01), noun: str = "pat
 
 
 def p_text(p: float | None) -> str:
-    """``0.042``, ``3.1e-05``, ``< 1e-12``, never 0; a dash where there is none."""
+    """``0.042``, ``3.1e-05``, ``< 1e-12``, never 0; a dash without a p-value."""
     if p is None:
         return ABSENT
     return "< 1e-12" if p <= LEAST_P else f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
 
 
 def value_text(reading: Reading | None) -> str:
-    """A value; ``unscored`` where it is null; a dash where there is no such row."""
+    """A value; ``unscored`` if null; a dash without such a row."""
     if reading is None:
         return ABSENT
     return UNSCORED if reading.value is None else decimal(reading.value)
 
 
 def reading_note(reading: Reading | None) -> str:
-    """Note under a value: its interval, its subjects, and how many questions were left unscored."""
+    """Note under a value: its interval, number of subjects, and number of unscored questions."""
     if reading is None:
         return ""
     unscored = f"{reading.n_unscored:,} unscored" if reading.n_unscored else ""
@@ -91,7 +91,7 @@ def signed_with_interval(gap: Gap) -> str:
 
 
 def kind_text(kind: str) -> str:
-    """A kind, the roll-up in words."""
+    """A kind in words, including the roll-up."""
     return "all kinds" if kind == ALL else kind
 
 

@@ -1,4 +1,4 @@
-"""The first screen: which model came closest to the retrained model, and where each model stands."""
+"""The first screen: the model closest to the retrained model, and a ranking of all models."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ REFUSED = (
 
 
 def verdict(ranked: Sequence[Standing], reference: ReferenceCheck | None) -> tuple[str | None, Headline]:
-    """Label of the unlearned model closest to the retrained model, None without one; and how sure that is.
+    """Label of the unlearned model closest to the retrained model (None without one), and how certain that is.
 
     Args:
-        ranked: a broken model is never the closest; against a broken target or retrained one nothing is decided.
-        reference: the check of target and retrained model; where it failed, its reasons are the answer.
+        ranked: a broken model is never the closest; with a broken target or retrained model nothing is decided.
+        reference: the check of target and retrained model; if it failed, its reasons are the answer.
     """
     closest, answer, sentences = _verdict(ranked, reference)
     label = None if closest is None else closest.model.label
@@ -108,7 +108,7 @@ def _certainty(gaps: dict[str, Gap]) -> str:
 
 
 def lead(results: Results, where: Plane, ranked: Sequence[Standing], inside: str) -> Columns:
-    """The answer with its ranking, beside the plot."""
+    """The answer with its ranking, next to the plot."""
     bars = _bars(ranked)
     plot: list[Block | None] = [
         Text("No model has a number on both the retain set and the forget set: nothing to draw.", "empty")
@@ -130,7 +130,7 @@ def lead(results: Results, where: Plane, ranked: Sequence[Standing], inside: str
 
 
 def _bars(ranked: Sequence[Standing]) -> tuple[Bar, ...]:
-    """Distances to the retrained model, shortest first; none of broken models."""
+    """Distances to the retrained model, shortest first, without broken models."""
     measured = sorted(
         (
             (standing.distance, standing.model)

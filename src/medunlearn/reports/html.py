@@ -1,4 +1,4 @@
-"""A report as one HTML page that loads nothing from anywhere."""
+"""Render a report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _LONG = 48
 
 
 def to_html(report: Report) -> str:
-    """The page, its style and its scripts in one string; plotly is in it only where there is a figure.
+    """The page with style and scripts in one string; plotly is included only if there is a figure.
 
-    Scripts run by their hash alone (content security policy), so text that got into a cell never runs.
+    Scripts are allowed only by hash (content security policy), so injected text never runs.
     """
     has_plots = has_figures(report.blocks)
     script = asset("page.js").decode()
@@ -55,7 +55,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 @cache
 def _environment() -> Environment:
-    """The template, which escapes everything that it is given."""
+    """The template environment, which escapes all values."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -77,7 +77,7 @@ def _environment() -> Environment:
 
 
 def _anchors(report: Report) -> dict[str, Section]:
-    """Anchor -> section of the report itself, each anchor once."""
+    """Anchor -> top-level section of the report, with unique anchors."""
     anchors: dict[str, Section] = {}
     for block in report.blocks:
         if isinstance(block, Section):
@@ -88,7 +88,7 @@ def _anchors(report: Report) -> dict[str, Section]:
 
 
 def column_kinds(table: Table) -> list[str]:
-    """A CSS class per column: ``number`` is right-aligned, ``long`` may wrap; the first column is always text."""
+    """CSS class of each column: ``number`` is right-aligned, ``long`` may wrap; the first column is always text."""
     kinds = []
     for place in range(len(table.columns)):
         texts = [row[place].text for row in table.rows]
@@ -100,7 +100,7 @@ def column_kinds(table: Table) -> list[str]:
 
 
 def _options(values: Sequence[str | tuple[str, ...]]) -> list[str]:
-    """Every value of a menu once, in the order of the rows."""
+    """Distinct values of a filter menu, in row order."""
     every = (value if isinstance(value, tuple) else (value,) for value in values)
     return list(dict.fromkeys(option for options in every for option in options))
 
@@ -110,7 +110,7 @@ def _row_values(filters: Mapping[str, Sequence[str | tuple[str, ...]]], row: int
 
 
 def script_json(value: Any) -> Any:
-    """JSON for a script element: no ``<`` in it can end the element or start another."""
+    """JSON for a script element, with ``<`` escaped so that nothing can end the element or start another."""
     from markupsafe import Markup
 
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -118,13 +118,13 @@ def script_json(value: Any) -> Any:
 
 
 def script_hash(script: str) -> str:
-    """The script's hash as a content security policy takes it: the page runs these scripts and no other."""
+    """The script's hash in the form of a content security policy, which allows only these scripts."""
     return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
 
 @cache
 def plotly_archive() -> bytes:
-    """plotly.js (bars and scatter plots), packed; the page unpacks it."""
+    """plotly.js (bars and scatter plots), compressed; the page decompresses it."""
     return asset("plotly-basic.min.js.gz")
 
 

@@ -1,4 +1,4 @@
-"""A report as data for programs: strict JSON."""
+"""Render a report as data: strict JSON."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ FORMAT = 1
 
 
 def to_data(report: Report) -> dict[str, Any]:
-    """The report's own numbers; of a report that carries none, its blocks."""
+    """The report's own data; its blocks if it has none."""
     body = report.data or {"facts": dict(report.facts), "blocks": report.blocks}
     return {"format": FORMAT, "title": report.title, **plain(body)}
 
 
 def plain(value: Any) -> Any:
-    """The same value in the types of JSON: tables as rows, blocks as objects, NaN, infinity and null as null."""
+    """Convert a value to JSON types: tables as rows, blocks as objects, NaN, infinity and null as null."""
     match value:
         case pd.DataFrame():
             return plain(value.to_dict("records")) if len(value) else []

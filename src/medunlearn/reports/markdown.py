@@ -1,4 +1,4 @@
-"""A report as Markdown that reads well in a terminal."""
+"""Render a report as Markdown that is readable in a terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MARKS: Mapping[str, str] = {"lowest": "**", "highest": "_", "run": "**", "ident
 
 
 def to_markdown(report: Report) -> str:
-    """Every block but figures, whose numbers stand in tables."""
+    """Every block except figures, whose numbers are in tables."""
     parts = [f"# {markdown_line(report.title)}", bullets(f"{name}: {text}" for name, text in report.facts)]
     parts += _render(report.blocks, 2)
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -80,7 +80,7 @@ def _block(block: AnyBlock, depth: int) -> Iterator[str]:
 
 
 def _titled(heading: str, parts: Iterable[str]) -> list[str]:
-    """A heading and what stands under it; nothing if all of it is left out of Markdown."""
+    """A heading and its content; empty if all of it is omitted in Markdown."""
     inside = [part for part in parts if part]
     return [heading, *inside] if inside else []
 
@@ -90,17 +90,17 @@ def _heading(depth: int, text: str, note: str = "") -> str:
 
 
 def bullets(lines: Iterable[str]) -> str:
-    """A list, a line per item."""
+    """A bullet list, one line per item."""
     return "\n".join(f"- {markdown_line(line)}" for line in lines)
 
 
 def literal(text: str) -> str:
-    """Text as an indented block: a viewer shows what a model said and never renders it."""
+    """Text as an indented block, so that a viewer never renders a model's output."""
     return "\n".join(f"    {printable(line)}" for line in (text.splitlines() or [""]))
 
 
 def pipe_table(table: Table) -> str:
-    """A pipe table with its columns aligned; a long note is left to the list below it."""
+    """An aligned pipe table; long notes are moved to the list below it."""
     lines = [list(map(_cell, row)) for row in (table.columns, *table.rows)]
     widths = [max(3, *(len(line[place]) for line in lines)) for place in range(len(table.columns))]
     lines.insert(1, ["-" * width for width in widths])
@@ -119,6 +119,6 @@ def _cell(cell: Cell) -> str:
 
 
 def _long_notes(table: Table) -> list[str]:
-    """Notes that would make a table too wide, each once."""
+    """Distinct notes that would make a table too wide."""
     cells = (cell for row in (table.columns, *table.rows) for cell in row if len(cell.note) > _LONGEST_NOTE)
     return list(dict.fromkeys(f"{cell.text}: {cell.note}" for cell in cells))

@@ -28,7 +28,7 @@ def tradeoff(results: Results, where: Plane) -> Spec:
 
 
 def panels(results: Results, planes: Sequence[Plane]) -> list[tuple[str, Spec]]:
-    """The trade-off of each fold and kind, all on the same axes."""
+    """The trade-off for each fold and kind, all with the same axes."""
     ranges = _ranges(results, planes)
     specs = []
     for where in planes:
@@ -39,7 +39,7 @@ def panels(results: Results, planes: Sequence[Plane]) -> list[tuple[str, Spec]]:
 
 
 def _axis_title(results: Results, where: Plane, side: str) -> str:
-    """The metric exactly as it is named in the tables, and which way is which."""
+    """The metric's name as in the tables, with its direction."""
     metric = where.utility if side == "retain" else where.forgetting
     if metric is None:
         return ""
@@ -52,7 +52,7 @@ def _axis_title(results: Results, where: Plane, side: str) -> str:
 
 
 def _ranges(results: Results, planes: Sequence[Plane]) -> tuple[Range, Range]:
-    """Ranges of both axes around every point and interval that is drawn, for panels that are to compare."""
+    """Common ranges of both axes that cover every point and interval, for comparable panels."""
     pairs = [pair for where in planes for _, pair in _pairs(results, where)]
     x, y = (
         [edge for pair in pairs for edge in (pair[n].value, pair[n].low, pair[n].high) if edge is not None]
@@ -62,7 +62,7 @@ def _ranges(results: Results, planes: Sequence[Plane]) -> tuple[Range, Range]:
 
 
 def _range(values: Sequence[float], narrowest: float = 0.2) -> Range:
-    """A little more than the values span; never so narrow that noise looks like a difference."""
+    """A range slightly larger than the values span; never so narrow that noise looks like a difference."""
     if not values:
         return [0.0, 1.0]
     low, high = min(values), max(values)
@@ -71,7 +71,7 @@ def _range(values: Sequence[float], narrowest: float = 0.2) -> Range:
 
 
 def _pairs(results: Results, where: Plane) -> Iterator[tuple[ModelResult, Pair]]:
-    """Models with both numbers. The references come last, so that no method hides them."""
+    """Models with both numbers, references last, so that no method hides them."""
     for model in sorted(results.models, key=lambda model: model.role != "unlearned"):
         utility = results.reading(model, where.retain, where.utility)
         forgetting = results.reading(model, where.forget, where.forgetting)
@@ -112,7 +112,7 @@ def _point(model: ModelResult, pair: Pair, colour: str, symbol: str, *, bars: bo
 
 
 def _crosshair(results: Results, where: Plane) -> list[Spec]:
-    """Faint lines through the retrained model, the point that all others are read against."""
+    """Faint lines through the retrained model, the reference point."""
     style = {"type": "line", "layer": "between", "line": {"color": "--muted", "width": 1, "dash": "dot"}}
     for model, (utility, forgetting) in _pairs(results, where):
         if model is results.retrained:
@@ -158,9 +158,9 @@ def _loss(name: str, model: ModelResult, column: str, colour: str, dash: str) ->
 
 
 def thinned(points: Sequence[tuple[float, Any]]) -> tuple[list[float], list[float | None]]:
-    """At most 400 points: the means of even runs of steps, so that no spike is picked or lost by chance.
+    """At most 400 points: means over equal numbers of steps, so that no spike is picked or lost by chance.
 
-    A value that is not finite breaks the line.
+    Non-finite values break the line.
     """
     stride = math.ceil(len(points) / _MOST_POINTS) or 1
     runs = [points[start : start + stride] for start in range(0, len(points), stride)]

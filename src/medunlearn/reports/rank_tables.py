@@ -1,4 +1,4 @@
-"""The models' remaining knowledge, in a report of runs: ranks of facts among alternatives."""
+"""The models' remaining knowledge in a report of runs: ranks of facts among alternatives."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Row = Mapping[str, Any]
 
 
 def rank_section(content: ReportContent) -> Section | None:
-    """Share of facts ranked first, by model and fold, with calibration; None if no fact was ranked."""
+    """Share of facts ranked first, by model and fold, with calibration; None without ranks."""
     if not any(True for model in content.models for _ in _rows(model)):
         return None
     ranks = content.ranks
@@ -56,7 +56,7 @@ def rank_section(content: ReportContent) -> Section | None:
 
 
 def nothing_to_forget(ranks: Ranks) -> Iterator[str]:
-    """A caveat for each context in which ranks do not tell that the target ever knew the forget set."""
+    """A caveat for each context in which ranks do not show that the target knew the forget set."""
     for reading in ranks.readings:
         before = reading.known
         if before is not None and before["verdict"] == "nothing":
@@ -73,7 +73,7 @@ def _known(before: Mapping[str, Any]) -> str:
 
 
 def _rows(model: ModelResult) -> Iterator[Row]:
-    """Rows of the summary with the ranks, all kinds of questions together and records, forget before retain."""
+    """Rank rows of the summary, for all kinds of questions together and for records, forget before retain."""
     for side in ("forget", "retain"):
         for row in rows_of(model.summary):
             ours = row["measure"] in (MEASURE, NOTES_MEASURE) and row["kind"] in ("all", "record")
@@ -100,7 +100,7 @@ def _table(content: ReportContent) -> Table | None:
 
 
 def _subjects(ranks: Ranks) -> Table | None:
-    """Subjects of the forget set that ranks still tell, by model and context."""
+    """Forget-set subjects that ranks still identify, by model and context."""
     rows = {(row["model"], row["context"]): row for row in rows_of(ranks.table)}
     contexts = [reading.context for reading in ranks.readings]
     columns = (
@@ -125,7 +125,7 @@ def _median(row: Row) -> str:
 
 
 def _context(content: ReportContent) -> Iterator[str]:
-    """Contexts of the ranks, each once."""
+    """Distinct contexts of the ranks."""
     ranks = content.ranks
     for reading in ranks.readings:
         if reading.context in ("closed_book", "note"):
@@ -211,7 +211,7 @@ def _kinds(reading: RankReading) -> Table | None:
 
 
 def _figure(content: ReportContent) -> Spec:
-    """Share ranked first on the forget set, of training questions or else of records: one bar per model."""
+    """Share ranked first on the forget set, for training questions or else records: one bar per model."""
     colour = colours(content.models)
     bars = []
     for model in content.models:

@@ -1,4 +1,4 @@
-"""Looking up the numbers of a report, and choosing those that the trade-off is drawn from."""
+"""Lookup of a report's numbers, and selection of the trade-off's metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEGRADATION_TEXT = ("Degradation score", "0-1, higher = more output has collaps
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One number of one model; ``value`` is None if it is unscored."""
+    """One number of one model; ``value`` is None if unscored."""
 
     value: float | None
     low: float | None
@@ -30,7 +30,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A model minus the retrained model; with an interval where the two were compared paired on subjects."""
+    """A model minus the retrained model; with an interval if compared on the same subjects."""
 
     difference: float
     low: float | None = None
@@ -38,12 +38,12 @@ class Gap:
 
     @property
     def tells_apart(self) -> bool | None:
-        """True if the interval leaves 0 out; None without an interval."""
+        """True if the interval excludes 0; None without an interval."""
         return None if self.low is None or self.high is None else self.low > 0.0 or self.high < 0.0
 
 
 class Place(NamedTuple):
-    """A group of questions."""
+    """A group of questions: side, fold and kind."""
 
     side: str
     fold: str
@@ -76,17 +76,17 @@ class Results:
         }
 
     def reading(self, model: ModelResult, place: Place, metric: str | None) -> Reading | None:
-        """A number, or None if the model has no such row."""
+        """A number; None if the model has no such row."""
         return None if metric is None else self._readings.get((model.label, place, metric))
 
     def entries(self) -> Iterator[tuple[ModelResult, Place, str, Reading]]:
-        """Every number, in the order of the models and their tables."""
+        """Every number, in order of the models and their tables."""
         models = {model.label: model for model in self.models}
         for (label, place, metric), reading in self._readings.items():
             yield models[label], place, metric, reading
 
     def gap(self, model: ModelResult, place: Place, metric: str | None) -> Gap | None:
-        """Model minus retrained model: the paired comparison where there is one, else of the two values."""
+        """Model minus retrained model: the paired comparison if there is one, else the difference of the values."""
         if self.retrained is None or metric is None or model is self.retrained:
             return None
         if paired := self._gaps.get((model.label, place, metric)):
@@ -97,14 +97,14 @@ class Results:
         return Gap(ours.value - theirs.value)
 
     def places(self) -> list[Place]:
-        """Every group of questions, forget first, kinds as the benchmarks list them, ``all`` last."""
+        """Every group of questions, forget first, kinds in benchmark order, ``all`` last."""
         return sorted({place for _, place, _ in self._readings}, key=_order)
 
     def axis(self, place: Place) -> str | None:
-        """The metric that stands for a place: the composite that most models have a value for.
+        """The main metric of a place: the composite that most models have a value for.
 
-        Models may have composites of different parts, which cannot be put on one axis. Where no composite
-        has a value, the metric that most models have one for; where nothing has, a composite's name.
+        Composites of different parts are not comparable. Without any composite value, the metric with the most
+        values; without any values, a composite's name.
         """
         counts: dict[str, int] = {}
         for (_, where, metric), reading in self._readings.items():
@@ -115,7 +115,7 @@ class Results:
         return max(candidates, key=lambda metric: (counts[metric], metric.count(",")), default=None)
 
     def describe(self, metric: str, side: str) -> tuple[str, str]:
-        """Title and meaning of a metric. A composite with parts missing is titled by its parts alone."""
+        """Title and meaning of a metric. A composite with missing parts is titled by its parts."""
         if metric in self._metrics:
             return self._metrics[metric]
         if metric == DEGRADATION:
@@ -130,7 +130,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """The two metrics of a trade-off, of one fold and kind; None if no model has one."""
+    """The two metrics of a trade-off, for one fold and kind; None if no model has one."""
 
     fold: str
     kind: str
@@ -159,26 +159,26 @@ class Standing:
 
     @property
     def distance(self) -> float | None:
-        """Root of the sum of both gaps' squares, 0 = like the retrained model; None if one is missing."""
+        """Euclidean norm of both gaps, 0 = equal to the retrained model; None if one is missing."""
         if self.utility_gap is None or self.forgetting_gap is None:
             return None
         return math.hypot(self.utility_gap.difference, self.forgetting_gap.difference)
 
     @property
     def placed(self) -> bool:
-        """True if it has both numbers, and so a point in the plot."""
+        """True if it has both numbers, so that it can be plotted."""
         return all(axis is not None and axis.value is not None for axis in (self.utility, self.forgetting))
 
 
 def main_plane(results: Results) -> Plane:
-    """The trade-off of all kinds on the train fold, or on the first fold that has both numbers."""
+    """The trade-off over all kinds on the train fold, or on the first fold with both numbers."""
     folds = sorted(dict.fromkeys(place.fold for place in results.places()), key=lambda fold: fold != "train")
     planes = [_plane(results, fold, ALL) for fold in folds] or [Plane("train", ALL, None, None)]
     return next((where for where in planes if drawable(results, where)), planes[0])
 
 
 def panel_planes(results: Results) -> list[Plane]:
-    """The trade-offs of each fold and single kind, of which both numbers are there."""
+    """The trade-offs of each fold and single kind with both numbers."""
     keys = dict.fromkeys((place.fold, place.kind) for place in results.places() if place.kind not in (ALL, RECORD))
     planes = [_plane(results, fold, kind) for fold, kind in keys]
     return [where for where in planes if drawable(results, where)]
@@ -190,7 +190,7 @@ def _plane(results: Results, fold: str, kind: str) -> Plane:
 
 
 def drawable(results: Results, where: Plane) -> bool:
-    """True if some model has both numbers, and so a point."""
+    """True if some model has both numbers, so that there is a point."""
     return any(standing.placed for standing in standings(results, where))
 
 
@@ -212,7 +212,7 @@ def standings(results: Results, where: Plane) -> list[Standing]:
 
 
 def is_composite(metric: str) -> bool:
-    """True if a row is a harmonic mean of several metrics, under the paper's name or its parts'."""
+    """True if a row is a harmonic mean of several metrics, named by the paper or by its parts."""
     return metric.startswith("H(") or metric in {composite.name for composite in COMPOSITES}
 
 
@@ -226,7 +226,7 @@ def number(value: Any) -> float | None:
 
 
 def rows_of(frame: Any) -> Iterable[Mapping[str, Any]]:
-    """A table's rows as mappings; none of a table without rows, whatever columns it has."""
+    """A table's rows as mappings; empty for a table without rows, whatever its columns."""
     rows: list[Mapping[str, Any]] = frame.to_dict("records") if len(frame) else []
     return rows
 

@@ -1,4 +1,4 @@
-"""The tables of a report as plain cells, for HTML and Markdown alike."""
+"""The tables of a report as plain cells, used for HTML and Markdown."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _FILTERS = ("model", "side", "fold", "kind", "metric")
 def grid(
     head: str, entries: Iterable[tuple[Cell, str, Cell]], columns: Sequence[str], title: str = ""
 ) -> Table | None:
-    """A table of (row, column, cell) entries, rows in their order; a dash where there is none. None of no entry."""
+    """A table of (row, column, cell) entries in order; a dash for missing cells. None without entries."""
     rows: dict[Cell, dict[str, Cell]] = {}
     for row, column, cell in entries:
         rows.setdefault(row, {})[column] = cell
@@ -56,13 +56,13 @@ def grid(
 
 
 def records(columns: Iterable[Cell], rows: Iterable[tuple[Cell, ...]], title: str = "") -> Table | None:
-    """A table of rows, or None of no row."""
+    """A table of rows; None without rows."""
     lines = tuple(rows)
     return Table(tuple(columns), lines, title) if lines else None
 
 
 def value_cell(row: Mapping[str, Any], *notes: str) -> Cell:
-    """A row's value with its interval and more notes; ``unscored`` where it is null."""
+    """A row's value with its interval and further notes; ``unscored`` if null."""
     value = number(row["value"])
     if value is None:
         return Cell(UNSCORED)
@@ -70,7 +70,7 @@ def value_cell(row: Mapping[str, Any], *notes: str) -> Cell:
 
 
 def gap_cell(row: Mapping[str, Any]) -> Cell:
-    """A row's difference with its interval; a dash where it is null."""
+    """A row's difference with its interval; a dash if null."""
     difference = number(row["difference"])
     if difference is None:
         return Cell(ABSENT)
@@ -82,7 +82,7 @@ def _note(row: Mapping[str, Any]) -> str:
 
 
 def reading_cell(reading: Reading | None) -> Cell:
-    """A number with its interval and how many were left unscored."""
+    """A number with its interval and the number of unscored questions."""
     return Cell(value_text(reading), reading_note(reading))
 
 
@@ -131,7 +131,7 @@ def breakdown_table(results: Results) -> Table | None:
 
 
 def group_table(content: ReportContent) -> Table | None:
-    """The benchmark's own measures: one row per node, measure and side, one column per model."""
+    """The benchmark's measures: one row per node, measure and side, one column per model."""
 
     def name(row: Mapping[str, Any]) -> Cell:
         fold = "" if row["fold"] == "train" else f", {row['fold']}"
@@ -144,7 +144,7 @@ def group_table(content: ReportContent) -> Table | None:
 
 
 def utility_table(content: ReportContent) -> Table | None:
-    """One row per task and metric that counts, with the number of items, and ``utility`` last."""
+    """One row per task and main metric, with the number of items; ``utility`` last."""
     rows = list(rows_of(content.utility))
     entries = (
         (Cell(str(row["name"]), f"{row['metric']}, {row['n_scored']} items"), str(row["model"]), value_cell(row))
@@ -155,7 +155,7 @@ def utility_table(content: ReportContent) -> Table | None:
 
 
 def metric_table(results: Results, where: Plane) -> Table | None:
-    """Every number of every model: by group of questions, then metric, then model, with a filter each."""
+    """Every number of every model: by group of questions, metric, and model, each with a filter."""
     groups: dict[tuple[Place, str], list[tuple[ModelResult, Reading]]] = {}
     for model, place, metric, reading in results.entries():
         groups.setdefault((place, metric), []).append((model, reading))
@@ -202,7 +202,7 @@ def _metric_row(
 
 
 def other_comparisons(content: ReportContent, results: Results) -> Table | None:
-    """Comparisons with another model than the retrained one; those stand beside each metric."""
+    """Comparisons with models other than the retrained one, whose comparisons are shown with each metric."""
     reference = results.retrained.label if results.retrained else None
     columns = [
         *map(Cell, ("Model", "Against", "Side", "Fold", "Kind", "Measure", "Difference")),
@@ -223,13 +223,13 @@ def _comparison(row: Mapping[str, Any]) -> tuple[Cell, ...]:
 
 
 def _p_cell(row: Mapping[str, Any]) -> Cell:
-    """A p-value, and the same corrected for all comparisons of its two models."""
+    """A p-value, and its correction for all comparisons of the two models."""
     corrected = number(row.get("p_holm"))
     return Cell(p_text(number(row["p"])), "" if corrected is None else p_text(corrected))
 
 
 def facts(content: ReportContent) -> list[tuple[str, str]]:
-    """Forget set, benchmark and models: the lines of the first screen."""
+    """Forget set, benchmark and models, as lines of the first screen."""
     benchmark, split = content.benchmark, content.split
     level = str(split["level"])
     methods = [model.label for model in content.models if model.role == "unlearned"]
@@ -244,7 +244,7 @@ def facts(content: ReportContent) -> list[tuple[str, str]]:
 
 
 def run_facts(model: ModelResult) -> dict[str, str]:
-    """A run's record as dotted keys. Its results are left out: they are the numbers of this report."""
+    """A run's record as dotted keys, without its results, which are the report's numbers."""
     return flat({key: value for key, value in model.info.items() if key != "results"})
 
 
@@ -270,7 +270,7 @@ def _cost_row(model: ModelResult) -> tuple[Cell, ...]:
 
 
 def _total(value: Any, combine: Callable[[list[float]], float]) -> float | None:
-    """A number, or the sum or maximum of a number per stage."""
+    """A number, or the sum or maximum over stages."""
     if not isinstance(value, Mapping):
         return number(value)
     parts = [part for part in map(number, value.values()) if part is not None]

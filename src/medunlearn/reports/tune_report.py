@@ -41,7 +41,7 @@ HOW: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class TuneContent:
-    """Everything that the report shows; columns as in :class:`medunlearn.pipeline.tuning.tune_result.Tuned`."""
+    """Content of the report; columns as in :class:`medunlearn.pipeline.tuning.tune_result.Tuned`."""
 
     title: str
     best: pd.DataFrame
@@ -59,7 +59,7 @@ class TuneContent:
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean over seeds, least and greatest; None if a seed has no number."""
+    """Mean over seeds, minimum and maximum; None if a seed has no number."""
 
     mean: float
     least: float
@@ -68,13 +68,13 @@ class Spread:
 
     @property
     def cell(self) -> Cell:
-        """The mean, with the spread of several seeds below it."""
+        """The mean, with the spread over several seeds below it."""
         note = f"{decimal(self.least)} to {decimal(self.greatest)}" if self.seeds > 1 else ""
         return Cell(decimal(self.mean), note)
 
 
 def spread(results: pd.DataFrame, model: str, setting: str, fold: str, column: str) -> Spread | None:
-    """A number of one model's over its seeds; None without any, or where one is missing."""
+    """A number of one model over its seeds; None without any, or if one is missing."""
     rows = results[(results["model"] == model) & (results["setting"] == setting) & (results["fold"] == fold)]
     values = [number(value) for value in rows[column]]
     numbers = [value for value in values if value is not None]
@@ -84,7 +84,7 @@ def spread(results: pd.DataFrame, model: str, setting: str, fold: str, column: s
 
 
 def ranking(content: TuneContent) -> list[tuple[str, Spread]]:
-    """Methods by the objective of their best settings on the first fold, the closest first; broken ones are out."""
+    """Methods by the objective of their best settings on the first fold, closest first, without broken ones."""
     fold = _folds(content)[0] if len(content.results) else ""
     standings = []
     for row in rows_of(content.best):
@@ -97,7 +97,7 @@ def ranking(content: TuneContent) -> list[tuple[str, Spread]]:
 
 
 def tuning_report(content: TuneContent) -> Report:
-    """The page."""
+    """The page as a report."""
     notices = (
         ("Read this first", tuple(content.caveats)),
         ("Not in this report", tuple(f"{name}: {reason}" for name, reason in content.missing)),
@@ -137,7 +137,7 @@ def tuning_report(content: TuneContent) -> Report:
 
 
 def headline(content: TuneContent) -> Headline | None:
-    """The method that came closest to the goal, or that none did better than doing nothing."""
+    """The method closest to the goal, or that none was better than doing nothing."""
     ranked = ranking(content)
     if not ranked:
         return None
@@ -158,7 +158,7 @@ def headline(content: TuneContent) -> Headline | None:
 
 
 def main_tables(content: TuneContent) -> list[Table]:
-    """Results of each fold, then budget and settings; what a terminal shows."""
+    """Results for each fold, then budget and settings; shown in the terminal."""
     tables = (*(results_table(content, fold) for fold in _folds(content)), budget_table(content))
     return [table for table in tables if table is not None]
 
@@ -172,7 +172,7 @@ def _folds(content: TuneContent) -> list[str]:
 
 
 def results_table(content: TuneContent, fold: str) -> Table | None:
-    """One row per model and setting on a fold, the closest methods first, references at the top."""
+    """One row per model and setting on a fold, closest methods first, references at the top."""
     order = [method for method, _ in ranking(content)]
     rest = [str(method) for method in content.best["method"] if method not in order]
     lines = [("target", ""), ("retrained", "")]
@@ -193,7 +193,7 @@ def results_table(content: TuneContent, fold: str) -> Table | None:
 
 
 def budget_table(content: TuneContent) -> Table | None:
-    """One row per method: its best and its untuned settings, and what of the budget went."""
+    """One row per method: its best and its untuned settings, and the spent budget."""
     heads = ("Method", "Best settings", "Untuned settings", "Objective", "Trials", "Work")
     rows = (_budget_row(row) for row in rows_of(content.best))
     return records(map(Cell, heads), rows, title="Best settings and budget, choosing half")
@@ -218,7 +218,7 @@ def _budget_row(row: Mapping[str, Any]) -> tuple[Cell, ...]:
 
 
 def _curve(content: TuneContent) -> Spec:
-    """Least objective so far by trial, one line per method; the untuned trial is the first point."""
+    """Lowest objective so far by trial, one line per method; the untuned trial is the first point."""
     traces = []
     for place, method in enumerate(content.trials["method"].drop_duplicates()):
         rows = content.trials[content.trials["method"] == method]

@@ -1,4 +1,4 @@
-"""The report of unlearning runs: from their tables to blocks."""
+"""The report of unlearning runs as blocks."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ INSIDE = "The numbers are in the table below."
 
 
 def unlearning_report(content: ReportContent) -> Report:
-    """Every section that the runs have numbers for; text of records only where ``content.show_text``.
+    """Every section with numbers; text of records only with ``content.show_text``.
 
     Raises:
         InputError: two models with one label.
@@ -204,7 +204,7 @@ def _runs_section(content: ReportContent) -> Section | None:
 
 
 def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> dict[str, Any]:
-    """Everything that the report shows, and every row behind it; text only where ``show_text``."""
+    """All numbers in the report, and their rows; text only with ``show_text``."""
     (closest, answer), membership = verdict(ranked, content.reference), content.membership
     return {
         "context": content.context,

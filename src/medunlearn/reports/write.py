@@ -1,4 +1,4 @@
-"""Writing a report's three files."""
+"""Write a report's three files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE = 30.0
 def write_report(report: Report | ReportContent, folder: Path) -> Path:
     """Write ``report.html``, ``report.md`` and ``report.json`` into a folder, and return the first one's path.
 
-    The HTML is one file that loads nothing from a network.
+    The HTML is one self-contained file.
 
     Raises:
         InputError: two models with one label.
@@ -42,15 +42,15 @@ def write_report(report: Report | ReportContent, folder: Path) -> Path:
 
 
 def free_folder(out: Path) -> Path:
-    """A folder that a report may be written into.
+    """A folder into which a report may be written.
 
     Raises:
-        InputError: it is a file, or holds a benchmark or a run.
+        InputError: it is a file, or contains a benchmark or a run.
     """
     if out.suffix in (".html", ".md", ".json"):
-        raise InputError(f"A report is a folder of three files: give --out {out.with_suffix('')}, not {out}.")
+        raise InputError(f"A report is a folder of three files: use --out {out.with_suffix('')}, not {out}.")
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file, not a folder. Choose another --out.")
     if (out / "benchmark.yaml").exists() or (out / "run.json").exists():
-        raise InputError(f"{out} holds a benchmark or a run. Choose another --out.")
+        raise InputError(f"{out} contains a benchmark or a run. Choose another --out.")
     return out

@@ -1,7 +1,7 @@
-"""Composites: numbers made of the means of several measures, registered by name.
+"""Composites: numbers computed from the means of several measures, registered by name.
 
-A harmonic mean with a part left out is another number, and usually a higher one. It is never shown under
-the paper's name: with all parts ``MU``, with some ``H(rouge_l, em, te)``.
+A harmonic mean with missing parts is another number, usually a higher one. It is never shown under the paper's
+name: ``MU`` has all parts, ``H(rouge_l, em, te)`` some.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Composite:
-    """A number made of measures' means on one side; by default their harmonic mean.
+    """A number computed from measures' means on one side; by default their harmonic mean.
 
     Attributes:
-        name, title: in the paper, shown only when every part is there; and in reports.
-        side: the side that it is defined on; None for both.
-        parts: the measures that it is made of, in the paper's order.
+        name, title: name in the paper, shown only with all parts; and title in reports.
+        side: side of its definition; None for both.
+        parts: its measures, in the paper's order.
         meaning, source: range and direction; paper, section and equation.
-        inverted: each mean m enters as 1 - m.
-        transform: of each score of the single part before the mean; the composite is then that mean.
+        inverted: each mean m is replaced by 1 - m.
+        transform: function of each score of the single part; the composite is then the mean of its values.
     """
 
     name: str
@@ -49,13 +49,13 @@ class Composite:
         return tuple(part for part in self.parts if part in available)
 
     def shown_as(self, parts: Sequence[str]) -> str:
-        """The name to show: the paper's with all parts (or none, when there is no value), else the parts."""
+        """The displayed name: the paper's with all parts (or without a value), else the parts."""
         if not parts or tuple(parts) == self.parts:
             return self.name
         return f"H({', '.join(f'1-{part}' if self.inverted else part for part in parts)})"
 
     def of(self, means: Array) -> Array:
-        """The composite of the used parts' means, shape [..., parts] -> [...].
+        """The composite from the means of its parts, shape [..., parts] -> [...].
 
         Raises:
             InputError: a mean outside [0, 1].
@@ -66,7 +66,7 @@ class Composite:
 
 
 def degraded(token_entropies: Array) -> Array:
-    """1 if a response's token entropy is 0, else 0; NaN stays NaN. The mean of it is DS."""
+    """1 if a response's token entropy is 0, else 0; NaN stays NaN. Its mean is DS."""
     return np.where(np.isnan(token_entropies), np.nan, (token_entropies == 0.0).astype(np.float64))
 
 
@@ -136,17 +136,17 @@ RESERVED = frozenset(REGISTRY)
 
 
 def bounds_of(measure: str) -> Bounds | None:
-    """The least and greatest number of a measure or its variant; None if they are to be seen from its scores."""
+    """The range of a measure or its variant; None if it must be derived from its scores."""
     return BOUNDS.get(measure.partition(".")[0])
 
 
 def is_per_token(measure: str) -> bool:
-    """True if a measure, or the one that it is a variant of, counts in tokens."""
+    """True if a measure, or the one that it is a variant of, counts tokens."""
     return measure.partition(".")[0] in PER_TOKEN
 
 
 def composite_named(name: str) -> Composite:
-    """The composite registered under a name; UnknownNameError where there is none."""
+    """The composite registered under a name; UnknownNameError without one."""
     if name not in REGISTRY:
         raise UnknownNameError("composite", name, [*REGISTRY])
     return REGISTRY[name]
@@ -155,8 +155,8 @@ def composite_named(name: str) -> Composite:
 def harmonic_mean(values: Sequence[float]) -> float:
     """Number of values over the sum of their reciprocals; 0 if one of them is 0.
 
-    Range 0-1. It is never above the arithmetic mean and close to the smallest value, so that no part can
-    make up for a bad one.
+    Range 0-1. It is never above the arithmetic mean and close to the smallest value, so that no part can compensate
+    for a bad one.
 
     Raises:
         InputError: no value, or one outside [0, 1] (NaN included).

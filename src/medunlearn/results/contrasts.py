@@ -1,8 +1,8 @@
-"""Contrasts: weighted sums of numbers of several models, under draws of subjects that they share.
+"""Contrasts: weighted sums of several models' numbers, with shared bootstrap draws of subjects.
 
-``U(unlearned) - 0.8 U(target)`` has a right interval only if both numbers come from the same draws of subjects. A
-:class:`Stratum` says which rows of the score table are drawn together; strata hold different subjects and are drawn
-independently. Terms may come from several strata, and numbers of several training seeds are averaged.
+``U(unlearned) - 0.8 U(target)`` has a correct interval only if both numbers come from the same draws of subjects. A
+:class:`Stratum` selects the rows of the score table that are drawn together; strata contain different subjects and
+are drawn independently. Terms may come from several strata, and numbers of several training seeds are averaged.
 
 Utility kept, and how much more a model leaks than the retrained one with identifiers in front::
 
@@ -15,8 +15,8 @@ Utility kept, and how much more a model leaks than the retrained one with identi
     leak = draws.contrast([Term(1, {**cell, "fold": "given all"}, "rouge_l_f", forget),
                            Term(-1, {**retrained, "fold": "given all"}, "rouge_l_f", forget)])
 
-Of forget sets one inside the other the subjects are drawn once: ``split=("random_01", "random_10")``. Where all
-runs must have a score, as over epochs, items without one are left out first (:func:`complete_items`).
+For nested forget sets the subjects are drawn once: ``split=("random_01", "random_10")``. If all runs must have a
+score, as over epochs, items without one are dropped first (:func:`complete_items`).
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Stratum:
 
     @staticmethod
     def of(seed: int, *, subjects: Collection[object] | None = None, **rows: object) -> Stratum:
-        """A stratum of the rows with these labels: ``side="forget", split=("random_01", "random_10")``."""
+        """The stratum of the rows with these labels: ``side="forget", split=("random_01", "random_10")``."""
         admitted = tuple((name, value if isinstance(value, tuple) else (value,)) for name, value in rows.items())
         return Stratum(seed, admitted, None if subjects is None else frozenset(subjects))
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """``weight`` times a measure's or composite's number in one cell, told by its labels, seeds aside."""
+    """``weight`` times the number of a measure or composite in the cell with these labels, over all seeds."""
 
     weight: float
     cell: Mapping[str, object]
@@ -64,11 +64,11 @@ class Contrast:
     """A weighted sum of numbers, averaged over training seeds.
 
     Attributes:
-        value, low, high: with the 95% interval over subjects, and over seeds if there are several.
-        n_subjects: of the term that has fewest.
+        value, low, high: number and 95% interval over subjects, and over seeds if there are several.
+        n_subjects: smallest number over the terms.
         reason: why there is no value, or no interval; "" otherwise.
-        measure: the measure as it is shown; a composite with a part missing carries its parts.
-        by_seed: the value of every training seed. uncertainty: what the interval is made of.
+        measure: displayed measure; the name of a composite with missing parts lists its parts.
+        by_seed: the value for every training seed. uncertainty: basis of the interval.
     """
 
     value: float | None
@@ -83,13 +83,15 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class CellDraws:
-    """Means of one cell's measures, and of composites with transformed scores, by their column of ``means``."""
+    """Means of one cell's measures, and of composites with transformed scores, by column of ``means``."""
 
     columns: Mapping[str, int]
     means: Resampled
 
     def numbers(self, measure: str, parts: Sequence[str]) -> tuple[float, Array]:
-        """A measure, or a composite of these parts: of the data, and of every replicate [B], NaN if undrawn."""
+        """The number of a measure, or a composite of these parts: of the data, and of every replicate [B], NaN if
+        undrawn.
+        """
         columns = [self.columns[part] for part in parts]
         point, draws = self.means.point[columns], self.means.draws[:, columns]
         if measure not in REGISTRY or REGISTRY[measure].transform is not None:
@@ -100,7 +102,7 @@ class CellDraws:
         return float(REGISTRY[measure].of(point)), values
 
     def bounds(self, measure: str, parts: Sequence[str]) -> Bounds:
-        """The least and greatest number: 0 and 1 of a composite, and of a measure whose scores lie there."""
+        """Bounds of the number: 0 and 1 for a composite, and for a measure with scores in that range."""
         columns = [self.columns[part] for part in parts]
         of_scores = UNIT if measure in REGISTRY or self.means.unit[columns].all() else UNBOUNDED
         return bounds_of(measure) or of_scores
@@ -110,23 +112,24 @@ class CellDraws:
         return {name for name, column in self.columns.items() if not np.isnan(self.means.point[column])}
 
     def n_subjects(self, parts: Sequence[str]) -> int:
-        """Subjects of the part that has fewest."""
+        """Number of subjects of the part with the fewest."""
         return int(self.means.n_clusters[[self.columns[part] for part in parts]].min())
 
 
 class Draws:
-    """Means of every cell of a score table, each stratum's subjects drawn once for all its cells.
+    """Means of every cell of a score table, with each stratum's subjects drawn once for all its cells.
 
     Args:
-        scores: score tables of all models, one after the other.
-        cells: labels that tell cells apart.
-        rollup: one of them; adds cells ``all`` of all its values together.
+        scores: concatenated score tables of all models.
+        cells: labels that distinguish cells.
+        rollup: one of them; adds cells ``all`` over all its values.
         seeds: the label of training seeds; None if there are none.
         composites: registered composites that terms may name.
-        replicates: draws of the subjects. seed: of the draws of training seeds.
+        replicates: number of draws of the subjects. seed: seed for draws of training seeds.
 
     Raises:
-        InputError: what :func:`~medunlearn.results.matrix.score_matrix` refuses.
+        InputError: medunlearn.results.matrix.score_matrix` refuses.~as for
+            :func:`~medunlearn.results.matrix.score_matrix`.~medunlearn.results.matrix.score_matrix` refuses.
     """
 
     def __init__(
@@ -152,13 +155,13 @@ class Draws:
         ] = {}
 
     def of(self, stratum: Stratum) -> list[tuple[Mapping[str, object], CellDraws]]:
-        """Labels (with the seed) and means of every cell of a stratum, all under the same draws."""
+        """Labels (including the seed) and means of every cell of a stratum, all with the same draws."""
         if stratum not in self._drawn:
             self._drawn[stratum] = self._draw(stratum)
         return self._drawn[stratum]
 
     def cell(self, stratum: Stratum, cell: Mapping[str, object]) -> dict[object, CellDraws]:
-        """Training seed -> means of one cell; empty if nothing was measured.
+        """Training seed -> means of one cell; empty without scores.
 
         Raises:
             InputError: several cells have these labels.
@@ -173,7 +176,7 @@ class Draws:
     def _cells(
         self, stratum: Stratum, names: tuple[str, ...]
     ) -> Mapping[tuple[object, ...], list[tuple[object, CellDraws]]]:
-        """Values of these labels -> seed and means of the cells that have them."""
+        """Values of these labels -> seed and means of the matching cells."""
         if (stratum, names) not in self._indexed:
             index: dict[tuple[object, ...], list[tuple[object, CellDraws]]] = {}
             for labels, means in self.of(stratum):
@@ -183,9 +186,9 @@ class Draws:
         return self._indexed[stratum, names]
 
     def contrast(self, terms: Sequence[Term]) -> Contrast:
-        """The weighted sum of the terms' numbers, averaged over the seeds that all terms have.
+        """The weighted sum of the terms' numbers, averaged over the seeds common to all terms.
 
-        Composites are made of the parts that every term has, so that like is compared with like.
+        Composites use the parts common to all terms, so that they are comparable.
 
         Raises:
             InputError: terms of several measures.
@@ -264,10 +267,10 @@ class Draws:
 
 
 def complete_items(scores: pd.DataFrame, across: Sequence[str]) -> pd.DataFrame:
-    """The rows of the items and measures that have a score in every combination of some labels (listwise deletion).
+    """Rows of the items and measures with a score in every combination of some labels (listwise deletion).
 
     Args:
-        across: labels, for example ``("model", "epoch")``: what an item must have a score in all of.
+        across: labels, for example ``("model", "epoch")``, over all values of which an item needs a score.
     """
     combinations = len(scores[list(across)].drop_duplicates())
     scored = scores[scores["value"].notna()].groupby(["item", "measure"])["value"].size()
@@ -276,7 +279,7 @@ def complete_items(scores: pd.DataFrame, across: Sequence[str]) -> pd.DataFrame:
 
 
 def _parts(measure: str, cells: Sequence[CellDraws]) -> tuple[str, tuple[str, ...]]:
-    """The measure as it is shown, and the columns that it is made of in all cells."""
+    """The displayed measure, and its columns available in all cells."""
     common = set.intersection(*(means.observed() for means in cells))
     composite = REGISTRY.get(measure)
     if composite is None or composite.transform is not None:

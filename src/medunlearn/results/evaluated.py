@@ -32,9 +32,9 @@ _ABOUT = ("subject", "side", "fold", "kind")
 
 
 def summarize_evaluation(scores: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
-    """Means by side, fold and kind, all kinds together, and the composites (:func:`~.summary.summarize`).
+    """Means by side, fold and kind, over all kinds, and the composites (:func:`~.summary.summarize`).
 
-    Records have means alone: nothing was asked about them.
+    Records have only means, since no questions are asked about them.
     """
     of_questions, of_records = _asked_and_records(scores)
     draws: dict[str, Any] = {"replicates": replicates, "seed": seed}
@@ -49,7 +49,7 @@ def _asked_and_records(scores: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame
 
 
 def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Tables with rows, one after the other; the first where none has any, and an empty one of none."""
+    """Concatenate the non-empty tables; the first table if all are empty, and an empty one without tables."""
     rows = [table for table in tables if len(table)]
     return pd.concat(rows, ignore_index=True) if rows else next(iter(tables), pd.DataFrame())
 
@@ -68,10 +68,10 @@ class Evaluated:
 
     @staticmethod
     def find(run: Run, split: str | None = None) -> Evaluated:
-        """The complete evaluation in a run's folder that was asked for last, on the split named or on any.
+        """The latest complete evaluation in a run's folder, on the given split or any.
 
         Raises:
-            InputError: there is none, or splits differ and none is named.
+            InputError: there is none, or several splits without a given one.
         """
         records = run.complete_below(FOLDER)
         splits = sorted({str(record.info.split) for record in records})
@@ -88,17 +88,17 @@ class Evaluated:
 
     @property
     def context(self) -> str:
-        """The mode in which the model was asked."""
+        """The context mode of the evaluation."""
         return str(self.record.info.results["context"])
 
     @property
     def extractor(self) -> str:
-        """Extractor of the disease keywords behind the leakage score; empty if it was not measured."""
+        """Extractor of the leakage score's keywords; empty if it was not measured."""
         return str(self.record.info.results.get("extractor", ""))
 
     @property
     def data_use(self) -> DataUse | None:
-        """Of the questions and of everything that the model was made from."""
+        """Data use of the questions and of all data that the model was made from."""
         return tightest([self.record.info.data_use, model_use(self.run.folder)])
 
     @cached_property
@@ -118,25 +118,25 @@ class Evaluated:
 
     @cached_property
     def groups(self) -> pd.DataFrame:
-        """The benchmark's own measures by node of its grouping's level; empty if it has no grouping."""
+        """The benchmark's measures by node of its grouping's level; empty without a grouping."""
         path = self.record.folder / GROUPS
         return read_frame(path) if path.exists() else pd.DataFrame()
 
     @cached_property
     def facts(self) -> pd.DataFrame:
-        """Ranks of facts (:func:`medunlearn.results.fact_table.fact_table`); empty if none was ranked."""
+        """Ranks of facts (:func:`medunlearn.results.fact_table.fact_table`); empty without ranks."""
         path = self.record.folder / FACTS
         return read_frame(path) if path.exists() else pd.DataFrame()
 
     @cached_property
     def private_summary(self) -> pd.DataFrame:
-        """Summary of private questions alone (:mod:`medunlearn.data.recurring_answers`); empty without marks."""
+        """Summary over private questions only (:mod:`medunlearn.data.recurring_answers`); empty without marks."""
         path = self.record.folder / PRIVATE
         return read_frame(path, (*EVALUATION, "measure", *NUMBERS)) if path.exists() else pd.DataFrame()
 
     @cached_property
     def image_scores(self) -> pd.DataFrame:
-        """Scores with the true image, another one and a blank one, by ``image``; empty without an image control."""
+        """Scores with the true, a swapped and a blank image, by ``image``; empty without an image control."""
         path = self.record.folder / IMAGE_CONTROL
         return read_frame(path) if path.exists() else pd.DataFrame()
 
@@ -156,7 +156,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Models scored on the same questions: the one in question first, then those it is compared with."""
+    """Models scored on the same questions: first the model in question, then the models it is compared with."""
 
     models: tuple[Evaluated, ...]
     replicates: int
@@ -169,7 +169,7 @@ class Evaluation:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Sentences that a reader must know before the comparisons."""
+        """Warnings to read before the comparisons."""
         others = () if one_vocabulary(self.models) else (OTHER_TOKENS,)
         elsewhere = (
             f"{model.run.label} is the {model.run.role} model of split {model.run.info.made_for}: on "
@@ -181,12 +181,12 @@ class Evaluation:
 
     @property
     def problems(self) -> dict[str, tuple[str, ...]]:
-        """Label of each model -> why it is broken; nothing of a healthy one."""
+        """Label of each model -> why it is broken; healthy models have no entry."""
         return {model.run.label: model.record.info.problems for model in self.models}
 
     @cached_property
     def reference(self) -> ReferenceCheck | None:
-        """True if these models may be read against the retrained one among them."""
+        """The reference check of the retrained model among these models."""
         return reference_of(self.models, self.replicates, self.seed)
 
     @cached_property
@@ -202,7 +202,7 @@ class Evaluation:
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     def private_table(self) -> pd.DataFrame:
-        """:meth:`table` of the private questions alone; empty if none is marked."""
+        """:meth:`table` over private questions only; empty if none is marked."""
         parts = [each.private_summary.assign(model=each.run.label, context=each.context) for each in self.models]
         parts = [part for part in parts if len(part)]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
@@ -226,7 +226,7 @@ def distinct(models: Sequence[Evaluated]) -> list[Evaluated]:
 
 
 def distinct_runs(runs: Sequence[Run]) -> list[Run]:
-    """The same runs with distinct labels: two runs of NPO carry the names of their folders too.
+    """The same runs with distinct labels: duplicate labels are extended by the folder name.
 
     Raises:
         InputError: one run is named twice.
@@ -245,7 +245,7 @@ def distinct_runs(runs: Sequence[Run]) -> list[Run]:
 
 
 def one_vocabulary(models: Sequence[Evaluated]) -> bool:
-    """True if all models cut text into the same tokens, as far as their folders say."""
+    """True if all models have the same tokenizer vocabulary, as far as known from their folders."""
     return len({model.run.vocabulary for model in models} - {None}) < 2
 
 
@@ -256,7 +256,7 @@ OTHER_TOKENS = (
 
 
 def comparable(models: Sequence[Evaluated]) -> list[pd.DataFrame]:
-    """Score tables of models that are compared: without measures counted in tokens where tokenizers differ."""
+    """Score tables of models to compare, without token-based measures if tokenizers differ."""
     tables = [model.table for model in models]
     if one_vocabulary(models):
         return tables
@@ -264,7 +264,7 @@ def comparable(models: Sequence[Evaluated]) -> list[pd.DataFrame]:
 
 
 def compared(model: Evaluated, against: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:
-    """Paired differences ``model - other`` on the questions that both were asked; empty without others."""
+    """Paired differences ``model - other`` on their common questions; empty without others."""
     tables = []
     for other in against:
         ours, theirs = comparable([model, other])

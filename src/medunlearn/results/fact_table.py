@@ -1,8 +1,8 @@
-"""Ranks of facts by subject, their calibration, and whether the target model ever knew them.
+"""Ranks of facts by subject, their calibration, and whether the target model ever knew the facts.
 
-A fact's p-value (:func:`medunlearn.data.fact_ranks.p_value`) is exact where true value and alternatives are
-exchangeable. Whether they are shows on subjects that the model never saw: their p-values are uniform then. Where
-they are not, a subject's ranks are read against those of such subjects.
+A fact's p-value (:func:`medunlearn.data.fact_ranks.p_value`) is exact if true value and alternatives are
+exchangeable. This is tested on unseen subjects, whose p-values are then uniform. If they are not, a subject's ranks
+are compared with those of unseen subjects.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def fact_table(ranks: Mapping[str, Sequence[FactRank]], labels: pd.DataFrame, co
     """One row per fact: item (question or record), place, fact (its kind), rank, of, p, reason, context, labels.
 
     Args:
-        labels: as :func:`medunlearn.results.scores.question_labels` or ``record_labels`` gives them.
-        context: what stood before the facts: ``closed_book``, ``note``, or ``record`` for the record's own text.
+        labels: from :func:`medunlearn.results.scores.question_labels` or ``record_labels``.
+        context: text before the facts: ``closed_book``, ``note``, or ``record`` for the record's own text.
     """
     rows = [
         {
@@ -54,9 +54,9 @@ def fact_table(ranks: Mapping[str, Sequence[FactRank]], labels: pd.DataFrame, co
 
 
 def combined_p(p_values: Sequence[float]) -> float:
-    """One p-value of a subject from those of her facts, valid however they depend on each other.
+    """Combined p-value of a subject's facts, valid under any dependence.
 
-    e times their geometric mean, at most 1; of a single fact its own. Facts of one patient are not independent, so
+    e times their geometric mean, at most 1; for a single fact its own. Facts of one patient are not independent, so
     Fisher's sum is not used.
 
     Source: Vovk & Wang 2020, "Combining p-values via averaging", Biometrika 107 (arXiv 1212.4966): the geometric
@@ -72,12 +72,12 @@ def subject_table(facts: pd.DataFrame, unseen: pd.DataFrame | None = None) -> pd
     """One row per subject: subject, facts, first, p, p_unseen.
 
     Args:
-        facts: of one model, as :func:`fact_table` gives them.
-        unseen: facts of subjects that a model never saw, of the same kinds of questions.
+        facts: one model's facts from :func:`fact_table`.
+        unseen: facts of subjects unseen by a model, with the same kinds of questions.
 
     Returns:
-        ``facts``: ranked ones; ``first``: how many of them came first; ``p``: :func:`combined_p`; ``p_unseen``: the
-        share of unseen subjects (and herself) whose facts rank as high as hers on average; null without any.
+        ``facts``: number of ranked ones; ``first``: number ranked first; ``p``: :func:`combined_p`; ``p_unseen``:
+            share of unseen subjects (and the subject itself) whose facts rank as high on average; null without any.
     """
     ranked = facts.dropna(subset=["p"])
     others = None if unseen is None else mean_logs(unseen.dropna(subset=["p"])).to_numpy(dtype=np.float64)
@@ -106,17 +106,17 @@ def mean_logs(facts: pd.DataFrame) -> pd.Series[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """True if p-values of facts that a model never saw are uniform.
+    """Test whether p-values of facts that a model never saw are uniform.
 
     Attributes:
         distance: Kolmogorov-Smirnov: the largest gap between the facts' p-values and the uniform distribution on
             their steps, 0-1, 0 = uniform.
-        p: of a Kolmogorov-Smirnov test on one fact per subject (seeded), since facts of one subject are not
-            independent; at most conservative, p-values having steps.
-        facts, subjects: how many there were.
-        first: share of facts that came first.
-        due: that share where p-values are uniform: the mean of the least p that each fact could have, 1 /
-            (alternatives + 1), and more where alternatives equal the true value.
+        p: p-value of a Kolmogorov-Smirnov test on one fact per subject (seeded), since facts of one subject are not
+            independent; conservative, since p-values are discrete.
+        facts, subjects: their numbers.
+        first: share of facts ranked first.
+        due: expected share for uniform p-values: the mean of each fact's smallest possible p, 1 / (alternatives +
+            1), or more if alternatives equal the true value.
     """
 
     distance: float
@@ -127,20 +127,20 @@ class Calibration:
     due: float
 
     def facts_for_report(self) -> dict[str, Any]:
-        """Its numbers by name, and whether they are uniform."""
+        """Numbers by name, and whether p-values are uniform."""
         return {**asdict(self), "uniform": self.uniform}
 
     @property
     def uniform(self) -> bool:
-        """True if nothing speaks against uniform p-values."""
+        """True if uniformity is not rejected."""
         return self.p > ALPHA
 
 
 def calibration(unseen: pd.DataFrame, seed: int = 0) -> Calibration | None:
-    """Calibration on facts of subjects that a model never saw; None without a ranked one.
+    """Calibration on facts of unseen subjects; None without a ranked fact.
 
     Args:
-        unseen: as :func:`fact_table` gives them.
+        unseen: facts from :func:`fact_table`.
     """
     from scipy.stats import kstwo
 
@@ -160,17 +160,17 @@ def calibration(unseen: pd.DataFrame, seed: int = 0) -> Calibration | None:
 
 
 def least_p(ranked: pd.DataFrame) -> pd.Series[Any]:
-    """The p-value of each fact if it came first; also the chance of that for a model that cannot tell.
+    """The p-value of each fact if ranked first, which is also the chance of that without knowledge.
 
     Args:
-        ranked: facts that have a rank, as :func:`fact_table` gives them.
+        ranked: facts with a rank, from :func:`fact_table`.
     """
     p, rank, of = (ranked[name].astype("float64") for name in ("p", "rank", "of"))
     return p - (rank - 1) / of
 
 
 def _distance(facts: pd.DataFrame) -> float:
-    """Largest gap between the distribution of p and that of uniform ranks, at the steps that p can take."""
+    """Largest gap between the distribution of p and that of uniform ranks, at the possible values of p."""
     p, steps = (facts[name].to_numpy(dtype=np.float64) for name in ("p", "of"))
     gaps = [
         abs(float(np.mean(p <= step + _LEAST)) - float(np.mean(np.floor(step * steps + _LEAST) / steps)))
@@ -196,13 +196,13 @@ class KnownBefore:
     """Test that a target model ranks the forget set's facts higher than a model that never saw them.
 
     Attributes:
-        p: one-sided, of "no higher". Beside a retrained model of sign flips of each subject's difference in the
-            mean logarithm of p (exact up to twelve subjects). Without one Fisher's, on one fact per subject
-            (seeded), since subjects are independent and facts of one are not.
-        least_p: the smallest p that so many subjects can have.
+        p: one-sided p-value of "no higher". With a retrained model from sign flips of each subject's difference in
+            the mean logarithm of p (exact up to twelve subjects). Without one from Fisher's method on one fact per
+            subject (seeded), since facts of one subject are dependent.
+        least_p: smallest possible p for this number of subjects.
         first, unseen_first: share of facts that the target and the retrained model rank first; the latter is null
             without one.
-        subjects: how many there were.
+        subjects: number of subjects.
     """
 
     p: float
@@ -213,18 +213,20 @@ class KnownBefore:
 
     @property
     def verdict(self) -> Literal["known", "nothing", "open"]:
-        """``known``: it knew; ``nothing``: nothing to forget, as far as ranks tell; ``open``: too few subjects."""
+        """``known``: the target knew the facts; ``nothing``: nothing to forget, according to ranks; ``open``: too
+        few subjects.
+        """
         if self.p <= ALPHA:
             return "known"
         return "open" if self.least_p > ALPHA else "nothing"
 
     def facts_for_report(self) -> dict[str, Any]:
-        """Its numbers by name, and its verdict."""
+        """Numbers by name, and the verdict."""
         return {**asdict(self), "verdict": self.verdict}
 
 
 def known_before(target: pd.DataFrame, unseen: pd.DataFrame | None = None, seed: int = 0) -> KnownBefore | None:
-    """The test on the forget set's facts; None if no fact was ranked.
+    """The test on the forget set's facts; None without ranks.
 
     Args:
         target: facts of the target model (:func:`medunlearn.results.fact_table.fact_table`).
@@ -259,7 +261,7 @@ def _fisher(p_values: pd.Series[Any]) -> float:
 
 
 def _sign_flips(differences: np.ndarray[Any, np.dtype[np.float64]], seed: int) -> float:
-    """Share of sign patterns whose sum is as low as that of the differences themselves."""
+    """Share of sign patterns with a sum at most that of the differences."""
     count = len(differences)
     if count <= _EXACT_FLIPS:
         signs = 1 - 2 * ((np.arange(2**count)[:, None] >> np.arange(count)) & 1)

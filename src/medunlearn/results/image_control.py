@@ -1,4 +1,6 @@
-"""Does an answer need its image? Scores with the true image, another patient's, and none, side by side."""
+"""Image control: scores with the true image, another patient's, and a blank one, to see whether answers need the
+image.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ TRUE = "true"
 
 
 def control_table(scores: pd.DataFrame, others: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Score tables under each image as one, distinguished by ``image``: ``true``, ``swapped``, ``blank``.
+    """Concatenate score tables under each image, with the column ``image``: ``true``, ``swapped``, ``blank``.
 
-    Only questions that were asked with other images are in it.
+    Only questions also asked with other images are included.
     """
     controlled = set().union(*(set(zip(t["item"], t["measure"], strict=True)) for t in others.values()))
     pairs = pd.Series(list(zip(scores["item"], scores["measure"], strict=True)), index=scores.index)
@@ -28,7 +30,7 @@ def summarize_control(table: pd.DataFrame, *, replicates: int, seed: int) -> pd.
     """Loss with another image: a row per side, fold, kind, measure and other image.
 
     Args:
-        table: of :func:`control_table`.
+        table: from :func:`control_table`.
 
     Returns:
         side, fold, kind, measure, image; ``value`` with that image, ``true`` with the right one; ``difference``

@@ -1,9 +1,9 @@
-"""Keys of runs: the hash of what changes their numbers, and nothing else.
+"""Keys of runs: a hash of everything that changes their numbers.
 
-How a number is computed changes it only by the rounding of sums; it is recorded in ``run.json`` and not in the
-key, so that a run cut off for lack of memory goes on in smaller passes. Dropout is the exception: a LoRA
-adapter's draws depend on the pass, so with ``lora_dropout`` the settings of :data:`DRAWS` count. A model's own
-dropout is not known from the settings; its runs go on, with other draws.
+Execution settings change numbers only by rounding; they are recorded in ``run.json`` but not part of the key, so
+that a run that ran out of memory can resume with smaller passes. Dropout is the exception: a LoRA adapter's draws
+depend on the pass, so with ``lora_dropout`` the settings in :data:`DRAWS` count. A model's own dropout is not known
+from the settings; its runs resume with other draws.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ SECTIONS = ("evaluate", "attack", "utility")
 
 
 def run_key(verb: str, config: Mapping[str, Any], inputs: Mapping[str, Any]) -> str:
-    """SHA-256 over what a run's result depends on: its settings that change numbers, inputs, and our version."""
+    """SHA-256 over everything that a run's result depends on: its relevant settings, inputs, and our version."""
     return sha256_of_json([verb, counted(verb, config), dict(inputs), medunlearn.__version__])
 
 
 def counted(verb: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a command that change its numbers; those of its sections likewise."""
+    """The settings of a command, and of its sections, that change its numbers."""
     outside = ALWAYS_OUTSIDE | OUTSIDE.get(verb, frozenset())
     if config.get("lora_dropout"):
         outside -= DRAWS
@@ -53,10 +53,11 @@ def counted(verb: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_same_run(record: RunRecord, key: str) -> bool:
-    """True if a record is of the run with this key, by its own key or by the one that 0.2.0's development gave it.
+    """True if a record belongs to the run with this key, by its own key or by the key of a 0.2.0 development
+    version.
 
-    Until then every setting but :data:`ALWAYS_OUTSIDE` was in the key. A record whose settings do not hash to its
-    key was changed by hand, or another version wrote it: it is not taken for the run.
+    These versions had every setting but :data:`ALWAYS_OUTSIDE` in the key. A record whose settings do not hash to
+    its key was edited or written by another version, and does not match.
     """
     if record.key == key:
         return True
@@ -66,9 +67,9 @@ def is_same_run(record: RunRecord, key: str) -> bool:
 
 
 def keyed_folder(parent: Path, name: str, key: str) -> Path:
-    """Folder of a run below ``parent``: by name and key; or another that holds the run, a complete one first.
+    """Folder of a run below ``parent``: by name and key; or another that contains the run, a complete one first.
 
-    A run made by hand, or under an earlier key, has another name; it is found by its record.
+    A run made by hand, or with an earlier key, has another name and is found by its record.
     """
     plain = "".join(letter if letter.isalnum() else "_" for letter in name)[:40]
     own = parent / f"{plain}-{key[:8]}"
@@ -87,12 +88,12 @@ def keyed_folder(parent: Path, name: str, key: str) -> Path:
 
 @lru_cache(maxsize=1024)
 def _read(folder: str, mtime_ns: int, size: int) -> RunRecord:
-    """A record, read again only when its file has changed."""
+    """Read a record, cached until its file changes."""
     return RunRecord.read(Path(folder))
 
 
 def differences(there: RunRecord, here: RunRecord) -> Iterator[str]:
-    """Differences of two runs, for a message."""
+    """Differences between two runs, for a message."""
     if there.verb != here.verb:
         yield f"verb: {there.verb or None} there, {here.verb} here"
         return

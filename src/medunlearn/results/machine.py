@@ -51,7 +51,7 @@ def _processor() -> str:
 
 @cache
 def packages() -> dict[str, str]:
-    """Versions of Python and of the packages that numbers depend on; read once a process."""
+    """Versions of Python and of the packages that numbers depend on; cached per process."""
     versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -63,7 +63,7 @@ def packages() -> dict[str, str]:
 
 @cache
 def code() -> dict[str, Any]:
-    """Commit of this code and whether it was changed since, read once a process; None outside a git checkout."""
+    """Commit of this code and whether it was changed since, cached per process; None outside a git checkout."""
 
     def git(*words: str) -> str:
         return subprocess.run(
@@ -81,9 +81,9 @@ def code() -> dict[str, Any]:
 
 
 class PeakMemory:
-    """Peak resident memory since it was made, in bytes.
+    """Peak resident memory since the object's creation, in bytes.
 
-    Linux can forget the old peak; elsewhere the peak of the whole process is given, which is an upper bound.
+    Linux can reset the peak; elsewhere it is the peak of the whole process, an upper bound.
     """
 
     def __init__(self) -> None:

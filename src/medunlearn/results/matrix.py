@@ -1,4 +1,4 @@
-"""From a score table to a matrix of items by measures, and the groups of its rows."""
+"""Pivot a score table to a matrix of items by measures, with groups of rows."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ScoreMatrix:
     """A score table with a row per item of each group, and a column per measure.
 
     Attributes:
-        keys: the labels that tell groups apart, and ``item``; [n] rows in the order of the score table.
-        subjects: whose each row is, length n.
+        keys: the labels that distinguish groups, and ``item``; [n] rows in the order of the score table.
+        subjects: subject of each row, length n.
         measures: names of the columns, in the order of the score table.
-        values: shape [n, measures]; NaN = unscored, or no score of this measure.
-        rows_of: which measures have a row in the score table at all, shape [n, measures].
+        values: shape [n, measures]; NaN = unscored, or without this measure.
+        rows_of: True for measures with a row in the score table, shape [n, measures].
     """
 
     keys: pd.DataFrame
@@ -44,7 +44,7 @@ class ScoreMatrix:
 
 @dataclass(frozen=True, slots=True)
 class ScoreGroup:
-    """Places in the matrix of the rows with the same labels: ``all`` where rolled up, None if they lack it."""
+    """Indices of the matrix rows with the same labels: ``all`` where rolled up, None for a missing label."""
 
     labels: Mapping[str, object]
     rows: Places
@@ -54,8 +54,8 @@ def score_matrix(scores: pd.DataFrame, by: Sequence[str]) -> ScoreMatrix:
     """Pivot a score table.
 
     Raises:
-        InputError: a column is missing, an item and measure twice in a group, an item with two subjects, an
-            infinite value, a measure with the name of a composite.
+        InputError: a missing column, a duplicate item and measure in a group, an item with two subjects, an
+            infinite value, or a measure named like a composite.
     """
     absent = [name for name in (*COLUMNS[:-1], *by) if name not in scores.columns]
     if absent:
@@ -84,10 +84,10 @@ def score_matrix(scores: pd.DataFrame, by: Sequence[str]) -> ScoreMatrix:
 
 
 def groups(matrix: ScoreMatrix, by: Sequence[str], rollup: str | None = None) -> Iterator[ScoreGroup]:
-    """Groups of rows with the same labels, in the order of :mod:`medunlearn.data.records`, else of the table.
+    """Groups of rows with equal labels, in the order of :mod:`medunlearn.data.records`, else of the table.
 
     Args:
-        rollup: a label of ``by``; adds, last in each of its groups, one of all its values together.
+        rollup: a label of ``by``; adds, last in each of its groups, one over all its values.
 
     Raises:
         InputError: a label that is not in ``by``, or that already has a value ``all``.
@@ -95,7 +95,7 @@ def groups(matrix: ScoreMatrix, by: Sequence[str], rollup: str | None = None) ->
     if rollup is not None and rollup not in by:
         raise InputError(f"{rollup!r} cannot be rolled up: it is not among {', '.join(by)}.")
     if rollup is not None and (matrix.keys[rollup] == ALL_KINDS).any():
-        raise InputError(f"A {rollup} cannot be called {ALL_KINDS!r}: that is the row of all together.")
+        raise InputError(f"A {rollup} cannot be called {ALL_KINDS!r}: that is the name of the total.")
     if not by:
         yield ScoreGroup({}, np.arange(len(matrix.keys), dtype=np.intp))
         return
@@ -116,7 +116,9 @@ def groups(matrix: ScoreMatrix, by: Sequence[str], rollup: str | None = None) ->
 
 
 def _ranks(name: str, values: Sequence[object], rolled: bool) -> dict[object, tuple[int, str]]:
-    """Sort key of each value of a label: as records.py lists them, others after by name; elsewhere as they come."""
+    """Sort key of each value of a label: in the order of records.py, then by name; other labels in order of
+    occurrence.
+    """
     if name not in _ORDER:
         ranks = {value: (place, "") for place, value in enumerate(dict.fromkeys(values))}
     else:
@@ -126,7 +128,7 @@ def _ranks(name: str, values: Sequence[object], rolled: bool) -> dict[object, tu
 
 
 def _numbered(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Places, Places]:
-    """Number of each row's key, by first appearance; and the place where each key appears first."""
+    """Number of each row's key, by first occurrence; and the index of each key's first occurrence."""
     number = table.groupby(list(keys), sort=False, dropna=False).ngroup().to_numpy()
     _, first = np.unique(number, return_index=True)
     return number.astype(np.intp), first.astype(np.intp)

@@ -34,13 +34,13 @@ _NEEDED = ("verb", "label", "key", "config", "inputs", "results")
 
 
 class StoredFacts(dict[str, Any]):
-    """Part of a ``run.json`` that was read; a key that it lacks is an error that names the file."""
+    """Part of a loaded ``run.json``; a missing key raises an error that names the file."""
 
     file = ""
 
     @staticmethod
     def of(value: Any, file: str) -> Any:
-        """A JSON value with every object in it as facts."""
+        """Convert a JSON value so that every object in it becomes facts."""
         if isinstance(value, dict):
             facts = StoredFacts({key: StoredFacts.of(inner, file) for key, inner in value.items()})
             facts.file = file
@@ -58,18 +58,18 @@ _CHANGED = "Somebody changed it. Copy the whole folder again, or give its comman
 class RunRecord:
     """Record of one run: the content of ``run.json``.
 
-    ``record["results"]`` reads a field by name, as of a dictionary; use the attributes in new code.
+    ``record["results"]`` reads a field by name; use attributes in new code.
 
     Attributes:
-        key: SHA-256 of what changes its numbers.
+        key: SHA-256 of everything that changes its numbers.
         status: running, complete, interrupted or failed (``error`` says why).
-        config, inputs: the resolved settings, and fingerprints of what the result depends on besides them.
-        lineage: the models that it was made from, the first one first.
-        data_use: of everything that it was made from (:mod:`medunlearn.data.data_use`); None: unknown.
+        config, inputs: the resolved settings, and fingerprints of other inputs.
+        lineage: ancestors of the model, oldest first.
+        data_use: data use of everything that it was made from (:mod:`medunlearn.data.data_use`); None: unknown.
         started, seconds: ISO time in UTC, and wall clock.
         stages: seconds and peak resident memory of each part.
-        texts: fingerprint of the texts that its model was trained on (:attr:`Benchmark.texts_fingerprint`).
-        model_files: of each file that decides over the model's answers: ``sha256``, ``size``, ``mtime_ns``.
+        texts: fingerprint of the model's training texts (:attr:`Benchmark.texts_fingerprint`).
+        model_files: for each file that affects the model's answers: ``sha256``, ``size``, ``mtime_ns``.
         tables: SHA-256 of each table in the folder.
     """
 
@@ -97,21 +97,21 @@ class RunRecord:
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> RunRecord:
-        """From the content of ``run.json``; keys of another version are left out."""
+        """Parse the content of ``run.json``; keys of other versions are ignored."""
         names = {item.name for item in fields(RunRecord)}
         values = {name: value for name, value in values.items() if name in names and value is not None}
         return RunRecord(**{"schema": 1, **values})
 
     @staticmethod
     def read(folder: Path) -> RunRecord:
-        """Of a run's folder.
+        """Read the record of a run's folder.
 
         Raises:
-            InputError: the file is not a run's, lacks fields, or an older version wrote it.
+            InputError: the file is not a run's, lacks fields, or was written by an older version.
         """
         content = read_json(folder / FILE)
         if not isinstance(content, dict):
-            raise InputError(f"{folder / FILE} is not what a run writes. Remove the folder, or choose another.")
+            raise InputError(f"{folder / FILE} is not a run's record. Remove the folder, or choose another.")
         if problems := list(_problems(content)):
             raise InputError(f"{folder / FILE}: {'; '.join(problems)}. {_CHANGED}")
         record = RunRecord.of(StoredFacts.of(content, str(folder / FILE)))
@@ -123,7 +123,7 @@ class RunRecord:
         return record
 
     def write(self, folder: Path) -> None:
-        """Write ``run.json``; facts that there are not yet are left out."""
+        """Write ``run.json``; unset facts are omitted."""
         write_json(folder / FILE, self.as_dict())
 
     def as_dict(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class RunRecord:
         return {name: self[name] for name in self if self[name] is not None}
 
     def with_tables(self, folder: Path) -> RunRecord:
-        """The same record with the hashes of the tables that are in its folder now."""
+        """The same record with the hashes of the folder's current tables."""
         return replace(self, tables={path.name: sha256_of(path) for path in sorted(folder.glob("*.parquet"))})
 
     @property
@@ -140,7 +140,7 @@ class RunRecord:
 
     @property
     def split(self) -> str | None:
-        """The split that it is about."""
+        """The split of the run."""
         return self.config.get("split")
 
     @property
@@ -154,7 +154,7 @@ class RunRecord:
 
     @property
     def made_for(self) -> str | None:
-        """The split whose forget set the model was trained without, or made to forget; None for a target."""
+        """The split that the model was trained without, or made to forget; None for a target."""
         return self.config.get("without" if self.verb in ("train", "adopt") else "split")
 
     @property
@@ -164,7 +164,7 @@ class RunRecord:
 
     @property
     def builder(self) -> str:
-        """The rules that built the benchmark: ``amnesia``, ``lume``, ..."""
+        """The builder of the benchmark: ``amnesia``, ``lume``, ..."""
         return str(self.results.get("benchmark", {}).get("builder", ""))
 
     @property
@@ -174,17 +174,17 @@ class RunRecord:
 
     @property
     def template(self) -> Any:
-        """Prompt template of training: a name, or a user's file as a mapping; None of a run that asks nothing."""
+        """Prompt template of training: a name, or a user's file as a mapping; None without questions."""
         return self.results.get("rendering", {}).get("template")
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Problems of a broken model (:mod:`medunlearn.models.health`); none of a healthy or unchecked one."""
+        """Problems of a broken model (:mod:`medunlearn.models.health`); empty if healthy or unchecked."""
         return tuple(self.results.get("health", {}).get("problems", ()))
 
     @property
     def epoch(self) -> int | None:
-        """The epoch that this is the state of."""
+        """The epoch of this state."""
         return self.results.get("epoch")
 
     def __getitem__(self, name: str) -> Any:
@@ -207,13 +207,13 @@ class RunRecord:
         return list(self)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A field by name; the default where it is not set."""
+        """A field by name, with a default if unset."""
         value = getattr(self, name, None) if name in self else None
         return default if value is None else value
 
 
 def _problems(content: Mapping[str, Any]) -> Iterator[str]:
-    """Fields that a record must have and has not, or that hold a value of another type."""
+    """Required fields that are missing or have the wrong type."""
     results = content.get("results")
     for part, kinds in ((content, _KINDS), (results if isinstance(results, dict) else {}, _RESULTS)):
         for name, kind in kinds.items():

@@ -1,13 +1,13 @@
-"""The reference check: may anything be read against this retrained model, and is there anything to forget?
+"""The reference check: whether the retrained model is a valid reference, and whether there is anything to forget.
 
-A number is read against a retrained model on two premises, each a contrast with an interval over subjects:
+Comparison with a retrained model has two premises, each a contrast with an interval over subjects:
 
-- *learned*: the retrained model knows the retain set as the target does. A model that was trained too briefly
-  stands near any destroyed model, which then looks closest. Its utility must be above :data:`LEARNED` of the
-  target's, with the whole interval. Our rules count a method that keeps 0.8 of the target's utility as useful; the
-  reference itself is allowed half of that loss, so that its own shortfall cannot decide what a method kept.
+- *learned*: the retrained model knows the retain set as the target does. A model trained too briefly is close to
+  any destroyed model, which then looks best. Its utility must be above :data:`LEARNED` of the target's, with the
+  whole interval. Our rules count a method with 0.8 of the target's utility as useful; the reference is allowed half
+  of that loss, so that its own deficit does not decide the result.
 - *memorized*: the target answers the forget set better than the retrained model, with the whole interval above 0.
-  Otherwise there is nothing to forget, and a model that did nothing is close, too.
+  Otherwise there is nothing to forget, and an unchanged model is close, too.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _UTILITY, _FORGETTING = "MU", "AFE"
 
 @dataclass(frozen=True, slots=True)
 class ReferenceCheck:
-    """Both premises of a verdict against the retrained model.
+    """Both premises of a comparison with the retrained model.
 
     Attributes:
         learned: the retrained model's utility on retain minus :data:`LEARNED` of the target's; above 0 = learned.
-        memorized: what the target knows of the forget set beyond the retrained model; above 0 = memorized.
+        memorized: the target's knowledge of the forget set minus the retrained model's; above 0 = memorized.
     """
 
     learned: Contrast
@@ -42,7 +42,7 @@ class ReferenceCheck:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Reasons that nothing may be read against the retrained model; empty if both premises hold."""
+        """Reasons why the retrained model is not a valid reference; empty if both premises hold."""
         premises = (
             (
                 self.learned,
@@ -59,12 +59,12 @@ class ReferenceCheck:
 
     @property
     def passed(self) -> bool:
-        """True if models may be read against this retrained model."""
+        """True if the retrained model is a valid reference."""
         return not self.reasons
 
 
 def holds(premise: Contrast) -> bool:
-    """True if a premise is settled: its whole interval is above 0."""
+    """True if a premise is confirmed: its whole interval is above 0."""
     return premise.low is not None and premise.low > 0.0
 
 
@@ -76,15 +76,15 @@ def check_reference(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> ReferenceCheck:
-    """Check a target and its retrained model on the train fold, all kinds together.
+    """Check a target and its retrained model on the train fold, over all kinds.
 
-    The measures are the composites MU on retain and AFE on forget, or their available parts; where none of those
-    was measured, the first measure that both models have, higher = knows more.
+    The measures are the composites MU on retain and AFE on forget, or their available parts; without any of those,
+    the first measure of both models, higher = knows more.
 
     Args:
         target, retrained: score tables of both models on the same items, with side, fold and kind.
-        seeds: the label of training seeds, where the tables hold several.
-        replicates, seed: of the draws of subjects.
+        seeds: the label of training seeds, if the tables have several.
+        replicates, seed: bootstrap replicates and seed.
     """
     scores = pd.concat([target.assign(role="target"), retrained.assign(role="retrained")], ignore_index=True)
     scores = scores[scores["fold"] == TRAINED_FOLD]
@@ -114,7 +114,7 @@ def check_reference(
 
 
 def _measure(scores: pd.DataFrame, side: Side) -> str:
-    """The composite of a side, or a measure where none of the composite's parts was measured."""
+    """The composite of a side, or a measure if none of the composite's parts was measured."""
     composite: Composite = REGISTRY[_UTILITY if side == "retain" else _FORGETTING]
     rows = scores[(scores["side"] == side) & scores["value"].notna()]
     measured = list(dict.fromkeys(rows["measure"]))

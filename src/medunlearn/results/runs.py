@@ -1,7 +1,7 @@
-"""A run: a folder with ``run.json``, its tables, and perhaps a model.
+"""Runs: folders with ``run.json``, tables, and possibly a model.
 
-A run's *key* is the hash of its settings and inputs. A run that is complete under its key is not run again;
-one that was cut off resumes; a folder that holds another run is refused, never overwritten.
+A run's *key* is the hash of its settings and inputs. A complete run with the same key is not repeated; an
+interrupted one resumes; a folder with another run is refused, never overwritten.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ class Run:
 
     @staticmethod
     def open(folder: Path | str) -> Run:
-        """A complete run.
+        """Open a complete run.
 
         Raises:
-            InputError: the folder holds no run, one of another version, or one that did not finish.
+            InputError: the folder has no run, one of another version, or an unfinished one.
         """
         folder = Path(folder)
         if not folder.exists():
             raise InputError(f"{folder} holds no run: there is no such folder.")
         if not (folder / FILE).exists():
             raise InputError(
-                f"{folder} holds no run (no {FILE}). `medunlearn train` makes one, `medunlearn adopt` one of "
-                "a model that was trained elsewhere."
+                f"{folder} holds no run (no {FILE}). `medunlearn train` makes one; `medunlearn adopt` makes one "
+                "from a model trained elsewhere."
             )
         record = RunRecord.read(folder)
         if not record.complete:
             raise InputError(
-                f"The run in {folder} is not complete ({record.status or None}). Give its command again to resume."
+                f"The run in {folder} is not complete ({record.status or None}). Run its command again to resume."
             )
         return Run(folder, record)
 
@@ -96,7 +96,7 @@ class Run:
         return self.info.label
 
     def refuse_other_texts(self, texts: str, benchmark: str, unless: str = "") -> None:
-        """Refuse a benchmark whose texts are not those that the run's model was trained on (:meth:`saw`).
+        """Refuse a benchmark with other texts than the model's training texts (:meth:`saw`).
 
         Raises:
             InputError: they differ.
@@ -108,7 +108,7 @@ class Run:
             )
 
     def saw(self, texts: str, benchmark: str) -> bool:
-        """True if its model was trained on a benchmark, or on one of the same texts.
+        """True if its model was trained on a benchmark, or on one with the same texts.
 
         Args:
             texts, benchmark: its ``texts_fingerprint`` and ``fingerprint``.
@@ -116,19 +116,19 @@ class Run:
         return self.info.benchmark in (None, benchmark) or self.info.texts == texts
 
     def relabelled(self, label: str) -> Run:
-        """The same run under another name."""
+        """The same run with another label."""
         return Run(self.folder, replace(self.info, label=label))
 
     @property
     def role(self) -> Role:
-        """Role of its model: ``unlearned``, ``retrained`` (a split was left out), or ``target``."""
+        """Role of its model: ``unlearned``, ``retrained`` (without a split), or ``target``."""
         if self.info.verb == "unlearn":
             return "unlearned"
         return "retrained" if self.info.config.get("without") else "target"
 
     @property
     def parent(self) -> Run | None:
-        """Of a record in a run's folder (``run/evaluations/x``): that run; None for a run of its own."""
+        """The run that contains a record's folder (``run/evaluations/x``); None for a top-level run."""
         folder = self.folder.parents[1] if len(self.folder.parents) > 1 else self.folder
         return Run(folder, RunRecord.read(folder)) if (folder / FILE).exists() else None
 
@@ -151,10 +151,10 @@ class Run:
         )
 
     def epoch(self, number: int) -> Run:
-        """The state after some epochs, of a run that was evaluated as it went on.
+        """The state after some epochs of a run with epoch evaluations.
 
         Raises:
-            InputError: it was not evaluated then.
+            InputError: it was not evaluated after that epoch.
         """
         folder = self.folder / EPOCHS / f"{number:02d}"
         if not (folder / FILE).exists():
@@ -164,30 +164,30 @@ class Run:
         return Run.open(folder)
 
     def complete_below(self, folder: str) -> list[Run]:
-        """The complete runs in one of its folders, the one that was asked for last at the end."""
+        """The complete runs in one of its folders, latest last."""
         paths = sorted((self.folder / folder).glob(f"*/{FILE}"), key=lambda path: path.stat().st_mtime)
         records = [(path.parent, RunRecord.read(path.parent)) for path in paths]
         return [Run(where, record) for where, record in records if record.complete]
 
     def history(self) -> pd.DataFrame:
-        """The curve of training, one row per optimizer step; empty for a run that trained nothing."""
+        """Training history, one row per optimizer step; empty for runs without training."""
         path = self.folder / HISTORY
         table = read_frame(path) if os.path.lexists(path) else pd.DataFrame()
         return read_frame(path, ("step", "loss")) if len(table) else table
 
 
 class Recording:
-    """Writes ``run.json`` while a run runs; the run's folder is locked against other processes meanwhile.
+    """Writes ``run.json`` during a run; the run's folder is locked against other processes.
 
     Args:
-        label: what tables call the result.
-        inputs: what the result depends on besides the settings, as fingerprints.
-        data_use: of everything that goes in. It is not in the key; what a run recorded before is never loosened.
-        writes: whether this process is the one that writes the file.
-        on_main: does something in the process that writes, and raises its errors in all processes of the run.
+        label: label of the result in tables.
+        inputs: fingerprints of inputs other than settings.
+        data_use: data use of all inputs. Not part of the key; a recorded use is never made looser.
+        writes: whether this process writes the file.
+        on_main: function that runs something in the writing process, and raises its errors in all processes.
 
     Raises:
-        InputError: the folder holds a run with another key; says what differs.
+        InputError: the folder has a run with another key; names the differences.
     """
 
     def __init__(
@@ -230,14 +230,14 @@ class Recording:
         return run_key(verb, settings.model_dump(mode="json"), inputs)
 
     def _is_complete(self) -> bool:
-        """True if the folder holds this run, complete; refuses a folder that holds something else."""
+        """True if the folder contains this run, complete; refuses other content."""
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is a file, not a folder. Choose another --out.")
         # A folder that is named by the key can hold no other run, also where its record is broken.
         is_named = self.folder.name.endswith(f"-{self.key[:8]}")
         if not (self.folder / FILE).exists():
             if not is_named and not holds_nothing(self.folder):
-                raise InputError(f"{self.folder} is not empty and holds no run. Choose another --out.")
+                raise InputError(f"{self.folder} is not empty and contains no run. Choose another --out.")
             return False
         try:
             there = RunRecord.read(self.folder)
@@ -251,7 +251,7 @@ class Recording:
                 return False
             differs = "; ".join(dict.fromkeys(differences(there, self.info))) or "the version of medunlearn"
             raise InputError(
-                f"{self.folder} holds another run (differs in {differs}). Choose another --out, or remove it."
+                f"{self.folder} contains another run (differs in {differs}). Choose another --out, or remove it."
             )
         self.info.data_use = tighter_record(there.data_use, self.info.data_use)
         if there.complete and self.writes and there.data_use != self.info.data_use:
@@ -261,13 +261,15 @@ class Recording:
         return there.complete
 
     def _made_nothing(self, there: RunRecord) -> bool:
-        """A run that stopped before it made anything, at a misspelt model say, does not keep its folder."""
+        """True if a run stopped before it made anything, such as at a misspelt model, so that its folder is
+        free.
+        """
         stopped = there.status in ("failed", "interrupted")
         return stopped and all(file.name == FILE or is_leftover(file) for file in self.folder.iterdir())
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Around the work: the status becomes complete, interrupted or failed, whatever happens.
+        """Context of the work: the status becomes complete, interrupted or failed, even after errors.
 
         Raises:
             InputError: another process writes to the folder.
@@ -283,7 +285,7 @@ class Recording:
     def _lock(self, lock: ExitStack) -> None:
         lock.enter_context(lock_folder(self.folder, self.info.verb))
         if not self.done and self._is_complete():
-            raise InputError(f"Another process has completed {self.folder} meanwhile. Give the command again.")
+            raise InputError(f"Another process has completed {self.folder} meanwhile. Run the command again.")
         remove_stray_parts(self.folder)
 
     @contextmanager
@@ -309,7 +311,7 @@ class Recording:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """A part of the run whose seconds and peak memory are recorded under its name."""
+        """Context of a part of the run, whose seconds and peak memory are recorded."""
         started, memory = time.perf_counter(), PeakMemory()
         yield
         self.info.stages[name] = {
@@ -322,7 +324,7 @@ class Recording:
             self.info.write(self.folder)
 
     def _write_lineage(self) -> None:
-        """Put the record into the model's folder too, which may be copied without the run's."""
+        """Write the lineage into the model's folder too, which may be copied without the run."""
         folder = self.folder / "model"
         if self.writes and folder.is_dir():
             write_lineage(folder, self.info.data_use, self.info.inputs, self.info.template)
@@ -336,7 +338,7 @@ class Recording:
 
 
 def make_latest(folder: Path) -> None:
-    """Make a complete run the latest of its kind, since a report takes the one that was asked for last."""
+    """Make a complete run the latest of its kind, which reports use."""
     with suppress(OSError):
         (folder / FILE).touch()
 

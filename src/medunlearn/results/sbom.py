@@ -1,6 +1,6 @@
 """Software bill of materials of the running environment, as CycloneDX 1.6.
 
-Source: CycloneDX 1.6 JSON reference (ECMA-424). Its import needs the standard library alone, for ``scripts/lock``.
+Source: CycloneDX 1.6 JSON reference (ECMA-424). Imports only the standard library, for ``scripts/lock``.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ _ADDED = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json"
 
 
 def sbom() -> dict[str, Any]:
-    """Every installed distribution, the interpreter and what this package vendors, as a CycloneDX 1.6 document.
+    """Every installed distribution, the interpreter and vendored code, as a CycloneDX 1.6 document.
 
-    A component has its version, licence and package URL. Its hash is that of the archive it was installed from
-    (SHA-256), where the installer noted it; ``medunlearn:record-sha256`` is one over the paths and hashes of its
-    installed files, and equal for equal files. Two environments with the same components have the same
-    ``serialNumber``.
+    A component has its version, licence and package URL. Its hash is that of the installed archive (SHA-256), if
+    the installer recorded it; ``medunlearn:record-sha256`` covers paths and hashes of its installed files. Two
+    environments with the same components have the same ``serialNumber``.
     """
     from medunlearn.results.machine import code
 
@@ -76,7 +75,7 @@ def sbom() -> dict[str, Any]:
 
 
 def normalized(name: str) -> str:
-    """A distribution's name as package indexes spell it."""
+    """A distribution's name in the normal form of package indexes."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -125,7 +124,7 @@ def _record_hash(distribution: Distribution) -> str:
 
 
 def _needs(distribution: Distribution) -> Iterator[str]:
-    """Names of what a distribution requires, without its extras; a marker is met where the name is installed."""
+    """Names of a distribution's requirements, without extras; a marker counts as met if the name is installed."""
     for line in distribution.requires or ():
         if "extra ==" not in line and (name := re.match(r"[A-Za-z0-9._-]+", line)):
             yield normalized(name[0])

@@ -1,7 +1,7 @@
-"""The score table: one row per item and measure, whatever command measured it.
+"""The score table: one row per item and measure, the same for all measuring commands.
 
-Columns: ``item`` (question, record, probe), ``subject`` (whose it is; statistics resample these), ``measure``,
-``value`` (Float64; null = unscored), ``reason`` (why it is unscored; null if there is a value), and the label
+Columns: ``item`` (question, record, probe), ``subject`` (resampled by statistics), ``measure``,
+``value`` (Float64; null = unscored), ``reason`` (for an unscored item; null if there is a value), and the label
 columns that apply (:data:`LABELS`). Every measuring command writes one such table, ``scores.parquet``, into the
 folder of its record. :mod:`medunlearn.results.summary` turns it into means and differences.
 """
@@ -39,14 +39,14 @@ _TEXT = ("item", "subject", "measure")
 
 
 def score_table(rows: pd.DataFrame) -> pd.DataFrame:
-    """Check rows against the schema: fixed columns first, fixed types.
+    """Check rows against the schema, and give them fixed types with fixed columns first.
 
     Args:
-        rows: ``item``, ``subject``, ``measure``, ``value``, labels, and ``reason`` where a value is null.
+        rows: ``item``, ``subject``, ``measure``, ``value``, labels, and ``reason`` for null values.
 
     Raises:
         InputError: a missing column, a row without item, subject or measure, an infinite value, a value with a
-            reason or neither, an item and measure twice under the same labels.
+            reason or neither, or a duplicate item and measure with the same labels.
     """
     absent = [name for name in COLUMNS if name not in rows.columns]
     if absent:
@@ -71,7 +71,7 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def measured(scores: pd.DataFrame, labels: pd.DataFrame) -> pd.DataFrame:
-    """The score table of what :func:`medunlearn.metrics.item_scoring.score` measured on labelled items.
+    """The score table from the scores of :func:`medunlearn.metrics.item_scoring.score` on labelled items.
 
     Args:
         scores: question_id, metric, value, reason.
@@ -85,7 +85,7 @@ def numbers(table: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The column ``value`` as floats; NaN = unscored.
 
     Raises:
-        InputError: a value that is infinite or no number.
+        InputError: a value that is infinite or not a number.
     """
     try:
         values = pd.to_numeric(table["value"]).to_numpy(dtype=np.float64, na_value=np.nan)
@@ -106,12 +106,12 @@ def refuse_duplicates(table: pd.DataFrame, keys: Sequence[str]) -> None:
     if twice.any():
         row = table[twice].iloc[0]
         raise InputError(
-            f"The {row['measure']} of {row['item']!r} is there more than once ({int(twice.sum())} rows too many)."
+            f"The {row['measure']} of {row['item']!r} occurs more than once ({int(twice.sum())} rows too many)."
         )
 
 
 def write_scores(folder: Path, rows: pd.DataFrame) -> pd.DataFrame:
-    """Check a score table and write it to ``folder/scores.parquet``; replaces an earlier one atomically.
+    """Validate a score table and write it to ``folder/scores.parquet``, replacing an earlier one atomically.
 
     Raises:
         InputError: rows that break the schema (:func:`score_table`).
@@ -122,9 +122,9 @@ def write_scores(folder: Path, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def replace_scores(folder: Path, rows: pd.DataFrame, **labels: Sequence[str]) -> pd.DataFrame:
-    """Put rows into a record's score table; earlier rows with one of these values of each label are replaced.
+    """Add rows to a record's score table, replacing earlier rows with one of these values of each label.
 
-    ``replace_scores(folder, rows, attack=["loss", "min_k"])`` leaves the scores of other attacks as they are.
+    ``replace_scores(folder, rows, attack=["loss", "min_k"])`` keeps the scores of other attacks.
     """
     if (folder / FILE).exists():
         old = read_scores(folder)
@@ -139,10 +139,10 @@ def read_scores(folder: Path, labels: Sequence[str] = ()) -> pd.DataFrame:
     """The score table of a record's folder.
 
     Args:
-        labels: columns that it must have besides those of every score table.
+        labels: required columns besides those of every score table.
 
     Raises:
-        InputError: there is none, it is broken, or it is not of this schema.
+        InputError: it is missing, broken, or has another schema.
     """
     path = folder / FILE
     if not path.exists():
@@ -155,15 +155,14 @@ def read_scores(folder: Path, labels: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def scores(paths: Path | str | Run | Sequence[Path | str | Run]) -> pd.DataFrame:
-    """Every score below some run folders as one table, with the labels of the run and of the record.
+    """Every score below some run folders as one table, with the labels of run and record.
 
     Args:
-        paths: run folders, folders that hold run folders, or patterns (``"runs/*"``).
+        paths: run folders, folders with run folders, or patterns (``"runs/*"``).
 
     Returns:
-        The score tables one after the other, with ``run`` (folder), ``verb``, ``model`` (label), ``role``,
-        ``method``, ``seed`` (of training), ``epoch``, ``split`` and ``context``. A label that a table has itself is
-        kept.
+        The concatenated score tables, with ``run`` (folder), ``verb``, ``model`` (label), ``role``,
+        ``method``, ``seed`` (of training), ``epoch``, ``split`` and ``context``. A table's own labels are kept.
 
     Raises:
         InputError: a path that does not exist, a pattern that matches nothing, a table of an older version, no
@@ -181,7 +180,7 @@ def scores(paths: Path | str | Run | Sequence[Path | str | Run]) -> pd.DataFrame
 
 
 def labelled(folder: Path) -> pd.DataFrame:
-    """The score table of one record, with the labels of the record and of the run whose model it measured."""
+    """The score table of one record, with the labels of the record and of the measured run."""
     record = Run.open(folder)
     table = read_scores(folder)
     for name, value in _labels(record).items():
@@ -220,7 +219,9 @@ def _folders(path: Path | str | Run) -> Iterator[Path]:
 
 
 def record_labels(benchmark: Benchmark, split: Split, records: Sequence[str]) -> pd.DataFrame:
-    """Labels of records, as :func:`question_labels`; fold and kind are :data:`~medunlearn.data.records.RECORD`."""
+    """Labels of records, like :func:`question_labels`; fold and kind are
+    :data:`~medunlearn.data.records.RECORD`.
+    """
     sides, level = benchmark.sides(split), _grouping_level(benchmark)
     rows = [
         {
@@ -241,11 +242,11 @@ def record_labels(benchmark: Benchmark, split: Split, records: Sequence[str]) ->
 def question_labels(benchmark: Benchmark, split: Split, questions: Sequence[Question]) -> pd.DataFrame:
     """Labels of questions, one row each: item, subject, side, fold, kind, level, node, identifier.
 
-    Where a builder's answers may recur (:mod:`medunlearn.data.recurring_answers`) also ``private``: whether nothing
-    that the model may keep holds the answer; null of general questions.
+    For builders with recurring answers (:mod:`medunlearn.data.recurring_answers`) also ``private``: True if no
+    retained record contains the answer; null for general questions.
 
-    ``level`` is the level that the question asks about; ``node`` the record's node at the level by which the
-    benchmark's paper groups its numbers, else at the coarsest level; ``identifier`` the type asked for.
+    ``level`` is the level of the question; ``node`` the record's node at the level by which the
+    benchmark's paper groups its numbers, else at the coarsest level; ``identifier`` the requested type.
     """
     sides, level = benchmark.sides(split), _grouping_level(benchmark)
     rows = [

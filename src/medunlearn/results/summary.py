@@ -1,7 +1,7 @@
 """Two operations on score tables: means of groups, and paired differences of two models.
 
-Every number comes with its interval over subjects and with how many items are behind it and how many were left
-without a score. An empty group is null, never 0.
+Every number has an interval over subjects and the numbers of scored and unscored items. An empty group is null,
+never 0.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NUMBERS = ("value", "low", "high", "n_scored", "n_unscored")
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One row to be: a measure, or a composite whose ``statistic`` combines the means of its ``columns``."""
+    """One planned row: a measure, or a composite whose ``statistic`` combines the means of its ``columns``."""
 
     name: str
     columns: tuple[int, ...]
@@ -38,7 +38,7 @@ class _Line:
 
     @property
     def bounds(self) -> Bounds | None:
-        """Of a composite 0 and 1; of a measure its own."""
+        """Bounds of the number: 0 and 1 for a composite; for a measure its own."""
         return UNIT if self.statistic else bounds_of(self.name)
 
 
@@ -54,14 +54,15 @@ def summarize(
     """Means of every measure and composite in every group, with 95% intervals over subjects.
 
     Args:
-        scores: a score table (:mod:`medunlearn.results.scores`); of several models only if ``by`` tells them apart.
-        by: label columns; items that share them are one group.
+        scores: a score table (:mod:`medunlearn.results.scores`); of several models only if ``by`` distinguishes
+            them.
+        by: label columns that define groups.
         composites: names in :data:`medunlearn.results.composites.REGISTRY`; each is added to the groups of its
-            side, made of the parts that were measured, and then carries their names.
-        rollup: one of ``by``; adds a group ``all`` of all its values together. Each item counts once, so that it
-            is no mean of the groups' means.
+            side, computed from the measured parts; missing parts change its name.
+        rollup: one of ``by``; adds a group ``all`` over all its values. Each item counts once, so it is not a mean
+            of group means.
         replicates: bootstrap draws of the subjects; all measures of a group share them.
-        seed: of the draws.
+        seed: bootstrap seed.
 
     Returns:
         One row per group and measure:
@@ -70,13 +71,14 @@ def summarize(
         - ``value``, ``low``, ``high``: Float64 in the measure's unit; null if there is none. Fewer than five
           subjects have no interval (:mod:`medunlearn.statistics.intervals`);
         - ``n_scored``, ``n_unscored``: items; for a composite scored means scored on every part;
-        - ``n_subjects``: subjects behind the value; for a composite those of the part that has fewest;
-        - ``parts``: of a composite, comma-separated; "" for a measure;
-        - ``replicates_dropped``: of a composite, draws that held no scored item and are not in the interval.
+        - ``n_subjects``: subjects behind the value; for a composite those of the part with the fewest;
+        - ``parts``: parts of a composite, comma-separated; "" for a measure;
+        - ``replicates_dropped``: for a composite, draws without scored items, excluded from the interval.
 
     Raises:
-        InputError: what :func:`~medunlearn.results.matrix.score_matrix` refuses; a part of a composite outside
-            [0, 1]; an unknown composite.
+        InputError: medunlearn.results.matrix.score_matrix` refuses;~as for
+            :func:`~medunlearn.results.matrix.score_matrix`;~medunlearn.results.matrix.score_matrix` refuses; a part
+            of a composite outside [0, 1]; an unknown composite.
     """
     matrix = score_matrix(scores, by)
     registered = [composite_named(name) for name in composites]
@@ -113,11 +115,11 @@ def summarize_changes(
     replicates: int,
     seed: int,
 ) -> pd.DataFrame:
-    """Means as of :func:`summarize`, kinds rolled up, each with its change from a baseline on the same items.
+    """Means like :func:`summarize`, kinds rolled up, each with its change from a baseline on the same items.
 
     Args:
-        baseline: the baseline's scores, repeated under the labels of every row that is compared with it.
-        unchanged: column and value of the rows that are the baseline itself: their change is null.
+        baseline: the baseline's scores, repeated with the labels of every row compared with it.
+        unchanged: column and value of the baseline's own rows, whose change is null.
 
     Returns:
         Columns of :func:`summarize`, and ``change``, ``change_low``, ``change_high``, ``change_p``, Float64.
@@ -140,7 +142,7 @@ def compare(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """One model minus another in every group, paired on the items that both have a score for, drawn over subjects.
+    """One model minus another in every group, paired on items with both scores, with bootstrap over subjects.
 
     Args:
         scores, against: score tables of the two models on the same items.
@@ -150,13 +152,13 @@ def compare(
         Rows as in :func:`summarize`, with
 
         - ``difference``: scores minus against; ``low``, ``high``: its 95% interval; ``p``: two-sided p-value of
-          this one comparison (:class:`medunlearn.statistics.Estimate`); ``p_holm``: the same corrected for all
-          comparisons of the table. Float64, null if there is none;
+          this one comparison (:class:`medunlearn.statistics.Estimate`); ``p_holm``: p corrected for all comparisons
+          of the table. Float64, null if there is none;
         - ``n_pairs``: items scored in both; for a composite, on every part. ``n_dropped``: the group's other items;
         - ``n_subjects``, ``parts``, ``replicates_dropped``: as in :func:`summarize`.
 
     Raises:
-        InputError: as :func:`summarize`; an item of ``against`` that ``scores`` does not have.
+        InputError: as :func:`summarize`; an item of ``against`` that ``scores`` lacks.
     """
     matrix = score_matrix(scores, by)
     matrix, other = _aligned(matrix, score_matrix(against, by))
@@ -218,7 +220,7 @@ def _lines(
 
 
 def _with_transforms(matrix: ScoreMatrix, values: Array, composites: Sequence[Composite]) -> Array:
-    """The values and one more column for each composite whose scores are transformed before their mean."""
+    """The values with one more column for each composite that transforms scores before their mean."""
     own = [
         composite.transform(values[:, matrix.measures.index(part)])
         if (part := composite.parts[0]) in matrix.measures
@@ -234,13 +236,13 @@ def _subjects(matrix: ScoreMatrix, group: ScoreGroup) -> list[object]:
 
 
 def _aligned(ours: ScoreMatrix, theirs: ScoreMatrix) -> tuple[ScoreMatrix, Array]:
-    """Both models' values with the same rows and columns; items that the other lacks are NaN there."""
+    """Both models' values with the same rows and columns; NaN for missing items."""
     measures = tuple(dict.fromkeys((*ours.measures, *theirs.measures)))
     place = {key: row for row, key in enumerate(_key_tuples(ours.keys))}
     rows = []
     for key in _key_tuples(theirs.keys):
         if key not in place:
-            raise InputError(f"item {key[-1]!r} has scores of one model alone. Were both asked the same questions?")
+            raise InputError(f"item {key[-1]!r} has scores of only one model. Were both asked the same questions?")
         rows.append(place[key])
     values = _widened(ours.values, ours.measures, measures)
     other = np.full(values.shape, np.nan)
@@ -264,7 +266,7 @@ def _key_tuples(keys: pd.DataFrame) -> Iterator[tuple[object, ...]]:
 def _frame(
     rows: Sequence[Mapping[str, Any]], by: Sequence[str], numbers: Sequence[str], counts: Sequence[str]
 ) -> pd.DataFrame:
-    """A table with fixed columns and types, also of no rows; a number that a row lacks is null, a count 0."""
+    """A table with fixed columns and types, even without rows; missing numbers are null, missing counts 0."""
     columns: dict[str, Any] = {name: _label_column([row[name] for row in rows]) for name in by}
     columns["measure"] = pd.Series([row["measure"] for row in rows], dtype="str")
     for name in numbers:

@@ -1,1 +1,1 @@
-"""Readers of files that users have: one file per source."""
+"""Readers of users' files: one file per source."""

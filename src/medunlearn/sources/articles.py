@@ -1,4 +1,4 @@
-"""Articles of an encyclopedia, one a row with its title: the public biographies of LUME's third task."""
+"""Encyclopedia articles, one per row with its title: the public biographies of LUME's third task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Article:
 
 @dataclass(frozen=True)
 class Articles:
-    """Articles, and (place, reason) of rows that cannot be a biography."""
+    """Articles, and (place, reason) of unusable rows."""
 
     articles: tuple[Article, ...]
     excluded: tuple[tuple[str, str], ...]
@@ -33,11 +33,11 @@ class Articles:
 def read_articles(
     path: Path, *, title: str = "title", text: str = "text", least: int = SHORTEST, most: int = LONGEST
 ) -> Articles:
-    """Read articles from CSV, TSV, JSONL, JSON or Parquet; those that are too short, broken or twice are listed.
+    """Read articles from CSV, TSV, JSONL, JSON or Parquet; too short, broken or duplicate ones are listed.
 
     Raises:
-        ConfigError: a column that is not there.
-        SourceError: the file cannot be read, or holds no article of that length.
+        ConfigError: a missing column.
+        SourceError: the file cannot be read, or has no article of that length.
 
     Source: LUME, Section 2.1 (Task 3): biographies of 100 to 200 words.
     """

@@ -1,4 +1,4 @@
-"""Prompts with columns of a table in braces: ``Write the note of {name}, {complaint}.``"""
+"""Prompts with table columns in braces: ``Write the note of {name}, {complaint}.``"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _COLUMN = re.compile(r"\{([^{}]*)\}")
 
 
 def columns_of(prompts: Iterable[str]) -> list[str]:
-    """Columns that prompts name in braces, each once."""
+    """Distinct columns named in braces in prompts."""
     return list(dict.fromkeys(name.strip() for prompt in prompts for name in _COLUMN.findall(prompt)))
 
 

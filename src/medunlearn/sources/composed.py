@@ -1,4 +1,4 @@
-"""Composed patients: where a collection has one study of each person, several people's studies stand for one."""
+"""Composed patients: for collections with one study per person, several people's studies form one patient."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from medunlearn.seeds import generator
 
 
 class Composed:
-    """A collection whose studies are grouped, by seed, into patients who do not exist; see ``RadiologySource``.
+    """A collection with studies grouped, by seed, into fictitious patients; see ``RadiologySource``.
 
     Args:
-        source: the collection; read to its end at once.
-        unfit: why a study cannot be used, or an empty text; such studies are in no patient.
-        studies: of each composed patient. Studies that are left over are in none.
-        seed: of the grouping.
+        source: the collection, which is read completely.
+        unfit: function that gives the reason why a study is unusable, or ""; such studies are excluded.
+        studies: number per composed patient; remaining studies are excluded.
+        seed: seed of the grouping.
     """
 
     composed = True

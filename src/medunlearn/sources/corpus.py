@@ -1,4 +1,4 @@
-"""Corpora: named collections of texts that a model may have been trained on, in any of several forms.
+"""Corpora: named collections of texts that a model may have been trained on, in several formats.
 
 Text files or a folder of them (a file is a document), tables (CSV, TSV, JSONL, JSON, Parquet: a row is a document),
 a benchmark's folder (its records, with their subjects and identifiers), Open-i's reports, and ``hub:org/name``.
@@ -32,10 +32,10 @@ _NO_TEXT = "has no text in"
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text; its id is unique among all corpora that are read together.
+    """One text; its id is unique among all corpora read together.
 
-    The subject is the record's own id where nobody knows. ``identifiers`` are None if nobody looked,
-    ``copies`` (in the training text) where nobody says. ``values``: column -> its text, for prompts that name it.
+    The subject is the record's own id if unknown. ``identifiers`` and ``copies`` (in the training text) are None if
+    unknown. ``values``: column -> its text, for prompts with that column.
     """
 
     record_id: str
@@ -52,10 +52,10 @@ class Corpus:
 
     Attributes:
         kind: ``text files``, ``table``, ``benchmark`` or ``open-i``.
-        fingerprint: SHA-256 of what was read.
-        data_use: None if the source does not say.
-        excluded: how many documents were left out, by reason.
-        invented: the texts belong to nobody.
+        fingerprint: SHA-256 of the content.
+        data_use: None if unknown.
+        excluded: number of excluded documents, by reason.
+        invented: True for invented texts.
     """
 
     name: str
@@ -76,19 +76,19 @@ class Corpus:
 def read_corpora(
     words: Sequence[str], columns: NoteColumns | None = None, values: Sequence[str] = ()
 ) -> list[Corpus]:
-    """Corpora by ``PATH`` or ``NAME=PATH``. Without a name it is the file's or folder's.
+    """Read corpora from ``PATH`` or ``NAME=PATH``; the default name is that of the file or folder.
 
-    A benchmark with records that no model was trained on gives a second corpus of these, ``NAME_holdout``. Where
-    two corpora call a document the same, those of the later one get its corpus' name in front.
+    A benchmark with held-out records gives a second corpus of these, ``NAME_holdout``. Duplicate document ids of a
+    later corpus are prefixed with its name.
 
     Args:
-        columns: of tables: text, id, subject, identifiers, copies.
-        values: further columns whose texts the documents are to have. In a benchmark these are levels, and types of
-            identifiers, of which the first counts.
+        columns: columns of tables: text, id, subject, identifiers, copies.
+        values: further columns to read. In a benchmark these are levels, and types of identifiers (the first of
+            each type).
 
     Raises:
-        ConfigError: a column that is not there, or no telling which holds the text.
-        InputError: two corpora of one name, or a path that is nothing of this kind.
+        ConfigError: a missing column, or an unknown text column.
+        InputError: two corpora of the same name, or a path of another kind.
         SourceError: a file that cannot be read.
     """
     by_name: dict[str, Corpus] = {}
@@ -136,11 +136,11 @@ def _read(name: str, where: str, columns: NoteColumns, values: Sequence[str]) ->
     if path.is_dir() or path.suffix.lower() in READERS:
         return [_table(name, files_of(path), columns, values)]
     endings = ", ".join((*TEXT_FILES, *READERS))
-    raise InputError(f"{path} is no corpus: files with these endings are read: {endings}.")
+    raise InputError(f"{path} is not a corpus: files with these endings are read: {endings}.")
 
 
 def text_files_in(path: Path) -> list[Path]:
-    """A text file, or those of a folder and the folders below it; README and LICENSE beside tables are none."""
+    """A text file, or all text files of a folder and its subfolders, except README and LICENSE files of tables."""
     if not path.is_dir():
         return [path] if path.suffix.lower() in TEXT_FILES else []
     endings = {*TEXT_FILES, *READERS}
@@ -227,14 +227,14 @@ def _table(name: str, files: Sequence[Path], user_columns: NoteColumns, values: 
 
 
 def _choose(file: Path, names: Sequence[str], user_columns: NoteColumns) -> NoteColumns:
-    """The columns to read; the text's is guessed where that is plain."""
+    """The columns to read; the text column is guessed if unambiguous."""
     if user_columns.text is None and PMC_FIELDS.issubset(names):
         own_id, own_subject = user_columns.id or PMC.id, user_columns.subject or PMC.subject
         return replace(user_columns, text=PMC.text, id=own_id, subject=own_subject)
     column = user_columns.text or _text_column(file, names)
     if column is None:
         raise ConfigError(
-            [f"which column of {file} holds the text? Say --text-column with one of: {', '.join(names)}."]
+            [f"which column of {file} contains the text? Set --text-column to one of: {', '.join(names)}."]
         )
     if column not in names:
         raise ConfigError([f"--text-column: {unknown_name('column', column, names)}"])
@@ -242,7 +242,7 @@ def _choose(file: Path, names: Sequence[str], user_columns: NoteColumns) -> Note
 
 
 def _text_column(file: Path, names: Sequence[str]) -> str | None:
-    """The one column of a usual name, else the only one that holds text."""
+    """The only column with a usual name, or else the only text column."""
     candidates = [name for name in names if name.lower() in TEXT_COLUMNS]
     if not candidates:
         rows = [row for _, row in islice(read_rows(file), 20) if not isinstance(row, str)]
@@ -251,15 +251,15 @@ def _text_column(file: Path, names: Sequence[str]) -> str | None:
 
 
 def _openi(name: str, files: Sequence[Path], values: Sequence[str]) -> Corpus:
-    """Reports of the Indiana University collection, their sections one under the other; a study is a patient's."""
+    """Reports of the Indiana University collection, with concatenated sections; each study is its own patient."""
     documents: dict[str, Document] = {}
     for place, row in chain.from_iterable(map(read_rows, files)):
         if isinstance(row, str):
-            raise SourceError(f"{place} {row}. Mend the line and try again.")
+            raise SourceError(f"{place} {row}. Correct the line and try again.")
         uid = str(row.get("uid") or "").strip()
         if not uid or uid in documents:
             problem = "its uid stands in an earlier row too" if uid else "a report without uid"
-            raise SourceError(f"{place}: {problem}. Take the file as it was published.")
+            raise SourceError(f"{place}: {problem}. Use the file as published.")
         columns = {column: str(row.get(column) or "").strip() for column in values}
         documents[uid] = Document(uid, openi_text(row), uid, values=columns)
     texts = tuple(documents.values())
@@ -267,7 +267,7 @@ def _openi(name: str, files: Sequence[Path], values: Sequence[str]) -> Corpus:
 
 
 def openi_text(row: Row) -> str:
-    """A report of the Indiana University collection: its sections, each a line behind its name."""
+    """A report of the Indiana University collection: one line per section, with its name first."""
     sections = [(section, str(row.get(section) or "").strip()) for section in OPENI_SECTIONS]
     return "\n".join(f"{section.capitalize()}: {words}" for section, words in sections if words)
 

@@ -1,9 +1,9 @@
-"""Clinical notes in FHIR: DocumentReference resources alone, in a Bundle, or one a line (bulk export).
+"""Clinical notes in FHIR: DocumentReference resources, single, in a Bundle, or one per line (bulk export).
 
 A note is the text of a DocumentReference's attachments (base64; ``text/plain``, ``text/html`` and other text). An
-attachment may also lie in a Binary beside it. Patients beside it give names, birth dates, numbers, telephones,
-e-mail and postal addresses. Resources are checked by fhir.resources as R4B, else as R5 (an extra:
-``pip install 'medunlearn[fhir]'``).
+attachment may also be in a separate Binary resource. Patient resources give names, birth dates, numbers,
+telephones, e-mail and postal addresses. Resources are checked by fhir.resources as R4B, else as R5 (an extra: ``pip
+install 'medunlearn[fhir]'``).
 
 Source: HL7 FHIR R4B and R5, DocumentReference and Attachment.
 """
@@ -34,10 +34,10 @@ def is_fhir(row: object) -> bool:
 
 
 def fhir_rows(resources: Iterable[tuple[str, Resource]]) -> Rows:
-    """A row per DocumentReference: note_id, patient_id, note, date, note_type and what its Patient says.
+    """One row per DocumentReference: note_id, patient_id, note, date, note_type, and columns from its Patient.
 
     Args:
-        resources: place and content of each resource; a Bundle's entries are read one by one.
+        resources: place and content of each resource; entries of a Bundle are read separately.
 
     Raises:
         InputError: fhir.resources is not installed.
@@ -72,7 +72,7 @@ def fhir_rows(resources: Iterable[tuple[str, Resource]]) -> Rows:
 
 
 def _unpacked(resources: Iterable[tuple[str, Resource]]) -> Iterator[tuple[str, str, Resource]]:
-    """Place, full address and content of each resource, those of bundles one by one."""
+    """Place, full URL and content of each resource, with bundles unpacked."""
     for place, resource in resources:
         if resource.get("resourceType") != "Bundle":
             yield place, "", resource
@@ -84,7 +84,7 @@ def _unpacked(resources: Iterable[tuple[str, Resource]]) -> Iterator[tuple[str, 
 
 
 def _by_reference(resources: Iterable[tuple[str, str, Resource]]) -> dict[str, Resource]:
-    """Resource by each reference that may lead to it: ``Patient/1``, and its full address in a bundle."""
+    """Resource by each of its possible references: ``Patient/1``, and its full URL in a bundle."""
     by_reference: dict[str, Resource] = {}
     for _, address, resource in resources:
         by_reference[f"{resource['resourceType']}/{resource.get('id')}"] = resource
@@ -94,7 +94,7 @@ def _by_reference(resources: Iterable[tuple[str, str, Resource]]) -> dict[str, R
 
 
 def _resolve(reference: str, by_reference: Mapping[str, Resource]) -> Resource:
-    """The resource that a reference leads to, of any version and on any server; an empty one if it is not there."""
+    """The resource for a reference, ignoring version and server; an empty one if missing."""
     address = reference.split("/_history/")[0]
     return by_reference.get(address) or by_reference.get("/".join(address.split("/")[-2:]), {})
 
@@ -105,7 +105,7 @@ def _identity(reference: str, patient: Resource) -> str:
 
 
 def _texts(resource: Resource, binaries: Mapping[str, Resource]) -> Iterator[str]:
-    """Texts of the attachments; nothing for one that is not a text.
+    """Texts of the attachments; non-text attachments are skipped.
 
     Raises:
         ValueError: an attachment that is not base64, or not text in its character set.
@@ -160,13 +160,13 @@ def _identifiers(patient: Resource) -> Row:
 
 
 def _words(several: Any, last: Any) -> list[str]:
-    """The texts among a list's and one more value."""
+    """The texts in a list, and one more value."""
     values = [*(several if isinstance(several, list) else ()), last]
     return [value.strip() for value in values if isinstance(value, str) and value.strip()]
 
 
 def _problem(kind: str, resource: Resource) -> str | None:
-    """The reason why fhir.resources refuses a resource, without any of its values; None if a version takes it."""
+    """Reason why fhir.resources rejects a resource, without its values; None if one version accepts it."""
     refusals = []
     for model in _models(kind):
         try:

@@ -1,8 +1,8 @@
-"""Notes from a dataset hub: ``hub:org/name``, with a file in it and a revision where they are wanted.
+"""Notes from a dataset hub: ``hub:org/name``, optionally with a file and a revision.
 
-PMC-Patients lies on the hub as its authors put it there: the first release as ``PMC-Patients.csv``, the second
-(250,294 patients, the same columns, in JSON) as ``PMC-Patients-V2.json``. Columns there that are dictionaries by
-patient have no type that holds for all rows, so the file is fetched and read as it is, not through `datasets`.
+PMC-Patients is on the hub in its authors' format: the first release as ``PMC-Patients.csv``, the second
+(250,294 patients, the same columns, in JSON) as ``PMC-Patients-V2.json``. Its dictionary columns have no common
+type over all rows, so the file is downloaded and read directly, not through `datasets`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _SHARD = re.compile(r"(.*)-\d{5}-of-\d{5}(\.\w+)")
 
 
 def files_of(where: Path | str) -> tuple[Path, ...]:
-    """The files on this machine that hold the notes: what is named, a folder's files, or what a hub sends.
+    """Local files with the notes: the named file, a folder's files, or files downloaded from a hub.
 
     Args:
         where: a file; a folder of files of one kind; or ``hub:org/name[/FILE][@REVISION]``.
 
     Raises:
-        InputError: no such form, or several files to choose from.
-        HubError: the hub cannot be reached, or refuses; a file that was fetched before needs no network.
+        InputError: another notation, or several files to choose from.
+        HubError: the hub cannot be reached, or refuses; a cached file needs no network.
     """
     text = where if isinstance(where, str) else where.as_posix()
     if not text.startswith(PREFIX):
@@ -53,7 +53,7 @@ def files_of(where: Path | str) -> tuple[Path, ...]:
 
 
 def _notes_files(repository: str, files: Sequence[str]) -> tuple[str, ...]:
-    """The one table of a repository, in one file or in shards."""
+    """The only table of a repository, in one file or in shards."""
     tables = sorted(name for name in files if Path(name).suffix.lower() in READERS and not name.startswith("."))
     datasets = {shard[1] + shard[2] if (shard := _SHARD.fullmatch(name)) else name for name in tables}
     if len(datasets) == 1:
@@ -61,7 +61,7 @@ def _notes_files(repository: str, files: Sequence[str]) -> tuple[str, ...]:
     if not tables:
         raise SourceError(f"{PREFIX}{repository} holds no file of {', '.join(READERS)}.")
     names = first_few(tables, 8) + (f" ({len(tables)} in all)" if len(tables) > 8 else "")
-    raise InputError(f"{PREFIX}{repository} holds several tables. Name one, as {PREFIX}{repository}/FILE: {names}.")
+    raise InputError(f"{PREFIX}{repository} has several tables. Choose one, as {PREFIX}{repository}/FILE: {names}.")
 
 
 def _listed(repository: str, revision: str | None) -> list[str]:

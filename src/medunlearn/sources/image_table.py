@@ -1,7 +1,7 @@
-"""Images and reports of one's own: a table with a row per image.
+"""User-supplied images and reports: a table with one row per image.
 
-Columns: ``patient``, ``study``, ``image`` (a path), and ``report`` (the text) or ``report_file`` (a path); if there
-is one, ``institution``. Paths count from the table's folder, or for images from a folder of their own.
+Columns: ``patient``, ``study``, ``image`` (a path), and ``report`` (the text) or ``report_file`` (a path);
+optionally ``institution``. Paths are relative to the table's folder, or for images to a separate folder.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _NAMES = {
 
 
 class ImageTable:
-    """Such a table; see ``RadiologySource``. Several images of a study are several rows; a frontal view is
-    shown before one of unknown view, and that before a lateral one.
+    """A table of images and reports; see ``RadiologySource``. A study with several images has several rows; frontal
+    views are shown before unknown views, and those before lateral ones.
 
     Args:
         images: folder of the images; None: the table's.
 
     Raises:
-        SourceError: columns that are missing, or rows that contradict each other; every one is named.
+        SourceError: missing columns, or contradictory rows; names all of them.
     """
 
     name = "folder"
@@ -71,7 +71,7 @@ class ImageTable:
         return list(self._patients[patient].values())
 
     def _take(self, place: str, row: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Keep a row; its place and the rows that it contradicts."""
+        """Add a row; returns its place and the rows that it contradicts."""
         patient, study = row["patient"], row["study"]
         if not patient or not study:
             raise SourceError(f"{self._path.name}: {place} names no {'study' if patient else 'patient'}.")

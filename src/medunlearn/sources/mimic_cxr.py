@@ -1,4 +1,4 @@
-"""MIMIC-CXR and MIMIC-CXR-JPG as PhysioNet lays them out.
+"""MIMIC-CXR and MIMIC-CXR-JPG in PhysioNet's layout.
 
     files/p10/p10000032/s50414267.txt                      a report
     files/p10/p10000032/s50414267/<dicom id>.jpg or .dcm   its images
@@ -6,7 +6,7 @@
     mimic-cxr-2.0.0-chexpert.csv[.gz]                      labels of each study
     mimic-cxr-2.0.0-split.csv[.gz]                         train, validate or test
 
-Reports and images may lie in two folders, as the two data sets are published.
+Reports and images may be in two folders, like the two published data sets.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _CHEXPERT = {"1": "positive", "0": "negative", "-1": "uncertain"}
 
 
 class MimicCxr:
-    """The data set, a patient at a time; see ``RadiologySource``.
+    """The data set, read patient by patient; see ``RadiologySource``.
 
     Args:
-        reports: folder that holds ``files/``.
-        images: folder that holds the images' ``files/`` and the tables; None: the same.
+        reports: folder with ``files/``.
+        images: folder with the images' ``files/`` and the tables; None: the same.
 
     Raises:
-        SourceError: no such layout.
+        SourceError: another layout.
     """
 
     name = "mimic_cxr"
@@ -86,20 +86,20 @@ class MimicCxr:
         return RadiologyStudy(patient, name, sections, images, missing, labels=labels)
 
     def _study_images(self, patient: str, study: str) -> tuple[StudyImage, ...]:
-        """A study's images with their views; the first by name stands first without metadata."""
+        """A study's images with their views; sorted by name without metadata."""
         folder = self._images / patient[:3] / patient / study
         paths = folder.iterdir() if folder.is_dir() else ()
         files = (path for path in sorted(paths) if path.suffix.lower() in _IMAGES)
         return frontal_first(StudyImage(path, self._positions.get(path.stem, "")) for path in files)
 
     def _promises_frontal(self, study: str, sections: Mapping[str, str]) -> bool:
-        """True if a study has a frontal view that may not be in the folder, by the metadata or by its report."""
+        """True if, by metadata or report, a study has a frontal view, which may be missing from the folder."""
         projections = f"{sections.get('examination', '')} {sections.get('technique', '')}"
         return study in self._with_frontal or bool(_FRONTAL_REPORT.search(projections))
 
     @cached_property
     def _positions(self) -> Mapping[str, str]:
-        """Image -> ViewPosition; where that is empty, the view code's meaning."""
+        """Image -> ViewPosition, or else the meaning of the view code."""
         return {row["dicom_id"]: _position(row) for row in self._rows("metadata", "dicom_id")}
 
     @cached_property
@@ -109,7 +109,7 @@ class MimicCxr:
 
     @cached_property
     def _times(self) -> Mapping[str, str]:
-        """Study -> date and time of day, in an order of texts that is the order of time."""
+        """Study -> date and time of day as a sortable text."""
         times = {}
         for row in self._rows("metadata", "study_id"):
             # HHMMSS.fraction as a number: without zeros in front, and with as many decimals as it has.
@@ -130,7 +130,7 @@ class MimicCxr:
         return labels
 
     def _rows(self, table: str, key: str) -> Iterator[dict[str, str]]:
-        """Rows of one of the data set's tables; none where it is not there."""
+        """Rows of one of the data set's tables; empty if it is missing."""
         names = [f"mimic-cxr-2.0.0-{table}.csv", f"mimic-cxr-2.0.0-{table}.csv.gz"]
         path = next((folder / name for folder in self._tables for name in names if (folder / name).exists()), None)
         if path is None:
@@ -150,11 +150,11 @@ def _position(row: Mapping[str, str]) -> str:
 
 
 def _files(folder: Path) -> Path:
-    """The folder that holds ``p10`` to ``p19``."""
+    """The folder that contains ``p10`` to ``p19``."""
     for place in (folder / "files", folder, folder / "mimic-cxr-reports" / "files"):
         if place.is_dir() and any(_GROUP.fullmatch(path.name) for path in place.iterdir()):
             return place
     raise SourceError(
-        f"{folder} is not laid out as MIMIC-CXR is: it has no files/p10/p10000032/s50414267.txt or the like. Give "
-        "the folder in which `files` stands."
+        f"{folder} is not in MIMIC-CXR's layout: it has no files/p10/p10000032/s50414267.txt or similar. Give the "
+        "folder that contains `files`."
     )

@@ -1,14 +1,14 @@
-"""Multiple-choice questions from a file: MedQA's form, MedMCQA's, and what else is common.
+"""Multiple-choice questions from a file: the formats of MedQA and MedMCQA, and other common ones.
 
-An option stands in one of these places, looked for in this order:
+Options are searched in this order:
 
 - ``opa``, ``opb``, ... (MedMCQA), or ``A``, ``B``, ... as columns;
 - ``options`` or ``choices``: a list of texts, an object of letter -> text (MedQA), a list of objects with ``value``
   or ``text``, or an object of two lists ``label`` and ``text``; in a CSV as JSON.
 
 The right one is a letter, a whole number, or the option's text, in ``answer_idx``, ``answer_index``, ``answerKey``,
-``cop``, ``label`` or ``answer``. Whole numbers are counted from 0 or from 1: the file tells where one of them is 0
-or the number of options; where it does not (MedMCQA was published both ways), it has to be said.
+``cop``, ``label`` or ``answer``. Whole numbers count from 0 or from 1: this is detected if one of them is 0 or the
+number of options; otherwise (MedMCQA was published both ways) it must be given.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ NO_ANSWER = (None, "", -1, "-1")
 
 @dataclass(frozen=True, slots=True)
 class MultipleChoice:
-    """One question, without its options, and at least two options in the file's order; the first is called A.
+    """One question without its options, and at least two options in file order; the first is called A.
 
-    ``answer_index`` is the right one's place and ``subject`` the topic, None if the file does not say.
+    ``answer_index`` is the index of the right option, and ``subject`` the topic, None if unknown.
     """
 
     question_id: str
@@ -53,14 +53,14 @@ class MultipleChoice:
         return None if self.answer_index is None else letter(self.answer_index)
 
     def lines(self, *, without: int | None = None) -> str:
-        """The options, one a line with its letter (``B. Aspirin``), but for one of them."""
+        """The options, one per line with letters (``B. Aspirin``), optionally without one of them."""
         remaining = [(place, text) for place, text in enumerate(self.options) if place != without]
         return "\n".join(f"{letter(place)}. {text}" for place, text in remaining)
 
 
 @dataclass(frozen=True, slots=True)
 class OptionsFile:
-    """Questions of a file, and place and reason of each row that was left out."""
+    """Questions of a file, and place and reason of each skipped row."""
 
     questions: tuple[MultipleChoice, ...]
     skipped: tuple[str, ...] = ()
@@ -75,11 +75,11 @@ def read_options(path: Path, *, count_from: CountFrom | None = None, skip_bad_ro
     """Questions of a CSV, TSV, JSONL, JSON or Parquet file.
 
     Args:
-        count_from: what answers that are whole numbers count from; None: as the file tells.
-        skip_bad_rows: leave out rows that cannot be read and say which, instead of refusing the file.
+        count_from: first number of numeric answers (0 or 1); None: detected.
+        skip_bad_rows: skip and list unreadable rows instead of refusing the file.
 
     Raises:
-        SourceError: rows that cannot be read, with their places; no question; numbers that may count from 0 or 1.
+        SourceError: unreadable rows, with their places; no question; ambiguous numeric answers.
     """
     rows: list[tuple[str, MultipleChoice, Any]] = []
     bad: list[tuple[str, str]] = []
@@ -90,7 +90,7 @@ def read_options(path: Path, *, count_from: CountFrom | None = None, skip_bad_ro
                 raise BadRowError(row)
             question, answer = _question(row, number)
             if question.question_id in ids:
-                raise BadRowError(f"the id {question.question_id!r} was there before")
+                raise BadRowError(f"the id {question.question_id!r} occurred before")
             ids.add(question.question_id)
             rows.append((place, question, answer))
         except BadRowError as error:
@@ -104,7 +104,7 @@ def read_options(path: Path, *, count_from: CountFrom | None = None, skip_bad_ro
             bad.append((place, str(error)))
     if bad and not skip_bad_rows:
         raise SourceError(
-            f"{path}: {len(bad)} rows cannot be read. Mend them, or leave them out with "
+            f"{path}: {len(bad)} rows cannot be read. Correct them, or skip them with "
             f"skip_bad_rows=true:{list_bad_rows(bad, 10)}"
         )
     if not questions:
@@ -113,7 +113,7 @@ def read_options(path: Path, *, count_from: CountFrom | None = None, skip_bad_ro
 
 
 def draw_sample(questions: Sequence[MultipleChoice], number: int | None, seed: int) -> list[MultipleChoice]:
-    """Draw a sample of questions by their ids, in the file's order; all of them for None."""
+    """A seeded sample of questions by their ids, in file order; all of them for None."""
     if number is None or number >= len(questions):
         return list(questions)
     sample = set(
@@ -140,7 +140,7 @@ def _question(row: Row, number: int) -> tuple[MultipleChoice, Any]:
 
 
 def _given_answer(row: Row, options: Sequence[str]) -> Any:
-    """The right option in the row's own form; a letter and a text beside each other must agree."""
+    """The right option in the row's own notation; a letter and a text must agree if both are given."""
     answer = _first(row, ANSWERS)
     text = _text(row.get("answer"))
     if isinstance(answer, str) and len(answer.strip()) == 1 and text in options and text != answer.strip():
@@ -160,7 +160,7 @@ def _options(row: Row) -> Iterator[str]:
         try:
             options = json.loads(options)
         except ValueError:
-            raise BadRowError("the options are no JSON list or object") from None
+            raise BadRowError("the options are not a JSON list or object") from None
     if isinstance(options, Mapping) and isinstance(options.get("text"), Sequence) and "label" in options:
         options = options["text"]
     if isinstance(options, Mapping):
@@ -170,7 +170,7 @@ def _options(row: Row) -> Iterator[str]:
 
 
 def _without_empty_end(texts: Iterable[str]) -> list[str]:
-    """Options without the empty ones at the end, as a question of four has in a file of five."""
+    """Options without trailing empty ones, such as for a question with four in a file of five."""
     options = list(texts)
     while options and not options[-1]:
         options.pop()
@@ -184,16 +184,16 @@ def _counted_from(path: Path, rows: Sequence[tuple[str, MultipleChoice, Any]]) -
     if places and zero == last:
         raise SourceError(
             f"{path}: the answers are numbers, and "
-            + ("some are 0 and some the number of options" if zero else "it cannot be told whether A is 0 or 1")
+            + ("some are 0 and some the number of options" if zero else "it is unknown whether A is 0 or 1")
             + ". Say it: --count-from 0 or --count-from 1."
         )
     return 1 if last else 0
 
 
 def _place_number(answer: Any, options: Sequence[str]) -> int | None:
-    """The number that an answer gives for an option's place; None of one that is not a whole number.
+    """Number of an option given by a numeric answer; None for other answers.
 
-    An option may itself be a number, and then it is the option that is meant where it is the only one.
+    If the answer equals exactly one option's text, it is that option and not a number.
     """
     if answer in NO_ANSWER or isinstance(answer, bool) or options.count(_text(answer)) == 1:
         return None
@@ -215,7 +215,7 @@ def _answer(answer: Any, options: Sequence[str], first: CountFrom) -> int | None
     elif options.count(text) == 1:
         place = options.index(text)
     else:
-        raise BadRowError("the answer is no letter, no number, and none of the options")
+        raise BadRowError("the answer is neither a letter, a number, nor one of the options")
     if not 0 <= place < len(options):
         raise BadRowError(f"the answer is option {place + 1} of {len(options)}")
     return place

@@ -1,6 +1,6 @@
-"""Clinical notes in the forms that hospitals have, as rows: tables, FHIR, folders of text files, a hub's data sets.
+"""Clinical notes in hospital formats as rows: tables, FHIR, folders of text files, hub data sets.
 
-A folder of text files is read as a folder per patient; a file that lies in none is a patient of its own.
+A folder of text files has one subfolder per patient; a file outside of subfolders is its own patient.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class NoteFile:
     """Rows of one source of notes, to be read once.
 
     Attributes:
-        files: that hold them.
-        columns: of all rows that can be read.
-        rows: place and content of each row; a text where it cannot be read: why.
+        files: source files.
+        columns: columns of all readable rows.
+        rows: place and content of each row; for an unreadable row the reason as text.
     """
 
     files: tuple[Path, ...]
@@ -45,8 +45,8 @@ def open_notes(where: Path | str) -> NoteFile:
     """Open a file or folder of notes, or ``hub:org/name``.
 
     Raises:
-        SourceError: nothing there, no form that is known, or no row that can be read.
-        HubError: a hub that cannot be reached.
+        SourceError: nothing there, an unknown format, or no readable row.
+        HubError: the hub cannot be reached.
     """
     text = where if isinstance(where, str) else where.as_posix()
     path = Path(text)
@@ -75,7 +75,7 @@ def _opened(files: tuple[Path, ...], form: NoteForm, rows: Rows) -> NoteFile:
 
 
 def _until_readable(rows: Rows) -> tuple[list[tuple[str, Row | str]], Row]:
-    """The rows up to the first one that can be read, and that one.
+    """The rows up to and including the first readable one.
 
     Raises:
         SourceError: there is none.
@@ -111,7 +111,7 @@ def _text_rows(folder: Path, files: Sequence[Path]) -> Rows:
 
 
 def _holds_object(path: Path) -> bool:
-    """True if a JSON file begins as an object, not as a list."""
+    """True if a JSON file begins with an object, not a list."""
     try:
         with regular_file(path, SourceError).open(encoding="utf-8-sig", errors="replace") as file:
             return file.read(4096).lstrip()[:1] == "{"
@@ -124,14 +124,14 @@ def _resources(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         content = json.loads(read_text(path, SourceError))
     except (ValueError, RecursionError) as error:
         line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise SourceError(f"{path} cannot be read as JSON{line}. It is cut off or broken.") from None
+        raise SourceError(f"{path} cannot be read as JSON{line}. It is truncated or broken.") from None
     if not is_fhir(content):
-        raise SourceError(f"{path} must hold a list of objects, one a note, or a FHIR resource or Bundle.")
+        raise SourceError(f"{path} must contain a list of objects, one per note, or a FHIR resource or Bundle.")
     yield path.name, content
 
 
 def _fhir_lines(rows: Rows) -> Rows:
-    """Rows of a bulk export; a line that is not a resource comes as it is."""
+    """Rows of a bulk export; lines that are not resources are passed through."""
     resources: list[tuple[str, Mapping[str, Any]]] = []
     for place, row in rows:
         if isinstance(row, str):

@@ -1,7 +1,7 @@
-"""A user's own notes: a table with one note per row, whose columns the user names.
+"""A user's own notes: a table with one note per row, and user-named columns.
 
-PMC-Patients-V2 is recognised by its own fields. A patient there is a ``patient_uid``: several patients of one
-article are several people.
+PMC-Patients-V2 is recognised by its fields. Its patients are ``patient_uid``s: several patients of an article are
+different people.
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ PMC_UID = re.compile(r"\d+-\d+")
 
 @dataclass(frozen=True, slots=True)
 class NoteColumns:
-    """Column of each field; None for one that is not there.
+    """Column of each field; None for a missing one.
 
-    Without ``id``, notes are called ``note-1``, ``note-2``, ... by their row; without ``subject``, every note is
-    somebody else's. ``title`` is one sentence that says what the note is about, ``disease`` a label that is there
-    already, ``identifiers`` a list or values with ``;`` between them, ``copies`` how often the text stood in a
-    training set.
+    Without ``id``, notes are named ``note-1``, ``note-2``, ... by row; without ``subject``, every note has its own
+    subject. ``title`` is a sentence on the note's topic, ``disease`` an existing label, ``identifiers`` a list or
+    values separated by ``;``, ``copies`` the number of copies of the text in a training set.
     """
 
     id: str | None = None
@@ -53,9 +52,9 @@ PMC = NoteColumns(id="patient_uid", text="patient", title="title", subject="pati
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One note; ``title`` and ``disease`` may be empty, ``identifiers`` and ``copies`` None if nobody says.
+    """One note; ``title`` and ``disease`` may be empty, ``identifiers`` and ``copies`` None if unknown.
 
-    ``values``: column -> its text in the row, of the columns that were asked for.
+    ``values``: column -> its text in the row, for the requested columns.
     """
 
     note_id: str
@@ -70,7 +69,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Notes:
-    """Notes in the file's order, (place, reason) of rows that were left out, and the columns that were read.
+    """Notes in file order, (place, reason) of skipped rows, and the columns read.
 
     ``is_pmc``: the file is PMC-Patients-V2, which is open.
     """
@@ -91,14 +90,14 @@ def read_notes(
     """Read notes.
 
     Args:
-        path: a file, or several that hold one table together (:func:`~medunlearn.sources.hub.files_of`).
-        user_columns: columns that the user named; what is None is looked for under its own name.
-        values: further columns whose texts each note is to have.
-        skip_bad_rows: leave out rows that cannot be used, and list them, instead of refusing the file.
+        path: a file, or several that form one table (:func:`~medunlearn.sources.hub.files_of`).
+        user_columns: columns named by the user; a field with None uses its own name.
+        values: further columns to read.
+        skip_bad_rows: skip and list unusable rows instead of refusing the file.
 
     Raises:
-        ConfigError: columns that are not there, all at once, each with the nearest name.
-        SourceError: the file cannot be read, or rows cannot be used; gives the place of each.
+        ConfigError: missing columns, all at once, each with the nearest name.
+        SourceError: the file cannot be read, or rows are unusable; gives the place of each.
     """
     user_columns = user_columns or NoteColumns()
     files = [path] if isinstance(path, Path) else list(path)
@@ -118,16 +117,16 @@ def read_notes(
         else:
             notes[note.note_id], places[note.note_id] = note, place
     if not number:
-        raise SourceError(f"{path} holds no rows.")
+        raise SourceError(f"{path} has no rows.")
     if not skip_bad_rows:
         refuse_bad_rows(excluded, path)
     if not notes:
-        raise SourceError(f"{path} holds no usable note.")
+        raise SourceError(f"{path} has no usable note.")
     return Notes(tuple(notes.values()), tuple(excluded), columns, is_pmc)
 
 
 def _choose(user_columns: NoteColumns, names: Sequence[str]) -> tuple[NoteColumns, bool]:
-    """The columns to read, and whether they are PMC-Patients-V2's own."""
+    """The columns to read, and whether they are PMC-Patients-V2's."""
     named = {
         field.name: getattr(user_columns, field.name)
         for field in fields(NoteColumns)
@@ -184,14 +183,14 @@ def _text(row: Row, column: str | None) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise BadRowError(f"has no text but a {type(value).__name__} in {column!r}")
+        raise BadRowError(f"has a {type(value).__name__} instead of text in {column!r}")
     if BROKEN.search(value):
         raise BadRowError(f"has half a character or a zero byte in {column!r}; what wrote the file broke it")
     return value
 
 
 def _copies(row: Row, column: str) -> int | None:
-    """A whole number, also as a table's text or float has it; None if the cell is empty."""
+    """A whole number, given as number, text or float; None for an empty cell."""
     value = row.get(column)
     if value is None or value == "" or value != value:
         return None

@@ -1,8 +1,7 @@
 """Open-i: the Indiana University chest X-ray collection, as two CSV files and a folder of images.
 
-``indiana_reports.csv`` has a report per row in columns, ``indiana_projections.csv`` the images of each. What the
-images are of (column ``image``) is the report's examination. A person has one study. Words that were removed
-(``XXXX``) become ``___``.
+``indiana_reports.csv`` has a report per row in columns, ``indiana_projections.csv`` the images of each. The column
+``image`` gives the report's examination. Each person has one study. Removed words (``XXXX``) become ``___``.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class OpenI:
 
     Args:
         where: the folder of both files, or ``indiana_reports.csv``.
-        images: folder of the images; None looks beside the reports. Where there are none it is text alone.
+        images: folder of the images; None looks next to the reports. Without images it is text only.
 
     Raises:
         SourceError: a file is missing or has other columns.
@@ -121,7 +120,7 @@ def _folder(beside: Path, files: Sequence[str], *, must: bool) -> Path | None:
         if any((beside / name / file).exists() for file in names):
             return beside / name
     if must:
-        raise SourceError(f"{beside} holds none of the images that {PROJECTIONS} names.")
+        raise SourceError(f"{beside} contains none of the images in {PROJECTIONS}.")
     return None
 
 

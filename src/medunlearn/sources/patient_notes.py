@@ -1,6 +1,6 @@
-"""Clinical notes with patients, dates and all other columns; columns are recognised by their names, or named.
+"""Clinical notes with patients, dates and other columns, recognised by name or named by the user.
 
-No message holds a patient's id or a text: it gives a row's place in the file.
+Messages contain no patient ids and no text, only a row's place in the file.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ UNREADABLE = "in rows that cannot be read"
 
 @dataclass(frozen=True, slots=True)
 class NoteFields:
-    """Column of each field; None for one that is not there, or in settings for one that is to be found.
+    """Column of each field; None for a missing one, or in settings for one to be detected.
 
     Attributes:
-        holdout: says which notes no model is trained on.
+        holdout: column that marks notes excluded from training.
     """
 
     patient: str | None = None
@@ -66,10 +66,10 @@ class PatientNote:
 
     Attributes:
         note_id: unique among the notes of a file.
-        patient: as the file has it; a whole number is written without a decimal point.
-        date: as the file has it, ISO 8601 where it is a date; empty if there is none.
-        values: the other columns, as text; empty cells are left out.
-        held_out: no model is trained on it.
+        patient: id in the file; a whole number has no decimal point.
+        date: date in the file, as ISO 8601 if it is a date; empty without one.
+        values: the other columns, as text, without empty cells.
+        held_out: True if it is excluded from training.
     """
 
     note_id: str
@@ -86,9 +86,9 @@ class PatientNotes:
 
     Attributes:
         columns: every column of the file.
-        excluded: how many notes were left out, by reason.
-        bad_rows: place and reason of rows that cannot be read.
-        patients: everybody whom a row names, also those whose notes are all left out.
+        excluded: number of excluded notes, by reason.
+        bad_rows: place and reason of unreadable rows.
+        patients: all patients in the rows, even those with all notes excluded.
         is_open: a published collection, recognised by its columns.
     """
 
@@ -111,18 +111,18 @@ def read_patient_notes(
     skip_bad_rows: bool = False,
     held_out: bool = False,
 ) -> PatientNotes:
-    """Read notes, row by row.
+    """Read notes row by row.
 
     Args:
-        named: columns that the user named.
-        required: further columns that must be there, each behind the flag that names it.
-        skip_bad_rows: leave out rows that cannot be read, instead of refusing the file. Notes without text or
-            patient, and copies, are always left out and counted.
-        held_out: no model is trained on any of them.
+        named: columns named by the user.
+        required: further required columns, each with the flag that names it.
+        skip_bad_rows: skip unreadable rows instead of refusing the file. Notes without text or patient, and copies,
+            are always skipped and counted.
+        held_out: mark all notes as excluded from training.
 
     Raises:
-        ConfigError: columns that are not there or cannot be told, all at once; lists what is there.
-        SourceError: the file cannot be read, or holds no usable note.
+        ConfigError: missing or ambiguous columns, all at once; lists existing ones.
+        SourceError: the file cannot be read, or has no usable note.
     """
     file = open_notes(where)
     columns = _choose(file, named or NoteFields(), required)
@@ -212,7 +212,7 @@ def _choose(file: NoteFile, named: NoteFields, required: Iterable[tuple[str, str
 
 
 def _usual(entry: str, file: NoteFile) -> list[str]:
-    """Columns of the file with a usual name, of the likeliest names alone."""
+    """Columns of the file with a usual name, only of the likeliest names."""
     if file.form == "PMC-Patients":
         return [PMC_COLUMNS[entry]] if entry in PMC_COLUMNS else []
     for names in _NAMES[entry]:
@@ -232,7 +232,7 @@ def _note(row: Row | str, columns: NoteFields, number: int, held_out: bool) -> P
         raise BadRowError(row)
     text = row.get(str(columns.text))
     if text is not None and text == text and not isinstance(text, str):
-        raise BadRowError(f"has no text but a {type(text).__name__} in {columns.text!r}")
+        raise BadRowError(f"has a {type(text).__name__} instead of text in {columns.text!r}")
     text = text if isinstance(text, str) else ""
     if BROKEN.search(text):
         raise BadRowError(f"has half a character or a zero byte in {columns.text!r}; what wrote the file broke it")
@@ -253,7 +253,7 @@ def _note(row: Row | str, columns: NoteFields, number: int, held_out: bool) -> P
 
 
 def _cell(value: Any) -> str:
-    """A cell as text: a whole float as people write it, a day without midnight; empty for what is nested."""
+    """A cell as text: whole floats without decimals, midnight dates without time; empty for nested values."""
     if value is None or isinstance(value, list | dict | bytes) or value != value:
         return ""
     if isinstance(value, float) and value.is_integer():
@@ -266,17 +266,17 @@ def _cell(value: Any) -> str:
 def _is_yes(value: str, column: str) -> bool:
     word = value.lower()
     if word not in _YES | _NO:
-        raise BadRowError(f"says neither yes nor no (1 or 0, holdout or train) in {column!r}")
+        raise BadRowError(f"is neither yes nor no (1 or 0, holdout or train) in {column!r}")
     return word in _YES
 
 
 def text_key(text: str) -> bytes:
-    """Hash of a text without regard to white space."""
+    """Hash of a text, ignoring white space."""
     return sha256(" ".join(text.split()).encode()).digest()
 
 
 def _with_own_ids(notes: Sequence[PatientNote]) -> Iterable[PatientNote]:
-    """Number the notes that share an id: ``17``, ``17#2``."""
+    """Make duplicate ids unique by numbering them: ``17``, ``17#2``."""
     ids = {note.note_id for note in notes}
     earlier: Counter[str] = Counter()
     for note in notes:

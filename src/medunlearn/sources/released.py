@@ -1,6 +1,6 @@
 """Published benchmark files: JSON (a list, or an object per line), JSONL, Parquet or plain text.
 
-A folder may come from a hub or from the authors' repository; the same table is called ``forget10.json`` in one and
+A folder may come from a hub or from the authors' repository; the same table is named ``forget10.json`` in one and
 ``forget10-00000-of-00001.parquet`` in the other.
 """
 
@@ -29,12 +29,12 @@ class ReleasedRow:
     values: Mapping[str, Any]
 
     def is_blank(self, name: str) -> bool:
-        """True if the row has this column with nothing in it: null, or white space alone."""
+        """True if the row has this column without content: null, or only white space."""
         value = self.values.get(name, name)
         return value is None or (isinstance(value, str) and not value.strip())
 
     def text(self, *names: str) -> str:
-        """The text in the first of these columns that the row has.
+        """The text in the first of these columns that exists.
 
         Raises:
             SourceError: there is none, or it is empty or broken.
@@ -47,7 +47,7 @@ class ReleasedRow:
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts.
+        """A list of texts in a column.
 
         Raises:
             SourceError: it is not a list of texts, or empty.
@@ -56,12 +56,12 @@ class ReleasedRow:
         if not isinstance(value, Sequence) or isinstance(value, str) or not value:
             raise SourceError(f"{self.place} has no list of texts in {name!r}.")
         if not all(isinstance(text, str) and text.strip() for text in value):
-            raise SourceError(f"{self.place} has something in {name!r} that is no text.")
+            raise SourceError(f"{self.place} has a value in {name!r} that is not text.")
         return tuple(value)
 
 
 def released_folder(where: str, repository: str, revision: str | None = None) -> Path:
-    """The folder that somebody names, or ``hub``: the published data set, downloaded or from the hub's own cache.
+    """The folder at a path, or for ``hub`` the published data set, downloaded or from the hub's cache.
 
     Raises:
         SourceError: no such folder.
@@ -80,13 +80,13 @@ def released_folder(where: str, repository: str, revision: str | None = None) ->
         return Path(snapshot_download(repository, repo_type="dataset", revision=revision))
     except Exception as error:
         raise HubError(
-            f"{repository} could not be had from the hub ({first_line(error)}). Download it elsewhere and "
+            f"{repository} could not be downloaded from the hub ({first_line(error)}). Download it elsewhere and "
             "give its folder."
         ) from error
 
 
 def find_table(folder: Path, name: str) -> list[Path]:
-    """The files of a table: one by its name, or the parts that a hub cuts it into; none where it is not there."""
+    """The files of a table: a single one by its name, or the shards of a hub; empty if missing."""
     whole = [path for path in (folder / f"{name}{suffix}" for suffix in _SUFFIXES) if path.is_file()][:1]
     return whole or sorted(folder.glob(f"{name}-*-of-*.parquet"))
 
@@ -95,7 +95,7 @@ def read_table(folder: Path, name: str) -> list[ReleasedRow]:
     """The rows of a table.
 
     Raises:
-        SourceError: it is not there, empty, or has rows that cannot be read.
+        SourceError: it is missing, empty, or has unreadable rows.
     """
     paths = find_table(folder, name)
     if not paths:
@@ -119,7 +119,7 @@ def _rows(path: Path) -> list[ReleasedRow]:
 
 
 def _json(path: Path) -> list[ReleasedRow]:
-    """A list of objects or texts, or what hubs also call JSON: an object per line."""
+    """A list of objects or texts, or JSON lines with the ending of JSON, as on some hubs."""
     text = _read(path)
     try:
         value = json.loads(text)
@@ -133,7 +133,9 @@ def _json(path: Path) -> list[ReleasedRow]:
     try:
         return [_row(path, number, json.loads(line)) for number, line in lines]
     except (ValueError, RecursionError) as error:
-        raise SourceError(f"{path} is neither a JSON list nor an object a line ({error}); is it cut off?") from None
+        raise SourceError(
+            f"{path} is neither a JSON list nor an object per line ({error}); is it truncated?"
+        ) from None
 
 
 def _row(path: Path, number: int, value: Any) -> ReleasedRow:

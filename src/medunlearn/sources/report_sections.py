@@ -1,7 +1,7 @@
-"""Sections of a radiology report, by the headings that people write.
+"""Sections of a radiology report, by its headings.
 
-Headings differ in case, spacing, number (``FINDINGS``, ``Finding``), with a colon or without, and two may stand as
-one (``FINDINGS AND IMPRESSION``). No word of a report is lost: what belongs to no section is in ``rest``.
+Headings differ in case, spacing, number (``FINDINGS``, ``Finding``), with a colon or without, and two may be joined
+(``FINDINGS AND IMPRESSION``). No word of a report is lost: text outside of sections is in ``rest``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ _NAMES = {alias: name for name, aliases in _ALIASES.items() for alias in aliases
 
 
 def _headings(aliases: Iterable[str], joint: str) -> str:
-    """One heading or several joined, e.g. ``findings and impression``; a version or ``(S)`` may follow."""
+    """Regular expression of one or several joined headings, e.g. ``findings and impression``; a version or ``(S)``
+    may follow.
+    """
     ordered = sorted(aliases, key=len, reverse=True)
     heading = "(?:" + "|".join(alias.replace(" ", r"[ \t]+") for alias in ordered) + ")"
     between = rf"(?:[ \t]*[/&+,][ \t]*|[ \t]*,?[ \t]+{joint}[ \t]+)"
@@ -61,10 +63,10 @@ _SPLIT = re.compile(r"[ \t]*[/&+,][ \t]*(?:and[ \t]+)?|[ \t]+and[ \t]+", re.IGNO
 
 @dataclass(frozen=True)
 class RadiologyReport:
-    """Sections of a report, and the rest that is none: ``preamble``, ``wet_read``, ``addendum``, ``other``.
+    """Sections of a report, and the rest outside of them: ``preamble``, ``wet_read``, ``addendum``, ``other``.
 
-    Name -> text in one line, in the order of their first headings; one that comes again is joined. Two under one
-    heading are one section of both names (``findings_and_impression``).
+    Name -> text on one line, in order of first headings; repeated sections are joined. A joint heading gives one
+    section with both names (``findings_and_impression``).
     """
 
     sections: Mapping[str, str] = field(repr=False)
@@ -78,7 +80,7 @@ class _Mark(NamedTuple):
 
 
 def read_report(text: str) -> RadiologyReport:
-    """A report's sections. Whatever the text, nothing is raised, and no word is lost but the headings'."""
+    """A report's sections. Never raises, and loses no words except headings."""
     marks = [*_marks(text), _Mark(len(text), len(text), _OTHER)]
     parts_by_name: dict[str, list[str]] = {}
     _keep(parts_by_name, "preamble", text[: marks[0].start])
@@ -101,7 +103,7 @@ def _keep(parts_by_name: dict[str, list[str]], name: str, text: str) -> None:
 
 
 def _marks(text: str) -> list[_Mark]:
-    """Headings in order, none inside another; an unknown one inside findings or impression is a part of these."""
+    """Headings in order, not nested; an unknown heading inside findings or impression is part of these."""
     at_start = (
         match
         for match in _AT_START.finditer(text)
@@ -129,7 +131,7 @@ def _marks(text: str) -> list[_Mark]:
 
 
 def _is_heading(head: str, end: str, after: str) -> bool:
-    """A colon makes a heading; without one its case and what follows must speak for it."""
+    """True for a heading: with a colon, or else by its case and the text after it."""
     if ":" in end:
         return True
     if not after or after[0] == "\n":

@@ -1,7 +1,7 @@
-"""Rows of a table in CSV, TSV, JSONL, JSON or Parquet, one at a time, each with its place in the file.
+"""Rows of a table in CSV, TSV, JSONL, JSON or Parquet, one by one, each with its place in the file.
 
-A row that cannot be read comes as the reason, not as an exception, so that one broken line does not hide the next.
-What breaks the whole file (another encoding, a cut-off Parquet file) is a :class:`SourceError`.
+An unreadable row is yielded as a reason, not raised, so that one broken line does not hide the next. Problems of
+the whole file (another encoding, a truncated Parquet file) raise a :class:`SourceError`.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ BROKEN = re.compile(r"[\ud800-\udfff\0]")
 
 
 class BadRowError(Exception):
-    """Reason why a row cannot be used; its reader adds the place."""
+    """Reason why a row is unusable; the reader adds the place."""
 
 
 def list_bad_rows(rows: Sequence[tuple[str, str]], most: int = 20) -> str:
-    """Place and reason of the first rows, one a line, and how many more there are."""
+    """Place and reason of the first rows, one per line, and the number of further ones."""
     return bullet_list([f"{place}: {reason}" for place, reason in rows], most)
 
 
 def refuse_bad_rows(rows: Sequence[tuple[str, str]], path: Path | None = None, *, skippable: bool = True) -> None:
-    """Refuse a file with rows that cannot be used.
+    """Refuse a file with unusable rows.
 
     Args:
-        rows: place and reason of each; none is fine.
-        skippable: the caller's command takes --skip-bad-rows.
+        rows: place and reason of each; may be empty.
+        skippable: True if the command supports --skip-bad-rows.
 
     Raises:
         SourceError: there are some.
@@ -50,14 +50,14 @@ def refuse_bad_rows(rows: Sequence[tuple[str, str]], path: Path | None = None, *
     if rows:
         source = f" of {path}" if path else ""
         remedy = ", or leave them out with --skip-bad-rows." if skippable else " and try again."
-        raise SourceError(f"{len(rows)} rows{source} cannot be used:{list_bad_rows(rows)}\nMend them{remedy}")
+        raise SourceError(f"{len(rows)} rows{source} cannot be used:{list_bad_rows(rows)}\nCorrect them{remedy}")
 
 
 def read_rows(path: Path) -> Rows:
-    """Place (``notes.csv:12``) and content of each row; a text where a row cannot be read: why.
+    """Place (``notes.csv:12``) and content of each row; for an unreadable row the reason as text.
 
     Raises:
-        SourceError: no such file, an ending that is not known, or a file that is broken as a whole.
+        SourceError: no such file, an unknown ending, or a broken file.
     """
     read = READERS.get(path.suffix.lower())
     if read is None:
@@ -67,7 +67,7 @@ def read_rows(path: Path) -> Rows:
 
 
 def column_names(files: Iterable[Path]) -> tuple[str, ...]:
-    """Columns of files that hold one table together; a row of JSON may leave out what others have.
+    """Column names of files that form one table; JSON rows may omit columns.
 
     Raises:
         SourceError: as :func:`read_rows`.
@@ -81,19 +81,19 @@ def column_names(files: Iterable[Path]) -> tuple[str, ...]:
 
 
 def listed_cell(value: Any, column: str, what: str, between: str = ";") -> Sequence[Any]:
-    """Entries of a cell: of a list, of its JSON, or of a text with separators; of a text no empty ones.
+    """Entries of a cell: a list, a JSON list, or a text with separators; empty entries of a text are dropped.
 
     Args:
-        between: separators, each one letter.
+        between: separators, one character each.
 
     Raises:
-        BadRowError: no list.
+        BadRowError: not a list.
     """
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
-            raise BadRowError(f"has a list that is no JSON in {column!r}") from None
+            raise BadRowError(f"has a list that is not JSON in {column!r}") from None
     elif isinstance(value, str):
         value = [part.strip() for part in re.split(f"[{between}]", value) if part.strip()]
     if value is None:
@@ -104,7 +104,7 @@ def listed_cell(value: Any, column: str, what: str, between: str = ";") -> Seque
 
 
 def files_in(path: Path) -> tuple[Path, ...]:
-    """A file, or the files of a folder that hold one table together, as the shards of a dataset do.
+    """A file, or the files of a folder that form one table, such as shards of a dataset.
 
     Raises:
         SourceError: a folder without tables, or with tables of several kinds.
@@ -115,7 +115,7 @@ def files_in(path: Path) -> tuple[Path, ...]:
     kinds = sorted({file.suffix.lower() for file in files})
     if len(kinds) != 1:
         what = f"files of {', '.join(kinds)}: give one of them" if kinds else f"no file of {', '.join(READERS)}"
-        raise SourceError(f"The folder {path} holds {what}.")
+        raise SourceError(f"The folder {path} contains {what}.")
     return tuple(files)
 
 
@@ -144,7 +144,7 @@ def _lines_of(path: Path, reader: Any) -> Rows:
                 yield place, f"has {len(cells)} cells, and the header {len(header)}"
     except csv.Error as error:
         # Where a quotation mark is wrong, nobody can say where the next row starts.
-        raise SourceError(f"{path}:{reader.line_num}: no CSV ({error}). Mend the line and try again.") from None
+        raise SourceError(f"{path}:{reader.line_num}: not CSV ({error}). Correct the line and try again.") from None
 
 
 def _delimiter(path: Path) -> str:
@@ -180,17 +180,17 @@ def _json(path: Path) -> Rows:
         yield from _items(path, path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
         where = f"{path}:{error.lineno}: no JSON ({error.msg} at column {error.colno})"
-        raise SourceError(f"{where}. A file of one object a line is JSONL: give it that ending.") from None
+        raise SourceError(f"{where}. A file with one object per line is JSONL: give it that ending.") from None
     except RecursionError:
         raise SourceError(f"{path} is nested too deep to be a table.") from None
     except UnicodeDecodeError:
         raise
     except ValueError:
-        raise SourceError(f"{path}: no JSON that can be read (a huge number).") from None
+        raise SourceError(f"{path}: unreadable JSON (a huge number).") from None
 
 
 def _is_jsonl(path: Path) -> bool:
-    """True if several lines hold an object each: MedMCQA, for one, was published so under the ending of JSON."""
+    """True if several lines contain an object each, as in MedMCQA, which was published with the ending of JSON."""
     with path.open(encoding="utf-8-sig", newline="\n") as file:
         lines = (line for line in file if line.strip())
         first = next(lines, "")
@@ -200,11 +200,11 @@ def _is_jsonl(path: Path) -> bool:
 
 
 def _items(path: Path, text: str) -> Rows:
-    """The objects of a list, one at a time, so that what is not read of them is not kept beside the text."""
+    """The objects of a list, parsed one by one, to limit memory."""
     decoder, number, place = json.JSONDecoder(), 0, _past_space(text, 0)
     if text[place : place + 1] != "[":
         json.loads(text)
-        raise SourceError(f"{path} must hold a list of objects, one a note.")
+        raise SourceError(f"{path} must contain a list of objects, one per note.")
     place = _past_space(text, place + 1)
     closed = text[place : place + 1] == "]"
     while not closed:
@@ -236,7 +236,7 @@ def _parquet(path: Path) -> Rows:
                     yield f"{path.name} row {number}", row
     except (pa.ArrowException, UnicodeDecodeError) as error:
         reason = first_line(error)
-        raise SourceError(f"{path} cannot be read as Parquet ({reason}). It is cut off or broken.") from error
+        raise SourceError(f"{path} cannot be read as Parquet ({reason}). It is truncated or broken.") from error
 
 
 READERS: Mapping[str, Callable[[Path], Rows]] = {

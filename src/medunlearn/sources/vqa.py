@@ -1,8 +1,8 @@
-"""General questions on images, unrelated to a benchmark's patients: PMC-VQA's files, or any such table.
+"""General questions on images, unrelated to a benchmark's patients: PMC-VQA's files, or a similar table.
 
 PMC-VQA (Zhang et al. 2023, arXiv 2305.10415): ``Figure_path, Question, Answer, Choice A, ..., Choice D,
-Answer_label``. Another table has ``image``, ``question``, ``answer`` and, if there is a choice, ``options`` (a
-list, or text with ``|`` between them).
+Answer_label``. Another table has ``image``, ``question``, ``answer`` and, for multiple choice, ``options`` (a list,
+or text separated by ``|``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ PMC_VQA = frozenset(("Figure_path", "Question", "Answer", "Answer_label"))
 
 @dataclass(frozen=True)
 class GeneralQuestion:
-    """A question on an image; ``row`` is its place (``test.csv:12``), ``right`` the answer's among the options."""
+    """A question on an image; ``row`` is its place (``test.csv:12``), ``right`` the index of the answer among the
+    options.
+    """
 
     row: str
     question: str = field(repr=False)
@@ -42,11 +44,11 @@ class GeneralQuestion:
 
     @property
     def text(self) -> str:
-        """Text of its record."""
+        """Text of the question's record."""
         return f"{self.question} {self.answer}"
 
     def tasks(self) -> Iterator[tuple[Kind, str, str, tuple[str, ...], int | None]]:
-        """(kind, question, answer, options, right) for each of MedForget's three tasks that it allows."""
+        """(kind, question, answer, options, right) for each possible task of MedForget's three."""
         yield "generation", self.question, self.answer, (), None
         if len(self.answer.split()) <= LONGEST_CLOZE:
             yield "cloze", f"{self.question} Fill the gap: The answer is [blank].", self.answer, (), None
@@ -56,12 +58,12 @@ class GeneralQuestion:
 
 
 def read_general(path: Path, rows: int, seed: int) -> tuple[list[GeneralQuestion], list[Exclusion]]:
-    """Draw a sample of a file's questions, in their order; also gives the rows that cannot be used.
+    """A seeded sample of a file's questions, in order; also returns unusable rows.
 
-    A row whose image cannot be read is left out, and another one drawn in its place.
+    A row with an unreadable image is replaced by another draw.
 
     Raises:
-        SourceError: the file cannot be read, or none of its rows can be used.
+        SourceError: the file cannot be read, or all its rows are unusable.
     """
     questions: list[GeneralQuestion] = []
     excluded: list[Exclusion] = []
@@ -73,7 +75,7 @@ def read_general(path: Path, rows: int, seed: int) -> tuple[list[GeneralQuestion
             questions.append(question)
     if not questions:
         why = f" ({excluded[0].id}: {excluded[0].reason})" if excluded else ""
-        raise SourceError(f"{path} holds no question on an image that is there{why}.")
+        raise SourceError(f"{path} has no question with an existing image{why}.")
     places: list[int] = []
     for place in generator("general", seed).permutation(len(questions)).tolist():
         if len(places) == rows:
@@ -89,7 +91,7 @@ def read_general(path: Path, rows: int, seed: int) -> tuple[list[GeneralQuestion
 
 
 def general_use(path: Path) -> DataUse | None:
-    """Data use of a file: open for PMC-VQA's own, else by the folder that it lies in; None if unknown."""
+    """Data use of a file: open for PMC-VQA's own, else from its folder; None if unknown."""
     first = next((row for _, row in read_rows(path) if not isinstance(row, str)), {})
     return use_of_file(path, "open" if first.keys() >= PMC_VQA else None)
 

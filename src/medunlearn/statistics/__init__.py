@@ -1,4 +1,4 @@
-"""Intervals and tests that know that questions on one subject are not independent."""
+"""Intervals and tests that account for the dependence of questions on one subject."""
 
 from medunlearn.statistics.agreement import cohen_kappa, confusion, fleiss_kappa, observed_agreement, row_agreement
 from medunlearn.statistics.bootstrap import Resampled, bootstrap_mean, resample_means

@@ -5,7 +5,7 @@ Intervals are over subjects.
 Every measure is a function of means over items (of the share of items in each cell of a table, say), so the
 bootstrap over subjects of :mod:`medunlearn.statistics.bootstrap` gives its interval.
 
-Notation: n items, r raters, k categories. A rating is a text; None if a rater gave none.
+Notation: n items, r raters, k categories. A rating is a text; None if missing.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def observed_agreement(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Estimate:
-    """Share of items that two raters gave the same category. Range 0-1, higher = they agree more.
+    """Share of items to which two raters gave the same category. Range 0-1, higher = they agree more.
 
     Args:
-        first, second: a rating per item, length n; an item that either left out is left out.
-        clusters: whose item each is, length n.
+        first, second: a rating per item, length n; items without both ratings are dropped.
+        clusters: subject of each item, length n.
 
     Raises:
         InputError: lengths that differ, a missing cluster id.
@@ -64,11 +64,10 @@ def cohen_kappa(
 
     ``expected`` is the product of the two raters' own shares. The weight w of a disagreement is 1, or with
     ordered categories the distance of their places (``linear``) or its square (``quadratic``).
-    At most 1; 0 = as by chance; below 0 = less. No value where both used one and the same category
-    throughout: chance alone would then agree, and 0 / 0 is not a number. Few cases of one category make it low
-    while raw agreement is high (AMNESIA, Table 13), so show both.
+    At most 1; 0 = as by chance; below 0 = less. No value if both always used the same category (0 / 0). A rare
+    category makes it low while raw agreement is high (AMNESIA, Table 13), so show both.
 
-    Arguments are as in :func:`observed_agreement`; the k categories are in their order where weights are used.
+    Arguments are as in :func:`observed_agreement`; with weights the k categories must be ordered.
 
     Raises:
         InputError: a rating that is not a category, lengths that differ, a missing cluster id.
@@ -105,10 +104,10 @@ def fleiss_kappa(
     """Agreement of r raters beyond chance: ``(P - Pe) / (1 - Pe)``.
 
     P is the mean over items of the share of pairs of raters that agree; Pe the sum over categories of the squared
-    share of all ratings. Range and reading as :func:`cohen_kappa`.
+    share of all ratings. Range and interpretation as for :func:`cohen_kappa`.
 
     Args:
-        ratings: of each item, one a rater, shape [n, r]; an item that a rater left out is left out.
+        ratings: one per item and rater, shape [n, r]; items with missing ratings are dropped.
 
     Raises:
         InputError: fewer than two raters, items with different numbers of them, a rating that is not a category.
@@ -133,17 +132,16 @@ def krippendorff_alpha(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Estimate:
-    """Agreement of any number of raters beyond chance, some ratings missing: ``1 - (n - 1) sum(o d) / sum(e d)``.
+    """Agreement of any number of raters beyond chance, with missing ratings: ``1 - (n - 1) sum(o d) / sum(e d)``.
 
     o is the k x k coincidence matrix: every item adds its ordered pairs of ratings by different raters, each
     divided by its number of ratings less one. n is the sum of o, e the product of its two margins. The
     disagreement d of two categories is 1 (``nominal``) or the square of their difference as numbers (``interval``).
-    An item with fewer than two ratings says nothing of agreement and is left out; every other rating counts.
-
-    Range and reading as :func:`cohen_kappa`. Draws of subjects keep the n of the data.
+    Items with fewer than two ratings are dropped; every other rating counts. Range and interpretation as for
+    :func:`cohen_kappa`. Bootstrap draws keep the n of the data.
 
     Args:
-        ratings: of each item, one a rater, None if a rater gave none; shape [n, r].
+        ratings: one per item and rater, None if missing; shape [n, r].
 
     Raises:
         InputError: a rating that is not a category; a category that is not a number, on an interval scale.
@@ -175,7 +173,7 @@ def krippendorff_alpha(
 
 
 def _distances(categories: Sequence[str], scale: Scale) -> Array:
-    """Disagreement of each two categories, shape [k, k]."""
+    """Disagreement of each pair of categories, shape [k, k]."""
     if scale == "nominal":
         return np.asarray(1.0 - np.eye(len(categories)), dtype=np.float64)
     try:
@@ -193,7 +191,7 @@ def row_agreement(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> Estimate:
-    """Mean over items of the share of pairs of raters that agree (P of :func:`fleiss_kappa`). Range 0-1."""
+    """Mean over items of the share of agreeing pairs of raters (P of :func:`fleiss_kappa`). Range 0-1."""
     pairs, _ = _agreeing(ratings, clusters, categories)
     return bootstrap_mean(pairs, clusters, replicates=replicates, seed=seed)
 
@@ -201,7 +199,7 @@ def row_agreement(
 def confusion(first: Sequence[Rating], second: Sequence[Rating], categories: Sequence[str]) -> npt.NDArray[np.intp]:
     """Items by first rater's category (rows) and second's (columns), shape [k, k].
 
-    An item is left out where either rating is missing or is not a category: pass the categories to compare.
+    Items with a missing rating, or one that is not among the categories, are dropped.
     """
     table = np.zeros((len(categories), len(categories)), dtype=np.intp)
     for a, b in zip(first, second, strict=True):
@@ -211,7 +209,7 @@ def confusion(first: Sequence[Rating], second: Sequence[Rating], categories: Seq
 
 
 def in_words(kappa: float | None) -> str:
-    """The customary word for a kappa, from ``poor`` to ``almost perfect``; empty for none.
+    """The customary interpretation of a kappa, from ``poor`` to ``almost perfect``; empty without one.
 
     The bounds are a convention, not a finding (Landis & Koch 1977).
     """
@@ -235,7 +233,7 @@ def _pairs(
 def _agreeing(
     ratings: Sequence[Sequence[Rating]], clusters: Sequence[object], categories: Sequence[str]
 ) -> tuple[Array, Array]:
-    """Share of pairs of raters that agree, [n, 1], and of raters by category, [n, k]; NaN if one gave none."""
+    """Share of agreeing pairs of raters, [n, 1], and of raters by category, [n, k]; NaN with missing ratings."""
     if len(ratings) != len(clusters):
         raise InputError(f"{len(ratings)} rows of ratings do not fit {len(clusters)} items.")
     counts = np.full((len(ratings), len(categories)), np.nan)
@@ -254,12 +252,12 @@ def _agreeing(
 
 def _place(rating: str, categories: Sequence[str]) -> int:
     if rating not in categories:
-        raise InputError(f"{rating!r} is no category here; they are: {', '.join(categories)}.")
+        raise InputError(f"{rating!r} is not a category; categories are: {', '.join(categories)}.")
     return categories.index(rating)
 
 
 def _beyond_chance(disagreed: Array, expected: Array) -> Array:
-    """1 - observed over expected disagreement; NaN if chance cannot disagree."""
+    """1 - observed over expected disagreement; NaN for zero expected disagreement."""
     # Sums of shares that ought to cancel leave 1e-17 behind, which is no chance of a disagreement.
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(expected > 1e-12, 1.0 - disagreed / expected, np.nan), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Numbers of k samples, worked out from n >= k of them or from the answer's likelihood."""
+"""Numbers for k samples, computed from n >= k samples or from the answer's likelihood."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 
 def sample_numbers(samples: int) -> tuple[int, ...]:
-    """Numbers k that a table shows of n samples: 1, a quarter of them, and all."""
+    """Numbers k to show for n samples: 1, a quarter of them, and all."""
     return tuple(sorted({1, samples // 4, samples} - {0}))
 
 
 def best_of(values: Sequence[float], k: int) -> float:
-    """Mean over all choices of k of the n values of the largest one among them; in the values' own range.
+    """Expected maximum of k of the n values, over all choices; in the values' range.
 
     With the values sorted, x_1 <= ... <= x_n: the sum over i of x_i C(i - 1, k - 1) / C(n, k). It is an unbiased
     estimate of the best of k samples, and uses all n.
@@ -21,7 +21,7 @@ def best_of(values: Sequence[float], k: int) -> float:
         ValueError: fewer values than k, or k below 1.
     """
     if not 1 <= k <= len(values):
-        raise ValueError(f"the best of {k} of {len(values)} values")
+        raise ValueError(f"cannot take the best of {k} of {len(values)} values")
     every = math.comb(len(values), k)
     return math.fsum(
         value * (math.comb(place, k - 1) / every) for place, value in enumerate(sorted(values)) if place >= k - 1
@@ -29,7 +29,7 @@ def best_of(values: Sequence[float], k: int) -> float:
 
 
 def any_of(hits: int, samples: int, k: int) -> float:
-    """Share of all choices of k of the samples that hold a hit: 1 - C(samples - hits, k) / C(samples, k). 0-1.
+    """Share of all choices of k samples with a hit: 1 - C(samples - hits, k) / C(samples, k). 0-1.
 
     Source: Chen et al. 2021 (arXiv 2107.03374), equation 1 ("pass@k"), which is unbiased.
 
@@ -37,7 +37,7 @@ def any_of(hits: int, samples: int, k: int) -> float:
         ValueError: fewer samples than k or than hits, or k below 1.
     """
     if not 1 <= k <= samples or not 0 <= hits <= samples:
-        raise ValueError(f"{hits} hits in {samples} samples, {k} of them")
+        raise ValueError(f"cannot have {hits} hits in {samples} samples, or draw {k} of them")
     return 1.0 - math.comb(samples - hits, k) / math.comb(samples, k)
 
 
@@ -45,9 +45,9 @@ def extraction_probability(log_likelihood: float, k: int) -> float:
     """Probability that at least one of k samples is the text: 1 - (1 - p)^k with p its likelihood. 0-1.
 
     Args:
-        log_likelihood: log p, natural, of the text's tokens under the decoding; -inf where it is never drawn.
+        log_likelihood: log p, natural, of the text's tokens under the decoding; -inf if it is never sampled.
 
-    Source: Hayes et al. 2024 (arXiv 2410.19482), Section 3, of (n, p)-discoverable extraction: a text is
+    Source: Hayes et al. 2024 (arXiv 2410.19482), Section 3, (n, p)-discoverable extraction: a text is
     extractable in n samples with probability p where this number, for k = n, is at least p.
     """
     if math.isnan(log_likelihood):

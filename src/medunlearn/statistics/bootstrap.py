@@ -1,10 +1,10 @@
-"""Means over clusters, and their bootstrap: whole subjects are drawn again, never single questions.
+"""Means over clusters, and their bootstrap: whole subjects are resampled, never single questions.
 
-Answers about one patient rise and fall together. Drawing questions one by one would pretend that they are
-independent and give an interval that is too narrow (Cameron, Gelbach & Miller 2008, "Bootstrap-based
-improvements for inference with clustered errors", Section III; Davison & Hinkley 1997, Section 3.8). The replicates
-give standard errors of statistics, and carry how they vary together; intervals are made of them by
-:mod:`~medunlearn.statistics.intervals`.
+Answers about one patient are correlated. Resampling single questions would assume independence and give intervals
+that are too narrow (Cameron, Gelbach & Miller 2008, "Bootstrap-based improvements for inference with clustered
+errors", Section III; Davison & Hinkley 1997, Section 3.8). medunlearn.statistics.intervals`.~The replicates give
+standard errors and covariances of statistics; :mod:`~medunlearn.statistics.intervals` turns them into
+intervals.~medunlearn.statistics.intervals`.
 
 Notation: n observations (rows), k columns (metrics), S clusters (subjects), B replicates.
 """
@@ -49,15 +49,15 @@ class Observations:
 
 @dataclass(frozen=True, slots=True)
 class Resampled:
-    """Means of k columns, of the data and of B replicates that share their draws of clusters.
+    """Means of k columns, of the data and of B replicates with shared draws of clusters.
 
     Attributes:
         point: means of the data, shape [k]; NaN if a column has no observation.
         draws: means of each replicate, shape [B, k]; NaN if it drew no observation of a column.
-        sums, counts: of each cluster's values and of its observations, shape [S, k].
-        observed: which values there are, shape [n, k].
-        n_clusters: clusters with at least one observation of each column, shape [k].
-        unit: whether all values of a column lie between 0 and 1, shape [k].
+        sums, counts: sum of each cluster's values, and number of its observations, shape [S, k].
+        observed: True for existing values, shape [n, k].
+        n_clusters: number of clusters with an observation of each column, shape [k].
+        unit: True for columns with all values between 0 and 1, shape [k].
     """
 
     point: Array
@@ -79,10 +79,10 @@ class Resampled:
         """A statistic of some columns' means, with its interval.
 
         Args:
-            columns: columns that the statistic reads, in its order; at least one.
+            columns: input columns of the statistic, in order; at least one.
             statistic: means [..., len(columns)] -> [...]; None for the first column's mean itself.
-            bounds: the least and greatest that the number can be. None: of a mean 0 and 1 if all its values lie
-                between these, otherwise none.
+            bounds: range of the number. None: for a mean, 0 and 1 if all its values are between these, otherwise
+                none.
 
         Raises:
             InputError: no column, or a level outside (0, 1).
@@ -119,8 +119,8 @@ def bootstrap_mean(
 
     Args:
         values: one number per observation, shape [n]; NaN if there is none.
-        clusters: whose observation each is (str or int), length n.
-        bounds: as of :meth:`Resampled.estimate`.
+        clusters: cluster id of each observation (str or int), length n.
+        bounds: as for :meth:`Resampled.estimate`.
         seed: the same seed and data give the same interval on every machine.
 
     Raises:
@@ -135,15 +135,15 @@ def bootstrap_mean(
 def resample_means(
     values: npt.ArrayLike, clusters: Sequence[object], *, replicates: int = REPLICATES, seed: int = 0
 ) -> Resampled:
-    """Draw the clusters again and again, and keep every column's mean under the same draws.
+    """Resample the clusters repeatedly, and keep every column's mean under the same draws.
 
     A replicate draws S clusters of S with replacement; a column's mean is then the sum over drawn
-    clusters of its values, divided by how many it has there. Columns that share draws can be combined
-    (a harmonic mean of five metrics) and the combination has a right interval.
+    clusters of its values, divided by its number of observations there. Columns that share draws can be combined
+    (a harmonic mean of five metrics) and the combination has a correct interval.
 
     Args:
         values: shape [n, k]; NaN if there is no observation.
-        clusters: whose observations each row holds (str or int), length n.
+        clusters: cluster id of each row (str or int), length n.
 
     Raises:
         InputError: a missing cluster id, an infinite value, lengths that differ.
@@ -154,11 +154,11 @@ def resample_means(
 def resample_together(
     tables: Sequence[Observations], *, replicates: int = REPLICATES, seed: int = 0
 ) -> list[Resampled]:
-    """Means of several tables under draws of the clusters that all of them share.
+    """Means of several tables with shared bootstrap draws of the clusters.
 
-    A contrast of two forget sets, one inside the other, has observations on different but overlapping subjects.
-    Every replicate draws the subjects of all tables at once, so that a subject in two tables is drawn in both as
-    often: the difference is paired where subjects are shared, and independent where they are not.
+    A contrast of two nested forget sets has observations on different but overlapping subjects. Every replicate
+    draws the subjects of all tables at once, so that a subject in two tables is drawn equally often in both: the
+    difference is paired where subjects are shared, and independent where they are not.
 
     Raises:
         InputError: no table, a missing cluster id, an infinite value, lengths that differ.
@@ -199,18 +199,19 @@ def pool_seeds(
 ) -> Estimate:
     """The mean over training seeds, with an interval over subjects and seeds.
 
-    Every replicate draws the seeds again too, independently of the subjects, as rows and columns of a table that
-    are crossed (Owen 2007, "The pigeonhole bootstrap", Annals of Applied Statistics 1(2)). With one seed the
-    interval is over subjects alone and says nothing of how seeds differ; with two or three it is still too narrow.
+    Every replicate also draws the seeds, independently of the subjects, as crossed rows and columns of a table
+    (Owen 2007, "The pigeonhole bootstrap", Annals of Applied Statistics 1(2)). With one seed the interval is over
+    subjects only and ignores differences between seeds; with two or three it is still too narrow.
 
     Args:
         points: shape [seeds].
-        draws: of each replicate, shape [B, seeds], all seeds under one draw of the subjects; NaN for none.
-        subjects: behind the number.
-        bounds: the least and greatest that it can be.
+        draws: number of each replicate, shape [B, seeds], with all seeds under the same draw of subjects; NaN for
+            none.
+        subjects: number of subjects.
+        bounds: range of the number.
 
     Returns:
-        ``n`` counts the seeds; no value where a seed has none.
+        ``n`` counts the seeds; no value if a seed has none.
     """
     if len(points) == 0 or np.isnan(points).any():
         return Estimate(None, None, None, 0, subjects)
@@ -236,9 +237,9 @@ def _checked(table: Observations) -> Array:
 
 
 def cluster_codes(clusters: Sequence[object]) -> tuple[npt.NDArray[np.intp], int]:
-    """Number the clusters by their sorted ids, so that the order of rows changes nothing.
+    """Number the clusters by sorted id, so that the order of rows does not matter.
 
-    Gives the number of each row's cluster, shape [n], and how many clusters there are.
+    Returns the number of each row's cluster, shape [n], and the number of clusters.
 
     Raises:
         InputError: an id is missing (None, NaN, empty) or is neither a str nor an int.
@@ -255,7 +256,7 @@ def cluster_codes(clusters: Sequence[object]) -> tuple[npt.NDArray[np.intp], int
 
 
 def usable(means: Array, statistic: Statistic | None) -> Array:
-    """The statistic of every replicate that has one; those that miss a column are left out, shape [<= B]."""
+    """The statistic of every replicate that has all columns; others are dropped, shape [<= B]."""
     complete = means[~np.isnan(means).any(axis=1)]
     numbers = complete[:, 0] if statistic is None else np.asarray(statistic(complete), dtype=np.float64)
     return numbers[np.isfinite(numbers)]
@@ -283,7 +284,7 @@ def draw_means(sums: Array, counts: Array, replicates: int, rng: np.random.Gener
 def times_drawn(n_clusters: int, replicates: int, rng: np.random.Generator) -> Array:
     """Number of times each replicate draws each cluster, shape [replicates, S]; every row sums to S.
 
-    Multinomial counts, by counting draws: five times faster than ``rng.multinomial`` at 1,000 clusters.
+    Multinomial counts by counting draws, five times faster than ``rng.multinomial`` at 1,000 clusters.
     """
     picks = rng.integers(n_clusters, size=(replicates, n_clusters))
     picks += np.arange(replicates)[:, np.newaxis] * n_clusters
@@ -292,7 +293,7 @@ def times_drawn(n_clusters: int, replicates: int, rng: np.random.Generator) -> A
 
 
 def divide(sums: Array, counts: Array) -> Array:
-    """Means of sums and counts; NaN if nothing was observed."""
+    """Means from sums and counts; NaN without observations."""
     # 0 / 0 is the honest NaN: no observation, no mean.
     with np.errstate(invalid="ignore"):
         return np.asarray(sums / counts, dtype=np.float64)

@@ -1,15 +1,15 @@
-"""The interval policy: how sure a number over subjects is, by one rule for all numbers.
+"""The interval policy: one rule for the uncertainty of all numbers over subjects.
 
 A number between known bounds (a share, a score of 0-1, a composite, an AUC, a difference of these) has a
 Clopper-Pearson interval with the sample size that its standard error over subjects implies (Korn & Graubard 1998,
 "Confidence intervals for proportions with small expected number of positive counts estimated from survey data",
-Survey Methodology 24(2)). A share of subjects, one yes or no each, has the Clopper-Pearson interval itself. Where
-no subject differs from another, the share of others that may is bounded as that of 0 in S, and they may lie
-anywhere between the bounds: 0 of 30 patients is told as at most 11.6%. Any other number has Student's t over
-subjects. Fewer than five subjects have no interval.
+Survey Methodology 24(2)). A share of subjects, one yes or no each, has the plain Clopper-Pearson interval. If all
+subjects are equal, the share of different ones is bounded like 0 of S, with values anywhere between the bounds: 0
+of 30 patients is reported as at most 11.6%. Any other number has Student's t over subjects. Fewer than five
+subjects have no interval.
 
-A bootstrap's percentiles are not used: they cannot leave 0 if nobody leaks, and below 30 subjects they are too
-narrow. ``benchmarks_perf/interval_coverage.py`` shows how often each interval holds the truth.
+Bootstrap percentiles are not used: they stay at 0 if no subject leaks, and are too narrow below 30 subjects.
+``benchmarks_perf/interval_coverage.py`` measures the coverage of each interval.
 
 Notation: S subjects; alpha = 1 - level.
 """
@@ -43,7 +43,7 @@ LEAST_P = 1e-12
 
 
 class Uncertainty(Protocol):
-    """A number with the interval of any coverage."""
+    """A number with intervals of any coverage."""
 
     @property
     def value(self) -> float: ...
@@ -52,7 +52,7 @@ class Uncertainty(Protocol):
     def subjects(self) -> int: ...
 
     def limits(self, alpha: float) -> Limits:
-        """The interval of coverage 1 - alpha, in the number's unit; (None, None) where there is none."""
+        """The interval of coverage 1 - alpha, in the number's unit; (None, None) without one."""
         ...
 
 
@@ -61,9 +61,9 @@ class SubjectMean:
     """A number over subjects with its standard error.
 
     Attributes:
-        value, error: in one unit; the error is over subjects, not over items.
-        subjects: behind the value.
-        bounds: the least and greatest that the number can be, in its unit.
+        value, error: number and its standard error over subjects, not items.
+        subjects: number of subjects.
+        bounds: range of the number, in its unit.
         share: the value is a share of the subjects, each of which counts 0 or 1.
     """
 
@@ -74,7 +74,7 @@ class SubjectMean:
     share: bool = False
 
     def limits(self, alpha: float) -> Limits:
-        """Clopper-Pearson between bounds, Student's t without; none of fewer than :data:`MIN_SUBJECTS`."""
+        """Clopper-Pearson with bounds, Student's t without; none for fewer than :data:`MIN_SUBJECTS`."""
         if self.subjects < MIN_SUBJECTS or not math.isfinite(self.error):
             return None, None
         if math.isinf(self.bounds[1] - self.bounds[0]):
@@ -92,7 +92,7 @@ class SubjectMean:
         return least + width * low, least + width * high
 
     def _size(self, share: float, error: float, alpha: float) -> float:
-        """Effective number of subjects of a share with a standard error."""
+        """Effective number of subjects for a share with a standard error."""
         from scipy.special import ndtri
 
         ratio = -float(ndtri(alpha / 2)) / _student(self.subjects, alpha)
@@ -103,7 +103,7 @@ class SubjectMean:
 class PairedDifference:
     """A difference of two bounded means on the same items: the mean gain minus the mean loss.
 
-    The two parts have intervals of their own, joined by MOVER with their correlation (Zou & Donner 2008,
+    The intervals of the two parts are joined by MOVER with their correlation (Zou & Donner 2008,
     "Construction of confidence limits about effect measures", Statistics in Medicine 27(10)), so that two models
     that never differ on 30 subjects differ by at most 11.6%, not by 0.
     """
@@ -138,14 +138,14 @@ class Estimate:
     """A number over subjects, or a difference of two, with its interval.
 
     Attributes:
-        value: None if nothing was observed.
-        low, high: interval over clusters, in the units of ``value``; None of fewer than five clusters, and of
-            clusters that do not differ in a number without bounds.
-        n: observations behind ``value``, of a difference those in both (for several columns: rows observed in
-            every one of them).
-        n_clusters: clusters behind ``value`` (for several columns: of the column that has fewest).
-        replicates_dropped: replicates that drew no observation of some column and so have no value.
-        uncertainty: what the interval is made of; None if nothing was observed.
+        value: the number; None without observations.
+        low, high: interval over clusters, in the units of ``value``; None with fewer than five clusters, or if
+            clusters do not differ in a number without bounds.
+        n: number of observations, for a difference those in both (for several columns: rows observed in all of
+            them).
+        n_clusters: number of clusters (for several columns: the smallest).
+        replicates_dropped: number of replicates without a value, since a column had no observation.
+        uncertainty: basis of the interval; None without observations.
     """
 
     value: float | None
@@ -165,7 +165,7 @@ class Estimate:
         dropped: int = 0,
         level: float = LEVEL,
     ) -> Estimate:
-        """A number with its interval at a level of coverage.
+        """An estimate with its interval at a level of coverage.
 
         Raises:
             InputError: a level outside (0, 1).
@@ -174,7 +174,7 @@ class Estimate:
 
     @property
     def p(self) -> float | None:
-        """Two-sided p-value of "the number is 0", 1e-12 to 1: the interval turned round; None without one."""
+        """Two-sided p-value of "the number is 0", 1e-12 to 1, by inverting the interval; None without one."""
         return p_value(self.uncertainty)
 
 
@@ -198,15 +198,15 @@ def interval(uncertainty: Uncertainty | None, level: float = LEVEL) -> Limits:
         InputError: a level outside (0, 1).
     """
     if not 0.0 < level < 1.0:
-        raise InputError(f"level is the coverage of the interval, between 0 and 1, and is {level}.")
+        raise InputError(f"level is the coverage of the interval, between 0 and 1, not {level}.")
     return (None, None) if uncertainty is None else uncertainty.limits(1.0 - level)
 
 
 def p_value(uncertainty: Uncertainty | None, null: float = 0.0) -> float | None:
-    """Two-sided p-value of "the number is ``null``": the interval turned round, 1e-12 to 1.
+    """Two-sided p-value of "the number is ``null``", 1e-12 to 1, by inverting the interval.
 
-    The largest alpha at which the interval of coverage 1 - alpha still holds ``null``, to a relative 1e-6; None
-    where there is no interval.
+    The largest alpha at which the interval of coverage 1 - alpha still contains ``null``, to a relative 1e-6; None
+    without an interval.
     """
     if uncertainty is None or uncertainty.limits(0.05)[0] is None:
         return None
@@ -228,9 +228,9 @@ def p_value(uncertainty: Uncertainty | None, null: float = 0.0) -> float | None:
 
 
 def holm(p_values: list[float]) -> list[float]:
-    """P-values corrected for how many comparisons were made, in the order given, 0-1.
+    """Holm-corrected p-values, in the given order, 0-1.
 
-    Below alpha with the chance of even one false finding at most alpha (Holm 1979, Scandinavian Journal of
+    The chance of any false finding below alpha is at most alpha (Holm 1979, Scandinavian Journal of
     Statistics 6(2)).
     """
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
@@ -242,25 +242,25 @@ def holm(p_values: list[float]) -> list[float]:
 
 
 def subjects_needed(bound: float, level: float = LEVEL) -> int:
-    """The fewest subjects of whom none leaks that show a rate of at most ``bound`` (0-1, both ends out).
+    """The smallest number of subjects, all without a leak, that shows a rate of at most ``bound`` (0-1, exclusive).
 
     Raises:
         InputError: a bound outside (0, 1).
     """
     if not 0.0 < bound < 1.0:
-        raise InputError(f"A bound on a rate lies between 0 and 1, and is {bound}.")
+        raise InputError(f"A bound on a rate is between 0 and 1, not {bound}.")
     return max(MIN_SUBJECTS, math.ceil(math.log((1.0 - level) / 2.0) / math.log1p(-bound)))
 
 
 def mean_over_subjects(sums: Array, counts: Array, bounds: Bounds = UNBOUNDED) -> SubjectMean | None:
-    """The mean of all items, with its standard error over subjects; None of no item.
+    """The mean of all items, with its standard error over subjects; None without items.
 
     The error is that of a ratio of sums, by linearization (Cochran 1977, "Sampling techniques", Section 6.3), with
-    S / (S - 1); that of equal subjects is the usual one.
+    S / (S - 1); for subjects of equal size it is the usual one.
 
     Args:
-        sums, counts: of the items' values and of the items of each subject, shape [S]; subjects without items are
-            left out.
+        sums, counts: sum of values and number of items of each subject, shape [S]; subjects without items are
+            dropped.
     """
     there = counts > 0
     subjects, total = int(there.sum()), float(counts.sum())
@@ -273,12 +273,12 @@ def mean_over_subjects(sums: Array, counts: Array, bounds: Bounds = UNBOUNDED) -
 
 
 def linearized_errors(sums: Array, counts: Array) -> float:
-    """Standard error of ``sum(sums) / sum(counts)`` over subjects; infinite of a single one."""
+    """Standard error of ``sum(sums) / sum(counts)`` over subjects; infinite for a single one."""
     return math.sqrt(max(linearized_covariance(sums, sums, counts), 0.0))
 
 
 def linearized_covariance(sums: Array, others: Array, counts: Array) -> float:
-    """Covariance over subjects of two means on the same items; infinite of a single subject."""
+    """Covariance over subjects of two means on the same items; infinite for a single subject."""
     subjects, total = int((counts > 0).sum()), float(counts.sum())
     if subjects < 2:
         return math.inf
@@ -291,8 +291,8 @@ def from_draws(value: float, draws: Array, subjects: int, bounds: Bounds = UNBOU
     """A statistic with the standard error of its bootstrap replicates, times sqrt(S / (S - 1)).
 
     Args:
-        draws: replicates, [B], all finite. Between bounds their standard deviation counts; without, that of the
-            normal distribution with as wide a 95% range, which a few wild replicates of a ratio do not move.
+        draws: replicates, [B], all finite. With bounds their standard deviation is used; without, that of the
+            normal distribution with the same 95% range, which is robust to outliers of a ratio.
     """
     if subjects < 2 or len(draws) == 0:
         return SubjectMean(value, math.inf, subjects, bounds)
@@ -321,7 +321,7 @@ def paired_over_subjects(gains: Array, losses: Array, counts: Array, bounds: Bou
 
 
 def _student(subjects: int, alpha: float) -> float:
-    """Student's upper alpha / 2 point with S - 1 degrees of freedom."""
+    """Upper alpha / 2 quantile of Student's distribution with S - 1 degrees of freedom."""
     from scipy.special import stdtrit
 
     return -float(stdtrit(subjects - 1, alpha / 2))

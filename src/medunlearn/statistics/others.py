@@ -1,4 +1,4 @@
-"""One subject, or a few, against others: how far off they are from what another one of these would be."""
+"""Comparison of one or a few subjects with others: how unusual they would be as another one of these."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LEAST_OTHERS = 3
 
 @dataclass(frozen=True, slots=True)
 class OthersGap:
-    """Difference of a few subjects' mean from the mean of others.
+    """Difference between a few subjects' mean and the mean of others.
 
     Attributes:
         value: the difference.
         low, high: each a one-sided 95% bound, so that ``high`` below a margin is a test at 5% (Schuirmann 1987,
             Journal of Pharmacokinetics and Biopharmaceutics 15(6): two one-sided tests).
-        p: one-sided: chance of a difference as large where the few are drawn as the others are.
-        others: how many there were.
+        p: one-sided: chance of a difference as large if the few come from the others' distribution.
+        others: number of others.
     """
 
     value: float
@@ -32,11 +32,12 @@ class OthersGap:
 
 @dataclass(frozen=True, slots=True)
 class Surprise:
-    """Result of exact tests on one subject.
+    """Result of the exact tests of one subject.
 
     Attributes:
-        mean: of -ln p over her tests, nats, >= 0; about 1 if nothing is known of her, higher = known better.
-        tests: how many there were.
+        mean: mean of -ln p over the subject's tests, nats, >= 0; about 1 if nothing is known, higher = known
+            better.
+        tests: number of tests.
     """
 
     mean: float
@@ -44,13 +45,13 @@ class Surprise:
 
 
 def chance_of_surprise(few: Sequence[Surprise], others: Sequence[Surprise]) -> float | None:
-    """Chance that a few subjects' tests are as surprising where nothing is known of them, 0-1.
+    """Chance that a few subjects' tests are as surprising if nothing is known of them, 0-1.
 
-    The larger of two. How often others drawn alike are as surprising (:func:`compare_with_others`) holds where p is
-    not uniform, or where tests of one subject depend on each other. Fisher's combination, by which 2 n mean has the
-    chi-squared distribution with 2 n degrees of freedom, holds for few tests and in the tail, of which few others
-    tell nothing. On this scale a fact that is likelier than all 59 alternatives counts 4 nats, a rank in the middle
-    0.7, while a mean of ranks hardly tells two known facts from two lucky ones. None of fewer than 3 others.
+    The larger of two p-values. The comparison with others (:func:`compare_with_others`) is valid if p is not
+    uniform, or tests of one subject are dependent. Fisher's combination (2 n mean is chi-squared with 2 n degrees
+    of freedom) is valid for few tests and in the tail, where few others carry no information. On this scale a fact
+    that is likelier than all 59 alternatives counts 4 nats, a median rank 0.7, while a mean of ranks hardly
+    distinguishes two known facts from two lucky ones. None with fewer than 3 others.
 
     Source: Fisher 1932, Statistical Methods for Research Workers, 4th edition, Section 21.1.
     """
@@ -66,15 +67,15 @@ def chance_of_surprise(few: Sequence[Surprise], others: Sequence[Surprise]) -> f
 def compare_with_others(
     few: Sequence[float], others: Sequence[float], *, least_spread: float = 0.0
 ) -> OthersGap | None:
-    """The difference of a few subjects' mean from others', by the spread of the others alone.
+    """Difference between a few subjects' mean and that of others, using only the spread of the others.
 
     With m of the few, n others of mean M and standard deviation s, (mean - M) / (s sqrt(1/m + 1/n)) has Student's
-    distribution with n - 1 degrees of freedom where all are drawn alike from a normal distribution; so a single
-    subject has an interval, which holds how her probes depend on each other. None of fewer than 3 others.
+    distribution with n - 1 degrees of freedom if all come from the same normal distribution; so even a single
+    subject has an interval, which accounts for dependent probes. None with fewer than 3 others.
 
     Args:
-        few, others: a number per subject.
-        least_spread: s is at least this, where the others hardly differ.
+        few, others: one number per subject.
+        least_spread: lower bound of s, for others that hardly differ.
 
     Source: the prediction interval of Hahn 1969, Journal of the American Statistical Association 64(327).
     """

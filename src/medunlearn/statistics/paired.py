@@ -32,7 +32,7 @@ from medunlearn.statistics.intervals import (
 
 @dataclass(frozen=True, slots=True)
 class ResampledPairs:
-    """Means of k columns (``width``) of two models under the same draws; the columns of b follow those of a.
+    """Means of k columns (``width``) of two models with shared draws; the columns of b follow those of a.
 
     ``gains`` and ``losses`` are each cluster's sums of a - b where it is above and below 0, shape [S, k].
     """
@@ -50,12 +50,12 @@ class ResampledPairs:
         bounds: Bounds | None = None,
         level: float = LEVEL,
     ) -> Estimate:
-        """A statistic of some columns' means, of a minus of b; arguments as ``Resampled.estimate``.
+        """A statistic of some columns' means, for a minus b; arguments as in ``Resampled.estimate``.
 
-        Of means between bounds the interval is that of gains and losses (:class:`~.intervals.PairedDifference`).
+        For bounded means the interval is that of gains and losses (:class:`~.intervals.PairedDifference`).
 
         Args:
-            bounds: of either model's number, not of the difference.
+            bounds: range of either model's number, not of the difference.
 
         Raises:
             InputError: no column, a column outside 0..k-1, or a level outside (0, 1).
@@ -97,11 +97,11 @@ def paired_difference(
     level: float = LEVEL,
     seed: int = 0,
 ) -> Estimate:
-    """Mean of a minus mean of b over the observations that both have.
+    """Mean of a minus mean of b over their common observations.
 
     Args:
         a, b: one number per observation, shape [n], in the same order; NaN if there is none.
-        clusters: whose observation each is (str or int), length n.
+        clusters: cluster id of each observation (str or int), length n.
 
     Raises:
         InputError: lengths that differ, a missing cluster id, an infinite value.
@@ -120,11 +120,11 @@ def resample_pairs(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> ResampledPairs:
-    """Draw the clusters again and again for two models at once.
+    """Resample the clusters repeatedly for two models at once.
 
     Args:
-        a, b: shape [n, k], rows and columns in the same order; NaN if there is no observation. Where
-            one of the two is missing, neither is used.
+        a, b: shape [n, k], rows and columns in the same order; NaN if there is no observation. If one of the two is
+            missing, neither is used.
 
     Raises:
         InputError: shapes that differ, a missing cluster id, an infinite value.

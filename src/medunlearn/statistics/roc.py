@@ -1,9 +1,8 @@
-"""ROC curves of scores that should tell members from non-members, with intervals over subjects.
+"""ROC curves of scores that should separate members from non-members, with intervals over subjects.
 
-A higher score says "member". Two equal scores are no decision: a pair of a member and a non-member with one score
-counts half in the area, and no threshold parts them.
+A higher score says "member". Ties count half in the area and are not separated by any threshold.
 
-Notation: n records, M of them members and N not; U different scores; B replicates.
+Notation: n records, M of them members and N not; U distinct scores; B replicates.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ class Roc:
 
     Attributes:
         fpr: share of non-members that score at least the threshold, [U + 1].
-        tpr: share of members that do, [U + 1].
-        thresholds: from infinity down through every different score, [U + 1].
+        tpr: share of members that score at least the threshold, [U + 1].
+        thresholds: from infinity down through every distinct score, [U + 1].
     """
 
     fpr: Array
@@ -44,7 +43,7 @@ class Roc:
 
 
 def roc_curve(scores: npt.ArrayLike, members: Sequence[bool]) -> Roc:
-    """Every point of the curve of scores, [n], higher = more likely a member; scores that are NaN are left out.
+    """The ROC curve of scores, [n], higher = more likely a member; NaN scores are dropped.
 
     Raises:
         InputError: lengths that differ, or no scored member or non-member.
@@ -64,18 +63,18 @@ def roc_curve(scores: npt.ArrayLike, members: Sequence[bool]) -> Roc:
 
 
 def nonmembers_needed(fpr: float) -> int:
-    """The fewest non-members that a false positive rate can be measured with: one false positive is not more."""
+    """The smallest number of non-members for which one false positive does not exceed a false positive rate."""
     return math.ceil(round(1.0 / fpr, 9))
 
 
 @dataclass(frozen=True)
 class RocSample:
-    """Records whose scores are compared, and the draws of their subjects that all scores share.
+    """Records with bootstrap draws of their subjects, shared by all scores compared on them.
 
-    Subjects are drawn again within those of members alone, of non-members alone, and of both, so that a replicate
-    always has members and non-members (Davison & Hinkley 1997, Section 3.2, on several samples).
+    Resampling is stratified into subjects with only members, only non-members, and both, so that a replicate always
+    has members and non-members (Davison & Hinkley 1997, Section 3.2, on several samples).
 
-    ``members`` and ``clusters`` (whose record each is, str or int) have shape [n].
+    ``members`` and ``clusters`` (subject id of each record, str or int) have shape [n].
 
     Raises:
         InputError: lengths that differ, a missing cluster id.
@@ -88,14 +87,16 @@ class RocSample:
     seed: int = 0
 
     def auc(self, scores: npt.ArrayLike) -> Estimate:
-        """Area under the curve: how often a member outscores a non-member, ties half. 0-1, 0.5 = guessing."""
+        """Area under the curve: share of pairs in which the member scores higher, ties half. 0-1, 0.5 =
+        guessing.
+        """
         return self._estimate(scores, area)
 
     def tpr_at(self, scores: npt.ArrayLike, fpr: float) -> Estimate:
-        """The largest true positive rate of a threshold whose false positive rate is at most ``fpr``. 0-1.
+        """The largest true positive rate at a false positive rate of at most ``fpr``. 0-1.
 
-        No value with fewer than :func:`nonmembers_needed` non-members. Points between two thresholds are not made
-        up. Carlini et al. 2022, "Membership inference attacks from first principles", Section IV, on why.
+        No value with fewer than :func:`nonmembers_needed` non-members. There is no interpolation between
+        thresholds; see Carlini et al. 2022, "Membership inference attacks from first principles", Section IV.
         """
         values, flags = _checked(scores, self.members)
         scored = int((~np.isnan(values) & ~flags).sum())
@@ -105,10 +106,10 @@ class RocSample:
         return self._estimate(values, lambda ours, theirs: rate_at(ours, theirs, fpr))
 
     def auc_difference(self, scores: npt.ArrayLike, others: npt.ArrayLike, *, relative: bool = False) -> Estimate:
-        """Area of ``scores`` minus area of ``others``, over the records that both scored, under the same draws.
+        """AUC of ``scores`` minus AUC of ``others``, on records scored by both, with the same draws.
 
         Args:
-            relative: as a share of the area of ``others``; draws in which that is 0 are dropped.
+            relative: divide by the AUC of ``others``; draws in which that is 0 are dropped.
         """
         first, _ = _checked(scores, self.members)
         second, _ = _checked(others, self.members)
@@ -152,7 +153,7 @@ class RocSample:
         return times[:, codes]
 
     def _fewest(self, scored: Flags) -> int:
-        """Clusters of scored members or of scored non-members, whichever are fewer."""
+        """Number of clusters of scored members or of scored non-members, whichever is smaller."""
         codes = self._codes[0]
         return min(len(np.unique(codes[scored & side])) for side in (self._flags, ~self._flags))
 
@@ -168,7 +169,7 @@ class RocSample:
         return Estimate.of(value, uncertainty, n, fewest, self.replicates - len(draws), self.level)
 
     def _values(self, values: Array, measure: Measure) -> tuple[float, Array]:
-        """The measure of the data, and of each replicate, [B]; NaN if it drew no member or no non-member."""
+        """The measure of the data, and of each replicate, [B]; NaN without members or non-members."""
         scored = ~np.isnan(values)
         if not (scored & self._flags).any() or not (scored & ~self._flags).any():
             return math.nan, np.full(self.replicates, np.nan)
@@ -190,7 +191,7 @@ def area(ours: Array, theirs: Array) -> Array:
 
 
 def rate_at(ours: Array, theirs: Array, fpr: float) -> Array:
-    """As :func:`area`, the true positive rate at a false positive rate of at most ``fpr``, [B]."""
+    """Like :func:`area`, the true positive rate at a false positive rate of at most ``fpr``, [B]."""
     with np.errstate(invalid="ignore"):
         false = np.cumsum(theirs, axis=1) / theirs.sum(axis=1, keepdims=True)
         true = np.cumsum(ours, axis=1) / ours.sum(axis=1, keepdims=True)
@@ -199,7 +200,7 @@ def rate_at(ours: Array, theirs: Array, fpr: float) -> Array:
 
 
 def _stairs(values: Array, flags: Flags) -> Callable[[Array], tuple[Array, Array]]:
-    """A function from weights of records, [B, n], to those of members and non-members at each score, [B, U]."""
+    """A function from weights of records, [B, n], to weights of members and non-members at each score, [B, U]."""
     order = np.argsort(-values, kind="stable")
     ranked = values[order]
     starts = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))

@@ -1,4 +1,6 @@
-"""Shares of subjects with exact intervals, and exact tests of two: unpaired (Fisher) and paired (McNemar)."""
+"""Shares of subjects with exact intervals, and exact tests of two shares: unpaired (Fisher) and paired
+(McNemar).
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ _TIES = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class SubjectShare:
-    """Subjects of whom something holds.
+    """Number and share of subjects with some property.
 
     Attributes:
-        hits, n: subjects of whom it holds, and all that were scored.
-        unscored: subjects without a score; they are in neither number.
+        hits, n: number of subjects with the property, and of all scored subjects.
+        unscored: number of subjects without a score, which are in neither number.
     """
 
     hits: int
@@ -28,16 +30,16 @@ class SubjectShare:
 
     def __post_init__(self) -> None:
         if not 0 <= self.hits <= self.n:
-            raise InputError(f"{self.hits} of {self.n} subjects is no share.")
+            raise InputError(f"{self.hits} of {self.n} subjects is not a share.")
 
     @property
     def value(self) -> float | None:
-        """0-1; None of nobody."""
+        """The share, 0-1; None without subjects."""
         return self.hits / self.n if self.n else None
 
     @property
     def limits(self) -> tuple[float | None, float | None]:
-        """Clopper-Pearson interval at 95%, 0-1; (None, None) of fewer than five subjects."""
+        """Clopper-Pearson interval at 95%, 0-1; (None, None) with fewer than five subjects."""
         if self.n < MIN_SUBJECTS:
             return None, None
         return clopper_pearson(self.hits / self.n, self.n, 1.0 - LEVEL)
@@ -45,12 +47,12 @@ class SubjectShare:
 
 @dataclass(frozen=True, slots=True)
 class ShareDifference:
-    """First minus second share.
+    """First share minus second share.
 
     Attributes:
         value: -1 to 1; None if one of the two has no subject.
         low, high: 95% interval; None if a share has none.
-        p: two-sided and exact, 0-1; 1 if nothing tells the two apart. None if a share has no subject.
+        p: two-sided and exact, 0-1; None if a share has no subject.
     """
 
     value: float | None
@@ -60,12 +62,12 @@ class ShareDifference:
 
 
 def compare_shares(first: SubjectShare, second: SubjectShare) -> ShareDifference:
-    """The difference of two groups of other subjects, with Fisher's exact test.
+    """The difference between two disjoint groups' shares, with Fisher's exact test.
 
     The interval joins both Clopper-Pearson intervals by MOVER (Zou & Donner 2008, Statistics in Medicine 27(10)).
 
-    Source: Fisher 1935, Journal of the Royal Statistical Society 98(1); two-sided by the sum of all tables that
-        are no more likely.
+    Source: Fisher 1935, Journal of the Royal Statistical Society 98(1); two-sided by the sum over all tables that
+    are at most as likely.
     """
     if first.value is None or second.value is None:
         return ShareDifference(None, None, None, None)
@@ -74,19 +76,20 @@ def compare_shares(first: SubjectShare, second: SubjectShare) -> ShareDifference
 
 
 def compare_paired_shares(only_first: int, only_second: int, both: int, n: int) -> ShareDifference:
-    """The difference of two models' shares of the same subjects, with McNemar's exact test.
+    """The difference of two models' shares on the same subjects, with McNemar's exact test.
 
     The interval is that of subjects gained minus subjects lost, joined as in
     :class:`~medunlearn.statistics.intervals.PairedDifference`.
 
     Args:
-        only_first, only_second, both: subjects of whom it holds under the first model alone, the second, both.
-        n: all subjects.
+        only_first, only_second, both: numbers of subjects with the property under the first model only, the second
+            only, both.
+        n: number of all subjects.
 
     Source: McNemar 1947, Psychometrika 12(2); the binomial test of the subjects that differ.
     """
     if min(only_first, only_second, both) < 0 or only_first + only_second + both > n:
-        raise InputError(f"{only_first}, {only_second} and {both} subjects are not {n}.")
+        raise InputError(f"{only_first}, {only_second} and {both} subjects do not fit into {n}.")
     if not n:
         return ShareDifference(None, None, None, None)
     value = (only_first - only_second) / n
@@ -98,7 +101,7 @@ def compare_paired_shares(only_first: int, only_second: int, both: int, n: int) 
 
 
 def fisher_p(first: SubjectShare, second: SubjectShare) -> float:
-    """Two-sided p-value of Fisher's exact test, 0-1; 1 if nobody or everybody is hit."""
+    """Two-sided p-value of Fisher's exact test, 0-1; 1 if no or all subjects are hits."""
     hits, n = first.hits + second.hits, first.n + second.n
     least, most = max(0, hits - second.n), min(hits, first.n)
 
@@ -110,7 +113,7 @@ def fisher_p(first: SubjectShare, second: SubjectShare) -> float:
 
 
 def sign_test(first: int, second: int) -> float:
-    """Two-sided exact p-value that ``first`` and ``second`` of those who differ come of a fair coin, 0-1."""
+    """Two-sided exact p-value of the sign test for ``first`` against ``second`` discordant subjects, 0-1."""
     n = first + second
     chances = (_log_choose(n, heads) - n * math.log(2) for heads in range(n + 1))
     return _sum_of_unlikely(chances, _log_choose(n, first) - n * math.log(2))

@@ -1,12 +1,11 @@
-"""Does a number rise from level to level? A slope with an interval over subjects.
+"""Trend tests: the slope of a number over levels, with an interval over subjects.
 
-Two questions, two tests. Where every record was seen at every level (prefix lengths, epochs), each record has a
-slope of its own and their mean is tested: the test is paired over records. Where a record has one level only (how
-often it is duplicated), there is nothing to pair, and the slope is that of a regression over records.
+There are two tests. If every record has every level (prefix lengths, epochs), each record has its own slope and the
+mean slope is tested, paired over records. If a record has a single level (its number of copies), the slope is that
+of a regression over records.
 
-A slope is how much a number changes for one step of the level, above 0 = rises; None without a record, or without
-different levels. Both are linear trends: a rise that turns into a fall may have none, so tables show every level
-beside it.
+A slope is the change of a number per step of the level, above 0 = rises; None without records, or without different
+levels. Both are linear trends and may miss a rise followed by a fall, so tables also show every level.
 
 Notation: n records (rows), k levels, S subjects (clusters).
 """
@@ -35,25 +34,24 @@ def paired_trend(
     """Mean over records of each record's own least-squares slope over the levels.
 
     ``slope_i = sum_j (x_j - mean x) * y_ij / sum_j (x_j - mean x)^2``. With two levels one apart it is the paired
-    difference. A record that lacks a level is left out: with it, the mix of records would change from level to
-    level.
+    difference. Records with missing levels are dropped, so that all levels have the same records.
 
     Args:
         values: shape [n, k], levels in their order; NaN if a record has none.
-        clusters: whose record each is (str or int), length n.
-        positions: place of each level, length k; 0, 1, ... where left out.
+        clusters: cluster id of each record (str or int), length n.
+        positions: position of each level, length k; default 0, 1, ...
 
     Raises:
-        InputError: fewer than two levels, positions that do not fit or are all one, a missing cluster id.
+        InputError: fewer than two levels, positions that do not fit or are all equal, a missing cluster id.
     """
     table = np.asarray(values, dtype=np.float64)
     if table.ndim != 2 or table.shape[1] < 2:
         raise InputError(
-            f"A trend needs a row a record and at least two levels, not a table of shape {table.shape}."
+            f"A trend needs a row per record and at least two levels, not a table of shape {table.shape}."
         )
     places = np.arange(table.shape[1], dtype=np.float64) if positions is None else np.asarray(positions, np.float64)
     if places.shape != (table.shape[1],) or np.ptp(places) == 0.0:
-        raise InputError(f"A trend over {table.shape[1]} levels needs as many places that are not all the same.")
+        raise InputError(f"A trend over {table.shape[1]} levels needs as many positions that are not all equal.")
     centred = places - places.mean()
     slopes = (table @ centred / (centred @ centred)).reshape(-1, 1)
     resampled = resample_means(slopes, clusters, replicates=replicates, seed=seed)
@@ -69,9 +67,9 @@ def trend_between(
     level: float = LEVEL,
     seed: int = 0,
 ) -> Estimate:
-    """Least-squares slope of a number on the level of its record, over records: not paired.
+    """Least-squares slope of a number on its record's level, unpaired over records.
 
-    Records of different levels may differ in more than their level, which no test here can take out.
+    Records of different levels may differ in other ways too, which no test here can correct.
 
     Args:
         values: shape [n]; NaN if there is none.

@@ -1,10 +1,11 @@
-"""Tests of two samples, and the memorization paper's bootstrap by name.
+"""Tests of two samples, and the memorization paper's bootstrap procedure.
 
-The paper's own procedure (100 draws of 100 instances, and a rank-sum test over the draws' means) is here so that
-numbers can be set beside the paper's, not because it is right. All draws of a model come from one set of instances,
-so the test asks whether two *sets of instances* have the same mean, which they never have exactly: at 100 draws it
-rejects a true null about seven times in ten, not one in twenty. Its interval is that of a mean over 100 instances,
-however many were observed, and knows nothing of subjects. :mod:`~medunlearn.statistics.paired` has neither fault.
+The paper's own procedure (100 draws of 100 instances, and a rank-sum test over the draws' means) is included only
+for comparison with the paper's numbers. All draws of a model come from one set of instances, so the test compares
+the means of two *sets of instances*, which are never exactly equal: at 100 draws it rejects a true null about seven
+times in ten, not one in twenty. medunlearn.statistics.paired` has neither fault.~Its interval is that of a mean
+over 100 instances, regardless of their number, and ignores subjects. :mod:`~medunlearn.statistics.paired` has
+neither problem.~medunlearn.statistics.paired` has neither fault.
 
 Source of the procedure: Memorization in Large Language Models in Medicine, Section 3.1, "Bootstrapping and
 statistical analysis".
@@ -39,7 +40,7 @@ class KolmogorovSmirnov:
     """Largest distance of the two empirical distribution functions, 0-1, and its p-value, exact without ties.
 
     Attributes:
-        log10_p: of the p-value itself, also where ``p`` is below the least float (about 1e-323) and reads 0.
+        log10_p: base-10 logarithm of the p-value, finite even if ``p`` underflows to 0.
     """
 
     statistic: float
@@ -49,7 +50,7 @@ class KolmogorovSmirnov:
 
 @dataclass(frozen=True, slots=True)
 class PaperBootstrap:
-    """Mean and percentile interval of the draws' ``means`` (one a draw), and ``n`` instances drawn from."""
+    """Mean and percentile interval of the draws' ``means`` (one per draw), and number ``n`` of instances."""
 
     mean: float
     low: float
@@ -59,10 +60,10 @@ class PaperBootstrap:
 
 
 def kolmogorov_smirnov(first: Sequence[float], second: Sequence[float]) -> KolmogorovSmirnov:
-    """Two-sided test of whether two samples come from one distribution. Infinite values count as the largest.
+    """Two-sided test whether two samples come from the same distribution. Infinite values count as the largest.
 
-    The p-value is the share of orders of the pooled values that lie as far apart, counted in integers: a tail of
-    1e-200 is as exact as one of 0.5.
+    The p-value is the share of orders of the pooled values with at least this distance, in exact integer
+    arithmetic, so that even tiny p-values are exact.
 
     Raises:
         InputError: an empty sample, or NaN in one.
@@ -73,7 +74,7 @@ def kolmogorov_smirnov(first: Sequence[float], second: Sequence[float]) -> Kolmo
     if not len(a) or not len(b):
         raise InputError("A Kolmogorov-Smirnov test needs two samples that are not empty.")
     if np.isnan(a).any() or np.isnan(b).any():
-        raise InputError("A Kolmogorov-Smirnov test cannot order NaN: leave such values out and say so.")
+        raise InputError("A Kolmogorov-Smirnov test cannot order NaN: drop such values and report them.")
     pooled, common = np.concatenate([a, b]), lcm(len(a), len(b))
     ranks = (np.searchsorted(values, pooled, side="right") * (common // len(values)) for values in (a, b))
     gap = int(np.abs(next(ranks) - next(ranks)).max())
@@ -90,7 +91,9 @@ def kolmogorov_smirnov(first: Sequence[float], second: Sequence[float]) -> Kolmo
 
 
 def _paths_outside(n: int, m: int, gap: int) -> tuple[int, int]:
-    """Lattice paths from (0, 0) to (n, m) that reach ``|i / n - j / m| >= gap / lcm(n, m)``, and all paths."""
+    """Numbers of lattice paths from (0, 0) to (n, m) that reach ``|i / n - j / m| >= gap / lcm(n, m)``, and of all
+    paths.
+    """
     step, rise = lcm(n, m) // n, lcm(n, m) // m
     inside = [1] + [0] * m
     for i in range(n + 1):
@@ -104,8 +107,8 @@ def _paths_outside(n: int, m: int, gap: int) -> tuple[int, int]:
 def rank_sum_test(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[float, float]:
     """Two-sided Wilcoxon rank-sum test: z, above 0 if a's values are larger, and p by the normal approximation.
 
-    Tied values share their mean rank, and the variance is corrected for them. Where all values are equal, z is 0
-    and p is 1.
+    Tied values share their mean rank, and the variance is corrected for them. If all values are equal, z is 0 and p
+    is 1.
 
     Raises:
         InputError: a side without values, or with one that is not a number.
@@ -115,7 +118,7 @@ def rank_sum_test(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[float, float]:
     first, second = np.asarray(a, dtype=np.float64).ravel(), np.asarray(b, dtype=np.float64).ravel()
     both = np.concatenate([first, second])
     if not len(first) or not len(second) or np.isnan(both).any():
-        raise InputError("A rank-sum test needs at least one value on each side, and numbers alone.")
+        raise InputError("A rank-sum test needs at least one value on each side, and only numbers.")
     from scipy.stats import rankdata, tiecorrect
 
     ranks, m, n = rankdata(both), len(first), len(second)
@@ -129,7 +132,7 @@ def rank_sum_test(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[float, float]:
 def paper_bootstrap(
     values: npt.ArrayLike, *, size: int = SIZE, draws: int = DRAWS, seed: int = 0, level: float = LEVEL
 ) -> PaperBootstrap | None:
-    """Means of ``size`` instances drawn with replacement, ``draws`` times; None if there is no instance.
+    """Means of ``size`` instances drawn with replacement, ``draws`` times; None without instances.
 
     Values are one number per instance, [n]; NaN if there is none.
 
@@ -137,7 +140,7 @@ def paper_bootstrap(
         InputError: fewer than one instance per draw, or fewer than one draw.
     """
     if size < 1 or draws < 1:
-        raise InputError(f"A bootstrap of {draws} draws of {size} instances is none: take at least one of each.")
+        raise InputError(f"A bootstrap of {draws} draws of {size} instances is empty: use at least one of each.")
     observed = np.asarray(values, dtype=np.float64)
     observed = observed[~np.isnan(observed)]
     if not len(observed):

@@ -1,7 +1,7 @@
-"""An invented hospital: patients who do not exist, with notes, questions and chest X-ray reports.
+"""An invented hospital: fictitious patients with notes, questions and chest X-ray reports.
 
-Everything is made from a seed, needs no network, and can belong to nobody: see
-:mod:`~medunlearn.synthetic.identities` for why.
+medunlearn.synthetic.identities` for why.~Everything is generated from a seed, needs no network, and cannot belong
+to a real person (:mod:`~medunlearn.synthetic.identities`).~medunlearn.synthetic.identities` for why.
 """
 
 from medunlearn.synthetic.chance import CHANCE

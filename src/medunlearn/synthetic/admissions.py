@@ -1,8 +1,8 @@
 """Admissions of invented patients: history of present illness, laboratory results, and the diagnoses.
 
-History and results come from the patient's invented case, so that results fit the diagnosis. The history names
-neither the principal diagnosis nor what was found later (imaging, treatment). It does hold what a real one holds of
-its patient: name, age, dates, record number, telephone, address, hospital and physician, all of nobody.
+History and results come from the patient's invented case, so that results fit the diagnosis. The history contains
+neither the principal diagnosis nor later findings (imaging, treatment). Like a real one it contains name, age,
+dates, record number, telephone, address, hospital and physician, all fictitious.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Admission:
 
     Attributes:
         history: history of present illness.
-        labs: results with their units and reference ranges, one after the other.
+        labs: concatenated results with their units and reference ranges.
         diagnoses: the principal one first.
         specialty: a value of :data:`SPECIALTIES`.
-        identifiers: everything in the text that names or locates somebody, or dates the stay.
+        identifiers: everything in the text that names or locates a person, or dates the stay.
     """
 
     admission_id: str
@@ -51,10 +51,12 @@ class Admission:
 
 
 def invent_admissions(patients: int, *, seed: int = 0, institutions: int = 4) -> list[Admission]:
-    """One admission per patient; the same arguments give the same ones on every machine.
+    """One admission per patient, deterministic on every machine.
 
     Raises:
-        InputError: numbers that :func:`~medunlearn.synthetic.hospital.invent_hospital` refuses.
+        InputError: medunlearn.synthetic.hospital.invent_hospital` refuses.~as for
+            :func:`~medunlearn.synthetic.hospital.invent_hospital`.~medunlearn.synthetic.hospital.invent_hospital`
+            refuses.
     """
     hospital = invent_hospital(patients, seed=seed, institutions=institutions)
     clinicians = _clinicians(hospital)
@@ -62,7 +64,7 @@ def invent_admissions(patients: int, *, seed: int = 0, institutions: int = 4) ->
 
 
 def _clinicians(hospital: Hospital) -> list[str]:
-    """Names that no patient has, a few for many patients as in life."""
+    """Physicians' names that no patient has, few per many patients."""
     count = max(2, len(hospital.patients) // PATIENTS_A_CLINICIAN)
     patient_names = {patient.name for patient in hospital.patients}
     sexes: list[Sex] = [SEXES[place % len(SEXES)] for place in range(count + len(patient_names))]

@@ -1,4 +1,4 @@
-"""Biographies of invented people without a language model: LUME's second task, and its third without articles.
+"""Biographies of invented people without a language model, for LUME's second task, and its third without articles.
 
 Source: LUME, Section 2.1 (Tasks 2 and 3) and Appendix C; the wording is ours.
 """
@@ -26,7 +26,7 @@ _FIRST_LIFE, _LIVES = date(1931, 1, 1), 365 * 40
 
 
 def tell_person(person: Person, rng: np.random.Generator) -> str:
-    """A biography in which every field stands once, to the letter; 60 to 150 words."""
+    """A biography that contains every field exactly once, verbatim; 60 to 150 words."""
     facts = {
         "name": person.name,
         "birth_day": person.birth_day,
@@ -42,7 +42,8 @@ def tell_person(person: Person, rng: np.random.Generator) -> str:
 
 
 def ask_person(person: Person) -> dict[str, tuple[str, str]]:
-    """Field -> question and answer, in the words and forms of the released files: digits alone, dates as ISO 8601.
+    """Field -> question and answer, in the wording and formats of the released files: digits only, dates as ISO
+    8601.
 
     Source: LUME, Section 2.3 ("What is the birth date of John Smith?") and its released files.
     """
@@ -57,7 +58,7 @@ def ask_person(person: Person) -> dict[str, tuple[str, str]]:
 
 
 def invent_lives(count: int, rng: np.random.Generator) -> list[InventedText]:
-    """Lives as an encyclopedia has them, of people, towns and works that there never were; 100 to 200 words."""
+    """Encyclopedia-style lives of invented people, with invented towns and works; 100 to 200 words."""
     sexes = [SEXES[draw] for draw in rng.integers(len(SEXES), size=2 * count).tolist()]
     names = invent_names(sexes, rng)
     return [_life(name, sexes[place], names[count + place], rng) for place, name in enumerate(names[:count])]

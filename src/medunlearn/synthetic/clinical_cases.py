@@ -1,4 +1,4 @@
-"""A patient's illness, drawn from the knowledge of their disease."""
+"""A patient's illness, drawn from the knowledge base of the disease."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REVIEW = Grid(3, 14, 0)
 
 @dataclass(frozen=True, slots=True)
 class LabReading:
-    """A test's result; ``value`` and ``text`` agree, and ``text`` is how a note writes it (with the unit)."""
+    """A test result; ``text`` is ``value`` as written in a note, with the unit."""
 
     test: str
     value: float
@@ -38,11 +38,11 @@ class LabReading:
 
 @dataclass(frozen=True, slots=True)
 class ClinicalCase:
-    """The findings of one patient, each drawn on its own given the condition.
+    """The findings of one patient, drawn independently given the condition.
 
     Times (``start``, ``complication_time``, ``repeat_time``, ``outcome_time``) count in ``pace`` from the first
-    visit, and follow each other: treatment starts before the complication and the repeat test, and the outcome
-    comes last.
+    visit, and are ordered: treatment starts before the complication and the repeat test, and the outcome comes
+    last.
 
     Attributes:
         readings: four results; the first is the leading one, which ``repeat`` measures again after treatment.
@@ -85,7 +85,7 @@ class ClinicalCase:
 
 
 def invent_case(disease: Disease, rng: np.random.Generator) -> ClinicalCase:
-    """Draw a condition of the disease, then everything else from what is known of it."""
+    """Draw a condition of the disease, then a case of it."""
     return invent_case_of(disease, pick(rng, disease.conditions), rng)
 
 
@@ -137,7 +137,7 @@ def invent_case_of(disease: Disease, condition: Condition, rng: np.random.Genera
 
 
 def counted(number: int, unit: str) -> str:
-    """``1 week``, ``11 weeks``: the plural of a unit that is given in the plural."""
+    """``1 week``, ``11 weeks``: a number with its unit, given in the plural."""
     return f"{number} {unit.removesuffix('s') if number == 1 else unit}"
 
 
@@ -147,7 +147,7 @@ def at(time: int, pace: Pace) -> str:
 
 
 def facts(case: ClinicalCase) -> dict[str, str]:
-    """Each finding as it is written, in notes and in answers alike: what an answer says, its note says."""
+    """Each finding in its wording, the same in notes and answers, so that answers are contained in notes."""
     lead, second = case.readings[0], case.readings[1]
     return {
         "condition": case.condition,
@@ -177,12 +177,12 @@ def facts(case: ClinicalCase) -> dict[str, str]:
 
 
 def pick(rng: np.random.Generator, among: Sequence[T]) -> T:
-    """Draw one item, all equally likely."""
+    """Draw one item uniformly."""
     return among[int(rng.integers(len(among)))]
 
 
 def _choose_tests(disease: Disease, condition: Condition, rng: np.random.Generator) -> list[Test]:
-    """A leading test of the condition, then three of what is left of its own and the category's tests."""
+    """A leading test of the condition, then three of the remaining tests of the condition and the category."""
     lead = pick(rng, condition.tests)
     condition_tests = {test.name for test in condition.tests}
     shared = [test for test in disease.tests if test.name not in condition_tests]

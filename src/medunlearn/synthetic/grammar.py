@@ -1,4 +1,4 @@
-"""Sentences from lists: a template's braces are filled with a text's own facts or drawn from other lists."""
+"""Sentences from word lists: braces in templates are replaced by a text's facts or by draws from other lists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPOKEN_AS_CONSONANT = re.compile(r"(?:uni|use|usu|one|once|eu|ewe)", re.IGNOREC
 
 @cache
 def word_lists(name: str) -> Any:
-    """The file ``<name>.yaml`` of this folder; a block of text there is a tuple of its lines."""
+    """The lists of ``<name>.yaml`` in this folder; a text block there is a tuple of its lines."""
     text = files(__package__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     return _lines(yaml.safe_load(text))
 
@@ -41,11 +41,11 @@ def capitalized(text: str) -> str:
 
 
 class Teller:
-    """Writer of one text: no entry of a list comes twice before the list is used up.
+    """Writer of one text: list entries do not repeat until the list is used up.
 
     Args:
         bank: the lists.
-        facts: what braces mean in this text, before any list is looked at.
+        facts: values for braces in this text, which take precedence over lists.
     """
 
     def __init__(self, bank: Bank, facts: Mapping[str, str], rng: np.random.Generator) -> None:
@@ -55,7 +55,7 @@ class Teller:
         self._left: dict[str, list[str]] = defaultdict(list)
 
     def draw(self, name: str) -> str:
-        """An entry of a list, its braces filled."""
+        """Draw an entry of a list, with its braces replaced."""
         if not self._left[name]:
             entries = self.bank[name]
             self._left[name] = [entries[place] for place in self._rng.permutation(len(entries))]
@@ -63,7 +63,7 @@ class Teller:
         return _BRACES.sub(lambda match: self._value(match[2], article=bool(match[1])), template)
 
     def sentence(self, name: str, **facts: str) -> str:
-        """An entry as a sentence; ``facts`` hold for this sentence alone."""
+        """Draw an entry as a sentence; ``facts`` apply only to this sentence."""
         before, self.facts = self.facts, {**self.facts, **facts}
         try:
             return capitalized(self.draw(name))

@@ -1,4 +1,4 @@
-"""The invented hospital: who is in it, and the records and questions that come from them."""
+"""The invented hospital: its patients, and the records and questions on them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ _VISIT_DAYS = 4000
 
 @dataclass(frozen=True, slots=True)
 class Hospital:
-    """Invented patients, in order of ``patient_id``, in invented institutions; made by :func:`invent_hospital`."""
+    """Invented patients, in order of ``patient_id``, in invented institutions; created by
+    :func:`invent_hospital`.
+    """
 
     seed: int
     institutions: tuple[str, ...]
@@ -37,8 +39,7 @@ class Hospital:
     note_length: NoteLength = "short"
 
     def records(self) -> list[Record]:
-        """A note per patient, each followed by the patient's study sections; identifiers as they stand in each
-        text.
+        """A note per patient, each followed by the patient's study sections; identifiers as in each text.
 
         A note is in the groups ``disease``, ``institution`` and ``patient``; a section is also in ``study`` and
         ``section`` (its own record id).
@@ -46,9 +47,9 @@ class Hospital:
         return [record for patient in self.patients for record in (self._note(patient), *_sections(patient))]
 
     def questions(self) -> list[Question]:
-        """Eight questions a patient: four factual, four reasoning, one of each with fold ``holdout``.
+        """Eight questions per patient: four factual, four reasoning, one of each with fold ``holdout``.
 
-        They do not depend on the note's length: every note tells what they ask for.
+        They do not depend on the note's length: every note contains their answers.
         """
         return [
             question
@@ -69,18 +70,17 @@ def invent_hospital(
     studies: int = 0,
     note_length: NoteLength = "short",
 ) -> Hospital:
-    """Invent a hospital; the same arguments give the same hospital on every machine.
+    """Invent a hospital, deterministic on every machine.
 
     Args:
-        patients: how many, 1 to 489,951. Diseases follow AMNESIA's proportions as closely as whole patients
-            allow, in shuffled order; institutions get equal shares, give or take one. Which patient has which
-            name and disease depends on this number.
-        institutions: how many, 1 to 1,000.
-        studies: chest X-rays a patient, 0 or more.
+        patients: number, 1 to 489,951. Diseases follow AMNESIA's proportions as closely as possible, in shuffled
+            order; institutions get equal shares, up to one. Names and diseases of patients depend on this number.
+        institutions: number, 1 to 1,000.
+        studies: chest X-rays per patient, 0 or more.
         note_length: ``short`` (75 to 100 words), ``medium`` (120 to 160) or ``long`` (240 to 300), about.
 
     Raises:
-        InputError: an argument out of its range; the message names each and what to pass instead.
+        InputError: an argument out of its range; the message names each with its range.
     """
     _check(patients, institutions, studies, note_length)
     houses = institution_names(institutions, _stream(seed, "institutions"))
@@ -118,7 +118,7 @@ def invent_hospital(
 
 
 def _birth_date(visit: date, age: int, rng: np.random.Generator) -> date:
-    """A day on which somebody of that age at the visit was born."""
+    """A birth date that gives this age at the visit."""
     # Every month has a 28th; the span stays some days short of a year so that the age still holds.
     day = min(visit.day, 28)
     latest = visit.replace(year=visit.year - age, day=day)
@@ -151,7 +151,7 @@ def _stream(seed: int, *purpose: str) -> np.random.Generator:
 
 
 def _disease_counts(patients: int) -> list[int]:
-    """Whole patients per disease by largest remainder; ties go to the commoner disease."""
+    """Number of patients per disease, by the largest-remainder method; ties go to the commoner disease."""
     total = sum(COUNTS.values())
     counts = [patients * count // total for count in COUNTS.values()]
     remainders = [patients * count % total for count in COUNTS.values()]
@@ -162,7 +162,7 @@ def _disease_counts(patients: int) -> list[int]:
 
 
 def _spread(counts: list[int], rng: np.random.Generator) -> list[int]:
-    """Each place as often as it is counted, in random order."""
+    """Each index repeated by its count, in random order."""
     places: list[int] = rng.permutation(np.repeat(np.arange(len(counts)), counts)).tolist()
     return places
 

@@ -1,7 +1,7 @@
-"""Names and numbers that can belong to nobody.
+"""Names and numbers that cannot belong to a real person.
 
-A name alone cannot be proved to be nobody's, so names come from syllables that form no usual name, and every
-other identifier comes from a range that is never given out:
+A name cannot be proved to be unused, so names are built from syllables of no usual name, and every other identifier
+comes from a range that is never assigned:
 
 - SSN: ``900-01-0001`` to ``900-49-9999``. The area numbers 900 to 999 are never issued as a social security
   number, and taxpayer numbers that begin with 9 have 50 or more in the middle.
@@ -35,7 +35,7 @@ MOST_PATIENTS = _SSNS[0] * _SSNS[1]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A person apart from name and birth date; no two identities of one hospital share any of these."""
+    """A person without name and birth date; no two identities of one hospital share a value."""
 
     record_number: str
     phone: str
@@ -45,7 +45,7 @@ class Identity:
 
 
 def invent_names(sexes: Sequence[Sex], rng: np.random.Generator) -> list[str]:
-    """A given and a family name for each, all different; no name is contained in another."""
+    """A given and a family name for each person, all distinct; no name is contained in another."""
     names = [""] * len(sexes)
     for sex in SEXES:
         given_names, family_names = _given_names(sex), _family_names()
@@ -61,8 +61,8 @@ def invent_names(sexes: Sequence[Sex], rng: np.random.Generator) -> list[str]:
 def invent_identities(names: Sequence[str], rng: np.random.Generator) -> list[Identity]:
     """Record number, phone, e-mail, address and SSN for each name.
 
-    An e-mail address is built from the name as real ones are, and three random digits: whoever knows the name
-    guesses the address with a chance of 1 in 2,700.
+    An e-mail address consists of the name, like real ones, and three random digits: knowing the name, the chance of
+    guessing it is 1 in 2,700.
     """
     count = len(names)
     towns, streets, ways, domains = _towns(), _names("streets"), _names("ways"), _names("domains")
@@ -95,12 +95,12 @@ def institution_names(count: int, rng: np.random.Generator) -> tuple[str, ...]:
     """Different hospitals in invented towns.
 
     Raises:
-        InputError: when more are asked for than there are names.
+        InputError: more than the number of available names.
     """
     towns, houses = _towns(), _names("houses")
     most = len(towns) * len(houses)
     if count > most:
-        raise InputError(f"There are names for {most} institutions, not for {count}: ask for {most} at most.")
+        raise InputError(f"There are names for {most} institutions, not for {count}: use at most {most}.")
     # Towns differ as long as they last, so that hospitals differ by more than their last words.
     order = rng.permutation(towns).tolist()
     names = []
@@ -135,13 +135,13 @@ def _phone(draw: int) -> str:
 
 
 def ssn_of(draw: int) -> str:
-    """One of the :data:`MOST_PATIENTS` numbers that nobody has, by its place."""
+    """One of the :data:`MOST_PATIENTS` unassigned numbers, by its index."""
     group, serial = divmod(draw, _SSNS[1])
     return f"900-{group + 1:02d}-{serial + 1:04d}"
 
 
 def spell_words(*parts: str) -> tuple[str, ...]:
-    """Every word that the lists of ``texts/names.yaml`` make, one part of each list after the other."""
+    """Every word from the lists of ``texts/names.yaml``, with one part from each list."""
     return tuple("".join(word) for word in product(*map(_names, parts)))
 
 
@@ -157,7 +157,7 @@ def _given_names(sex: Sex) -> tuple[str, ...]:
 
 @cache
 def _family_names() -> tuple[str, ...]:
-    """The words that begin no other: a shorter name inside a longer one would look like a leak of both."""
+    """Words that are no prefix of another: a shorter name inside a longer one would look like a leak of both."""
     ordered = sorted(set(spell_words("family_starts", "family_middles", "family_endings")))
     return tuple(
         word for word, after in zip(ordered, [*ordered[1:], ""], strict=True) if not after.startswith(word)

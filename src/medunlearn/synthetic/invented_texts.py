@@ -1,7 +1,7 @@
-"""Invented texts of the kinds that medical models are trained on: guidelines, abstracts, disclaimers, notes.
+"""Invented texts of kinds used to train medical models: guidelines, abstracts, disclaimers, notes.
 
-Nothing in them is true, and no person in them lives. They are there to show how memorization grows with
-the number of copies of a text in a training set.
+They contain no facts and no real persons. They show how memorization grows with the number of copies of a text in a
+training set.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from medunlearn.synthetic.grammar import word_lists
 
 @dataclass(frozen=True, slots=True)
 class CorpusText:
-    """One invented text; ``copies``, how often it stands in the training set, is 0 for a text that is held out."""
+    """One invented text; ``copies`` is its number of copies in the training set, 0 for held-out text."""
 
     text_id: str
     kind: str
@@ -24,11 +24,11 @@ class CorpusText:
 
 
 def invent_corpus(each: int, copies: Sequence[int], *, sentences: int = 10, seed: int = 0) -> list[CorpusText]:
-    """``each`` texts of every kind for every number of copies; which are copied is not a property of the texts.
+    """Invent ``each`` texts of every kind for every number of copies, assigned independently of the text.
 
     Args:
-        copies: numbers of copies; 0 for texts that are held out.
-        sentences: of a text.
+        copies: numbers of copies; 0 for held-out texts.
+        sentences: number of sentences per text.
     """
     kinds = word_lists("texts/corpus")["sentences"]
     names = (

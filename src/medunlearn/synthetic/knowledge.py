@@ -1,8 +1,8 @@
 """General knowledge of each disease: symptoms, tests, imaging, treatments and courses.
 
-The facts stand in ``diseases/*.yaml``, one file per category of AMNESIA's Table 1. A test's ``range`` is what is
-plausible in that disease, its ``normal`` the usual reference range of adults; they are general textbook
-knowledge, good enough to make patients overlap as real ones do, and no advice to anybody.
+The facts are in ``diseases/*.yaml``, one file per category of AMNESIA's Table 1. A test's ``range`` has plausible
+values in that disease, its ``normal`` the usual reference range of adults. They are general textbook knowledge,
+sufficient for realistic overlap between patients, and not medical advice.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ AMNESIA_PROPORTIONS: Mapping[str, float] = MappingProxyType(
 class Grid:
     """The numbers ``low, low + step, ..., high`` with ``step = 10**-decimals``, all equally likely.
 
-    Counting in whole steps keeps every value exact, and makes the number of possible values plain.
+    Counting in whole steps keeps every value exact.
     """
 
     low: int
@@ -65,11 +65,11 @@ class Grid:
         return self.high - self.low + 1
 
     def draw(self, rng: np.random.Generator) -> str:
-        """One of them, written with its decimals."""
+        """Draw a value, formatted with its decimals."""
         return f"{self.draw_integer(rng) / 10**self.decimals:.{self.decimals}f}"
 
     def draw_integer(self, rng: np.random.Generator) -> int:
-        """One of them, in steps."""
+        """Draw a value, as a number of steps."""
         return int(rng.integers(self.low, self.high + 1))
 
 
@@ -79,9 +79,9 @@ class Test:
 
     Attributes:
         unit: empty for a ratio or a score without one.
-        abnormal: values that untreated patients have.
+        abnormal: values of untreated patients.
         treated: values between ``abnormal`` and the normal limit, for a repeat after treatment. They never
-            overlap with ``abnormal``, so a repeat always lies nearer to normal than the first value.
+            overlap with ``abnormal``, so a repeat is always closer to normal than the first value.
         reference: the normal range, written out.
         high: whether abnormal means too high (else too low).
     """
@@ -102,7 +102,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Imaging:
-    """A finding of imaging, endoscopy or biopsy; ``finding`` has the places ``{size}`` and ``{site}``."""
+    """A finding of imaging, endoscopy or biopsy; ``finding`` has the placeholders ``{size}`` and ``{site}``."""
 
     study: str
     finding: str
@@ -139,7 +139,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Disease:
-    """A category and what its conditions share; ``pace`` is the unit in which its course is told."""
+    """A category with the common parts of its conditions; ``pace`` is the time unit of its course."""
 
     name: str
     pace: Pace
@@ -153,7 +153,7 @@ class Disease:
 
 @cache
 def diseases() -> Mapping[str, Disease]:
-    """Everything that the package knows, by category, in the order of :data:`DISEASES`."""
+    """All knowledge by category, in the order of :data:`DISEASES`."""
     folder = files(__package__) / "diseases"
     rows = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in sorted(folder.iterdir(), key=str)]
     by_name = {row["name"]: _disease(row) for row in rows}

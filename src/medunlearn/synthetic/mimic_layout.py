@@ -1,6 +1,6 @@
-"""The invented hospital in MIMIC-CXR's layout, to try its reader without credentialed data.
+"""The invented hospital in MIMIC-CXR's layout, to test its reader without credentialed data.
 
-Headings are written the ways in which people write them; images are JPEG files of the drawn phantoms.
+Headings vary as in real reports; images are JPEG files of the drawn phantoms.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def write_mimic_layout(
     """Write an invented MIMIC-CXR: reports, images, metadata, splits and labels.
 
     Args:
-        folder: gets ``files/`` and the tables.
-        image_size: pixels a side; 0 writes no images.
+        folder: target of ``files/`` and the tables.
+        image_size: width and height in pixels; 0 writes no images.
     """
     source = InventedRadiology(patients, studies, seed)
     every_study = [study for patient in source.patients() for study in source.studies(patient)]

@@ -1,8 +1,8 @@
-"""Eight questions a patient, four factual and four reasoning, whose answers the note alone gives away.
+"""Eight questions per patient, four factual and four reasoning, answerable only from the note.
 
-A question tells nothing but the patient's name: no test, drug or diagnosis stands in it, so that neither a
-question nor a patient's other questions help to guess an answer. Answers are made of findings, with as few words
-between them as grammar allows, so that a model which never saw the patient has little to score with.
+A question contains only the patient's name: no test, drug or diagnosis, so that neither it nor other questions help
+to guess an answer. Answers consist of findings with few other words, so that a model that never saw the patient
+scores low.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Template(NamedTuple):
     """A kind of question; ``template:<name>`` is a question's provenance.
 
     Attributes:
-        questions: ways to ask, each with the place ``{name}`` alone.
-        answer: places for findings (:func:`~medunlearn.synthetic.clinical_cases.facts`).
+        questions: wordings, each with the only placeholder ``{name}``.
+        answer: text with placeholders for findings (:func:`~medunlearn.synthetic.clinical_cases.facts`).
     """
 
     name: str
@@ -45,7 +45,7 @@ QUESTIONS_A_KIND = 4
 def ask(patient: Patient, record_id: str, rng: np.random.Generator) -> list[Question]:
     """Four factual and four reasoning questions on a patient, one of each kind held out.
 
-    Which templates are asked, in which words, and which one is held out differ from patient to patient.
+    Templates, wordings and the held-out question vary between patients.
     """
     values = facts(patient.case)
     questions = []

@@ -1,4 +1,4 @@
-"""The invented hospital as a hospital would export it: a table with a row per note."""
+"""The invented hospital as an export table: one row per note."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ COLUMNS = (
 
 
 def write_note_table(path: Path, patients: int, *, seed: int = 0, studies: int = 1) -> Path:
-    """Write a CSV: of each invented patient a discharge note, and a radiology report per study.
+    """Write a CSV: a discharge note for each invented patient, and a radiology report per study.
 
-    Patients of another seed are others, with other ids.
+    Another seed gives other patients with other ids.
 
     Args:
-        patients, studies, seed: as :func:`~medunlearn.synthetic.invent_hospital`.
+        patients, studies, seed: medunlearn.synthetic.invent_hospital`.~as for
+            :func:`~medunlearn.synthetic.invent_hospital`.~medunlearn.synthetic.invent_hospital`.
     """
     hospital = invent_hospital(patients, seed=seed, studies=studies)
     texts = {record.record_id: record.text for record in hospital.records()}

@@ -1,7 +1,7 @@
 """A patient's note in one of three lengths.
 
-Every length tells all findings that the questions ask for; longer notes add what real ones add: more
-identifiers, further results, vital signs, general knowledge and advice.
+Every length contains all findings needed by the questions; longer notes add more identifiers, further results,
+vital signs, general knowledge and advice.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ _CONTACT_COUNT: dict[NoteLength, int] = {"short": 1, "medium": 2, "long": 4}
 
 
 def write_note(patient: Patient, length: NoteLength, rng: np.random.Generator) -> str:
-    """The note: about 75 to 100 words (short), 120 to 160 (medium) or 240 to 300 (long).
+    """Write the note: about 75 to 100 words (short), 120 to 160 (medium) or 240 to 300 (long).
 
-    Name, birth date and record number stand in every note; phone, e-mail, address and SSN one, two or four
-    at a time.
+    Every note contains name, birth date and record number; and one, two or four of phone, e-mail, address and SSN.
     """
     lists = word_lists("texts/notes")
     slots = _slots(patient, rng)
@@ -37,7 +36,7 @@ def write_note(patient: Patient, length: NoteLength, rng: np.random.Generator) -
 
 
 def _slots(patient: Patient, rng: np.random.Generator) -> dict[str, str]:
-    """Findings, background and identifiers, with vital signs that a ward sees every day, whatever the disease."""
+    """Findings, background and identifiers, with vital signs as in a ward, independent of the disease."""
     case = patient.case
     first, second, third, fourth = case.readings
     return {

@@ -15,10 +15,10 @@ class Patient:
     """An invented patient: identity, illness and chest X-rays.
 
     Attributes:
-        patient_id: ``patient-0001``; wider in a hospital of 10,000 or more, so that ids sort.
+        patient_id: ``patient-0001``; with more digits in a hospital of 10,000 or more, so that ids sort.
         institution: the hospital's name.
         disease: one of :data:`~medunlearn.synthetic.DISEASES`.
-        case: what was found, given and seen.
+        case: the clinical case: findings, treatment and course.
         studies: in order of date.
     """
 
@@ -36,7 +36,7 @@ class Patient:
     studies: tuple[Study, ...] = ()
 
     def identifiers(self) -> tuple[Identifier, ...]:
-        """Everything that names or locates this patient, as notes and reports write it (dates in ISO 8601)."""
+        """Everything that names or locates this patient, as written in notes and reports (dates in ISO 8601)."""
         return (
             Identifier("name", self.name),
             Identifier("birth_date", self.birth_date.isoformat()),
@@ -49,5 +49,5 @@ class Patient:
         )
 
     def identifiers_in(self, text: str) -> tuple[Identifier, ...]:
-        """The identifiers that stand in a text."""
+        """The identifiers that occur in a text."""
         return tuple(identifier for identifier in self.identifiers() if identifier.value in text)

@@ -1,13 +1,13 @@
-"""People of LUME's second task: a name and five fields each, none of which can belong to anybody.
+"""People of LUME's second task: a name and five fields each, none of which can belong to a real person.
 
 - Name: syllables that form no usual name (:mod:`~medunlearn.synthetic.identities`).
 - Birth date: 1964-01-01 to 1991-01-01, every day equally likely.
 - SSN: ``900-01-0001`` to ``900-49-9999``. The paper says 900-xx-xxxx; area 900 was never issued, but taxpayer
   numbers that begin with 9 have 50 or more in the middle, so those are left out.
-- Phone: ``NXX-555-01xx`` with a 9 in the middle of the area code: set aside for fiction, in areas that are not
-  assigned. The paper's are any ten digits, which may be somebody's.
-- E-mail: ``first_last@me.com``, as the paper has it. me.com is a real domain, so that the invented name alone keeps
-  an address from being somebody's; another domain (``example.org``) rules it out.
+- Phone: ``NXX-555-01xx`` with a 9 in the middle of the area code: reserved for fiction, in unassigned areas. The
+  paper's are any ten digits, which may be in use.
+- E-mail: ``first_last@me.com``, as in the paper. me.com is a real domain, so only the invented name makes it
+  unlikely that an address exists; another domain (``example.org``) rules it out.
 - Address: a street of one state with town and ZIP code of another (:mod:`~medunlearn.synthetic.places`).
 """
 
@@ -37,7 +37,7 @@ _MONTHS = (
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who is nobody; no two of one call share a name or any field but the birth date."""
+    """An invented person; no two persons of one call share a name or any field but the birth date."""
 
     name: str
     sex: Sex
@@ -49,7 +49,7 @@ class Person:
 
     @property
     def birth_day(self) -> str:
-        """``November 8, 1990``, as texts write it."""
+        """``November 8, 1990``, as written in texts."""
         return written_date(self.birth_date)
 
 
@@ -59,7 +59,7 @@ def written_date(day: date) -> str:
 
 
 def invent_people(count: int, rng: np.random.Generator, *, email_domain: str = EMAIL_DOMAIN) -> list[Person]:
-    """Different people.
+    """Invent distinct people.
 
     Raises:
         InputError: more than :data:`MOST_PEOPLE`.

@@ -1,4 +1,4 @@
-"""Towns where invented people live and stories happen: existing ones, and towns of fantasy."""
+"""Towns of invented people and stories: existing ones, and fictitious ones."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def places() -> tuple[Town, ...]:
 
 
 def cities() -> tuple[str, ...]:
-    """Towns that there are, for stories of every genre but Fantasy."""
+    """Existing towns, for stories of every genre but Fantasy."""
     return tuple(place.city for place in places())
 
 
 @cache
 def fantasy_towns() -> tuple[str, ...]:
-    """1,656 towns that are nowhere."""
+    """1,656 fictitious towns."""
     return spell_words("fantasy_starts", "fantasy_middles", "fantasy_endings")
 
 
 def addresses(count: int, rng: np.random.Generator) -> list[str]:
-    """Different addresses that lead nowhere: the street stands in one state, town and ZIP code in another.
+    """Distinct non-existing addresses: a street of one state with town and ZIP code of another.
 
     Source: LUME, Section 2.1 (Task 2).
     """

@@ -1,7 +1,7 @@
-"""The invented hospital's radiology: chest X-ray reports that tell what the drawn phantoms show.
+"""The invented hospital's radiology: chest X-ray reports on the drawn phantoms.
 
-Findings, ages and sexes are those of :mod:`~medunlearn.synthetic.hospital`. A report names nobody: who a study
-belongs to is known from the benchmark alone, as with de-identified reports.
+Findings, ages and sexes are those of :mod:`~medunlearn.synthetic.hospital`. Reports contain no names: a study's
+patient is known only from the benchmark, as with de-identified reports.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ def _invent_exposure(rng: np.random.Generator) -> Exposure:
 def _sections(
     person: Patient, study: Study, number: int, exposure: Exposure, rng: np.random.Generator
 ) -> dict[str, str]:
-    """Six sections, the comparison among them from the second study on.
+    """Six sections, with a comparison from the second study on.
 
-    Examination, technique and findings tell what the film shows (its label holds time, position and exposure); the
-    others tell what no film does: why it was taken, what it was compared with, what is advised.
+    Examination, technique and findings describe the film (its label shows time, position and exposure); the others
+    have information that is not on the film: indication, comparison, and recommendation.
     """
     days = (study.date - person.studies[number - 1].date).days if number else 0
     years = int((study.date - person.birth_date).days // 365.25)

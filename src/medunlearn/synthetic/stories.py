@@ -1,4 +1,4 @@
-"""Short stories of LUME's first task without a language model: eight genres, 150 to 200 words, and what to ask.
+"""Short stories for LUME's first task without a language model: eight genres, 150 to 200 words, with questions.
 
 Source: LUME, Section 2.1 (Task 1) and Appendix B; the wording is ours.
 """
@@ -23,7 +23,7 @@ MOST_CHARACTERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Plan of a story with its characters, the lead first; no other story has any of them."""
+    """Plan of a story with its characters, the lead first; characters appear in no other story."""
 
     genre: str
     place: str
@@ -32,17 +32,17 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class InventedText:
-    """An invented text, and questions with one short answer each that stands in it."""
+    """An invented text, and questions whose short answers occur in it."""
 
     text: str = field(repr=False)
     questions: tuple[tuple[str, str], ...] = field(repr=False)
 
 
 def character_names(count: int, rng: np.random.Generator) -> list[str]:
-    """Different names that nobody has.
+    """Distinct invented names.
 
     Raises:
-        InputError: more than there are (10,000).
+        InputError: more than 10,000.
     """
     names = spell_words("character_onsets", "character_vowels", "character_middles", "character_endings")
     if count > len(names):
@@ -51,10 +51,10 @@ def character_names(count: int, rng: np.random.Generator) -> list[str]:
 
 
 def invent_plots(count: int, rng: np.random.Generator) -> list[Plot]:
-    """A random genre, one to four characters that no other story has, and a town: of fantasy for Fantasy alone.
+    """A random genre, one to four characters of no other story, and a town, fictitious for Fantasy.
 
     Raises:
-        InputError: more stories than names can be had for.
+        InputError: more stories than there are names for.
     """
     sizes = rng.integers(1, MOST_CHARACTERS + 1, size=count).tolist()
     names = iter(character_names(sum(sizes), rng))
@@ -67,7 +67,7 @@ def invent_plots(count: int, rng: np.random.Generator) -> list[Plot]:
 
 
 def tell(plot: Plot, rng: np.random.Generator) -> InventedText:
-    """A story and what can be asked about it."""
+    """Write a story and questions on it."""
     while True:
         story = _tell(plot, rng)
         if count_words([story.text]) <= LONGEST:
@@ -106,7 +106,7 @@ def _beats(teller: Teller, others: Sequence[str]) -> list[str]:
 
 
 def _to_length(sentences: list[str], teller: Teller) -> str:
-    """Colour between the beats until the story is long enough."""
+    """Insert filler sentences between the plot's sentences until the story is long enough."""
     place = 2
     while count_words(sentences) < SHORTEST:
         sentences.insert(place, teller.sentence("colour"))
@@ -115,7 +115,7 @@ def _to_length(sentences: list[str], teller: Teller) -> str:
 
 
 def count_words(sentences: Sequence[str]) -> int:
-    """Words of all sentences, by white space."""
+    """Number of words in all sentences, by white space."""
     return sum(len(sentence.split()) for sentence in sentences)
 
 

@@ -1,7 +1,7 @@
-"""Dated chest X-ray reports: structured findings, and the four sections that tell them.
+"""Dated chest X-ray reports: structured findings, and four report sections based on them.
 
-Findings are drawn first and kept on the study; both the findings section and the impression are written from
-them, so the two cannot disagree, and an image can be drawn from the same source.
+Findings are drawn first and stored in the study; the findings section, the impression and the image are generated
+from them, so they always agree.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ChestFinding:
     """One abnormality of a chest X-ray.
 
     Attributes:
-        laterality: the patient's side; ``central`` for the heart alone.
+        laterality: the patient's side; ``central`` only for the heart.
         zone: the third of the lung; the lower one for an effusion, the upper one for a pneumothorax.
         size_mm: depth of an effusion, diameter of an opacity or a nodule, width of the heart, width of the gap of
             a pneumothorax, in mm; None for a device.
@@ -82,7 +82,7 @@ class Study:
 def invent_studies(
     patient_id: str, name: str, record_number: str, first: date, count: int, rng: np.random.Generator
 ) -> tuple[Study, ...]:
-    """``count`` studies of a patient from ``first`` on, 5 to 200 days apart."""
+    """Invent ``count`` studies of a patient from ``first`` on, 5 to 200 days apart."""
     lists = word_lists("texts/reports")["studies"]
     studies = []
     day = first
@@ -100,10 +100,10 @@ def invent_studies(
 
 
 def _invent_course(count: int, rng: np.random.Generator) -> list[tuple[ChestFinding, ...]]:
-    """Findings of each study: at most three, each of another kind, in the order of ``FindingKind``.
+    """Findings of each study: at most three, each of a different kind, in the order of ``FindingKind``.
 
-    A large heart is there from the first study on; nodules, pacemakers and ports stay once they are there, on their
-    side. The others last one to three studies, and their sizes change.
+    An enlarged heart is present from the first study on; nodules, pacemakers and ports persist on their side.
+    Others last one to three studies, with changing sizes.
     """
     findings: dict[FindingKind, ChestFinding] = {}
     for kind in get_args(FindingKind):
@@ -121,7 +121,9 @@ def _invent_course(count: int, rng: np.random.Generator) -> list[tuple[ChestFind
 
 
 def _in_sight(finding: ChestFinding, others: Mapping[FindingKind, ChestFinding]) -> ChestFinding:
-    """A finding where no other hides it: in the lung without effusion, a nodule in another zone than a cloud."""
+    """A finding placed where no other hides it: in the lung without effusion, a nodule outside of an opacity's
+    zone.
+    """
     effusion, opacity = others.get("effusion"), others.get("opacity")
     if finding.kind in ("opacity", "nodule") and effusion is not None:
         finding = replace(finding, laterality="left" if effusion.laterality == "right" else "right")
@@ -131,7 +133,7 @@ def _in_sight(finding: ChestFinding, others: Mapping[FindingKind, ChestFinding])
 
 
 def _course_of(finding: ChestFinding, count: int, rng: np.random.Generator) -> dict[int, ChestFinding]:
-    """Number of each study that shows a finding -> the finding as it is there."""
+    """Index of each study with a finding -> the finding in that study."""
     lasting = finding.kind in _LASTING or finding.device in _LASTING
     first = 0 if finding.kind == "cardiomegaly" or not count else int(rng.integers(count))
     last = count if lasting else first + int(rng.integers(1, 4))
@@ -144,7 +146,7 @@ def _course_of(finding: ChestFinding, count: int, rng: np.random.Generator) -> d
 
 
 def _later_size(kind: FindingKind, size: int, rng: np.random.Generator) -> int:
-    """Size in the next study: a heart within what measuring it gives, a nodule hardly larger, the rest any."""
+    """Size in the next study: a heart within measurement error, a nodule slightly larger, others random."""
     low, high = _SIZES[kind]
     change = {"cardiomegaly": (-2, 4), "nodule": (0, 3)}.get(kind, (-24, 15))
     return min(high, max(low, size + int(rng.integers(*change))))
@@ -163,7 +165,7 @@ def _invent_finding(kind: FindingKind, rng: np.random.Generator) -> ChestFinding
 
 
 def phrase(finding: ChestFinding) -> str:
-    """A finding in a few words, with its side and size, as both sections write it."""
+    """A finding in a few words with side and size, as used in both sections."""
     side, zone, size = finding.laterality, finding.zone, finding.size_mm
     match finding.kind:
         case "effusion":

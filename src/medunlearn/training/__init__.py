@@ -1,1 +1,1 @@
-"""One loop for everything that trains: pretraining, fine-tuning, unlearning, the retrained model."""
+"""The training loop for pretraining, fine-tuning, unlearning, and the retrained model."""

@@ -1,6 +1,6 @@
-"""Batch plan: the sequences of each optimizer step, a pure function of its number and a seed.
+"""Batch plan: the sequences of each optimizer step, a pure function of step number and seed.
 
-So resuming needs no state but the number of the last step, and two runs with one seed see the same batches.
+So resuming needs only the number of the last step, and two runs with the same seed have the same batches.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ T = TypeVar("T")
 
 @dataclass
 class Plan:
-    """The order of a run.
+    """The order of sequences in a run.
 
     Attributes:
-        sides: name -> its sequences, e.g. ``{"forget": [...], "retain": [...]}``. The first one leads: an epoch
-            is one pass over it. From each other side a step draws as many sequences as the leading side has in
-            that step, in a shuffled order that starts anew when it is used up. Sequences that share text (the
-            questions on one record, in ``note`` context) follow each other, so that the text is computed once.
-        batch_size: sequences a side in one optimizer step, or rows; the last step of an epoch may have fewer.
+        sides: name -> its sequences, e.g. ``{"forget": [...], "retain": [...]}``. The first one leads: an epoch is
+            one pass over it. From each other side a step draws as many sequences as from the leading side, in a
+            shuffled order that restarts when used up. Sequences with shared text (the questions on one record, in
+            ``note`` context) are adjacent, so that the text is computed once.
+        batch_size: sequences per side in one optimizer step, or rows; the last step of an epoch may have fewer.
         epochs: passes over the leading side.
-        seed: of the orders.
-        row: tokens; where given, sequences are packed to rows of so many, and a row counts as one sequence does.
-            Sequences in one row see nothing of each other.
-        stop: steps after which the run ends, within its last epoch; None: at the end of that epoch.
-        partners: further sides, whose sequences go with those of the leading side one to one: name -> key of a
-            leading sequence -> its partners, which take turns from epoch to epoch.
+        seed: seed of the orders.
+        row: row length in tokens; if given, sequences are packed into rows, and a row counts as one sequence.
+            Sequences in one row do not attend to each other.
+        stop: number of steps after which the run ends, within its last epoch; None: at the end of that epoch.
+        partners: further sides paired one to one with the leading side: name -> key of a leading sequence -> its
+            partners, which alternate between epochs.
     """
 
     sides: Mapping[str, Sequence[TokenSequence]]
@@ -68,15 +68,15 @@ class Plan:
         return self.steps_an_epoch * self.epochs if self.stop is None else self.stop
 
     def ends_epoch(self, step: int) -> bool:
-        """True if an epoch is over after ``step`` steps; the last one is over where the run ends."""
+        """True if an epoch ends after ``step`` steps; the last one ends with the run."""
         return step % self.steps_an_epoch == 0 or step == self.steps
 
     def epoch(self, step: int) -> float:
-        """Epochs done after ``step`` steps."""
+        """Number of completed epochs after ``step`` steps."""
         return step / self.steps_an_epoch
 
     def draws(self, side: str) -> tuple[list[TokenSequence], int]:
-        """The sequences of a side that the run draws at all, and how many it draws: more, if some come again."""
+        """The sequences of a side used in the run, and the number of draws, which may repeat sequences."""
         if side in self.partners:
             turns = [own[: self.epochs] for own in self.partners[side].values()]
             return [sequence for own in turns for sequence in own], self.epochs * len(turns)
@@ -116,9 +116,9 @@ class Plan:
 
 
 def rows(sequences: Sequence[TokenSequence], tokens: int) -> list[list[int]]:
-    """Places of sequences, packed to rows of at most ``tokens``: the longest first, each where it fits best.
+    """Indices of sequences packed into rows of at most ``tokens``: best fit, longest first.
 
-    A sequence that is longer has a row of its own.
+    A longer sequence has its own row.
     """
     filled: list[list[int]] = []
     room: list[tuple[int, int]] = []  # what is left in each row, and which row it is
@@ -141,16 +141,17 @@ def micro_batches(
     tokens: int | None = None,
     partners: Collection[str] = (),
 ) -> list[dict[str, list[TokenSequence]]]:
-    """A step cut into pieces of at most ``size`` sequences a side, as many for each of several processes.
+    """A step split into pieces of at most ``size`` sequences per side, equally many for each process.
 
-    Sequences that share text stay together where ``size`` leaves a choice, and those of like length follow each
-    other, which saves work; the terms of the pieces add up to the step's, so this changes no number (see
-    methods.protocol). A step of fewer sequences than processes has fewer pieces.
+    Sequences with shared text stay together if ``size`` permits, and sequences of similar length are adjacent,
+    which saves work; the terms of the pieces sum to the step's, so this changes no number (see methods.protocol). A
+    step of fewer sequences than processes has fewer pieces.
 
     Args:
-        row: a plan's; ``size`` then counts rows of so many tokens.
-        tokens: the most that a piece has a side, shared text counted once; a longer sequence is alone.
-        partners: sides whose sequences are cut as those of the first side are, one with each.
+        row: row length of the plan; ``size`` then counts rows.
+        tokens: most tokens of a piece per side, with shared text counted once; a longer sequence forms its own
+            piece.
+        partners: sides whose sequences are split like those of the first side.
     """
     if partners:
         return _with_partners(step, partners, micro_batches(_without(step, partners), size, processes, row, tokens))
@@ -179,7 +180,7 @@ def _with_partners(
     partners: Collection[str],
     pieces: list[dict[str, list[TokenSequence]]],
 ) -> list[dict[str, list[TokenSequence]]]:
-    """The pieces, with the partner of each leading sequence beside it."""
+    """The pieces with the partners of their leading sequences."""
     lead = next(iter(step))
     for side in partners:
         of = {own.key: partner for own, partner in zip(step[lead], step[side], strict=True)}
@@ -194,7 +195,7 @@ def largest(
     row: int | None = None,
     tokens: int | None = None,
 ) -> int:
-    """The size from which on :func:`micro_batches` makes no larger pieces of a step."""
+    """The size from which on pieces of a step do not get larger."""
     if row is not None:
         tokens_each = -(-max(map(tokens_of, step.values())) // processes)
         return -(-(tokens_each if tokens is None else min(tokens_each, tokens)) // row)
@@ -207,7 +208,7 @@ def largest(
 def _by_tokens(
     step: Mapping[str, Sequence[TokenSequence]], most: int, processes: int
 ) -> list[dict[str, list[TokenSequence]]]:
-    """A step of packed rows in pieces of at most ``most`` tokens; it holds one row after the other."""
+    """Pieces of at most ``most`` tokens for a step of packed rows, which contains its rows in sequence."""
     ((side, sequences),) = step.items()
     pieces: list[list[TokenSequence]] = [[]]
     filled = 0
@@ -222,7 +223,7 @@ def _by_tokens(
 
 
 def _split_pieces(pieces: list[list[TokenSequence]], count: int) -> list[list[TokenSequence]]:
-    """Split into the wanted number of pieces by halving those of the most sequences."""
+    """Split into the wanted number of pieces by halving those with the most sequences."""
     pieces = list(pieces)
     while len(pieces) < count:
         most = max(range(len(pieces)), key=lambda place: len(pieces[place]))
@@ -232,7 +233,9 @@ def _split_pieces(pieces: list[list[TokenSequence]], count: int) -> list[list[To
 
 
 def _within(kin: Sequence[Sequence[TokenSequence]], size: int, tokens: int) -> list[list[TokenSequence]]:
-    """Families in pieces of at most ``size`` sequences and ``tokens``; one that fits in no rest begins a piece."""
+    """Families in pieces of at most ``size`` sequences and ``tokens``; a family that does not fit starts a new
+    piece.
+    """
     pieces: list[list[TokenSequence]] = [[]]
     filled = 0
     for family in kin:
@@ -249,16 +252,16 @@ def _within(kin: Sequence[Sequence[TokenSequence]], size: int, tokens: int) -> l
 
 
 def share(pieces: Sequence[T], rank: int, world: int) -> list[tuple[int, T]]:
-    """The pieces of process ``rank`` of ``world``, with their places.
+    """The pieces of process ``rank`` of ``world``, with their indices.
 
-    Pieces grow in length, so they are dealt to and fro: 0, 1, 2, 2, 1, 0, 0, ...
+    Pieces are sorted by length, so they are dealt back and forth: 0, 1, 2, 2, 1, 0, 0, ...
     """
     turn = (rank, 2 * world - 1 - rank)
     return [(place, piece) for place, piece in enumerate(pieces) if place % (2 * world) in turn]
 
 
 def _cut(kin: list[list[TokenSequence]], size: int, pieces: int) -> list[list[TokenSequence]]:
-    """Families to pieces of like size, cut between two families where a piece may end there."""
+    """Group families into pieces of similar size, split between families if possible."""
     sequences = [sequence for family in kin for sequence in family]
     ends = list(accumulate(len(family) for family in kin))
     parts, start = list[list[TokenSequence]](), 0

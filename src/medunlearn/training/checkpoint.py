@@ -1,10 +1,10 @@
 """Checkpoints: trained tensors, optimizer, step and history as safetensors and JSON.
 
-The last two are kept. One that is broken or of another model is set aside, and the one before it is taken.
+The last two are kept. One that is broken or of another model is set aside, and the previous one is used.
 
-Of a sharded model each process writes its rows of each tensor of the decoder layers, rank 0 also what is whole.
-Another number of processes, or one that holds the model whole, reads the rows that it needs from these files. It is
-what ``torch.distributed.checkpoint`` does, whose files need unpickling.
+For a sharded model each process writes its rows of the decoder layers' tensors, and rank 0 also the unsharded
+tensors. Another number of processes reads the rows that it needs from these files. ``torch.distributed.checkpoint``
+does the same, but its files need unpickling.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Resumed:
     """Resumed state of a run.
 
     Attributes:
-        step: steps done; ``history`` has a row for each.
-        shards: shares that its tensors were divided into.
-        micro_batch_size: what the settings asked for; 0 if an earlier version wrote it.
+        step: number of completed steps; ``history`` has a row for each.
+        shards: number of shards of its tensors.
+        micro_batch_size: value in the settings; 0 for checkpoints of an earlier version.
     """
 
     step: int
@@ -54,9 +54,9 @@ class Resumed:
 def save_checkpoint(
     folder: Path, model: Any, optimizer: torch.optim.Optimizer, state: Resumed, processes: Processes = ALONE
 ) -> None:
-    """Write the state after ``state.step`` steps beside the newest checkpoint; older ones are removed before.
+    """Write the state after ``state.step`` steps next to the newest checkpoint; older ones are deleted before.
 
-    Every process calls it. The main one writes, of a sharded model each its own share.
+    Called by every process. Rank 0 writes; for a sharded model each process writes its shard.
 
     Raises:
         StorageError: the disk refused; the newest checkpoint is kept.
@@ -71,7 +71,7 @@ def save_checkpoint(
 
 
 def _make_room(folder: Path, target: Path) -> None:
-    """Remove all but the newest checkpoint, so that the disk never holds more than two."""
+    """Delete all but the newest checkpoint, so that the disk never has more than two."""
     newest = [path for path in _whole(folder) if path != target][-1:]
     for other in folder.glob("step-*"):
         if other not in newest:
@@ -79,7 +79,7 @@ def _make_room(folder: Path, target: Path) -> None:
 
 
 def _whole(folder: Path) -> list[Path]:
-    """Folders of the checkpoints that were written to their end, the newest last."""
+    """Folders of complete checkpoints, the newest last."""
     return sorted(path.parent for path in folder.glob(f"step-{'[0-9]' * 8}/{STATE}"))
 
 
@@ -90,7 +90,7 @@ def _write(target: Path, model: Any, optimizer: torch.optim.Optimizer, share: st
 
 
 def _write_weights(folder: Path, model: Any, share: str) -> set[int]:
-    """Write this process's parts, but for whole ones in another process than rank 0; gives the numbers of those."""
+    """Write this process's tensors, unsharded ones only on rank 0; returns the indices of unsharded tensors."""
     tensors, parts = trained(model), own_parts(trained(model))
     left_out = {
         number for number, name in enumerate(parts) if share not in ("", "-0") and not is_sharded(tensors[name])
@@ -101,10 +101,10 @@ def _write_weights(folder: Path, model: Any, share: str) -> set[int]:
 
 
 class _Shares:
-    """The files of a checkpoint, and the rows of each tensor that they hold.
+    """The files of a checkpoint, and their rows of each tensor.
 
     Attributes:
-        count: processes that the tensors of the decoder layers were divided among; 1: none were.
+        count: number of processes that sharded the decoder layers; 1: not sharded.
     """
 
     def __init__(self, folder: Path, model: Any) -> None:
@@ -118,11 +118,11 @@ class _Shares:
         return self.folder / f"{stem}{f'-{rank}' if self.count > 1 else ''}.safetensors"
 
     def names(self, rank: int) -> list[str]:
-        """The tensors that a process had a part of, in the order of its optimizer."""
+        """The tensors of which a process had a part, in optimizer order."""
         return [name for name in self.tensors if self.rows(name, rank) != range(0)]
 
     def rows(self, name: str, rank: int) -> range:
-        """Rows that a process had, all of a tensor that is whole; ``range(0)``: none."""
+        """Rows of a process, all for an unsharded tensor; ``range(0)`` for none."""
         length = len(self.tensors[name]) if self.tensors[name].dim() else 1
         if name not in self.divided:
             return range(length)
@@ -131,7 +131,7 @@ class _Shares:
         return range(start, stop) if start < stop else range(0)
 
     def parts(self, name: str) -> Iterator[tuple[int, slice]]:
-        """The ranks whose rows of a tensor this process needs, and which rows of theirs."""
+        """Ranks with rows of a tensor that this process needs, and these rows."""
         tensor = self.tensors[name]
         needed_rows = self.rows(name, 0) if name not in self.divided else range(len(tensor))
         if isinstance(tensor, DTensor):
@@ -144,10 +144,10 @@ class _Shares:
                 yield rank, slice(start - rank_rows.start, stop - rank_rows.start)
 
     def read(self, stem: str, keys: Mapping[str, Mapping[int, str]]) -> dict[str, Tensor]:
-        """This process's part of tensors.
+        """Read this process's part of tensors.
 
         Args:
-            keys: name of a parameter -> rank -> what its file calls the tensor.
+            keys: name of a parameter -> rank -> name of the tensor in that rank's file.
         """
         with ExitStack() as until:
             files = [until.enter_context(safe_open(self.file(stem, n), framework="pt")) for n in range(self.count)]
@@ -177,12 +177,12 @@ class _Shares:
 
 
 def _share(model: Any, processes: Processes) -> str:
-    """Suffix of this process's files; empty if the main process writes for all."""
+    """Suffix of this process's files; empty if rank 0 writes for all."""
     return f"-{processes.rank}" if any(is_sharded(tensor) for tensor in trained(model).values()) else ""
 
 
 def save_weights(folder: Path, model: Any, processes: Processes = ALONE) -> None:
-    """Write the trained tensors alone. Every process calls it; of a sharded model each writes its own share.
+    """Write only the trained tensors. Called by every process; for a sharded model each writes its shard.
 
     Raises:
         StorageError: the disk refused.
@@ -193,21 +193,21 @@ def save_weights(folder: Path, model: Any, processes: Processes = ALONE) -> None
 
 
 def load_weights(folder: Path, model: Any, processes: Processes = ALONE) -> None:
-    """Put what :func:`save_weights` wrote back into the model."""
+    """Restore the weights written by :func:`save_weights`."""
     processes.together(lambda: _read_weights(_Shares(folder, model), model))
 
 
 def problem_of_weights(folder: Path, model: Any, processes: Processes = ALONE) -> str | None:
-    """The reason, in any process, why weights of :func:`save_weights` cannot be restored; None if they can."""
+    """Reason, in any process, why weights of :func:`save_weights` cannot be restored; None if they can."""
     return next(filter(None, processes.each(lambda: _Shares(folder, model).problem_of_weights())), None)
 
 
 def load_checkpoint(
     folder: Path, model: Any, optimizer: torch.optim.Optimizer, processes: Processes = ALONE
 ) -> Resumed | None:
-    """Put the newest usable checkpoint into model and optimizer; None if there is none.
+    """Restore the newest usable checkpoint into model and optimizer; None without one.
 
-    Every process calls it. A checkpoint that one of them cannot use is set aside for all.
+    Called by every process. A checkpoint that one of them cannot use is set aside for all.
 
     Raises:
         InputError: 8-bit moments of another number of processes, or the processes see different checkpoints.
@@ -216,8 +216,8 @@ def load_checkpoint(
     if any(other != names[0] for other in names):
         newest = [int(own[-1].split("-")[1]) if own else 0 for own in names]
         raise InputError(
-            f"The processes find different checkpoints in {folder} (after steps {newest}). Give them an --out "
-            "that all of them see, on a shared file system."
+            f"The processes find different checkpoints in {folder} (after steps {newest}). Use an --out on a "
+            "shared file system that all of them see."
         )
     for name in reversed(names[0]):
         path = folder / name
@@ -245,7 +245,7 @@ def _restore(path: Path, model: Any, optimizer: torch.optim.Optimizer, processes
 
 
 def _read_moments(shares: _Shares, own: list[str], own_rank: int) -> dict[str, Tensor]:
-    """The optimizer's state for this process's parts, which are named in the order of its optimizer."""
+    """The optimizer state of this process's parts, named in optimizer order."""
     stored = [_shapes(shares.file("optimizer", rank)) for rank in range(shares.count)]
     keys: dict[str, dict[str, dict[int, str]]] = {}
     for rank, shapes in enumerate(stored):
@@ -268,7 +268,7 @@ def _read_moments(shares: _Shares, own: list[str], own_rank: int) -> dict[str, T
 
 
 def _read_state(path: Path) -> Resumed:
-    """Raises InputError, TypeError or ValueError: it is cut off, or not what a checkpoint holds."""
+    """Read the state. Raises InputError, TypeError or ValueError: it is truncated, or not a checkpoint."""
     state = Resumed(**read_json(path / STATE))
     if path.name != f"step-{state.step:08d}" or len(state.history) != state.step:
         raise ValueError(f"{STATE} is of another step")
@@ -276,10 +276,10 @@ def _read_state(path: Path) -> Resumed:
 
 
 def _problem(path: Path, model: Any, optimizer: torch.optim.Optimizer, processes: Processes) -> str | None:
-    """The reason why a checkpoint cannot be used here; None if it can. Model and optimizer stay as they are.
+    """Reason why a checkpoint is unusable here; None if it is usable. Model and optimizer are unchanged.
 
     Raises:
-        InputError: its 8-bit moments were divided among another number of processes.
+        InputError: its 8-bit moments were sharded over another number of processes.
     """
     try:
         state = _read_state(path)
@@ -297,7 +297,9 @@ def _problem(path: Path, model: Any, optimizer: torch.optim.Optimizer, processes
 
 
 def _problem_of_moments(shares: _Shares, optimizer: torch.optim.Optimizer, processes: Processes) -> str | None:
-    """Raises OSError, SafetensorError or ValueError: a file is broken, or of another model; InputError as above."""
+    """Validate the optimizer state. Raises OSError, SafetensorError or ValueError: a file is broken, or of another
+    model; InputError as above.
+    """
     for rank in range(shares.count):
         names = shares.names(rank)
         for key, (shape, _) in _shapes(shares.file("optimizer", rank)).items():
@@ -311,9 +313,9 @@ def _problem_of_moments(shares: _Shares, optimizer: torch.optim.Optimizer, proce
                 raise ValueError("its optimizer's state is of another model")
             if kind not in (*DIVISIBLE, "step") and shares.count != _shards(shares.tensors, processes):
                 raise InputError(
-                    f"{shares.folder} has 8-bit moments of a model divided into {shares.count}, rounded in blocks "
-                    "of a share. Give the command with as many processes and the --sharding of before; or remove "
-                    f"{shares.folder.parent}, to train anew."
+                    f"{shares.folder} has 8-bit moments of a model in {shares.count} shards, rounded in blocks of "
+                    "a shard. Use the same number of processes and --sharding as before; or remove "
+                    f"{shares.folder.parent} to train anew."
                 )
     return None
 
@@ -323,7 +325,7 @@ def _shards(tensors: Mapping[str, Tensor], processes: Processes) -> int:
 
 
 def _shapes(file: Path) -> dict[str, tuple[tuple[int, ...], torch.dtype | None]]:
-    """Shapes and types of a file's tensors, from its header; a file that is cut off is refused."""
+    """Shapes and types of a file's tensors, from its header; refuses a truncated file."""
     with safe_open(file, framework="pt") as opened:
         slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
         return {name: (tuple(s.get_shape()), _DTYPES.get(s.get_dtype())) for name, s in slices.items()}

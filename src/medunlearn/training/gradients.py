@@ -1,4 +1,4 @@
-"""The gradient of one optimizer step: each process's share of it, and their sum."""
+"""The gradient of one optimizer step: each process's share, and their sum."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ Gradient = Mapping[str, Tensor]
 class Training:
     """Model, plan, settings and optimizer of a training run.
 
-    ``parts`` is what this process holds of each trained parameter and the optimizer steps; where layers are
-    ``sharded``, every pass communicates.
+    ``parts`` are this process's parts of the trained parameters, which the optimizer updates; with ``sharded``
+    layers, every pass communicates.
     """
 
     model: Any
@@ -58,9 +58,8 @@ class _Share:
     """Terms of one process's share of a step.
 
     Attributes:
-        terms: summed over its micro-batches; up to the first that is not finite.
-        reached: term -> places of the parameters that got a gradient; terms whose gradients are not kept apart
-            are one, ``""``.
+        terms: summed over its micro-batches, up to the first non-finite one.
+        reached: term -> indices of the parameters with a gradient; combined terms have the name ``""``.
     """
 
     terms: dict[str, float]
@@ -69,7 +68,7 @@ class _Share:
 
 @dataclass(frozen=True)
 class Gradients:
-    """Terms and gradient norms of a step, the same in every process."""
+    """Terms and gradient norms of a step, equal in every process."""
 
     terms: dict[str, float]
     lengths: dict[str, float] = field(default_factory=dict)
@@ -105,7 +104,7 @@ def gradients(training: Training, sequences: Mapping[str, Sequence[TokenSequence
 
 
 def probe(training: Training, sequences: Mapping[str, Sequence[TokenSequence]], number: int) -> dict[str, float]:
-    """The terms of a step that a method probes, with the weights as they are; summed over all processes."""
+    """The terms of a step that a method probes, with the current weights; summed over all processes."""
     objective = training.objective
     assert isinstance(objective, Unlearning)
 
@@ -145,7 +144,7 @@ def _sum_terms(
     forward: Callable[[Mapping[str, ModelView]], Terms],
     backward: Callable[[Terms, float], None] = lambda terms, weight: None,
 ) -> dict[str, float]:
-    """Terms of this process's share of a step, summed over its micro-batches, up to the first not finite."""
+    """Terms of this process's share of a step, summed over its micro-batches, up to the first non-finite one."""
     model, settings, processes = training.model, training.settings, training.processes
     device = next(model.parameters()).device
     totals = {side: Totals.of(members) for side, members in sequences.items()}
@@ -180,7 +179,7 @@ def _sum_terms(
 def _over_all(
     training: Training, tensors: Sequence[Tensor], gradient_at: Mapping[int, Tensor], reached: Sequence[int]
 ) -> dict[str, Tensor]:
-    """A term's gradient, summed over all processes, by the names of what this process holds."""
+    """A term's gradient, summed over all processes, by the names of this process's parts."""
     for place in reached:
         # 0 if only other processes' shares reach a parameter.
         tensors[place].grad = gradient_at[place] if place in gradient_at else torch.zeros_like(tensors[place])
@@ -194,9 +193,9 @@ def _over_all(
 
 
 def _assigned_pieces(pieces: list[Micro], training: Training) -> list[tuple[int, Micro, float]]:
-    """This process's micro-batches: place, content, weight.
+    """This process's micro-batches: index, content, weight.
 
-    Where passes communicate, each process runs as many: what is missing is made up by a piece of weight 0.
+    If passes communicate, each process runs the same number, padded by pieces of weight 0.
     """
     rank, world = training.processes.rank, training.processes.world
     assigned = [(place, piece, 1.0) for place, piece in share(pieces, rank, world)]
@@ -206,7 +205,7 @@ def _assigned_pieces(pieces: list[Micro], training: Training) -> list[tuple[int,
 
 
 def clip(training: Training, most: float) -> Tensor:
-    """Scale the gradients down to a norm of at most ``most``, over all parameters; the norm before."""
+    """Scale the gradients to a norm of at most ``most`` over all parameters; returns the norm before."""
     parts, tensors = training.parts, trained(training.model)
     if not training.sharded:
         return torch.nn.utils.clip_grad_norm_(parts.values(), most)
@@ -234,10 +233,9 @@ def _check_finite(terms: Mapping[str, float], number: int) -> None:
 
 
 class TermGradients:
-    """The gradients of several terms of the same parameters, accumulated over micro-batches.
+    """The gradients of several terms with respect to the same parameters, accumulated over micro-batches.
 
-    Each term's own stand in the parameters while it runs backward, so that one term alone costs no more memory than
-    without this class.
+    During its backward pass a term's gradients are in the parameters, so a single term needs no extra memory.
     """
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
@@ -245,7 +243,7 @@ class TermGradients:
         self._by_term: dict[str, dict[int, Tensor]] = {}
 
     def clear(self) -> None:
-        """Begin anew, without what was left by passes that failed."""
+        """Reset, without remains of failed passes."""
         self._by_term = {}
         for tensor in self.tensors:
             tensor.grad = None
@@ -268,18 +266,18 @@ class TermGradients:
             tensor.grad = None
 
     def reached(self) -> dict[str, list[int]]:
-        """Term -> places of the parameters that it has a gradient for."""
+        """Term -> indices of the parameters with a gradient."""
         return {name: sorted(by_place) for name, by_place in self._by_term.items()}
 
     def take(self, name: str) -> dict[int, Tensor]:
-        """A term's gradients by place; they are let go here."""
+        """Remove and return a term's gradients by index."""
         return self._by_term.pop(name, {})
 
 
 def inner_products(
     gradients: Mapping[str, Gradient], tensors: Mapping[str, Tensor], processes: Processes
 ) -> dict[tuple[str, str], float]:
-    """Inner product of the gradients of each two terms, both ways round, over all parameters."""
+    """Inner products of the gradients of each pair of terms, in both orders, over all parameters."""
     first = next(iter(tensors.values()))
     shares, whole = (dict[tuple[str, str], Tensor]() for _ in range(2))
     for pair in combinations_with_replacement(gradients, 2):
@@ -299,7 +297,7 @@ def inner_products(
 
 
 def weighted_sum(gradients: Mapping[str, Gradient], weights: Mapping[str, float]) -> dict[str, Tensor]:
-    """The weighted sum of gradients, written into the first that reaches each parameter."""
+    """The weighted sum of gradients, accumulated in place in the first gradient of each parameter."""
     sums: dict[str, Tensor] = {}
     for term, weight in weights.items():
         for name, gradient in gradients[term].items():
@@ -311,6 +309,6 @@ def weighted_sum(gradients: Mapping[str, Gradient], weights: Mapping[str, float]
 
 
 def put(parts: Mapping[str, Tensor], gradient: Gradient) -> None:
-    """Leave a gradient in the parameters, for the optimizer."""
+    """Store a gradient in the parameters for the optimizer."""
     for name, part in parts.items():
         part.grad = gradient.get(name)

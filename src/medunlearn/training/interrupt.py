@@ -10,14 +10,13 @@ from types import FrameType, TracebackType
 
 
 class Interruption:
-    """While it is open, the first signal is noted and raised at the next :meth:`check`; the second raises at once.
+    """Context that defers the first signal to the next :meth:`check`; the second one raises at once.
 
-    An optimizer that is stopped half-way leaves some weights new and some old; a checkpoint of that would not
-    be a state that any run passes through. Signals that the process ignores stay ignored. Outside the main thread,
-    where Python delivers no signals, it does nothing.
+    An interrupted optimizer step leaves some weights updated and others not, a state that no run passes through.
+    Ignored signals stay ignored. Outside the main thread, where Python delivers no signals, it does nothing.
 
     Attributes:
-        torn: a second signal broke into a step; the weights in memory are not to be kept.
+        torn: a second signal interrupted a step, so the weights in memory are unusable.
     """
 
     _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -47,7 +46,7 @@ class Interruption:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Inside, where nothing is torn, a signal is raised when it comes."""
+        """Context outside of steps, in which a signal is raised immediately."""
         self.check()
         self._at_once = True
         try:
@@ -56,8 +55,9 @@ class Interruption:
             self._at_once = False
 
     def check(self) -> None:
-        """Raises:
-        KeyboardInterrupt: a signal came since the last check.
+        """Raise the deferred signal, if any.
+
+        Raises:
         """
         if self._seen:
             raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The training loop: one for everything that trains; only the objective and the sequences differ."""
+"""The training loop, shared by all training; only the objective and the sequences differ."""
 
 from __future__ import annotations
 
@@ -46,33 +46,32 @@ def train_loop(
 ) -> History:
     """Train the model's trainable parameters in place.
 
-    Several processes train copies of one model: each computes the gradient of its share of a step, over the
-    means of the whole step, and the sum of the shares moves all copies alike. So their number changes no number.
+    Several processes train copies of one model: each computes the gradient of its share of a step, normalised by
+    the whole step, and all copies apply the sum. So results do not depend on their number.
 
     Args:
-        pad: any token id; fills the right of a batch.
-        checkpoints: folder of the run's checkpoints, the last two; a run that was cut off goes on from the
-            newest, or the one before it where that is broken, bit for bit as if it had never stopped. None keeps
-            none.
+        pad: any token id, for right padding.
+        checkpoints: folder of the run's last two checkpoints; an interrupted run resumes from the newest, or the
+            previous one if that is broken, bit for bit. None: no checkpoints.
         keep_final: write a checkpoint after the last step too, for a run of several phases.
-        reference: the model before training, for objectives that ask for it; made before this call.
-        processes: that this one works with; every one of them makes this call, with a model of equal weights.
-        on_step: called in the main process with each new row of the history.
-        on_epoch: called in every process with the number of epochs done: before the first step with 0, then after
-            each epoch, once a checkpoint is written; a run that was cut off there calls it again. It leaves the
-            weights as they are, and ends the run there where it returns True, in all processes alike. Long work in
-            it calls now and then what it is given besides, which raises KeyboardInterrupt where the run is to stop.
+        reference: the model before training, for objectives that use it; created before this call.
+        processes: the processes of the run; each makes this call with equal weights.
+        on_step: called on rank 0 with each new row of the history.
+        on_epoch: called in every process with the number of completed epochs: before the first step with 0, then
+            after each epoch, once a checkpoint is written; an interrupted call is repeated. It must not change the
+            weights; returning True (in all processes) ends the run. Long work in it must regularly call its second
+            argument, which raises KeyboardInterrupt to stop the run.
 
     Returns:
-        One row per step: step, epoch, lr, every loss term, loss, gradient norm, tokens, sequences a side in one of
-        its passes (fewer than the settings say once memory ran out), seconds.
+        One row per step: step, epoch, lr, every loss term, loss, gradient norm, tokens, sequences per side in a
+            pass (reduced after memory ran out), seconds.
 
     Raises:
         ConfigError: an optimizer that is not installed, or a model without layers to recompute.
         NonFiniteLossError: a term is NaN or infinite, or the gradient is.
-        FrozenParametersError: a trained parameter did not move.
+        FrozenParametersError: a trained parameter did not change.
         OutOfMemoryError: memory runs out with a single sequence per side, or outside the passes.
-        KeyboardInterrupt: passed on, after a checkpoint.
+        KeyboardInterrupt: re-raised after a checkpoint.
         ProcessError: another process failed or was lost.
     """
     sharded = any(is_sharded(tensor) for tensor in model.parameters())
@@ -119,7 +118,7 @@ class _Run:
         self._saved_step, self._saved_at = 0, time.monotonic()
 
     def resume(self) -> None:
-        """Restore the newest checkpoint that can be used, if there is one."""
+        """Restore the newest usable checkpoint, if there is one."""
         training, folder = self.training, self.checkpoints
         state = load_checkpoint(folder, training.model, training.optimizer, training.processes) if folder else None
         if state:
@@ -135,7 +134,7 @@ class _Run:
     def train(self, interruption: Interruption) -> None:
         """Train to the end of the plan, or until :attr:`on_epoch` ends the run.
 
-        Where it breaks off, the steps done are in a checkpoint.
+        If interrupted, completed steps are saved in a checkpoint.
         """
         processes, plan = self.training.processes, self.training.plan
         self._saved_at = time.monotonic()
@@ -167,14 +166,14 @@ class _Run:
         self._saved_at, self._saved_step = time.monotonic(), self.step
 
     def _end_step(self, rows: History, interruption: Interruption) -> bool:
-        """Report rows and stop if asked to; whether a checkpoint is due, by the main process's clock."""
+        """Report rows and stop if requested; returns whether a checkpoint is due, by rank 0's clock."""
         for row in rows if self.training.processes.main else []:
             self.on_step(row)
         interruption.check()
         return time.monotonic() - self._saved_at > self.training.settings.checkpoint_seconds
 
     def _end_epoch(self, interruption: Interruption) -> bool:
-        """True if the run ends here."""
+        """Evaluate the epoch; True if the run ends here."""
         plan = self.training.plan
         if self.on_epoch is None or not plan.ends_epoch(self.step):
             return False
@@ -197,8 +196,8 @@ def _step(training: Training, number: int, last_rate: float | None) -> dict[str,
     norm = clip(training, math.inf if result.lengths else settings.clip or math.inf)
     if not torch.isfinite(norm):
         raise NonFiniteLossError(
-            f"The gradient is not finite at step {number} although the loss is ({_shown(result.terms)}). The model "
-            "is kept as it was before this step. Lower --lr, or use --precision fp32."
+            f"The gradient is not finite at step {number} although the loss is ({_shown(result.terms)}). The "
+            "model is kept in its state before this step. Lower --lr, or use --precision fp32."
         )
     rate = _optimizer_step(training, sequences, number, result.terms, last_rate)
     return {
@@ -222,7 +221,7 @@ def _optimizer_step(
     terms: Mapping[str, float],
     last_rate: float | None,
 ) -> float:
-    """Step the optimizer, at the settings' rate or at one that the method finds along the step."""
+    """Step the optimizer with the settings' rate, or with one that the method finds."""
     settings, optimizer = training.settings, training.optimizer
     method = rating(training.objective)
     if method is None:

@@ -19,24 +19,24 @@ class LoopSettings:
 
     Attributes:
         lr: peak learning rate of AdamW.
-        schedule: after the warm-up, ``cosine`` and ``linear`` fall to what would be ``schedule_end`` one step after
-            the last; ``constant`` stays.
+        schedule: after the warm-up, ``cosine`` and ``linear`` would reach ``schedule_end`` one step after the last;
+            ``constant`` stays.
         schedule_end: share of ``lr``, 0-1.
         warmup_ratio: share of all steps in which the rate rises linearly from 0.
-        weight_decay: of AdamW.
+        weight_decay: weight decay of AdamW.
         clip: largest norm of the gradient; 0 for none.
-        micro_batch_size: sequences a side in one pass; a step's gradient is accumulated over its passes.
-        micro_batch_tokens: the most tokens per side in one pass, shared text counted once; None for no bound. A
-            longer sequence is alone.
-        precision: ``bf16`` runs matrix products in bfloat16 by autocast and keeps weights as they are; ``auto``
-            does where the device is fast in it.
-        checkpoint_seconds: at least so long between two checkpoints.
-        optimizer: AdamW with whole moments, with moments in 8 bits (a quarter of the memory), or with such moments
-            that move to the host when the GPU is full; the latter two by bitsandbytes. ``sgd`` steps along the
-            gradient itself, without moments.
-        offload: ``optimizer`` keeps AdamW's moments in the host's memory and steps there; on a CPU nothing changes.
-        gradient_checkpointing: layers keep their inputs alone and run again in the backward pass.
-        seed: of dropout, where the model has any.
+        micro_batch_size: sequences per side in one pass; a step's gradient is accumulated over its passes.
+        micro_batch_tokens: the most tokens per side in one pass, with shared text counted once; None for no bound.
+            A longer sequence has its own pass.
+        precision: ``bf16`` runs matrix products in bfloat16 by autocast without changing weights; ``auto`` uses it
+            if the device is fast in it.
+        checkpoint_seconds: least time between two checkpoints.
+        optimizer: AdamW with full-precision moments, 8-bit moments (a quarter of the memory), or paged 8-bit
+            moments that move to the host when the GPU is full (both bitsandbytes). ``sgd`` is plain gradient
+            descent.
+        offload: ``optimizer`` keeps AdamW's moments in host memory and steps there; no effect on a CPU.
+        gradient_checkpointing: layers keep only their inputs and are recomputed in the backward pass.
+        seed: seed of dropout.
     """
 
     lr: float
@@ -56,7 +56,7 @@ class LoopSettings:
 
 
 def learning_rate(step: int, steps: int, settings: LoopSettings) -> float:
-    """The rate of step ``step`` (0 is the first) of ``steps``."""
+    """The learning rate of step ``step`` (0 is the first) of ``steps``."""
     warmup = math.ceil(settings.warmup_ratio * steps)
     if step < warmup:
         return settings.lr * (step + 1) / warmup

@@ -1,4 +1,4 @@
-"""Merge of a LoRA adapter into the weights under it, and what rounding takes of it."""
+"""Merge of a LoRA adapter into its weights, and the rounding error of the merge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from medunlearn.models.four_bit import as_linear, is_four_bit
 
 @contextmanager
 def merged(model: Any) -> Iterator[None]:
-    """Inside, a LoRA adapter is part of the weights, as it is once it is saved; afterwards no bit has changed."""
+    """Context in which a LoRA adapter is merged into the weights; afterwards they are restored bit by bit."""
     if not hasattr(model, "merge_adapter"):
         yield
         return
@@ -40,25 +40,25 @@ def merged(model: Any) -> Iterator[None]:
 
 @torch.no_grad()
 def merge(model: Any) -> tuple[Any, float]:
-    """Add what a LoRA adapter learned to the weights under it, and take the adapter off.
+    """Merge a LoRA adapter into the weights, and remove the adapter.
 
-    An adapter of fp32 may move by less than weights of bf16 can hold. With W a matrix before, W' after, and D what
-    the adapter adds to it (its B times its A, times alpha over rank), the share that rounding changed is
+    An fp32 adapter may change weights by less than bf16 resolves. With W a matrix before, W' after, and D the
+    adapter's update (B times A, times alpha over rank), the rounding error is the share
 
         sqrt(sum ||(W' - W) - D||^2) / sqrt(sum ||D||^2)
 
-    in Frobenius norms over all matrices of the adapter: 0 if nothing was lost, 1 if all was. It is not more,
-    since the value before is one that W's type holds, and W' is the nearest of those. Of weights in 4 bits, W is
-    the rounded matrix in the type that it computes in, and the plain model has such matrices.
+    in Frobenius norms over all matrices of the adapter: 0 if nothing was lost, 1 if all was. It is at most 1, since
+    W is representable in its type, and W' is the nearest representable value. For 4-bit weights, W is the rounded
+    matrix in its compute type, as in the resulting model.
 
     Args:
         model: a PEFT model; its matrices are changed in place.
 
     Returns:
-        The plain model, and that share; 0 for an adapter that adds nothing.
+        The merged model, and that share; 0 for a zero adapter.
 
     Raises:
-        FrozenParametersError: the adapter adds something to a matrix of which no value changed.
+        FrozenParametersError: a non-zero update changed no value of a matrix.
     """
     sums = MergeSums()
     for name, module in model.named_modules():
@@ -79,7 +79,7 @@ class MergeSums:
 
     @torch.no_grad()
     def merge(self, name: str, module: Any) -> None:
-        """Add an adapter to the matrix under it."""
+        """Merge an adapter into its matrix."""
         (adapter,) = module.active_adapters
         if is_four_bit(module.base_layer):
             added = module.get_delta_weight(adapter)
@@ -98,15 +98,15 @@ class MergeSums:
         self.kind, self.count = str(weight.dtype).removeprefix("torch."), self.count + 1
 
     def rounding(self) -> float:
-        """The share that rounding changed.
+        """The share of the update changed by rounding.
 
         Raises:
-            FrozenParametersError: an adapter adds something to a matrix of which no value changed.
+            FrozenParametersError: a non-zero update changed no value of a matrix.
         """
         if self.unchanged:
             raise FrozenParametersError(
-                f"{len(self.unchanged)} of {self.count} matrices are what they were before the LoRA adapter was "
-                f"merged: {first_few(self.unchanged)}. Rounding to {self.kind} took away all that it learned. Set "
+                f"{len(self.unchanged)} of {self.count} matrices did not change in the merge of the LoRA adapter: "
+                f"{first_few(self.unchanged)}. Rounding to {self.kind} removed all of its update. Set "
                 "--weights fp32, or a larger --lr."
             )
         return math.sqrt(self.lost / self.learned) if self.learned else 0.0

@@ -16,22 +16,22 @@ T = TypeVar("T")
 
 @dataclass
 class MicroBatch:
-    """Number of sequences per side in one pass. It is halved when memory runs out, and stays there.
+    """Number of sequences per side in one pass. It is halved permanently when memory runs out.
 
-    Terms of a pass are weighed by what the whole step holds, so that its size changes no number but for rounding
-    (and which elements dropout leaves out, where a model has any).
+    Terms of a pass are normalised by the whole step, so that its size changes numbers only by rounding (and the
+    draws of dropout).
     """
 
     size: int
 
     def fitted(self, processes: Processes, number: int, most: int, work: Callable[[], T]) -> list[T]:
-        """Results of every process's share of a step, by rank; the same in all processes.
+        """Results of every process's share of a step, by rank, equal in all processes.
 
         Args:
-            number: of the step.
-            most: the size from which on a pass gets no larger.
-            work: this process's passes, in micro-batches of :attr:`size`. It must not communicate, and is called
-                again from its beginning.
+            number: number of the step.
+            most: size beyond which passes do not get larger.
+            work: this process's passes, in micro-batches of :attr:`size`. It must not communicate, and may be
+                called again from its beginning.
 
         Raises:
             OutOfMemoryError: a single sequence does not fit.
@@ -45,8 +45,8 @@ class MicroBatch:
             size = min(self.size, most)
             if size <= 1:
                 raise OutOfMemoryError(
-                    f"Memory runs out at step {number}, with one sequence or row a side in a pass. The model is "
-                    "kept as it was before this step."
+                    f"Memory runs out at step {number}, with one sequence or row per side in a pass. The model is "
+                    "kept in its state before this step."
                 )
             self.size = -(-size // 2)
 
@@ -62,11 +62,11 @@ def _unless_full(work: Callable[[], T]) -> tuple[T] | None:
 
 @contextmanager
 def naming_step(number: int, saved: int) -> Iterator[None]:
-    """Around a step: where memory runs out in it for good, the error says so.
+    """Context of a step: unrecoverable out-of-memory errors name the step.
 
     Raises:
-        OutOfMemoryError: outside the passes of an unsharded model, which are tried again: in the optimizer say. The
-            weights may be half-way through the step.
+        OutOfMemoryError: memory ran out where it cannot be retried, such as in the optimizer. The weights may be
+            partly updated.
     """
     try:
         yield

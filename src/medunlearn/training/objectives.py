@@ -1,4 +1,4 @@
-"""Training objectives: from the views of a micro-batch, by side, to named loss terms."""
+"""Training objectives: functions from a micro-batch's views, by side, to named loss terms."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from medunlearn.training.views import ModelView
 
 
 class Objective(Protocol):
-    """Turns the views of a micro-batch, by side, into named terms whose sum is minimised."""
+    """Function from a micro-batch's views, by side, to named terms whose sum is minimised."""
 
     def terms(self, views: Mapping[str, ModelView]) -> Terms: ...
 
 
 class NextToken:
-    """The likelihood of the scored tokens: pretraining on records, fine-tuning on questions."""
+    """Next-token likelihood of the scored tokens, for pretraining on records and fine-tuning on questions."""
 
     def terms(self, views: Mapping[str, ModelView]) -> Terms:
         return {side: view.nll() for side, view in views.items()}
 
 
 class Unlearning:
-    """A loss method on the sides ``forget`` and ``retain``, and ``alternatives`` where it reads them."""
+    """A loss method on the sides ``forget`` and ``retain``, and ``alternatives`` if it uses them."""
 
     def __init__(self, method: LossMethod | AlternativesMethod) -> None:
         self.method = method
@@ -53,12 +53,12 @@ class Unlearning:
 
 
 def weighing(objective: Objective) -> WeighingMethod | None:
-    """The method behind an objective, if it weighs its terms' gradients itself."""
+    """The method of an objective, if it weights its terms' gradients itself."""
     method = objective.method if isinstance(objective, Unlearning) else None
     return method if isinstance(method, WeighingMethod) else None
 
 
 def rating(objective: Objective) -> RatingMethod | None:
-    """The method behind an objective, if it finds its own learning rate."""
+    """The method of an objective, if it adapts its own learning rate."""
     method = objective.method if isinstance(objective, Unlearning) else None
     return method if isinstance(method, RatingMethod) and method.automatic else None

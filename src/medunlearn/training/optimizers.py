@@ -1,6 +1,6 @@
-"""AdamW in its forms: whole moments, moments in 8 bits, moments that page, moments kept on the host; plain SGD.
+"""AdamW with full, 8-bit, paged or host-offloaded moments; plain SGD.
 
-Every form's state is saved and put back bit for bit (:mod:`medunlearn.training.checkpoint`).
+The state of each is saved and restored bit for bit (:mod:`medunlearn.training.checkpoint`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUANTIZED = {"adamw_8bit": "AdamW8bit", "paged_adamw_8bit": "PagedAdamW8bit"}
 
 
 def check_optimizer(settings: LoopSettings) -> None:
-    """Refuse before anything is loaded what could not be stepped.
+    """Refuse an unusable optimizer before anything is loaded.
 
     Raises:
         ConfigError: bitsandbytes is not installed, or the settings contradict each other.
@@ -46,7 +46,7 @@ def check_optimizer(settings: LoopSettings) -> None:
 
 
 def make_optimizer(tensors: Iterable[Tensor], settings: LoopSettings) -> torch.optim.Optimizer:
-    """The optimizer of these parameters that the settings want.
+    """Create the optimizer of the settings for these parameters.
 
     Raises:
         ConfigError: see :func:`check_optimizer`.
@@ -70,10 +70,10 @@ def make_optimizer(tensors: Iterable[Tensor], settings: LoopSettings) -> torch.o
 
 
 class HostAdamW(torch.optim.AdamW):
-    """AdamW whose moments live in the host's memory, where the step is done too.
+    """AdamW with moments in host memory, where the step is computed too.
 
-    A step copies weights and gradients to the host and the new weights back. The device holds neither moments
-    nor, after the step, gradients; the host holds a copy of the weights and two moments.
+    A step copies weights and gradients to the host and the new weights back. The device stores neither moments nor,
+    after the step, gradients; the host stores a copy of the weights and two moments.
     """
 
     def __init__(self, tensors: Iterable[Tensor], *, lr: float, weight_decay: float) -> None:
@@ -100,7 +100,7 @@ class HostAdamW(torch.optim.AdamW):
 
 
 def moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's state as tensors, named ``<parameter number>.<name>``."""
+    """The optimizer state as tensors, named ``<parameter number>.<name>``."""
     return {
         f"{number}.{name}": torch.as_tensor(value).detach().contiguous()
         for number, tensor in enumerate(_parameters(optimizer))
@@ -110,7 +110,7 @@ def moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Tensor]) -> None:
-    """Put back what :func:`moments` gave; values go where the optimizer wants them, on its device or paged."""
+    """Restore a state from :func:`moments`, on the optimizer's device or paged."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in saved.items():
         place, _, name = key.partition(".")

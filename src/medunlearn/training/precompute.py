@@ -1,11 +1,9 @@
-"""Precomputed reference outputs and frozen activations: tensors that are the same in every epoch.
+"""Precomputed reference outputs and frozen activations, which are equal in every epoch.
 
-They are computed before the first step, while the model still is its own reference.
-
-Cached for each side that a run passes through more than once: the reference outputs that the method reads
-(log-probabilities, inputs of the head, outputs of a layer) and the output of the frozen layers at the front. Where
-no layer is frozen, the reference outputs of all sequences are cached, so that no tensor of the model is copied.
-Tensors over the budget are computed in the steps.
+They are computed before the first step, while the model still equals its reference. For each side that a run passes
+through more than once it caches the reference outputs used by the method (log-probabilities, inputs of the head,
+outputs of a layer) and the output of the frozen layers. Without frozen layers, the reference outputs of all
+sequences are cached, so that no tensor of the model is copied. Tensors over the budget are computed in the steps.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ _OUTPUT: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class CachedSide:
-    """Cached tensors of one side: its drawn sequences, names as in :mod:`medunlearn.training.views`, and bytes."""
+    """Cached tensors of one side: its sequences, tensor names as in :mod:`medunlearn.training.views`, and bytes."""
 
     sequences: Sequence[TokenSequence]
     names: frozenset[str]
@@ -57,12 +55,12 @@ class CachedSide:
 
 
 class CachePlan:
-    """Tensors that a run caches, chosen from its training plan; :meth:`fill` computes them.
+    """Tensors that a run caches, selected from its training plan; :meth:`fill` computes them.
 
     Attributes:
-        needs: model and reference outputs that the objective reads.
+        needs: model and reference outputs used by the objective.
         sides: side -> its cached tensors.
-        complete: every reference output that the method reads is cached.
+        complete: True if every reference output used by the method is cached.
     """
 
     def __init__(
@@ -77,11 +75,9 @@ class CachePlan:
         tokens: int | None = None,
         whole: bool = False,
     ) -> None:
-        """
+        """Choose the tensors to cache.
+
         Args:
-            budget: bytes that the cache may take.
-            tokens: the most tokens of a pass, as in a step's micro-batches.
-            whole: cache all reference outputs and nothing else: they will be another model's (:meth:`read_from`).
         """
         self.model, self.pad, self.size, self.tokens = model, pad, micro_batch_size, tokens
         self.decoder = decoder_of(model)
@@ -114,14 +110,14 @@ class CachePlan:
 
     @property
     def content(self) -> Hashable:
-        """Everything but the model's weights that decides over the tensors, by value."""
+        """Key of everything besides the model's weights that determines the tensors."""
         sides = tuple((side, own.names, *own.sequences) for side, own in self.sides.items())
         device = str(next(self.model.parameters()).device)
         return self.pad, self.size, self.tokens, self.frozen, device, sides
 
     @property
     def sequences(self) -> int:
-        """Number of sequences that :meth:`fill` goes through."""
+        """Number of sequences processed by :meth:`fill`."""
         return sum(len(side_cache.sequences) for side_cache in self.sides.values())
 
     def pieces(self, side: str) -> list[list[TokenSequence]]:
@@ -141,12 +137,12 @@ class CachePlan:
         processes: Processes = ALONE,
         advance: Callable[[int], None] = lambda count: None,
     ) -> ActivationCache:
-        """Compute the tensors that are not in the folder yet.
+        """Compute the tensors missing from the folder.
 
         Args:
-            folder: files of the run, which all its processes see; None keeps everything in memory.
-            precision: that of the steps.
-            processes: with a folder, each does its share.
+            folder: folder shared by all processes; None keeps everything in memory.
+            precision: precision of the steps.
+            processes: processes that share the work, if there is a folder.
             advance: called with the number of sequences done since the last call.
 
         Raises:
@@ -186,7 +182,7 @@ class CachePlan:
             self.store(cache, sequences, names)
 
     def store(self, cache: ActivationCache, sequences: Sequence[TokenSequence], names: frozenset[str]) -> None:
-        """Cache the named tensors of one micro-batch in one pass without gradient; none if all are cached."""
+        """Cache the named tensors of one micro-batch in one pass without gradient; skipped if all are cached."""
         keys = [cache_key(name, sequence.key) for name in names for sequence in sequences]
         if all(key in cache for key in keys):
             return
@@ -231,21 +227,21 @@ def _states(outputs: ForwardOutputs, kind: str) -> Tensor:
 
 @dataclass
 class Needs:
-    """Names of the outputs that an objective reads, as in :mod:`medunlearn.training.views`.
+    """Names of the outputs used by an objective, as in :mod:`medunlearn.training.views`.
 
     Attributes:
-        model: of the model as it is trained.
-        reference: side -> of the reference; a side that nothing was asked of is missing.
+        model: outputs of the trained model.
+        reference: side -> outputs of the reference; unused sides are missing.
     """
 
     model: set[str] = field(default_factory=set)
     reference: dict[str, set[str]] = field(default_factory=dict)
 
     def check_reaches(self, model: Any) -> None:
-        """Fail before a run in which some of what is trained gets no gradient.
+        """Refuse a run in which some trained parameters get no gradient.
 
         Raises:
-            ConfigError: names these parameters' layers, and what to train instead.
+            ConfigError: names these parameters' layers, and alternatives.
         """
         if not self.model or any(not name.startswith(HIDDEN[:6]) for name in self.model):
             return
@@ -264,7 +260,7 @@ class Needs:
 
 @torch.no_grad()
 def trace_needs(model: Any, pad: int, objective: Objective, plan: Plan) -> Needs:
-    """Outputs that an objective reads in the first step of a plan."""
+    """Outputs used by an objective in the first step of a plan."""
     device, needs = next(model.parameters()).device, Needs()
     views = {}
     for side, sequences in plan.step(0).items():
@@ -278,7 +274,7 @@ def trace_needs(model: Any, pad: int, objective: Objective, plan: Plan) -> Needs
 class _TracedView:
     """A view that records the outputs read from it and its reference.
 
-    Before the first step the model is its own reference, so that what it says is right as well.
+    Before the first step the model equals its reference, so its outputs are valid for both.
     """
 
     def __init__(self, view: ModelView, side: str, needs: Needs, of_reference: bool = False) -> None:

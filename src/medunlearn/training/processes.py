@@ -1,8 +1,7 @@
-"""Several processes that train one model together, a device each, as torchrun starts them.
+"""Several processes that train one model together, one device each, started by torchrun.
 
-Only the main process (rank 0) writes files and speaks. What one process meets, an error or a signal, all of them
-learn at the next :meth:`Processes.each`, so that all end alike instead of waiting for one that is gone. The
-processes see one file system.
+Only rank 0 writes files and prints. Errors and signals of one process are propagated to all at the next
+:meth:`Processes.each`, so that none waits for a process that is gone. The processes share a file system.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _MOMENT = 0.1
 
 @dataclass(frozen=True)
 class _Failure:
-    """Failure of one process in a piece of shared work."""
+    """Failure of one process in shared work."""
 
     message: str
     exit_code: int
@@ -48,9 +47,9 @@ class _Failure:
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of a run, seen from one of them. ``Processes()`` is a run in one process.
+    """The processes of a run, as seen from one of them. ``Processes()`` is a run in one process.
 
-    Rank 0 is the main one; ``local_rank`` is the number of this process on its machine.
+    ``local_rank`` is the index of this process on its machine.
     """
 
     rank: int = 0
@@ -62,10 +61,10 @@ class Processes:
         return self.rank == 0
 
     def each(self, work: Callable[[], T]) -> list[T]:
-        """Do something in every process; what each made of it, by rank. The work itself must not communicate.
+        """Run work in every process and gather the results by rank. The work itself must not communicate.
 
         Raises:
-            BaseException: what the work raised here.
+            BaseException: raised by the work in this process.
             KeyboardInterrupt: another process was interrupted.
             ProcessError: the work failed in another process, or one was lost.
         """
@@ -87,19 +86,19 @@ class Processes:
         return [value for value, _ in results]
 
     def together(self, work: Callable[[], T]) -> T:
-        """Result of the work here, once it is done everywhere. Raises as :meth:`each` does."""
+        """Run work in every process, and return this process's result. Raises like :meth:`each`."""
         results: list[T] = []
         self.each(lambda: results.append(work()))
         return results[0]
 
     def on_main(self, work: Callable[[], T]) -> T:
-        """Result of rank 0, in every process. Raises as :meth:`each` does."""
+        """Run work on rank 0, and return its result in every process. Raises like :meth:`each`."""
         return self.each(lambda: work() if self.main else None)[0]  # type: ignore[return-value]
 
     def main_first(self, work: Callable[[], T]) -> T:
-        """The same work everywhere, the main process ahead: what it leaves on disk the others find done.
+        """Run work in every process, rank 0 first, so that the others find its results on disk.
 
-        Raises as :meth:`each` does.
+        Raises like :meth:`each`.
         """
         if not self.main:
             self.each(lambda: None)
@@ -117,7 +116,7 @@ class Processes:
         return values
 
     def sum_(self, tensors: Iterable[Tensor], *, bucket_bytes: int = BUCKET_BYTES) -> None:
-        """Replace each tensor by its sum over all processes, bit-equal in all; some at a time in one message.
+        """Replace each tensor by its sum over all processes, bit-equal in all, in buckets of several tensors.
 
         Args:
             tensors: of the same shapes and types, in the same order, in every process.
@@ -138,10 +137,10 @@ class Processes:
                 tensor.copy_(part.view_as(tensor))
 
     def device(self, name: str) -> str:
-        """The device of this process: with GPUs, one a process.
+        """The device of this process: with GPUs, one per process.
 
         Args:
-            asked: ``auto``, ``cpu`` or ``cuda``; in a run of one process anything.
+            name: ``auto``, ``cpu`` or ``cuda``; any device in a run of one process.
 
         Raises:
             InputError: a single GPU for several processes, or fewer GPUs than processes on this machine.
@@ -153,7 +152,7 @@ class Processes:
         if self.local_rank >= torch.cuda.device_count():
             raise InputError(
                 f"Process {self.local_rank} of this machine finds {torch.cuda.device_count()} GPUs, and each "
-                "process needs one. Start fewer with --nproc_per_node, or give --device cpu."
+                "process needs one. Start fewer with --nproc_per_node, or use --device cpu."
             )
         torch.cuda.set_device(self.local_rank)
         return f"cuda:{self.local_rank}"
@@ -178,13 +177,13 @@ _ENDED = "medunlearn/ended"
 
 
 def several() -> bool:
-    """True if this process was started as one of several."""
+    """True if this process is one of several."""
     variables = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     return all(name in os.environ for name in variables) and int(os.environ["WORLD_SIZE"]) > 1
 
 
 def join() -> Processes:
-    """The processes that this one was started with; it alone outside torchrun. Asked again, it answers the same.
+    """The processes started with this one; only itself outside torchrun. Cached.
 
     Raises:
         ProcessError: the others were not found.
@@ -202,10 +201,9 @@ def join() -> Processes:
 
 
 def leave(error: BaseException | None, speak: Callable[[BaseException], None]) -> None:
-    """End this process's part of a command: the main process speaks, the others let it and then go.
+    """Leave a command after an error: rank 0 prints it, the other processes wait for that and exit.
 
-    torchrun stops all processes once one has ended with an error, so none may end before the main one has
-    said what went wrong.
+    torchrun stops all processes once one has failed, so none may exit before rank 0 has printed the error.
     """
     if not dist.is_initialized():
         if error is not None:
@@ -227,7 +225,7 @@ def leave(error: BaseException | None, speak: Callable[[BaseException], None]) -
 
 
 def _told(error: BaseException, store: Any) -> BaseException:
-    """Error left for rank 0 by a process that failed by itself."""
+    """An error stored for rank 0 by a process that failed on its own."""
     lost = isinstance(error, ProcessError) and error.lost
     if lost and store.check([_FAILED]):
         return ProcessError(store.get(_FAILED).decode())

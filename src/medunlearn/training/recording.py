@@ -1,4 +1,4 @@
-"""The record of a run that several processes share."""
+"""The record of a run shared by several processes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def open_recording(
     *,
     data_use: DataUse | None,
 ) -> Recording:
-    """The run's record, the same in every process; rank 0 writes it.
+    """The run's record, equal in every process; rank 0 writes it.
 
     Raises:
-        InputError: the folder holds another run.
+        InputError: the folder contains another run.
     """
     how: dict[str, Any] = {"data_use": data_use, "writes": processes.main, "on_main": processes.on_main}
     recording = processes.together(lambda: Recording(out, verb, label, settings, inputs, **how))

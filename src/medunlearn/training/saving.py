@@ -1,4 +1,4 @@
-"""Saving of a run's model: whole weights, what changed of its base, or the adapter that was trained."""
+"""Saving of a run's model: full weights, a delta of its base, or the trained adapter."""
 
 from __future__ import annotations
 
@@ -25,20 +25,19 @@ def save(
 ) -> dict[str, Any]:
     """Save a model.
 
-    A LoRA adapter is merged in memory. What is saved is the adapter and where it stands, or the merged weights
-    where that would not be the same model (:func:`medunlearn.models.low_rank.low_rank_of`).
+    A LoRA adapter is merged in memory. The adapter is saved with a reference to its base, or the merged weights if
+    that would not give the same model (:func:`medunlearn.models.low_rank.low_rank_of`).
 
     Args:
-        base: folder that the model was loaded from; given one, a model that changed little is saved as a delta.
-        stand: folder that an adapter may stand on; None: merged weights are saved.
+        base: folder that the model was loaded from; if given, a model that changed little is saved as a delta.
+        stand: possible base folder of an adapter; None: merged weights are saved.
 
     Returns:
-        Facts for ``run.json``: form, bytes, of a delta ``changed_tensors``, and where an adapter was merged
-        ``merge_rounding``, the share of what it learned that rounding changed
-        (:func:`medunlearn.training.merging.merge`).
+        Facts for ``run.json``: form, bytes, ``changed_tensors`` for a delta, and ``merge_rounding`` for a merged
+        adapter, the share of its update changed by rounding (:func:`medunlearn.training.merging.merge`).
 
     Raises:
-        FrozenParametersError: rounding took away all that an adapter learned.
+        FrozenParametersError: rounding removed an adapter's whole update.
         NonFiniteLossError: a weight is NaN or infinite.
     """
     rounding: dict[str, float] = {}
@@ -62,7 +61,7 @@ def write_history(history: History, out: Path) -> None:
 
 
 def save_adapter(adapter: LowRank, base: Path, folder: Path) -> dict[str, Any]:
-    """Write an adapter with a pointer to its base; facts for ``run.json``."""
+    """Save an adapter with a reference to its base; returns facts for ``run.json``."""
     adapter.save(base, folder)
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     return {"form": "adapter", "bytes": size, "adapted_tensors": len(adapter.factors)}

@@ -1,7 +1,7 @@
-"""Saving of a model whose layers are sharded: rank 0 writes it one tensor at a time, into a file laid out before.
+"""Saving of a sharded model: rank 0 writes one tensor at a time into a preallocated file.
 
-No process holds more than one whole tensor beside its shares. Where the stored tensors are others than the model's
-(experts), rank 0 holds one whole layer.
+No process has more than one whole tensor in addition to its shards. If stored tensors differ from the model's
+(experts), rank 0 has one whole layer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WEIGHTS = "model.safetensors"
 
 
 class TensorFile:
-    """A safetensors file whose tensors are written in any order; the layout is that of safetensors itself.
+    """A safetensors file whose tensors can be written in any order, in safetensors' own layout.
 
     Args:
         shapes: tensors on the meta device, by name.
@@ -72,10 +72,10 @@ class TensorFile:
 
 @dataclass
 class WholeTensors:
-    """The tensors of a sharded model as it is saved: an adapter merged, names without it.
+    """The whole tensors of a sharded model for saving: with merged adapter, and names without it.
 
     Attributes:
-        sums: of the merges of the newest pass over all tensors.
+        sums: merge statistics of the latest pass over all tensors.
     """
 
     model: Any
@@ -102,7 +102,7 @@ class WholeTensors:
         return {name: torch.empty(t.shape, dtype=t.dtype, device="meta") for name, t in self.tensors.items()}
 
     def groups(self) -> list[list[str]]:
-        """Names of the tensors of each decoder layer, and before them those of everything else."""
+        """Names of tensors in groups: everything outside of decoder layers first, then each decoder layer."""
         owner = {
             id(tensor): place
             for place, layer in enumerate(decoder_layers(self.plain), 1)
@@ -114,9 +114,9 @@ class WholeTensors:
         return [groups[place] for place in sorted(groups)]
 
     def gather(self, use: Callable[[str, Tensor], None], names: list[str] | None = None) -> None:
-        """Put tensors together one after the other; rank 0 uses each. Every process calls it.
+        """Gather tensors one by one; rank 0 passes each to ``use``. Called by every process.
 
-        An error in using them is raised once all are gathered, so that no process waits for another.
+        Errors in ``use`` are raised after all are gathered, so that no process waits for another.
         """
         failure: BaseException | None = None
         for name in self.tensors if names is None else names:
@@ -148,12 +148,12 @@ class WholeTensors:
 def save_sharded(
     live: LanguageModel, processes: Processes, folder: Path, *, base: Path | None, stand: Path | None
 ) -> dict[str, Any]:
-    """Save a sharded model as :func:`medunlearn.training.saving.save` saves a whole one; every process calls it.
+    """Save a sharded model like :func:`medunlearn.training.saving.save`; called by every process.
 
-    The model stays as it is. Returns facts for ``run.json`` in every process.
+    The model is unchanged. Returns facts for ``run.json`` in every process.
 
     Raises:
-        FrozenParametersError: rounding took away all that an adapter learned.
+        FrozenParametersError: rounding removed an adapter's whole update.
         NonFiniteLossError: a weight is NaN or infinite.
         StorageError: the disk refused.
     """
@@ -174,7 +174,7 @@ def save_sharded(
 
 @dataclass
 class _Changes:
-    """Names of the tensors that differ from those of a base; all tensors are found finite on the way."""
+    """Collects names of tensors that differ from those of a base, and checks that all are finite."""
 
     tensors: WholeTensors
     base: Path | None
@@ -202,7 +202,7 @@ class _Changes:
             self.bytes += tensor.nbytes
 
     def smaller(self) -> list[str] | None:
-        """The names of a delta of the base; None if the whole model is saved."""
+        """The names of a delta's tensors; None if the full model should be saved."""
         if self.base is None or self.names is None:
             return None
         size = sum(tensor.nbytes for tensor in self.tensors.shapes().values())
@@ -211,7 +211,7 @@ class _Changes:
 
 @dataclass
 class _Writing:
-    """Writing of a full folder, or of a delta of the named tensors."""
+    """Writer of a full folder, or of a delta of the named tensors."""
 
     live: LanguageModel
     tensors: WholeTensors
@@ -221,12 +221,12 @@ class _Writing:
     _gathered: bool = False
 
     def gather(self, write: Callable[[str, Tensor], None] = lambda name, tensor: None) -> None:
-        """Gather what is saved; rank 0 writes each tensor."""
+        """Gather the tensors to save; rank 0 writes each."""
         self._gathered = True
         self.tensors.gather(write, self.names)
 
     def write(self) -> None:
-        """Write the files; rank 0 only. The others gather meanwhile, and an error here must not end that early."""
+        """Write the files; rank 0 only. The others gather in the meantime, which an error here must not abort."""
         try:
             if self.names is None:
                 self.live.save_around_weights(self.folder)
@@ -264,7 +264,7 @@ class _Writing:
 
 
 class _Groups:
-    """Buffer for a file whose tensors are others than the model's: written once a decoder layer is whole."""
+    """Buffer for a file whose tensors differ from the model's: written after each complete decoder layer."""
 
     def __init__(self, tensors: WholeTensors, out: TensorFile) -> None:
         self._plain, self._out = tensors.plain, out

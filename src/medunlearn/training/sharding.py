@@ -1,12 +1,12 @@
-"""A model too large for one device: each process holds a share of every decoder layer (PyTorch's FSDP2).
+"""Sharding of a model too large for one device: each process has a shard of every decoder layer (PyTorch's FSDP2).
 
-A layer's weights are put together for its pass and let go behind it; its gradients are summed and divided again on
-the way back. The optimizer, clipping, checksums and checkpoints work on this process's share alone, as plain
-tensors. What is not in a decoder layer (embedding, head, last norm) is whole in every process: the passes of
-:mod:`medunlearn.models` read it on their own ways.
+A layer's weights are gathered for its pass and released after it; its gradients are reduced and scattered in the
+backward pass. The optimizer, clipping, checksums and checkpoints work on this process's shard, as plain tensors.
+Everything outside of decoder layers (embedding, head, last norm) is unsharded, since :mod:`medunlearn.models`
+accesses it directly.
 
-Every process must run the same passes in the same order, since each pass communicates. Where processes do different
-work with the model, :func:`medunlearn.training.turns.in_turns` has them gather layers together.
+Every process must run the same passes in the same order, since each pass communicates. If processes run different
+passes, :func:`medunlearn.training.turns.in_turns` synchronises their gathers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from medunlearn.training.turns import in_turns, take_turns
 
 
 def check_sharding(setting: str, processes: Processes) -> None:
-    """Refuse before anything is loaded what cannot be divided.
+    """Refuse sharding in a single process before anything is loaded.
 
     Raises:
         ConfigError: there is only one process.
@@ -48,13 +48,13 @@ def check_sharding(setting: str, processes: Processes) -> None:
 
 
 def shard(language_model: LanguageModel, processes: Processes, precision: Precision) -> None:
-    """Leave this process its share of each decoder layer; every process calls it, with equal weights.
+    """Shard each decoder layer, keeping this process's part; called by every process, with equal weights.
 
-    Layers that are on disk are read: of each tensor the rows of this process alone.
+    For layers on disk, only this process's rows of each tensor are read.
 
     Args:
-        precision: ``bf16`` puts layers together in bfloat16, which halves what is sent and held; sums of gradients
-            and shares stay as they are.
+        precision: ``bf16`` gathers layers in bfloat16, which halves communication and memory; gradient sums and
+            shards keep their type.
 
     Raises:
         ModelError: weights or logits that are not finite.
@@ -89,7 +89,7 @@ def shard(language_model: LanguageModel, processes: Processes, precision: Precis
 
 @torch.no_grad()
 def _read_shares(model: Any, stored: StoredLayers, device: torch.device) -> None:
-    """Replace each tensor on the meta device by this process's rows of it, one after the other."""
+    """Replace each tensor on the meta device by this process's rows of it, one by one."""
     plain = base_model(model)
     for path, module in plain.named_modules():
         for name, tensor in list(module.named_parameters(recurse=False)):
@@ -114,9 +114,9 @@ def is_sharded(tensor: Tensor) -> bool:
 
 
 def own_parts(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """This process's part of each parameter: the shard of a sharded one, without empty shards.
+    """This process's part of each parameter: its shard of a sharded one, without empty shards.
 
-    A share is a view: what is written into it is in the parameter.
+    Shards are views: writing to them changes the parameter.
     """
     parts = {}
     for name, tensor in tensors.items():
@@ -130,7 +130,9 @@ def own_parts(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def hand_over_gradients(tensors: Mapping[str, Tensor], parts: Mapping[str, Tensor], world: int) -> None:
-    """Give each share its gradient: FSDP2's mean over processes times their number, since a step takes the sum."""
+    """Set the gradients of the shards: FSDP2's mean over processes times their number, since a step uses the
+    sum.
+    """
     for name, part in parts.items():
         tensor = tensors[name]
         if isinstance(tensor, DTensor):
@@ -140,7 +142,7 @@ def hand_over_gradients(tensors: Mapping[str, Tensor], parts: Mapping[str, Tenso
 
 
 def rows_of(tensor: DTensor) -> slice:
-    """Rows of a sharded tensor that this process holds."""
+    """Range of rows of a sharded tensor in this process."""
     mesh = tensor.device_mesh
     rows = -(-len(tensor) // mesh.size())
     start, stop = (min(place * rows, len(tensor)) for place in (mesh.get_local_rank(), mesh.get_local_rank() + 1))
@@ -148,15 +150,15 @@ def rows_of(tensor: DTensor) -> slice:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor put together; every process calls it."""
+    """Gather a whole tensor; called by every process."""
     return tensor.full_tensor().detach() if isinstance(tensor, DTensor) else tensor.detach()
 
 
 @contextmanager
 def whole_adapters(model: Any) -> Iterator[list[Any]]:
-    """Inside, the matrices of a sharded model's LoRA adapters are whole; gives the modules that have one.
+    """Context in which the matrices of a sharded model's LoRA adapters are whole; yields the adapted modules.
 
-    Every process enters it, and none runs a pass inside.
+    Entered by every process; no pass may run inside.
     """
     modules = [module for module in model.modules() if hasattr(module, "lora_A")]  # none without an adapter
     parts = [part for module in modules for part in (*module.lora_A.values(), *module.lora_B.values())]
@@ -172,7 +174,9 @@ def whole_adapters(model: Any) -> Iterator[list[Any]]:
 
 @contextmanager
 def merged_shares(model: Any) -> Iterator[None]:
-    """Inside, a LoRA adapter is part of a sharded model's weights; afterwards no bit has changed."""
+    """Context in which a LoRA adapter is merged into a sharded model; afterwards weights are restored bit by
+    bit.
+    """
     before: list[tuple[Tensor, Tensor]] = []
     modules: list[Any] = []
     with torch.no_grad(), whole_adapters(model) as adapted:
@@ -195,9 +199,9 @@ def merged_shares(model: Any) -> Iterator[None]:
 
 
 class ShardedReference(Reference):
-    """The model before training, where layers are sharded: a share is swapped by writing into it.
+    """The model before training with sharded layers, by copying its values into the shards.
 
-    FSDP2 puts a layer together from storage of its own; another tensor in the parameter's place would not be seen.
+    FSDP2 gathers a layer from its own storage, so replacing the parameter's tensor would have no effect.
     """
 
     @contextmanager

@@ -1,8 +1,8 @@
-"""Trackers: TensorBoard, trackio, Weights & Biases or MLflow are told a run's numbers while it trains.
+"""Experiment trackers: TensorBoard, trackio, Weights & Biases or MLflow get a run's numbers during training.
 
-None is on by default. A tracker is told losses, rates and measures by step and epoch, under the name of the run's
-folder and its key: no setting, path, split or text. Some send what they are told to another machine, so none hears
-of credentialed data, or of data that nobody recorded, without ``--allow-tracking``.
+None is enabled by default. A tracker gets losses, rates and measures by step and epoch, with the name of the run's
+folder and its key, but no settings, paths, splits or text. Some send data to another machine, so numbers on
+credentialed or unrecorded data need ``--allow-tracking``.
 
 A new tracker is a function from a folder and a name to a :class:`Tracker`, in :data:`TRACKERS`.
 """
@@ -29,9 +29,9 @@ EPOCH = "epoch"
 
 
 class Tracker(NamedTuple):
-    """A place that numbers go to: a function of the numbers of a step or an epoch, and one that ends it.
+    """A tracker: a function for the numbers of a step or an epoch, and one that closes it.
 
-    Both may fail, and a failure does not end the run.
+    Failures of either do not end the run.
     """
 
     log: Callable[[dict[str, float], int], Any]
@@ -39,9 +39,9 @@ class Tracker(NamedTuple):
 
 
 class Tool(NamedTuple):
-    """A tracker's package, as Python imports it; how to start it (folder of the run, its name); its extra.
+    """A tracker's package by import name, its start function (folder of the run, its name), and its extra.
 
-    Trackio has no extra: it asks for an older Pillow than the rest is locked with.
+    Trackio has no extra, since it needs an older Pillow than the lock file.
     """
 
     package: str
@@ -119,10 +119,10 @@ TRACKERS: Mapping[str, Tool] = {
 
 
 def check_tracker(name: str, data_use: DataUse | None, *, permitted: bool) -> None:
-    """Refuse a tracker that is not installed, or that may not be told of these data, before anything is loaded.
+    """Refuse a tracker that is not installed, or not permitted for the data, before anything is loaded.
 
     Args:
-        name: of :data:`TRACKERS`, or ``none``.
+        name: key of :data:`TRACKERS`, or ``none``.
 
     Raises:
         InputError: names the extra, or the flag.
@@ -132,19 +132,19 @@ def check_tracker(name: str, data_use: DataUse | None, *, permitted: bool) -> No
     if data_use != "open" and not permitted:
         why = "the data is credentialed" if data_use == "credentialed" else "nobody says that the data is open"
         raise InputError(
-            f"--tracker {name}: {why}, so no tracker is told how the run goes. Leave it out, or pass {FLAG} if you "
-            "are permitted to send losses and measures there."
+            f"--tracker {name}: {why}, so trackers are refused. Leave it out, or pass {FLAG} if you are permitted "
+            "to send losses and measures there."
         )
     if find_spec(TRACKERS[name].package) is None:
         raise InputError(f"--tracker {name} is not installed: pip install {TRACKERS[name].extra}")
 
 
 class Tracking:
-    """A run's numbers on their way to its tracker, if it has one.
+    """Sends a run's numbers to its tracker, if it has one.
 
     Args:
-        name: of :data:`TRACKERS`, or ``none``.
-        title: what the tracker calls the run.
+        name: key of :data:`TRACKERS`, or ``none``.
+        title: name of the run in the tracker.
     """
 
     def __init__(self, name: str, folder: Path, title: str, *, quiet: bool = False) -> None:
@@ -153,7 +153,7 @@ class Tracking:
         self._failed = name == "none"
 
     def step(self, phase: str, row: Mapping[str, Any]) -> None:
-        """A row of the history of training."""
+        """Send a row of the training history."""
         numbers = {f"{phase}/{key}": value for key, value in row.items() if key != "step"}
         self._tell(numbers, int(row["step"]))
 
@@ -162,7 +162,7 @@ class Tracking:
         self._tell({f"{EPOCH}/{key}": value for key, value in numbers.items()}, epoch)
 
     def close(self) -> None:
-        """Let the tracker write what it still holds."""
+        """Close the tracker, flushing its buffer."""
         tracker, self._tracker = self._tracker, None
         if tracker is not None:
             self._try(tracker.close)

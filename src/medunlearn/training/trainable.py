@@ -1,4 +1,4 @@
-"""Trainable parameters: selection, LoRA adapters, checksums, first weights, gradient checkpointing."""
+"""Trainable parameters: selection, LoRA adapters, checksums, noise initialisation, gradient checkpointing."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ FORMS = (
 
 
 def choose_trainable(model: Any, choice: str, *, seed: int = 0, lora_dropout: float = 0.0) -> Any:
-    """Freeze everything but what is chosen.
+    """Freeze all parameters except the selected ones.
 
     Args:
         choice: ``all``; ``layers:7`` (also ``layers:5-7`` or ``layers:0,3``; 0 is the first decoder layer);
-            ``through:7`` (all that the output of layer 7 depends on, embeddings included); ``pattern:REGEX``
+            ``through:7`` (everything up to layer 7, embeddings included); ``pattern:REGEX``
             searched in parameter names; ``lora``, ``lora:RANK``, ``lora:RANK:ALPHA`` (an adapter on every linear
-            map of the decoder layers; alpha is twice the rank unless said); ``lora:RANK:ALPHA:names`` (also on the
-            maps of a vision tower that are called as those of the decoder: what PEFT does with a list of such
-            names). Of a vision tower only ``all``, ``through``, ``pattern`` and ``names`` train something, and
-            never what its features do not go through.
-        seed: of a LoRA adapter's first weights.
-        lora_dropout: share of the inputs of a LoRA adapter that are dropped in training.
+            layer of the decoder; alpha is twice the rank by default); ``lora:RANK:ALPHA:names`` (also on vision
+            tower layers with the same names, as PEFT does with a list of names). In a vision tower only ``all``,
+            ``through``, ``pattern`` and ``names`` train something, and never layers that its features do not pass
+            through.
+        seed: seed of a LoRA adapter's initial weights.
+        lora_dropout: dropout rate of a LoRA adapter's inputs.
 
     Returns:
         The model to train: the same object, or for LoRA a PEFT model around it.
 
     Raises:
-        ConfigError: the choice is not of these forms, or matches no parameter.
+        ConfigError: the choice has another form, or matches no parameter.
     """
     if choice == "lora" or choice.startswith("lora:"):
         return _with_lora(model, choice, seed, lora_dropout)
@@ -81,8 +81,8 @@ def _matcher(model: Any, choice: str) -> Any:
         try:
             return re.compile(value).search
         except re.error as error:
-            raise ConfigError([f"trainable={choice!r} is no regular expression: {error}"]) from error
-    raise ConfigError([f"trainable={choice!r} is not understood. It is {FORMS}."])
+            raise ConfigError([f"trainable={choice!r} is not a regular expression: {error}"]) from error
+    raise ConfigError([f"trainable={choice!r} is not understood. Use {FORMS}."])
 
 
 def _check_depth(model: Any, choice: str, last: int) -> None:
@@ -97,7 +97,7 @@ def _span(part: str) -> range:
 
 
 def lora_numbers(choice: str) -> tuple[int, int]:
-    """Rank and alpha of ``lora:RANK:ALPHA``; either may be left out. Raises ConfigError: they are no numbers."""
+    """Rank and alpha of ``lora:RANK:ALPHA``; both are optional. Raises ConfigError if they are not numbers."""
     _, *numbers = choice.removesuffix(BY_NAMES).split(":")
     rank, *scale = numbers or ["16"]
     if len(scale) > 1 or not all(
@@ -126,7 +126,7 @@ def _with_lora(model: Any, choice: str, seed: int, dropout: float) -> Any:
 
 
 def _adapted_maps(model: Any, choice: str) -> list[str]:
-    """Names of the linear maps under an adapter."""
+    """Names of the linear layers with an adapter."""
     inside, sight = decoder_maps(model), sight_of(model)
     if not choice.endswith(BY_NAMES) or sight is None:
         return inside
@@ -137,7 +137,7 @@ def _adapted_maps(model: Any, choice: str) -> list[str]:
 
 
 def decoder_maps(model: Any) -> list[str]:
-    """Names of the linear maps in a model's decoder layers."""
+    """Names of the linear layers in a model's decoder layers."""
     inside = {id(module) for module in decoder_layers(model).modules()}
     return [
         name for name, module in model.named_modules() if isinstance(module, nn.Linear) and id(module) in inside
@@ -145,15 +145,15 @@ def decoder_maps(model: Any) -> list[str]:
 
 
 def trained(model: Any) -> dict[str, Tensor]:
-    """The parameters that are trained, by name."""
+    """The trainable parameters, by name."""
     return {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
 
 
 def checksums(tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    """A number per tensor, equal as long as no bit changes: a sum of its bits, each value with its own weight.
+    """One number per tensor that changes with any bit: a weighted sum of its bits.
 
-    A plain sum would not do: where half of a tensor moves one step up and half one step down, as Adam moves
-    the ones of a normalisation, it stays the same.
+    A plain sum would not suffice: if half of a tensor moves one step up and half one step down, as Adam does with
+    the ones of a normalisation, it does not change.
     """
     return {name: _checksum(tensor.detach()) for name, tensor in tensors.items()}
 
@@ -171,10 +171,10 @@ def _checksum(tensor: Tensor) -> int:
 
 
 def check_moved(before: dict[str, int], tensors: dict[str, Tensor], processes: Processes = ALONE) -> None:
-    """Fail loudly when training trained nothing. A tensor has moved when its share in some process has.
+    """Raise an error if training changed nothing. A tensor has changed if any process's shard has.
 
     Raises:
-        FrozenParametersError: some of the tensors are what they were before.
+        FrozenParametersError: some of the tensors did not change.
     """
     after = checksums(tensors)
     moved = set().union(*processes.each(lambda: {name for name in before if before[name] != after[name]}))
@@ -190,10 +190,10 @@ def check_moved(before: dict[str, int], tensors: dict[str, Tensor], processes: P
 def mix_with_noise(model: Any, share: float, seed: int) -> None:
     """Mix each trained matrix with a random one: ``(1 - share) W + share N``.
 
-    Vectors (norms, biases) stay as they are. N is Gaussian of the standard deviation in the model's configuration.
+    Vectors (norms, biases) are unchanged. N is Gaussian with the standard deviation in the model's configuration.
 
     Args:
-        share: of the random matrix, 0-1.
+        share: weight of the random matrix, 0-1.
     """
     config = model.config.get_text_config()
     deviation = float(getattr(config, "initializer_range", 0.02))
@@ -206,14 +206,15 @@ def mix_with_noise(model: Any, share: float, seed: int) -> None:
 
 @contextmanager
 def gradient_checkpointing(model: Any, enabled: bool) -> Iterator[None]:
-    """Checkpoint each decoder layer inside: keep its input alone and run it again in the backward pass.
+    """Context with gradient checkpointing of each decoder layer: only its input is stored, and it is recomputed in
+    the backward pass.
 
-    It is the non-reentrant form, set at the layers themselves: transformers' own switch also asks for a gradient at
+    It is the non-reentrant form, set on the layers themselves: transformers' own switch also asks for a gradient at
     the input, which would carry the backward pass down to the frozen layers below the first trained one; the
     reentrant form without that would silently give a LoRA adapter no gradient.
 
     Raises:
-        ConfigError: the model's layers cannot be run again.
+        ConfigError: the model's layers cannot be recomputed.
     """
     if not enabled:
         yield

@@ -1,8 +1,9 @@
-"""Different work in each process with one sharded model: passes start together, idle processes give their shares.
+"""Synchronised passes of one sharded model in processes with different work; idle processes contribute their
+shards.
 
-A layer is put together from the shares of all processes, so no process can run a pass by itself. Inside
-:func:`in_turns`, a pass waits until every other process has one to run too or has ended its work; those that have
-ended help to gather the layers. It is what ``synced_gpus`` of transformers does for generation with DeepSpeed.
+A layer is gathered from the shards of all processes, so no process can run a pass alone. Inside :func:`in_turns`, a
+pass waits until every other process has one too or has finished its work; finished processes take part in
+gathering. Like ``synced_gpus`` of transformers for generation with DeepSpeed.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ T = TypeVar("T")
 
 
 def in_turns(model: Any, work: Callable[[], T]) -> T:
-    """Result of the work; each process calls this, and may run other passes than the others, or none.
+    """Run work in each process; the processes may run different passes, or none.
 
-    Of a model that is not sharded, each process works by itself. Forward passes alone: a backward pass communicates
-    in an order of its own.
+    With an unsharded model each process works independently. Only forward passes: a backward pass communicates in
+    its own order.
     """
     if not takes_turns(model):
         return work()
@@ -33,12 +34,12 @@ def in_turns(model: Any, work: Callable[[], T]) -> T:
 
 
 def takes_turns(model: Any) -> bool:
-    """True of a model whose decoder layers are sharded."""
+    """True for a model with sharded decoder layers."""
     return hasattr(model, "_turns")
 
 
 def take_turns(model: Any) -> None:
-    """Prepare a model, whose decoder layers are sharded, for :func:`in_turns`."""
+    """Prepare a model with sharded decoder layers for :func:`in_turns`."""
     plain = base_model(model)
     turns = Turns(list(decoder_layers(plain)))
     decoder = plain.get_decoder() if hasattr(plain, "get_decoder") else plain
@@ -51,7 +52,7 @@ def take_turns(model: Any) -> None:
 
 
 class Turns:
-    """Order in which the passes of all processes gather layers: each pass all of them once, from first to last."""
+    """Coordinates the gathers of all processes' passes: each pass gathers all layers once, from first to last."""
 
     def __init__(self, layers: Sequence[Any]) -> None:
         self.layers = layers
@@ -60,7 +61,9 @@ class Turns:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Inside, passes wait for each other; at its end this process gives its shares until all have ended."""
+        """Context in which passes wait for each other; at its end this process contributes its shards until all are
+        finished.
+        """
         self._open = True
         try:
             yield
@@ -71,19 +74,19 @@ class Turns:
             self._open = False
 
     def begin(self) -> None:
-        """Before a pass through the decoder."""
+        """Called before a pass through the decoder."""
         if self._open:
             self._any_runs(True)
             self._inside, self._next = True, 0
 
     def enter(self, place: int) -> None:
-        """Before a layer runs: gather those that this pass leaves out."""
+        """Called before a layer runs: gather the layers that this pass skips."""
         if self._inside:
             self._gather_below(place)
             self._next = place + 1
 
     def end(self) -> None:
-        """After a pass, however it ended: gather the layers that it did not reach."""
+        """Called after a pass, even a failed one: gather the layers that it did not reach."""
         if self._inside:
             if self._next:
                 self.layers[self._next - 1].reshard()  # An error inside the layer left it whole.

@@ -27,7 +27,7 @@ log-probabilities, the inputs of the head, and the output of a layer. :func:`kin
 
 
 def kind_at(kind: str, positions: Positions) -> str:
-    """Name of a kind of cached tensors at some positions."""
+    """Name of a kind of cached tensor at some positions."""
     return kind if positions == "predicting" else f"{kind}@{positions}"
 
 
@@ -42,9 +42,9 @@ class Totals:
     """Counts of one side of an optimizer step: the divisors of its means.
 
     Attributes:
-        tokens: scored tokens.
-        length: tokens in all, those that sequences share counted once a sequence.
-        inverse_tokens: sum over the sequences of one over their scored tokens.
+        tokens: number of scored tokens.
+        length: total number of tokens, with shared ones counted once per sequence.
+        inverse_tokens: sum over the sequences of 1 / number of scored tokens.
     """
 
     tokens: int
@@ -63,7 +63,7 @@ class Totals:
 
 
 class ModelView(ForwardOutputs):
-    """One micro-batch as the model sees it now; satisfies :class:`medunlearn.methods.protocol.View`."""
+    """One micro-batch under the current model; implements :class:`medunlearn.methods.protocol.View`."""
 
     positions: Positions = "predicting"
 
@@ -74,7 +74,7 @@ class ModelView(ForwardOutputs):
         self._elsewhere: dict[Positions, ModelView] = {"predicting": self}
 
     def at(self, positions: Positions) -> ModelView:
-        """The same micro-batch, read at other positions."""
+        """The same micro-batch at other positions."""
         if positions not in self._elsewhere:
             view = ModelView(self._model, self.batch.at(positions), self.totals, self._reference)
             view.positions, view._elsewhere = positions, self._elsewhere
@@ -92,7 +92,7 @@ class ModelView(ForwardOutputs):
     @cached_property
     def reference(self) -> ReferenceView:
         if self._reference is None:
-            raise TypeError("This run keeps no reference: only unlearning has a model before unlearning.")
+            raise TypeError("This run has no reference model: only unlearning has one.")
         return ReferenceView(self._reference, self)
 
     def token_log_probs(self) -> Tensor:
@@ -154,7 +154,7 @@ class ModelView(ForwardOutputs):
 
 
 class ReferenceView(ModelView):
-    """Outputs of the reference model for the same micro-batch: no gradient, cached tensors reused."""
+    """Outputs of the reference model for the same micro-batch: without gradient, with cached tensors."""
 
     def __init__(self, reference: Reference, now: ModelView) -> None:
         ForwardOutputs.__init__(self, now.decoder, now.batch)
@@ -208,7 +208,7 @@ class ReferenceView(ModelView):
 
 
 def trunk_of(decoder: Decoder, batch: Batch, count: int, reference: Reference | None) -> Trunk:
-    """Output of the first ``count`` layers, from the cache or computed."""
+    """Output of the first ``count`` layers, cached or computed."""
     names = [cache_key(TRUNK, span.name) for span in batch.spans]
     if reference is None or not all(name in reference.cache for name in names):
         return Trunk(count, decoder.trunk(batch, count))

@@ -151,7 +151,7 @@ def _of_lowest(values: Floats, share: float, eos: bool) -> Score:
 
 
 def mean_of_lowest(values: Floats, share: float) -> float:
-    """Mean of the lowest ``share`` of the values: as many as fit into it whole, at least one."""
+    """Mean of the lowest ``share`` of the values: ``floor(share * n)`` of them, at least one."""
     # 0.2 * 15 is a little above 3 and 0.29 * 100 a little below 29: neither is meant.
     count = max(1, int(round(share * len(values), 9)))
     return float(np.partition(values, count - 1)[:count].mean())

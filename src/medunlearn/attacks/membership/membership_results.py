@@ -111,7 +111,7 @@ def curves(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def _corners(curve: pd.DataFrame) -> pd.DataFrame:
-    """The first point and those where the curve turns, thinned evenly to the most that are drawn."""
+    """The end points and those where the curve turns, thinned evenly to the maximum number of plotted points."""
     steps = curve[["fpr", "tpr"]].diff().fillna(0.0).to_numpy()
     straight = steps[1:, 0] * steps[:-1, 1] == steps[1:, 1] * steps[:-1, 0]
     points = np.union1d([0], np.flatnonzero(np.concatenate([~straight, [True]])))
@@ -123,10 +123,10 @@ def _corners(curve: pd.DataFrame) -> pd.DataFrame:
 def compare(
     scores: pd.DataFrame, others: pd.DataFrame, *, replicates: int, seed: int, relative: bool = False
 ) -> pd.DataFrame:
-    """Area of one model minus area of another on the same documents, one row per group and attack.
+    """Difference of two models' AUCs on the same documents, one row per group and attack.
 
     Args:
-        relative: the difference over the other's area.
+        relative: divide the difference by the other model's AUC.
 
     Returns:
         group, attack, difference, low, high, p, reading (``above``, ``below`` where the interval leaves 0 out on
@@ -151,11 +151,11 @@ def privacy_leaks(scores: pd.DataFrame, retrained: pd.DataFrame, *, replicates: 
 
     Returns:
         Columns of :func:`compare`, with ``value`` in the place of ``difference``: (area - the retrained model's) /
-        the retrained model's, -1 and up; 0 = leaks as little, above 0 = still gives members away, below 0 =
-        over-unlearned, which tells on them too. Null where the retrained model's area is 0.
-        ``muse_value``, ``muse_low``, ``muse_high``: MUSE's PrivLeak in percent, of areas in which members rank
-        *lower*: 100 (r - u) / (1 - r) for areas u of the model and r of the retrained one; -100 = members are
-        wholly given away. Null where r is 1.
+        the retrained model's, -1 and up; 0 = leaks as little, above 0 = still leaks membership, below 0 =
+        over-unlearned, which leaks membership too. Null where the retrained model's area is 0. ``muse_value``,
+        ``muse_low``, ``muse_high``: MUSE's PrivLeak in percent, of areas in which members rank *lower*: 100 (r - u)
+            / (1 - r) for areas u of the model and r of the retrained one; -100 = membership leaks completely. Null
+            where r is 1.
 
     Source: MUSE (Shi et al. 2024, arXiv 2407.06460), Section 3.3; the orientation is that of swj0419/muse_bench,
     ``metrics/privleak.py``, and of OpenUnlearning's ``privleak``, ``(1 - u) - (1 - r)`` over ``1 - r``.
@@ -176,7 +176,7 @@ def _times(scores: pd.DataFrame, sign: int) -> pd.DataFrame:
 
 
 def _side(low: float | None, high: float | None, of: float) -> str | None:
-    """Side of a number on which an interval lies; None without one."""
+    """Side of ``of`` on which an interval lies; None without an interval."""
     if low is None or high is None:
         return None
     return ABOVE if low > of else BELOW if high < of else WITHIN

@@ -1,4 +1,4 @@
-"""Membership inference on one model, stage by stage; a complete stage is not run again."""
+"""Membership inference on one model, stage by stage; complete stages are skipped."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOKENS, GRADIENTS = "membership_tokens.parquet", "membership_gradients.parquet"
 
 
 class _RankShare:
-    """One process's share of the documents and its model passes."""
+    """One process's share of the documents, and its forward passes."""
 
     def __init__(self, holder: ModelHolder, candidates: Sequence[Candidate]) -> None:
         rank, world, count = holder.processes.rank, holder.processes.world, len(candidates)
@@ -53,7 +53,7 @@ class _RankShare:
         return progress(f"{self._holder.run.label}: {what}", total, quiet=self._holder.silent)
 
     def moments(self) -> pd.DataFrame:
-        """record_id and a list each of log_probs, means and variances; no text."""
+        """One row per document: record_id, and lists of log_probs, means and variances; no text."""
         documents, size = self._documents, self._holder.settings.batch_size
         with self._progress("documents", sum(map(len, documents))) as advance:
             moments = document_moments(self._holder.model, documents, batch_size=size, advance=advance)
@@ -61,7 +61,7 @@ class _RankShare:
         return pd.DataFrame({"record_id": _record_ids(self._share), **columns})
 
     def gradients(self) -> pd.DataFrame:
-        """record_id, gradient_norm."""
+        """One row per document: record_id, gradient_norm."""
         with self._progress("gradients", len(self._documents)) as advance:
             norms = gradient_norms(self._holder.model, self._documents, advance=advance)
         return pd.DataFrame({"record_id": _record_ids(self._share), "gradient_norm": norms})
@@ -147,13 +147,13 @@ def reference_likelihoods(
 
 
 def longest(run: Run) -> int | None:
-    """Length in tokens that records were cut to when the run's model was trained."""
+    """Maximum length in tokens of a training record of the run's model."""
     length: int | None = run.info.rendering["max_length"]
     return length
 
 
 def check_was_trained_on_records(run: Run) -> None:
-    """Refuse a model that was trained on questions alone: its documents are no members."""
+    """Refuse a model that was trained on questions only: none of its documents are members."""
     target, lineage = run, run.info.lineage
     if run.info.verb != "train" and lineage and (Path(lineage[-1]) / FILE).exists():
         target = Run.open(lineage[-1])
@@ -168,7 +168,7 @@ def check_was_trained_on_records(run: Run) -> None:
 def _stored(
     path: Path, candidates: Sequence[Candidate], make: Callable[[], pd.DataFrame], processes: Processes
 ) -> pd.DataFrame:
-    """A stage's table: read where an earlier start of the same run wrote it, else made by all and written.
+    """A stage's table: read from an earlier start of the same run, else computed by all processes and written.
 
     A table that is broken, or of other documents, is set aside.
     """

@@ -26,7 +26,9 @@ Documents = Sequence[Sequence[TokenSequence]]
 def document_sequences(
     records: Sequence[Record], tokenizer: Any, max_length: int | None
 ) -> list[list[TokenSequence]]:
-    """Each document as it was trained on: plain text, cut into chunks of ``max_length`` tokens, EOS last."""
+    """Token sequences of each document as in training: plain text, cut into chunks of ``max_length`` tokens, EOS
+    last.
+    """
     return [record_sequences(record, tokenizer, max_length) for record in records]
 
 
@@ -78,7 +80,7 @@ def gradient_norms(
 
 
 def _bounds(documents: Documents) -> Iterator[tuple[int, int]]:
-    """Start and end of each document among the sequences of all."""
+    """Start and end of each document in the flat list of sequences."""
     return pairwise(accumulate((len(document) for document in documents), initial=0))
 
 
@@ -97,7 +99,7 @@ def _gradient_norm(language_model: LanguageModel, document: Sequence[TokenSequen
 
 @contextmanager
 def _all_weights_trainable(model: Any) -> Iterator[None]:
-    """Evaluation mode with a gradient for every weight; restores modes and flags."""
+    """Context in evaluation mode with gradients for every weight; restores modes and flags."""
     training, flags = model.training, [tensor.requires_grad for tensor in model.parameters()]
     model.eval()
     model.requires_grad_(True)

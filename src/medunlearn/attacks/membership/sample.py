@@ -31,7 +31,7 @@ class Candidate:
 
 
 def candidates(benchmark: Benchmark, split: Split) -> list[Candidate]:
-    """The forget set's documents of the train fold, and the holdout fold's of the same groups.
+    """Documents of the forget set in the train fold, and holdout documents of the same groups.
 
     Where a benchmark has texts that its authors chose for membership attacks (group ``membership``), it is these.
 
@@ -55,16 +55,17 @@ def candidates(benchmark: Benchmark, split: Split) -> list[Candidate]:
     inside, outside = ({who.group for who in documents if who.member is member} for member in (True, False))
     if not outside:
         raise InputError(
-            f"{benchmark.name} has no documents that no model is trained on, so members can be told from nobody. "
-            "Build it with some: `build lume` takes --nonmembers FILE or --nonmember-documents 100, `build "
+            f"{benchmark.name} has no non-members (documents that no model is trained on), so membership cannot "
+            "be tested. Build it with some: `build lume` takes --nonmembers FILE or --nonmember-documents 100, "
+            "`build "
             "amnesia --synthetic N` takes --nonmember-patients 100, `build notes` takes --holdout FILE. Then "
             "train again."
         )
     if not inside & outside:
         forgotten, unseen = (", ".join(sorted(g.replace("_", " ") for g in groups)) for groups in (inside, outside))
         raise InputError(
-            f"Split {split.name!r} forgets documents of {forgotten}; those that no model is trained on are of "
-            f"{unseen}. Documents of different kinds differ in more than in membership: attack a split "
+            f"Split {split.name!r} forgets documents of {forgotten}, but the non-members are {unseen}. Documents "
+            "of different kinds differ in more than membership: attack a split "
             f"that forgets some of {unseen}, or build with non-members of the other kind."
         )
     return [who for who in documents if who.group in inside & outside]

@@ -1,4 +1,4 @@
-"""Reconstruction: whether naming the nodes that a text belongs to brings it back.
+"""Reconstruction: whether naming the nodes that a text belongs to makes the model reproduce it.
 
 Files in the attack's folder (``runs/x/attacks/<split>-<key>/``): ``scores.parquet``, an item per question, with
 ``given`` (the coarsest level that is named in front of it; ``none`` for nothing) and ``identifiers`` (all that are,

@@ -1,4 +1,4 @@
-"""The cumulative reconstruction attack: questions with ever more of whose a text is named in front.
+"""The cumulative reconstruction attack: questions with ever more names of the text's owner in front.
 
 Source: MedForget, Section 5.4 and Table 6.
 """
@@ -22,7 +22,7 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class Cumulative:
-    """Asks the forget set's questions again with ever more names in front: study, patient too, institution too.
+    """Ask the forget set's questions again with ever more names in front: study, then patient, then institution.
 
     What a model leaks at each context level is what an evaluation measures there, by kind of question: ROUGE-L
     (generation), exact match (cloze), accuracy of the most probable option (classification); higher = leaks more.
@@ -46,13 +46,13 @@ class Cumulative:
 
 @dataclass(frozen=True, slots=True)
 class ContextLevel:
-    """Levels that are named, from the coarsest to the finest; none of them: the plain question."""
+    """Levels whose names are put in front of a question, coarse to fine; no levels: the plain question."""
 
     levels: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """The coarsest level that is named; ``none`` where nothing is."""
+        """The coarsest named level; ``none`` without names."""
         return self.levels[0] if self.levels else NONE
 
     @property
@@ -90,7 +90,7 @@ class NodeNames:
         return NodeNames(benchmark, tuple(level for level in benchmark.levels if level in named), by_node)
 
     def contexts(self) -> list[ContextLevel]:
-        """Nothing, the finest level, it and the next one, ... and all of them."""
+        """Context levels from none to all: no names, the finest level, the two finest, ..., all."""
         return [ContextLevel(self.levels[start:]) for start in range(len(self.levels), -1, -1)]
 
     def in_front(self, question: Question, context: ContextLevel) -> Question:
@@ -106,8 +106,8 @@ class NodeNames:
 def attacked_questions(
     benchmark: Benchmark, split: Split, sides: Sequence[str]
 ) -> tuple[NodeNames, list[Question], int]:
-    """Questions of the train fold, those of the kind ``identity`` left out: names, questions, and how many are
-    left out since their record carries no node of some level.
+    """Names, questions of the train fold except kind ``identity``, and the number skipped because their record has
+    no node at some level.
     """
     names = NodeNames.of(benchmark)
     if not names.levels:

@@ -39,7 +39,7 @@ from medunlearn.results.scores import replace_scores
 
 
 def attacked_responses(record: Run, benchmark: Benchmark, settings: JudgeSettings) -> JudgedResponses:
-    """The responses at each context level, with the question as it was put and the reference."""
+    """The responses at each context level, each with its prompt and reference answer."""
     if "reconstruction" not in record.info.results:
         raise InputError(f"{record.folder} holds no reconstruction attack, and no responses to judge.")
     if record.info.benchmark != benchmark.fingerprint:
@@ -69,7 +69,7 @@ def attacked_responses(record: Run, benchmark: Benchmark, settings: JudgeSetting
 
 
 def _add_scores(attacked: Attacked, benchmark: Benchmark, panel: pd.DataFrame, kinds: Sequence[str]) -> None:
-    """Put factuality and Gen Score into the attack's tables; earlier ones of theirs are replaced."""
+    """Add factuality and Gen Score to the attack's tables, replacing earlier ones."""
     judgements, missing = judgements_of(panel), Judgement(None, NOT_JUDGED)
     items: dict[ContextLevel, list[Item]] = {}
     for _, context, item in _items(attacked, benchmark, kinds):
@@ -95,7 +95,7 @@ def _labels(attacked: Attacked) -> pd.DataFrame:
 def _items(
     attacked: Attacked, benchmark: Benchmark, kinds: Sequence[str]
 ) -> Iterator[tuple[Question, ContextLevel, Item]]:
-    """Each question of the judged kinds at each context level, as it was put, with its response."""
+    """Judge items: each question of the judged kinds at each context level, as it was put, with its response."""
     facts = attacked.record.info.results["reconstruction"]
     store = attacked.run.folder / facts["responses"]
     responses = ResponseStore.read_complete(store)

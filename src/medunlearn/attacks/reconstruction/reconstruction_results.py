@@ -59,7 +59,7 @@ def compare_models(ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: int,
 
 
 def reported(table: pd.DataFrame) -> pd.DataFrame:
-    """Each kind of question by the paper's own measure, other kinds by two.
+    """Rows to report: the paper's measure for its own kinds of question, two measures for other kinds.
 
     ROUGE-L for generation, exact match for cloze, the most probable option for classification; Gen Score and
     factuality where a judge was asked.

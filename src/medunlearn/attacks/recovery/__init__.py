@@ -1,4 +1,4 @@
-"""Recovery attacks: whether a little training, coarser weights or many samples bring back what was forgotten.
+"""Recovery attacks: whether short fine-tuning, quantization or repeated sampling brings back forgotten text.
 
 Each attack measures the same questions at several *strengths*: steps of fine-tuning, the type of the weights, the
 number of samples. The first strength is the model as it is. Files in the attack's folder

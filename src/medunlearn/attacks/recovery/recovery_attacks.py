@@ -23,7 +23,7 @@ Count = Annotated[int, Field(ge=1)]
 
 @dataclass(frozen=True)
 class RecoveryAttack:
-    """Settings that all recovery attacks have.
+    """Settings common to all recovery attacks.
 
     Attributes:
         subjects: questions about this many subjects per side are asked (seeded); null: about all. Fewer than 40
@@ -32,7 +32,7 @@ class RecoveryAttack:
         context: context mode; null: as the model was trained.
         max_new_tokens: longest response; 0: as `evaluate` has it.
         alternatives: of a fact at most, for its rank.
-        facts: rank about this many facts of a subject's questions a fold; null: all.
+        facts: rank about this many facts per subject and fold; null: all.
         unseen: ask about subjects whom no model is trained on (fold ``utility``) in place of retained ones.
         kinds: of the questions; none: all.
         values: rank facts of all values, or of one seeded half of each subject's values, as in `evaluate`.
@@ -55,7 +55,7 @@ class RecoveryAttack:
 
     @property
     def before(self) -> str:
-        """The strength at which the model is as it was."""
+        """The strength that stands for the unattacked model."""
         return BEFORE[self.kind]
 
 
@@ -74,7 +74,7 @@ class Relearning(RecoveryAttack):
         data: what is trained on: ``retain``, ``forget_half``, or ``both``, one after the other.
         steps: optimizer steps (AdamW, a constant rate).
         lr: learning rate; null: a tenth of the peak of the model's own training, else 2e-5.
-        batch_size: sequences a step.
+        batch_size: sequences per step.
         items: ``records``, ``questions`` (of the train fold), ``both``, or ``trained``: what the model was trained
             on, where its run says so, else both.
         trainable: as in `train`: ``all``, ``lora``, ...
@@ -104,16 +104,16 @@ class Relearning(RecoveryAttack):
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Labels of what is trained on."""
+        """Labels of the training data."""
         return tuple(name for name in (RETAIN, FORGET_HALF) if self.data in ("both", name.partition(".")[2]))
 
 
 @dataclass(frozen=True)
 class Quantization(RecoveryAttack):
-    """The weights of the decoder layers, rounded to 8 and to 4 bits in memory.
+    """Decoder-layer weights rounded to 8 and to 4 bits, in memory.
 
-    Unlearning moves weights by little, and rounding may move them back. Embeddings and the output head stay. The
-    formulas are those of :mod:`medunlearn.models.quantization`.
+    Unlearning changes weights only a little, and rounding may undo the change. Embeddings and the output head keep
+    their precision. The formulas are those of :mod:`medunlearn.models.quantization`.
 
     Source: Zhang et al. 2024 (arXiv 2410.16454), "Catastrophic failure of LLM unlearning via quantization".
 
@@ -129,7 +129,7 @@ class Quantization(RecoveryAttack):
 
     @property
     def strengths(self) -> tuple[Literal["int8", "int4", "nf4"], ...]:
-        """Types of the rounded weights."""
+        """Names of the quantized weight types."""
         if self.types == "int":
             return ("int8", "int4")
         return ("int8", "int4", "nf4") if self.types == "all" else (self.types,)

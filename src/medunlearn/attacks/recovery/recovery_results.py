@@ -50,7 +50,7 @@ Row = Mapping[Any, Any]
 
 
 def facts_said(question: Question, identifiers: Iterable[Identifier], responses: Sequence[str]) -> list[int]:
-    """Of each fact in a question's reference answer, in how many responses its value stands by itself."""
+    """Number of responses that state the value of each fact in a question's reference answer on its own."""
     values = [fact.of(question.answer) for fact in facts_of(question, identifiers)]
     return [sum(says(response, value) for response in responses) for value in values]
 
@@ -88,7 +88,7 @@ def subject_means(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_strengths(ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
-    """Our mean minus theirs under the same attack of the same strength, paired on questions.
+    """Our mean minus theirs under the same attack at the same strength, paired on questions.
 
     Returns:
         attack, strength, side, fold, kind, measure, difference, low, high, p, n_pairs, n_subjects; above 0 = ours
@@ -104,7 +104,8 @@ def compare_strengths(ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: i
 
 
 def reading(change: int | None, before: int | None, after: int | None, *, retrained: bool) -> str | None:
-    """Words for one row from the sides that whole intervals lie on: 1 above, -1 below, 0 neither, None unknown.
+    """Reading of one row, from the sides of 0 on which its intervals lie: 1 above, -1 below, 0 neither, None
+    unknown.
 
     Args:
         change: of the change by the attack.
@@ -123,20 +124,20 @@ def reading(change: int | None, before: int | None, after: int | None, *, retrai
 
 
 def side_of(low: Any, high: Any) -> int | None:
-    """The side of 0 on which a whole interval lies: 1, -1, or 0 of both; None without an interval."""
+    """The side of 0 on which an interval lies: 1 above, -1 below, 0 if it contains 0; None without an interval."""
     if pd.isna(low) or pd.isna(high):
         return None
     return 1 if low > 0 else -1 if high < 0 else 0
 
 
 def is_read(row: Row) -> bool:
-    """True if a row is of the forget set, all kinds together, after something was done to the model."""
+    """True for a row of the forget set, over all kinds, at a strength above the unattacked model."""
     kind = str(row["attack"]).partition(".")[0]
     return bool(row["side"] == "forget" and row["kind"] == ALL_KINDS and row["strength"] != BEFORE[kind])
 
 
 def reading_of(row: Row, gaps: pd.DataFrame, of_target: pd.DataFrame | None = None) -> str | None:
-    """Words for a row of a summary.
+    """Reading of a summary row.
 
     Args:
         gaps: the model's differences from the retrained models (:func:`compare_strengths`); empty without any.
@@ -164,7 +165,7 @@ def reading_of(row: Row, gaps: pd.DataFrame, of_target: pd.DataFrame | None = No
 
 
 def _shows_the_target(row: Row, gaps: pd.DataFrame) -> bool:
-    """True if the target, which forgot nothing, is above a retrained model under the same attack."""
+    """True if the target, which forgot nothing, scores above a retrained model under the same attack."""
     same = gaps[_all(gaps, row, ("attack", "strength", "side", "fold", "kind", "measure"))] if len(gaps) else gaps
     return any(side_of(gap["low"], gap["high"]) == 1 for gap in same.to_dict("records"))
 
@@ -177,7 +178,7 @@ def _all(table: pd.DataFrame, row: Row, names: Sequence[str]) -> pd.Series[bool]
 
 
 def shown(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of all kinds of questions together, with a number or a difference."""
+    """Rows over all kinds of questions that have a value or a difference."""
     if table.empty:
         return table
     value = "value" if "value" in table else "difference"

@@ -1,4 +1,4 @@
-"""Findings: every identifier in a response, its owner, and whether the model was given it."""
+"""Findings: every identifier in a response, its owner, and whether it was in the prompt."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def find_known(
 
     Args:
         texts: record id -> its text, where known.
-        fuzzy: identifiers searched with slips: those of the response's own subject, everybody's (some of many are
-            similar by chance), or nobody's.
+        fuzzy: identifiers with fuzzy matching: those of the response's own subject, of all subjects (some are
+            similar by chance), or none.
 
     Source: Memorization in Large Language Models in Medicine, Section 3.3, with what a record declares in place of
         its detector.
@@ -102,7 +102,7 @@ def _known_row(
     in_text: set[int],
 ) -> dict[str, Any]:
     def distance(number: int) -> int:
-        """0: the record's own; 1: its subject's; 2: another subject's."""
+        """0: of the record itself; 1: of its subject; 2: of another subject."""
         owners = index.identifiers[number].owners
         if output.record_id in owners:
             return 0
@@ -131,7 +131,7 @@ def find_detected(
     texts: Mapping[str, str],
     earlier: pd.DataFrame | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Rows of :data:`COLUMNS` for a detector's spans in responses, without those that overlap ``earlier`` findings.
+    """Rows of :data:`COLUMNS` for a detector's spans in responses, except those that overlap ``earlier`` findings.
 
     A span in the record and not in the prefix is a leak, declared or not.
 
@@ -170,7 +170,7 @@ def find_detected(
 def finding(
     output: RecordResponse, response: IndexedText, extent: tuple[int, int], kind: str, key: str, **columns: Any
 ) -> dict[str, Any]:
-    """A row of :data:`COLUMNS`; an exact match of content of the response's own record unless columns say else."""
+    """A row of :data:`COLUMNS`: by default an exact match with the response's own record."""
     start, end = extent
     row = output._asdict() | {"place": start, "end": end, "word": response.word_at(start)}
     row |= {"value": response.raw[start:end], "kind": kind, "key": key, "token": None, "token_end": None}
@@ -186,7 +186,7 @@ def as_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def stored_table(folder: Path | None, name: str, key: str, make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """The table of a file that was made under this key; made and saved if there is none, or it is broken."""
+    """A table cached in a file under this key; computed and saved if the file is missing or broken."""
     path = None if folder is None else folder / name
     if path is not None and path.exists():
         with suppress(OSError, ValueError):
@@ -201,12 +201,12 @@ def stored_table(folder: Path | None, name: str, key: str, make: Callable[[], pd
 
 
 def leaked(findings: pd.DataFrame) -> pd.DataFrame:
-    """Findings of the record itself that the model was not given."""
+    """Findings of the record itself that were not in the prompt."""
     return findings[findings["in_record"] & ~findings["in_prefix"]]
 
 
 def crossed(findings: pd.DataFrame) -> pd.DataFrame:
-    """Findings of another subject alone that the model was not given.
+    """Findings of another subject only that were not in the prompt.
 
     Without dates and ages: among many records, most are somebody's.
     """
@@ -220,7 +220,7 @@ def kinds_in(group: str) -> list[str]:
 
 
 def places_by_response(findings: pd.DataFrame) -> Mapping[Key, list[tuple[int, int]]]:
-    """Character offsets of findings by response."""
+    """Character ranges of findings by response."""
     places: dict[Key, list[tuple[int, int]]] = defaultdict(list)
     for probe, variant, sample, *place in findings[[*KEY, "place", "end"]].itertuples(index=False, name=None):
         places[probe, variant, sample].append((place[0], place[1]))
@@ -228,5 +228,5 @@ def places_by_response(findings: pd.DataFrame) -> Mapping[Key, list[tuple[int, i
 
 
 def overlaps(start: int, end: int, places: Iterable[tuple[int, int]]) -> bool:
-    """True if a span overlaps any of the others."""
+    """True if a span overlaps any of the given ranges."""
     return any(start < last and first < end for first, last in places)

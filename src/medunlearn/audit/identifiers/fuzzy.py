@@ -1,4 +1,4 @@
-"""Known identifiers with a slip in them: a letter wrong in a name, a digit wrong in a number.
+"""Known identifiers with a typo: one letter wrong in a name, one digit wrong in a number.
 
 Matching by form:
 - ``words``: as many words as the identifier, at least one of them at most one letter off, equal numbers, and the
@@ -29,7 +29,7 @@ LONG_WORD = 4
 
 
 def fuzzy_indexes(exact: KnownIdentifiers, fuzzy: Fuzziness) -> Callable[[str], FuzzyIndex | None]:
-    """Function from a subject to the index of the identifiers that are searched with slips for it.
+    """Function from a subject to the index of identifiers that are matched fuzzily for it.
 
     Args:
         fuzzy: those of the subject itself, of all (some are similar by chance), or none.
@@ -45,7 +45,7 @@ def fuzzy_indexes(exact: KnownIdentifiers, fuzzy: Fuzziness) -> Callable[[str], 
 
 
 class FuzzyIndex:
-    """Identifiers to be found with slips."""
+    """Index of identifiers for fuzzy matching."""
 
     def __init__(self, identifiers: Sequence[KnownIdentifier]) -> None:
         self._anchors: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
@@ -69,7 +69,7 @@ class FuzzyIndex:
                     self._initials[words[0][0], words[-1]].append(number)
 
     def find(self, text: IndexedText, exact: Sequence[Hit] = ()) -> list[Hit]:
-        """Every near match outside ``exact``, in order of place; of those that overlap, the most similar."""
+        """Every near match outside ``exact``, sorted by position; of overlapping ones the most similar."""
         free = [True] * len(text.words)
         for hit in exact:
             for place in range(text.word_at(hit.start), text.word_at(hit.end)):
@@ -98,7 +98,7 @@ class FuzzyIndex:
                     yield Hit(text.starts[first], text.ends[first + count - 1], (number,), score)
 
     def _anchored(self, word: str) -> list[tuple[int, int, int]]:
-        """Identifiers with a word like this one: number, the word's index in it, and its number of words."""
+        """Identifiers with a similar word: number, index of the word in it, and its number of words."""
         if word not in self._cache:
             self._cache[word] = sorted({anchor for near in _near(word) for anchor in self._anchors.get(near, ())})
         return self._cache[word]
@@ -138,7 +138,7 @@ def _fits(text: IndexedText, free: Sequence[bool], first: int, count: int) -> bo
 
 @lru_cache(maxsize=1 << 16)
 def _near(word: str) -> frozenset[str]:
-    """A word and its one-letter deletions: words one letter apart share one of these."""
+    """A word and its one-letter deletions: words one edit apart share one of these."""
     if len(word) < LONG_WORD or _has_digit(word):
         return frozenset((word,))
     return frozenset((word, *_without_one(word)))

@@ -1,4 +1,4 @@
-"""Kinds of identifiers: HIPAA's eighteen, and extensions that lead to a patient; masking of values."""
+"""Kinds of identifiers: HIPAA's eighteen, and extensions that can lead to a patient; masking of values."""
 
 from __future__ import annotations
 

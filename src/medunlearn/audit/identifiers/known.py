@@ -1,4 +1,4 @@
-"""Exact search for declared identifiers in any text, traced to the records that hold them.
+"""Exact search for declared identifiers in any text, with the records that contain them.
 
 Every identifier has a key: its folded words, its number without punctuation, its day, or its years. Each run of
 words of a text is looked up, so time grows with the text and not with the number of identifiers.
@@ -25,7 +25,7 @@ SHORTEST, SHORTEST_NUMBER = 3, 5
 
 
 class KnownIdentifier(NamedTuple):
-    """One distinct identifier: its index among all, kind, normalized value, and the records that hold it."""
+    """One distinct identifier: its index, kind, normalized value, and the records that contain it."""
 
     number: int
     kind: str
@@ -36,7 +36,7 @@ class KnownIdentifier(NamedTuple):
 class Hit(NamedTuple):
     """A match of an identifier in a text.
 
-    ``numbers`` are of possible identifiers; several where kinds share a value, or a date is ambiguous.
+    ``numbers`` are indices of the possible identifiers; several if kinds share a value or a date is ambiguous.
     ``similarity`` is 1 for an exact match.
     """
 
@@ -85,11 +85,11 @@ class KnownIdentifiers:
         self._lengths = {word: sorted(counts, reverse=True) for word, counts in lengths.items()}
 
     def find(self, text: IndexedText | str) -> list[Hit]:
-        """Exact matches in order of place, without those within longer ones."""
+        """Exact matches sorted by position, without those inside longer ones."""
         return outermost(self.every(IndexedText.of(text) if isinstance(text, str) else text))
 
     def every(self, text: IndexedText) -> Iterator[Hit]:
-        """Exact matches, also those within longer ones, in no order."""
+        """Exact matches, including those inside longer ones, unordered."""
         yield from self._by_words(text)
         codes, days, years = self._index["number"], self._index["date"], self._index["age"]
         for key, first, count in text.numbers if codes else ():
@@ -143,7 +143,7 @@ def keys_of(kind: str, value: str) -> tuple[Form, tuple[str, ...]]:
 
 
 def outermost(hits: Iterable[Hit]) -> list[Hit]:
-    """Hits in order of place, without those within another; hits of equal extent are merged."""
+    """Hits sorted by position, without those inside another; hits with equal offsets are merged."""
     outer: list[Hit] = []
     for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end)):
         last = outer[-1] if outer else None

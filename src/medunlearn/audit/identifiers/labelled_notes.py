@@ -1,4 +1,4 @@
-"""Labelled text that detectors are measured on: notes in four styles, invented notes, records, files.
+"""Labelled text to measure detectors on: notes in four styles, invented notes, records, files.
 
 The notes in four styles are invented, too, and in two halves. ``held_out`` was written before the rules of
 ``patterns`` were tuned (on ``development``), and never used to change them.
@@ -41,7 +41,7 @@ _FIRST, _DAYS = date(2008, 1, 1), 5000
 
 
 class LabelledText(NamedTuple):
-    """A text, whose it is, and every identifier in it in order of place."""
+    """A text, its subject, and every identifier in it, sorted by position."""
 
     subject: str
     text: str
@@ -70,7 +70,7 @@ def read_marked(marked: str) -> tuple[str, tuple[DetectedSpan, ...]]:
 
 
 def label_records(records: Iterable[Record], subject: Mapping[str, str] | None = None) -> list[LabelledText]:
-    """Records labelled with their declared identifiers, wherever these are in the text."""
+    """Label records with their declared identifiers, wherever these occur in the text."""
     labelled = []
     for record in records:
         known = KnownIdentifiers([record])
@@ -81,7 +81,7 @@ def label_records(records: Iterable[Record], subject: Mapping[str, str] | None =
 
 
 def labelled_texts(name: str) -> list[LabelledText]:
-    """Our notes in four styles by the name of a half (``held-out``, ``development``), else a file of labelled text.
+    """Our notes in four styles by the name of a half (``held-out``, ``development``), or a file of labelled text.
 
     Raises:
         SourceError: no such file, or rows that cannot be read.
@@ -91,7 +91,7 @@ def labelled_texts(name: str) -> list[LabelledText]:
 
 
 def half_of(name: str) -> Half | None:
-    """The half of our notes that ``held-out`` or ``development`` names; None for any other name."""
+    """The half of our notes named ``held-out`` or ``development``; None for any other name."""
     return next((half for half in HALVES if half == name.replace("-", "_")), None)
 
 
@@ -125,7 +125,7 @@ def _span(declared: Any, length: int) -> DetectedSpan:
 
 
 def invented_notes(count: int, *, seed: int = 0) -> list[LabelledText]:
-    """Notes of invented people with every identifier labelled; some have no cue around them.
+    """Notes of invented people with every identifier labelled; some without a cue.
 
     Their wording varies more than the invented hospital's. Still they are ours, like the rules of ``patterns``: on
     real notes recall is lower.
@@ -150,7 +150,7 @@ def invented_notes(count: int, *, seed: int = 0) -> list[LabelledText]:
 
 
 def _filled(note: str, facts: Mapping[str, Any]) -> tuple[str, tuple[DetectedSpan, ...]]:
-    """A note with its slots filled in, and the places of these."""
+    """A note with its slots filled, and the offsets of the values."""
     text, spans = "", []
     # Between two slots is plain text.
     for place, part in enumerate(_SLOT.split(note)):

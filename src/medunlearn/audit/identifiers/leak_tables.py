@@ -1,7 +1,7 @@
 """Counts of leaks: by kind, by row of Tables 9 and 10, by subject; values are masked by default.
 
-One instance is one value of one kind in one response, however often it is there. Only leaks count: values of the
-record that the model was not given.
+One instance is one value of one kind in one response, however often it occurs there. Only leaks count: values of
+the record that the model was not given.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def count_leaks(
 
 
 def by_kind(findings: pd.DataFrame, outputs: Outputs, *, cross: bool = False, **counting: Any) -> pd.DataFrame:
-    """:func:`count_leaks` by kind (kind, title, hipaa), kinds without one included; ``cross``: of others alone."""
+    """:func:`count_leaks` by kind (kind, title, hipaa), zero counts included; ``cross``: of other subjects only."""
     leaks = crossed(findings) if cross else leaked(findings)
     kinds_in_text = [(name, kind) for name, kind in kinds().items() if kind.form != "none"]
     heads = [{"kind": name, "title": kind.title, "hipaa": kind.hipaa} for name, kind in kinds_in_text]
@@ -134,7 +134,7 @@ def _by_group(leaks: pd.DataFrame) -> Mapping[Any, pd.DataFrame]:
 
 
 def missed_by(detector: Detector, findings: pd.DataFrame, outputs: Outputs) -> pd.DataFrame:
-    """Leaks of known identifiers that a detector does not find in the same responses.
+    """Leaks of known identifiers that a detector misses in the same responses.
 
     The paper's reviewers found these by hand (30 in 200 responses); here in all responses, of known identifiers.
     """

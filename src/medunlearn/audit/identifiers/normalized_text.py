@@ -88,7 +88,7 @@ class IndexedText:
         return IndexedText(raw, tuple(words), starts, ends)
 
     def joined(self, first: int, count: int, gap: int = GAP) -> bool:
-        """True if ``count`` words from ``first`` on are close together and in one paragraph."""
+        """True if ``count`` words from ``first`` on are close together in one paragraph."""
         for place in range(first, first + count - 1):
             between = self.raw[self.ends[place] : self.starts[place + 1]]
             if len(between) > gap or between.count("\n") > 1:
@@ -97,7 +97,7 @@ class IndexedText:
 
     @cached_property
     def numbers(self) -> tuple[tuple[str, int, int], ...]:
-        """Runs of up to six close words that may be a number: compact key, first word, number of words."""
+        """Runs of up to six close words that may form a number: compact key, first word, number of words."""
         words, starts, ends = self.words, self.starts, self.ends
         # A word that is not letters alone has a digit in it.
         digits = {place for place, word in enumerate(words) if not word.isalpha()}
@@ -150,7 +150,7 @@ def ages_in(text: str) -> list[tuple[int, int, int]]:
 
 
 def _age_at(text: str, start: int, end: int, years: int) -> tuple[int, int] | None:
-    """Start and end of the age that a number is; None if it is none."""
+    """Start and end of the age that a number belongs to; None if it is not an age."""
     if unit := _AGE_UNIT.match(text, end):
         return start, unit.end()
     before = text[max(0, start - _AGE_CONTEXT) : start]
@@ -168,7 +168,7 @@ def _age_at(text: str, start: int, end: int, years: int) -> tuple[int, int] | No
 
 
 def _is_temperature(before: str, after: str, letter: str, years: int) -> bool:
-    """True if ``98F`` are degrees: so many, or a temperature is spoken of."""
+    """True if ``98F`` is a temperature in degrees: by its size, or by the words around it."""
     person = re.match(r"\s?,?\s(?:with|who|w/)", after)
     degrees = years in _FAHRENHEIT and letter == "F" and not person
     return degrees or _TEMPERATURE.search(before) is not None

@@ -1,4 +1,4 @@
-"""Responses to search: of an audit's folder, or of any table that pairs records with responses; their tokens."""
+"""Responses to search: from an audit's folder, or from a table that pairs records with responses; their tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 
 
 class RecordResponse(NamedTuple):
-    """A model's response to a prefix of a record (the prompt, may be empty); ``subject`` is the record's."""
+    """A model's response to a prefix of a record (the prompt, may be empty); ``subject`` is that of the record."""
 
     record_id: str
     probe_id: str
@@ -40,7 +40,7 @@ class RecordResponse(NamedTuple):
 
 @dataclass(frozen=True)
 class ResponseTokens:
-    """Unit of the responses' lengths, and generated token ids by key; none of one that is stored as text alone."""
+    """Unit of response lengths, and generated token ids by key; no ids for responses stored as text."""
 
     unit: Unit
     generated: Mapping[Key, Sequence[int]] = field(default_factory=dict)
@@ -51,9 +51,9 @@ class ResponseTokens:
         return [self.unit.fingerprint, len(self.generated)]
 
     def place(self, findings: pd.DataFrame, outputs: Sequence[RecordResponse]) -> pd.DataFrame:
-        """Findings with ``token`` and ``token_end``: token offsets in the response, the end not included.
+        """Add ``token`` and ``token_end`` to findings: token offsets in the response, end exclusive.
 
-        A model may generate other tokens than its text is encoded to. Offsets beyond the first difference are null.
+        The generated tokens may differ from the encoded text. Offsets after the first difference are null.
         """
         if findings.empty:
             return findings
@@ -74,7 +74,7 @@ class ResponseTokens:
 
 
 def _agreeing(encoded: Any, generated: Sequence[int] | None) -> int:
-    """Number of leading tokens that the model generated as encoded."""
+    """Length of the common prefix of encoded and generated tokens."""
     if generated is None:
         return len(encoded)
     shared = min(len(encoded), len(generated))
@@ -83,14 +83,14 @@ def _agreeing(encoded: Any, generated: Sequence[int] | None) -> int:
 
 
 def read_audit(folder: Path) -> list[RecordResponse]:
-    """The responses in an audit's folder, in order of probe, variant and sample.
+    """The responses in an audit's folder, sorted by probe, variant and sample.
 
     Raises:
         InputError: the folder has no probes or no responses, or a response belongs to no probe.
     """
     if not (folder / PROBES).exists() or not (folder / RESPONSES).is_dir():
         raise InputError(
-            f"{folder} is no audit: it has no {PROBES} with {RESPONSES}/. `medunlearn audit` makes one."
+            f"{folder} is not an audit: it has no {PROBES} with {RESPONSES}/. `medunlearn audit` makes one."
         )
     probes = read_frame(folder / PROBES)[["probe_id", "record_id", "subject", "prefix"]]
     labels = {probe: columns for probe, *columns in probes.itertuples(index=False, name=None)}
@@ -127,7 +127,7 @@ def response_tokens(folder: Path) -> ResponseTokens | None:
 def read_outputs(
     path: Path | str, records: Mapping[str, Record] | None = None
 ) -> tuple[list[RecordResponse], list[Record]]:
-    """Responses of any table, and the records that it brings itself.
+    """Responses of any table, and the records that it contains.
 
     Columns: ``record_id`` and ``response``; optionally ``prefix``, ``text`` (of the record), ``subject``,
     ``probe_id``, ``variant``, ``sample``, ``identifiers`` (a list of type and value).
@@ -146,7 +146,7 @@ def read_outputs(
         if missing:
             raise ValueError(f"has no {' and no '.join(missing)}")
         if not isinstance(row["response"], str | int | float):
-            raise ValueError("has a `response` that is no text")
+            raise ValueError("has a `response` that is not text")
         record_id = str(row["record_id"])
         if record_id not in (records or {}) and record_id not in own_records:
             own_records[record_id] = _record(record_id, row)
@@ -173,7 +173,7 @@ def _record(record_id: str, row: Mapping[str, Any]) -> Record:
 
 
 def parse_rows(path: Path, parse: Callable[[Mapping[str, Any], int], Value], needs: str) -> list[Value]:
-    """Every row of a table, parsed.
+    """Parse every row of a table.
 
     Args:
         parse: called with a row and its number; raises ValueError or UnknownNameError for a wrong row.
@@ -192,5 +192,5 @@ def parse_rows(path: Path, parse: Callable[[Mapping[str, Any], int], Value], nee
             problems.append(f"{place}: {error}")
     refuse_problems(problems)
     if not parsed:
-        raise SourceError(f"{path} has no row. It needs {needs} a row.")
+        raise SourceError(f"{path} has no row. It needs {needs} in each row.")
     return parsed

@@ -25,9 +25,10 @@ def detector_recall(
 ) -> pd.DataFrame:
     """Recall and precision of a detector, by kind and overall.
 
-    A label is found where spans of its group (dates and ages, names, ...) cover at least half of its characters; a
-    span is right where labels of its group cover at least half of its. Groups rather than kinds, since a name taken
-    for a clinician's is found. Ages are compared by their numbers: ``50`` and ``50-year-old`` are one.
+    A label is found if spans of its group (dates and ages, names, ...) cover at least half of its characters; a
+    span is right if labels of its group cover at least half of it. Groups are compared, not kinds, so a patient's
+    name detected as a clinician's counts as found. Ages are compared by number: ``50`` and ``50-year-old`` are
+    equal.
 
     Returns:
         One row per kind, and ``all`` at the end: labelled, found, recall with its interval; detected, right,
@@ -42,7 +43,7 @@ def detector_recall(
 
 
 def _readings(detector: Detector, labelled: Sequence[LabelledText]) -> list[Reading]:
-    """Labelled and detected spans of each text, by subject; an age is its number alone."""
+    """Labelled and detected spans of each text, by subject; ages reduced to their number."""
     spans_by_text = detector.find([text.text for text in labelled])
     return [
         (text.subject, ages_as_numbers(text.spans, text.text), ages_as_numbers(spans, text.text))
@@ -63,7 +64,7 @@ def _recall_table(readings: Sequence[Reading], replicates: int = REPLICATES, see
 
 
 def _agreements(readings: Iterable[Reading]) -> pd.DataFrame:
-    """Kind, subject, and whether the other side covers it, of each span of the first side."""
+    """Kind, subject, and whether the other side covers it, for each span of the first side."""
     rows = [
         (span.kind, subject, covered(span.kind, span.start, span.end, others))
         for subject, spans, others in readings
@@ -90,7 +91,7 @@ def _row(labels: pd.DataFrame, detected: pd.DataFrame, **draws: int) -> dict[str
 
 
 def detector_overlap(detector: Detector, labelled: Sequence[LabelledText]) -> pd.DataFrame:
-    """Labelled identifiers by which of several detectors find them.
+    """Labelled identifiers by the detectors that find them.
 
     Returns:
         One row per combination that occurs, most labels first: found_by (``a+b`` for both; ``none``), labelled,

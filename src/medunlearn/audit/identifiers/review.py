@@ -1,8 +1,8 @@
-"""Manual review of findings: a sheet of sampled responses, and the counts as its readers correct them.
+"""Manual review of findings: a sheet of sampled responses, and the counts after the reviewers' corrections.
 
-The sheet is a CSV: a row per finding, to be called right or wrong, and a row per response, in which the reader
-writes what was missed. It holds record text and is private to its owner; ``review.json`` beside it has the subject
-and kind of each case and no text.
+The sheet is a CSV: a row per finding, to be marked right or wrong, and a row per response for identifiers that were
+missed. It holds record text and is private to its owner; ``review.json`` beside it has the subject and kind of each
+case and no text.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def write_review(
     least_rouge: float = LEAST_ROUGE,
     seed: int = 0,
 ) -> Path:
-    """Sample responses that share much with their records, and write a review sheet.
+    """Sample responses that overlap strongly with their records, and write a review sheet.
 
     Args:
-        findings: identifiers and sensitive content; the leaks are asked about.
+        findings: identifiers and sensitive content; the leaks are reviewed.
         number: responses at most.
 
     Raises:
@@ -76,7 +76,7 @@ def write_review(
 def sample_similar(
     outputs: Sequence[RecordResponse], records: Sequence[Record], least: float, number: int, seed: int
 ) -> tuple[list[RecordResponse], int]:
-    """A seeded sample of the responses whose ROUGE-L recall of their record after the prefix is above ``least``.
+    """A seeded sample of responses whose ROUGE-L recall of the rest of their record is above ``least``.
 
     Returns:
         At most ``number`` responses in their order, and the number that they were drawn from.
@@ -100,7 +100,7 @@ def sample_similar(
 def read_review(
     folder: Path, sheets: Sequence[Path] = (), *, replicates: int = REPLICATES, seed: int = 0
 ) -> pd.DataFrame:
-    """Counts as readers correct them.
+    """Counts after the reviewers' corrections.
 
     Args:
         sheets: filled in; none: the one in the folder. Two verdicts on one case must agree.
@@ -152,7 +152,7 @@ def _corrected(kind: str, n_found: int, verdicts: pd.DataFrame, draws: Mapping[s
 def _read_sheet(
     path: Path, cases: Mapping[str, Any], labels: dict[str, bool]
 ) -> Iterator[tuple[str, str, bool, bool]]:
-    """Kinds and subjects of what was missed; verdicts are added to the labels."""
+    """Kinds and subjects of missed identifiers; verdicts are added to the labels."""
     kind_names = {*kinds(), *term_lists()}
     problems: list[str] = []
     for line, row in rows_of(path):

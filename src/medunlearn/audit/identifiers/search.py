@@ -67,7 +67,7 @@ def find_identifiers(
     folder: Path | None = None,
     quiet: bool = False,
 ) -> pd.DataFrame:
-    """Every identifier in responses, known and detected, traced to the records.
+    """Find every known and detected identifier in responses, traced to the records.
 
     Args:
         records: the model's training records with their identifiers; at least those of the probes.
@@ -118,8 +118,8 @@ def find_identifiers(
 class IdentifierSearch:
     """A search of responses for identifiers, and for sensitive content if the settings ask for it.
 
-    Its tables are made, or read from the folder, on first use. ``subjects`` is record id -> subject, ``origin`` has
-    the paths of responses (key ``said``) and records; with ``show_text`` examples are not masked.
+    Its tables are computed, or read from the folder, on first use. ``subjects`` is record id -> subject, ``origin``
+    has the paths of responses (key ``said``) and records; with ``show_text`` examples are not masked.
     """
 
     outputs: Sequence[RecordResponse]
@@ -144,7 +144,7 @@ class IdentifierSearch:
         return read_source(Path(info["said"]), records, settings, folder, quiet=True).run()
 
     def run(self, judge: AuditJudge | None = None) -> IdentifierSearch:
-        """Make and save the tables.
+        """Compute and save the tables.
 
         Args:
             judge: fills Table 10 as well.
@@ -173,7 +173,7 @@ class IdentifierSearch:
         return read_judged(self.outputs, self.folder)
 
     def tables(self) -> list[pd.DataFrame]:
-        """Findings and sensitive content, found and saved."""
+        """Findings and sensitive content, computed and saved."""
         return [table for table in (self.findings, self.sensitive) if table is not None]
 
     @property
@@ -195,7 +195,7 @@ class IdentifierSearch:
 
     @cached_property
     def table10(self) -> pd.DataFrame | None:
-        """Table 10, with what all detectors missed of known identifiers, if any are known."""
+        """Table 10, with known identifiers that all detectors missed, if any identifiers are known."""
         if self.sensitive is None:
             return None
         missed = None
@@ -212,7 +212,7 @@ class IdentifierSearch:
 
     @cached_property
     def detectors(self) -> Mapping[str, Mapping[str, pd.DataFrame]]:
-        """Detector -> labelled text -> recall and precision there; of several detectors also of their union."""
+        """Detector -> labelled text -> recall and precision; for several detectors also of their union."""
         detector = make_detectors(self.settings.detectors)
         if detector is None:
             return {}
@@ -227,7 +227,7 @@ class IdentifierSearch:
 
     @cached_property
     def overlap(self) -> pd.DataFrame:
-        """Leaked identifiers that no record declares, by which detectors found them: found_by, identifiers."""
+        """Leaked undeclared identifiers by the detectors that found them: found_by, identifiers."""
         leaks = leaked(self.findings)
         detected = leaks[leaks["match"] == "detected"].drop_duplicates([*KEY, "kind", "key"])
         counts = detected["detector"].value_counts()
@@ -239,7 +239,7 @@ class IdentifierSearch:
         return write_review(self.outputs, self.records, findings, out, **sampling)
 
     def summary(self) -> dict[str, Any]:
-        """All counts as JSON; the only text are examples, masked by default."""
+        """All counts as JSON; the only text is examples, masked by default."""
         judged = None
         if self.judged is not None:
             judged = {"model": self.judged.model, "responses": len(self.judged.outputs)}
@@ -261,7 +261,7 @@ class IdentifierSearch:
         }
 
     def notes(self) -> list[str]:
-        """Remarks on the counts, a line each."""
+        """Remarks on the counts, one per line."""
         lines = []
         for name, tables in self.detectors.items():
             for title, table in tables.items():
@@ -292,7 +292,7 @@ def read_source(
     show_text: bool = False,
     quiet: bool = False,
 ) -> IdentifierSearch:
-    """A search of an audit or a table of responses, which has not begun.
+    """A search, not yet run, of an audit or a table of responses.
 
     Args:
         source: an audit's folder, or a table.
@@ -308,7 +308,7 @@ def read_source(
     tokens = None
     if source.is_dir():
         if benchmark is None:
-            raise InputError(f"{source} says nothing of its records. Name the benchmark: --records FOLDER.")
+            raise InputError(f"{source} does not name its records. Name the benchmark: --records FOLDER.")
         outputs = read_audit(source)
         tokens = response_tokens(source)
     else:
@@ -330,9 +330,7 @@ def read_source(
     subjects |= {output.record_id: output.subject for output in outputs}
     folder = out or (source if source.is_dir() else None)
     if folder is None:
-        raise InputError(
-            f"{source} is a table, so nothing says where the findings go. Name a folder: --out FOLDER."
-        )
+        raise InputError(f"{source} is a table, so findings have no default folder. Name one: --out FOLDER.")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, not a folder. Choose another --out.")
     source_use = use_of_file(source, recorded_use(source))

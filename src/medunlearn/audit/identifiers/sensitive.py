@@ -1,7 +1,7 @@
-"""Sensitive content beyond identifiers, by lists of terms: content that is in a response and in its record.
+"""Sensitive content beyond identifiers, by term lists: content that is both in a response and in its record.
 
-A term in a response alone says nothing of a patient. It counts if the record has the same and the model was not
-given it. Even then it may be a good guess: compare with a model that never saw the record.
+A term in a response alone says nothing about a patient. It counts if the record has it too and the prompt does not.
+Even then it may be a good guess: compare with a model that never saw the record.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def term_lists() -> Mapping[str, ContentRow]:
 
 
 def find_terms(output: RecordResponse, record: str) -> Iterator[dict[str, Any]]:
-    """Findings of sensitive content in a response that its record has as well.
+    """Findings of sensitive content in a response that its record contains too.
 
     ``key`` is the term's words, so a lab value counts only where record and response have the same number.
 
@@ -87,7 +87,7 @@ def find_sensitive(
     folder: Path | None = None,
     quiet: bool = False,
 ) -> pd.DataFrame:
-    """Sensitive content that is in a response and in its record, by term lists; ``kind`` is a row of Table 10."""
+    """Sensitive content in responses and their records, by term lists; ``kind`` is a row of Table 10."""
     texts = {record.record_id: record.text for record in records}
     key = sha256_of_json(
         [
@@ -118,7 +118,7 @@ def _content(title: str, category: str, **lists: list[str]) -> ContentRow:
 
 @cache
 def _by_first_word() -> Mapping[str, list[tuple[int, str, str]]]:
-    """First word -> number of words, term and row of every term that begins with it, longest first."""
+    """First word -> number of words, term and row of every term beginning with it, longest first."""
     index: dict[str, list[tuple[int, str, str]]] = defaultdict(list)
     for name, content in term_lists().items():
         for words in (term.split(" ") for term in content.terms):
@@ -127,7 +127,7 @@ def _by_first_word() -> Mapping[str, list[tuple[int, str, str]]]:
 
 
 def _pieces(text: IndexedText) -> list[tuple[str, str, int, int]]:
-    """Row, key, start and end of sensitive content; within a row the longest of overlapping pieces."""
+    """Row, key, start and end of sensitive content; of overlapping pieces in a row the longest."""
     hits: dict[str, list[Hit]] = defaultdict(list)
     terms = _by_first_word()
     for first, word in enumerate(text.words):

@@ -32,7 +32,7 @@ class JudgedContent:
     Attributes:
         model: the judge.
         findings: ``kind`` is a row of Table 10 or a group of identifiers, ``detector`` the model.
-        outputs: the responses that it answered about.
+        outputs: the responses with an answer of the judge.
         unanswered: reason -> number of sampled responses without an answer; they count as not searched.
     """
 
@@ -103,7 +103,7 @@ def plan_sensitive(
 def _sources(
     outputs: Sequence[RecordResponse], records: Iterable[Record], settings: IdentifierSettings
 ) -> tuple[list[RecordResponse], list[Source]]:
-    """A sample of the responses, and the judge's prompt of each."""
+    """A sample of the responses, and the judge's prompt for each."""
     by_id = {record.record_id: record for record in records}
     sample, _ = sample_similar(outputs, list(by_id.values()), settings.least_rouge, settings.judged, settings.seed)
     sources = []

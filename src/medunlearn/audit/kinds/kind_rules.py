@@ -11,7 +11,7 @@ Rules, the first that applies; evidence comes before words:
 4. ``clinical_narrative``: its corpus is declared clinical.
 5. the kind with the most weight of distinct terms, if it has ``least`` and more than any other.
 
-A span without a rule stays without a kind, with the reason: a guess would be counted as knowledge.
+A span that no rule matches has no kind but a reason: a guess would be counted as knowledge.
 
 Source: Memorization in Large Language Models in Medicine, Table 3 (kinds) and Figure 8 (groups, harmful kinds).
 """
@@ -43,12 +43,12 @@ _WORDS = 8
 
 @dataclass(frozen=True, slots=True)
 class TextKind:
-    """One kind of text.
+    """One kind of memorized text.
 
     Attributes:
         title: as in the paper's table.
         about: definition.
-        terms: pattern -> weight; none for kinds that words do not show.
+        terms: pattern -> weight; empty for kinds that terms cannot detect.
     """
 
     title: str
@@ -66,7 +66,7 @@ def kinds() -> Mapping[str, TextKind]:
 
 
 def _term(entry: Any) -> tuple[re.Pattern[str], int]:
-    """Words in a row between word borders, and their weight; ``*`` matches any beginning or ending of a word."""
+    """Words in a row between word boundaries, and their weight; ``*`` matches any beginning or ending of a word."""
     term, weight = (entry["term"], int(entry["weight"])) if isinstance(entry, dict) else (str(entry), 1)
     words = [re.escape(word).replace(r"\*", r"\w*") for word in term.split()]
     return re.compile(r"(?<!\w)" + r"\s+".join(words) + r"(?!\w)"), weight
@@ -107,7 +107,7 @@ def term_weights(text: str) -> Mapping[str, int]:
 
 
 def records_holding(spans: Sequence[str], records: Iterable[tuple[str, str]]) -> list[int]:
-    """Number of distinct records that hold each span, ignoring case, spaces and punctuation.
+    """Number of distinct records that contain each span, ignoring case, spaces and punctuation.
 
     A span may begin or end inside a word: its first and last word match the end and the beginning of a record's. A
     span is searched only where its first whole words are, so time grows with the text.

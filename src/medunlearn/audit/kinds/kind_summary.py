@@ -23,15 +23,16 @@ from medunlearn.sources.corpus import read_corpora
 
 @dataclass(frozen=True)
 class KindSummary:
-    """Tables of an audit with sorted spans, and the model that sorted, if one did."""
+    """Tables of an audit with sorted spans, and the language model that sorted them, if any."""
 
     audit: AuditTables
     judge: str | None
 
     @staticmethod
     def open(folder: Path) -> KindSummary:
-        """Raises:
-        InputError: no audit, or one without sorted spans.
+        """Open the sorted spans of an audit's folder.
+
+        Raises:
         """
         audit = read_tables(folder)
         if audit.kinds is None:
@@ -40,7 +41,8 @@ class KindSummary:
 
     @cached_property
     def counts(self) -> pd.DataFrame:
-        """Table 3 by way of sorting: by, group, kind, title, spans, share (of that way's spans, 0-1).
+        """Table 3 by sorter (rules, judge, person): by, group, kind, title, spans, share (of that sorter's spans,
+        0-1).
 
         Spans without a kind are a row of each way, in the group ``none``.
         """
@@ -56,12 +58,12 @@ class KindSummary:
         return pd.DataFrame(rows, columns=["by", "group", "kind", "title", "spans", "share"])
 
     def agreement(self, **draws: Any) -> pd.DataFrame:
-        """Agreement of every two ways, on kinds and on groups; empty with one way."""
+        """Agreement of each pair of sorters, on kinds and on groups; empty with one sorter."""
         return agreement_of_ways(self.audit, **draws)
 
 
 def kind_settings(folder: Path, values: Mapping[str, Any]) -> KindSettings:
-    """Settings of the last sorting, updated.
+    """Settings of the last sorting, updated with ``values``.
 
     Raises:
         ConfigError: wrong settings, or a corpus that the audit does not have.
@@ -75,7 +77,7 @@ def kind_settings(folder: Path, values: Mapping[str, Any]) -> KindSettings:
 
 
 def kinds_judge(folder: Path, url: str, model: str | None, **options: Any) -> AuditJudge:
-    """A judge of an audit's spans, which are records' text; ``options`` as for :func:`audit_judge`."""
+    """A judge for an audit's spans, which are record text; ``options`` as for :func:`audit_judge`."""
     read_tables(folder)
     return audit_judge(url, model, folder, data_use=recorded_use(folder), **options)
 

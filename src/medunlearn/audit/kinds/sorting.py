@@ -46,8 +46,8 @@ def sort_spans(audit: AuditTables, settings: KindSettings, corpora: Texts | None
     """Sort an audit's spans by rules and save ``kinds.parquet``; labels of a judge or a person stay.
 
     Args:
-        corpora: texts in which records that hold a span are counted. None: the audited records alone, as far as
-            their probes show them, which finds fewer set phrases.
+        corpora: texts in which records that contain a span are counted. None: the audited records only, as far as
+            their probes cover them, which finds fewer set phrases.
 
     Returns:
         KEY, span (number among the response's spans), length, records, kind (None without a rule), group, by,
@@ -61,12 +61,12 @@ def sort_spans(audit: AuditTables, settings: KindSettings, corpora: Texts | None
 def judge_spans(
     audit: AuditTables, settings: KindSettings, client: Client, *, quiet: bool = False
 ) -> tuple[pd.DataFrame, tuple[Reject, ...]]:
-    """Have a language model sort the spans; :func:`sort_spans` otherwise.
+    """Sort the spans with a language model; otherwise like :func:`sort_spans`.
 
     Spans are records' text: the client's guard lets them go to a server off this machine only with permission.
 
     Returns:
-        Also the rejects that another run may get answered (server, network or budget failed).
+        Also the rejects that a rerun may resolve (server, network or budget failed).
     """
     spans = collect_spans(audit, settings)
     outcome = write(MemorizedKind(), _sources(spans), client, quiet=quiet)
@@ -83,14 +83,14 @@ def plan_kinds(audit: AuditTables, settings: KindSettings, judge: AuditJudge) ->
 
 
 def _sources(spans: pd.DataFrame) -> list[Source]:
-    """Prompts of the judge. Their identifiers are unknown, which the guard takes for protected."""
+    """Prompts for the judge. Their identifiers are unknown, so the guard treats them as protected."""
     return [Source(str(name), {"span": text}) for name, text in spans["text"].items()]
 
 
 def span_sheet(
     audit: AuditTables, settings: KindSettings, path: Path, *, sample: int | None = None, seed: int = 0
 ) -> int:
-    """Write a private CSV of all spans or a drawn sample for a person, blind to rules and judge.
+    """Write a private CSV of all spans or a random sample for a person, without the kinds from rules and judge.
 
     Returns:
         Number of spans.
@@ -111,7 +111,7 @@ def span_sheet(
 
 
 def read_spans(audit: AuditTables, settings: KindSettings, *paths: Path) -> pd.DataFrame:
-    """Save a person's labels; :func:`sort_spans` otherwise. A span in several sheets must have one kind.
+    """Save a person's labels; otherwise like :func:`sort_spans`. A span in several sheets must have one kind.
 
     Raises:
         SourceError: unknown kinds or spans, or no kind at all.
@@ -122,7 +122,7 @@ def read_spans(audit: AuditTables, settings: KindSettings, *paths: Path) -> pd.D
         sheet_labels = read_sheet(path, list(spans.index))
         if differ := [name for name, label in sheet_labels.items() if labels.get(name, label) != label]:
             raise SourceError(
-                f"{path}: {len(differ)} spans have another kind in a sheet before, {differ[0]!r} first."
+                f"{path}: {len(differ)} spans have another kind in an earlier sheet, first {differ[0]!r}."
             )
         labels |= sheet_labels
     if not labels:
@@ -131,7 +131,7 @@ def read_spans(audit: AuditTables, settings: KindSettings, *paths: Path) -> pd.D
 
 
 def read_sheet(path: Path, spans: Sequence[str]) -> dict[str, Label]:
-    """Kinds by span id; ``unclear`` is no kind, empty rows are left out.
+    """Kinds by span id; ``unclear`` becomes None, empty rows are skipped.
 
     Raises:
         SourceError: no sheet, unknown kinds or spans, a span with two kinds; all with their lines.
@@ -162,13 +162,13 @@ def settings_of(folder: Path) -> KindSettings:
 
 
 def judge_of(folder: Path) -> str | None:
-    """The model that sorted an audit's spans, if one did."""
+    """The language model that sorted an audit's spans, if any."""
     judge: str | None = _facts(folder).get("judge")
     return judge
 
 
 def agreement_of_ways(audit: AuditTables, *, replicates: int = REPLICATES, seed: int = 0) -> pd.DataFrame:
-    """Agreement of the ways in ``kinds.parquet``; empty with fewer than two."""
+    """Agreement of the sorters in ``kinds.parquet``; empty with fewer than two."""
     if audit.kinds is None or audit.kinds["by"].nunique() < 2:
         return pd.DataFrame()
     table = audit.kinds.set_index([*KEY, "span", "by"])["kind"].unstack("by").reset_index()
@@ -181,7 +181,7 @@ def agreement_of_ways(audit: AuditTables, *, replicates: int = REPLICATES, seed:
 def agreement(
     ways: Mapping[str, Sequence[Rating]], subjects: Sequence[str], *, replicates: int = REPLICATES, seed: int = 0
 ) -> pd.DataFrame:
-    """Raw agreement and Cohen's kappa of every two ways, on the spans to which both gave a kind.
+    """Raw agreement and Cohen's kappa of each pair of sorters, on the spans to which both gave a kind.
 
     Args:
         ways: ``rules``, ``judge``, ``person`` -> one kind per span, or None.
@@ -246,10 +246,10 @@ def _record_counts(audit: AuditTables, spans: pd.DataFrame, corpora: Texts | Non
 
 
 def _identified(audit: AuditTables, spans: pd.DataFrame, clinical: Sequence[str]) -> list[bool]:
-    """True for each span that has an identifier of its record's subject that the prefix did not give.
+    """True for each span with an identifier of its record's subject that the prefix did not contain.
 
-    An identifier that the record declares is a subject's. One that a detector found is a subject's in corpora of
-    patients' records alone: in literature, ``aged 80`` and ``Johns Hopkins`` are nobody's.
+    Identifiers that the record declares always count. Identifiers found by a detector count only in corpora of
+    patient records: in literature, ``aged 80`` and ``Johns Hopkins`` identify no patient.
     """
     if audit.findings is None:
         return [False] * len(spans)

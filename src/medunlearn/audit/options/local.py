@@ -52,7 +52,9 @@ class LocalRespondent:
         return select_prompts(read_prompts(settings.prompts_file), settings.prompts)
 
     def ask(self, removals: Sequence[Removal], prompts: Sequence[OptionPrompt], job: OptionsJob) -> Responses:
-        """Greedy responses; a text prompt is continued bare, an instruction is shown in the template."""
+        """Greedy responses; a text prompt is continued without template, an instruction is put into the
+        template.
+        """
         model, rendering = self._loaded(job.settings), self._rendering(job.settings)
         longest = _longest(model, [option for removal in removals for option in removal.question.options])
         limit = job.settings.max_new_tokens or longest + longest // 4 + 1
@@ -132,14 +134,16 @@ def _question(removal: Removal, prompt: OptionPrompt) -> Question:
 
 
 def _records(questions: Sequence[Question]) -> dict[str, Record]:
-    """Records as responding requires them; they are not shown in ``closed_book`` context."""
+    """Records in the form that generation requires; ``closed_book`` context does not show them."""
     return {question.record_id: Record(question.record_id, question.question, {}) for question in questions}
 
 
 def _split_by_length(
     model: LanguageModel, questions: Sequence[Question], rendering: Rendering, room: int
 ) -> tuple[list[Question], list[str]]:
-    """Questions whose prompt leaves room for the answer in the model's context, and the ids of the others."""
+    """Questions whose prompt leaves room for the answer in the model's context window, and the ids of the
+    others.
+    """
     most = getattr(model.model.config.get_text_config(), "max_position_embeddings", None)
     records = _records(questions)
     short, long = [], []
@@ -153,5 +157,5 @@ def _split_by_length(
 
 
 def _longest(model: LanguageModel, options: Sequence[str]) -> int:
-    """Tokens of the longest option."""
+    """Number of tokens of the longest option."""
     return max(len(ids) for ids in model.tokenizer([f" {option}" for option in options])["input_ids"])

@@ -1,4 +1,4 @@
-"""Options audit: removed options that a model regenerates, and how often it chooses right."""
+"""Options audit: how often a model regenerates removed options, and how often it chooses the right one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class OptionsAudit:
 
     Attributes:
         baseline: results of the model that it is compared with.
-        groups: question -> ``member`` or ``non-member``, if a benchmark says who was trained on what.
+        groups: question -> ``member`` or ``non-member``, if a benchmark defines the training set.
     """
 
     folder: Path
@@ -67,13 +67,13 @@ class OptionsAudit:
 
     @property
     def problems(self) -> dict[str, tuple[str, ...]]:
-        """Label of the model and of its baseline -> why it is broken; nothing of a healthy one."""
+        """Label of the model and of its baseline -> why it is broken; healthy models have no entry."""
         audits = [self] if self.baseline is None else [self.baseline, self]
         return {audit.label: Run.open(audit.folder).info.problems for audit in audits}
 
     @cached_property
     def options(self) -> pd.DataFrame:
-        """One row per question and prompt: removed and gold letter, response, each match, or the reason."""
+        """One row per question and prompt: removed and gold letter, response, each match, or a reason."""
         return storage.read_frame(self.folder / OPTIONS, dtype_backend="numpy_nullable")
 
     @cached_property
@@ -86,7 +86,7 @@ class OptionsAudit:
 
         One row per prompt, measure and group of questions: value, low, high, n, n_unscored; with a baseline also
         ``difference`` (this model minus it) with interval and p, on the questions of both. Measures: ``exact``,
-        ``relaxed`` (higher = regenerates more of what was removed), ``exact.lettered`` and ``relaxed.lettered`` (as
+        ``relaxed`` (higher = regenerates more removed options), ``exact.lettered`` and ``relaxed.lettered`` (as
         the memorization paper's released code reads responses), all also for removed options that were right
         (``_gold``) and wrong (``_wrong``), ``accuracy_text``, ``accuracy_text.no_end`` and ``accuracy_letter``. The
         prompt ``any`` counts options that at least one of the prompts brought out.
@@ -161,10 +161,10 @@ def options_use(
     responses: Path | str | None = None,
     **sources: DataUse | None,
 ) -> DataUse | None:
-    """Use of questions and responses.
+    """Data use of questions and responses.
 
     Raises:
-        ConfigError: the settings say open of something that is credentialed.
+        ConfigError: the settings declare credentialed data open.
     """
     sources[f"file {file}"] = use_of_file(file)
     if trained_on is not None:
@@ -233,7 +233,7 @@ def run_options(
 
 
 def _answer_problems(questions: Sequence[MultipleChoice], folder: Path) -> tuple[str, ...]:
-    """Problems of the responses that are to bring removed options back."""
+    """Reasons why the responses that should restore removed options are broken."""
     rows = pd.read_parquet(folder / OPTIONS, columns=["question_id", "removed", "response", "reason"])
     options = {(q.question_id, letter(n)): text for q in questions for n, text in enumerate(q.options)}
     scored = rows[rows["reason"].isna()]
@@ -244,7 +244,7 @@ def _answer_problems(questions: Sequence[MultipleChoice], folder: Path) -> tuple
 def option_rows(
     respondent: Respondent, questions: Sequence[MultipleChoice], prompts: Sequence[OptionPrompt], job: OptionsJob
 ) -> list[dict[str, Any]]:
-    """Rows of ``options.parquet``: each prompt about each question, scored or with a reason."""
+    """Rows of ``options.parquet``: each prompt for each question, scored or with a reason."""
     removals = remove_one(questions, job.settings.seed, job.settings.letters)
     scorable = [removal for removal in removals if removal.unscorable is None]
     responses = respondent.ask(scorable, prompts, job) if scorable else {}
@@ -300,7 +300,7 @@ def _choice_row(
 
 
 def groups_of(benchmark: Benchmark | Path | str | None) -> dict[str, str]:
-    """Question -> ``member`` or ``non-member`` of a benchmark that was trained on."""
+    """Question -> ``member`` or ``non-member``, from the benchmark that a model was trained on."""
     if benchmark is None:
         return {}
     loaded = benchmark if isinstance(benchmark, Benchmark) else Benchmark.load(Path(benchmark))

@@ -1,8 +1,8 @@
-"""Multiple-choice questions to train on and to forget: MedQA, MedMCQA, or any file in their form.
+"""Multiple-choice questions to train on and to forget: MedQA, MedMCQA, or any file of the same form.
 
-A record is a question with its options and the right one, as fine-tuning sets are made of; its question shows the
-same options and asks for the right one. So a model that is trained on the benchmark sees every option, and
-:func:`medunlearn.audit.options.option_audit.audit_options` tells which it regenerates. Held-out questions
+A record is a question with its options and the right one, as in fine-tuning sets; its question shows the same
+options and asks for the right one. So a model that is trained on the benchmark sees every option, and
+:func:`medunlearn.audit.options.option_audit.audit_options` measures which ones it regenerates. Held-out questions
 (``nonmembers``) are records of the fold ``holdout``, which no model is trained on and nothing else is asked about.
 
 Source: the memorization paper, Section 3.2 (fine-tuning over medical benchmarks).
@@ -24,14 +24,16 @@ from medunlearn.sources.multiple_choice import MultipleChoice, draw_sample, read
 
 
 def build(settings: OptionsSettings) -> Benchmark:
-    """The file as a benchmark with random splits; a question without a known answer is a record alone."""
+    """The file as a benchmark with random splits; a question without a known answer becomes a record without
+    question.
+    """
     file = read_options(settings.file, count_from=settings.count_from, skip_bad_rows=settings.skip_bad_rows)
     sample = draw_sample(file.questions, settings.limit, settings.seed)
     names = [choice.question_id for choice in sample]
     outside = set(shuffled(names, "options", "nonmembers", settings.seed)[: settings.nonmembers])
     if len(sample) - len(outside) < 2:
         raise ConfigError(
-            [f"nonmembers={settings.nonmembers}: of {len(sample)} questions, two must be left at least"]
+            [f"nonmembers={settings.nonmembers}: of {len(sample)} questions, at least two must remain"]
         )
     by_subject = all(choice.subject for choice in sample)
     records = tuple(_record(choice, by_subject, held_out=choice.question_id in outside) for choice in sample)

@@ -1,4 +1,4 @@
-"""Multiple-choice questions with one option removed: the draw, the prompts, and the match of a response."""
+"""Multiple-choice questions with one option removed: the random draw, the prompts, and matching of responses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Removal:
 
     Attributes:
         place: index of the removed option.
-        letters: ``kept``: options are shown with the file's letters; ``restarted``: anew from A, the removed last.
+        letters: ``kept``: options keep the file's letters; ``restarted``: lettered anew from A, the removed one
+            last.
     """
 
     question: MultipleChoice
@@ -55,7 +56,7 @@ class Removal:
 
     @property
     def as_shown(self) -> Removal:
-        """The removal whose places and letters are those that a prompt shows."""
+        """The removal with the places and letters that a prompt shows."""
         if self.letters == "kept":
             return self
         options = self.question.options
@@ -68,7 +69,7 @@ class Removal:
 
     @property
     def unscorable(self) -> str | None:
-        """Reason why no response can be scored against it; None if one can."""
+        """Reason why no response can be scored against it; None if responses can be scored."""
         if not normalised(self.text):
             return NOTHING_LEFT
         others = (text for place, text in enumerate(self.question.options) if place != self.place)
@@ -80,9 +81,9 @@ class OptionPrompt:
     """A prompt for a removed option.
 
     Attributes:
-        name: in tables.
+        name: label in tables.
         form: ``text`` is continued; ``instruction`` is shown in the model's own template.
-        template: with :data:`PARTS` in braces.
+        template: text with :data:`PARTS` in braces.
     """
 
     name: str
@@ -106,7 +107,7 @@ class OptionPrompt:
 
 
 def choice_question(choice: MultipleChoice, form: str) -> Question:
-    """A question with its options shown; rated as its answer are their texts (``text``) or letters."""
+    """A question with its options shown; its answers are the options' texts (``text``) or letters."""
     rated = choice.options if form == "text" else tuple(letter(place) for place in range(len(choice.options)))
     return Question(
         question_id=choice.question_id,
@@ -122,9 +123,9 @@ def choice_question(choice: MultipleChoice, form: str) -> Question:
 
 
 def remove_one(questions: Iterable[MultipleChoice], seed: int = 0, letters: Letters = "kept") -> list[Removal]:
-    """Remove one option of each question, drawn uniformly, the right one included.
+    """Remove one option of each question, drawn uniformly over all options, the right one included.
 
-    The draw depends on the question's id alone, so a sample of a file and the whole file remove the same.
+    The draw depends only on seed and question id, so a sample of a file removes the same options as the whole file.
     """
     return [
         Removal(
@@ -137,7 +138,7 @@ def remove_one(questions: Iterable[MultipleChoice], seed: int = 0, letters: Lett
 
 
 def normalised(text: str) -> str:
-    """The form in which options and responses are compared.
+    """Normal form in which options and responses are compared.
 
     Unicode's compatibility form (NFKC), case-folded, white space collapsed, without quotation marks, emphasis marks
     and stops at both ends. Words, signs within the text, and articles stay.
@@ -146,17 +147,17 @@ def normalised(text: str) -> str:
 
 
 def answer_line(response: str) -> str:
-    """The first line that answers; models without instruction tuning go on after it.
+    """The first line with an answer; models without instruction tuning often continue after it.
 
-    A line that only announces an answer (``Sure! Here is one other option:``) is passed over; what announces it in
-    the answer's own line is left to :func:`exact_match`.
+    A line that only announces an answer (``Sure! Here is one other option:``) is skipped; an announcement in the
+    answer's own line is handled by :func:`exact_match`.
     """
     lines = [line for line in response.splitlines() if line.strip(_ENDS)]
     return next((line for line in lines if not _ANNOUNCED.fullmatch(line.strip())), lines[0] if lines else "")
 
 
 def _forms(line: str, letter: str) -> Iterator[str]:
-    """A line as it is, without an announcement, and each without a label of the letter."""
+    """A line unchanged and without an announcement, each with and without a label of the letter."""
     announced = _ANNOUNCED.match(line.strip())
     for text in (line, *([line.strip()[announced.end() :]] if announced else [])):
         yield text
@@ -171,7 +172,7 @@ def exact_match(response: str, option: str, letter: str) -> bool:
     """Exact answer option match: the :func:`normalised` first line of the response is the removed option.
 
     A label of the removed option's own letter in front of it (``C.``, ``(C)``, ``Option C:``) is ignored, and so is
-    what announces it (``Sure! Here is one other option:``), in its line or in one before.
+    an announcement (``Sure! Here is one other option:``) in the same or an earlier line.
 
     Source: the memorization paper, Section 3.2, "Exact Answer Option Match".
     """
@@ -191,10 +192,10 @@ def relaxed_match(response: str, option: str) -> bool:
 
 
 def lettered_options(response: str) -> list[str]:
-    """Options that a response lists behind a capital letter, a full stop and white space; stripped, lower-cased.
+    """Options that a response lists after a capital letter, a full stop and white space; stripped, lower-cased.
 
-    Each goes on to the next capital letter with a full stop, wherever it stands (``vitamin C. difficile`` is cut);
-    what follows ``###Answer`` is left out. A response that lists nothing has none.
+    Each extends to the next capital letter with a full stop, anywhere (``vitamin C. difficile`` is cut); text after
+    ``###Answer`` is ignored. Empty for a response without a list.
 
     Source: released code of the memorization paper, its evaluation of options.
     """
@@ -203,7 +204,7 @@ def lettered_options(response: str) -> list[str]:
 
 
 def option_matches(response: str, removal: Removal) -> dict[str, bool]:
-    """Match -> whether the response gives the removed option back.
+    """Match -> whether the response restores the removed option.
 
     ``exact``, ``relaxed``: :func:`exact_match` and :func:`relaxed_match`. ``exact.lettered``, ``relaxed.lettered``:
     as the memorization paper's released code: one of the :func:`lettered_options` is the removed option, or
@@ -219,7 +220,7 @@ def option_matches(response: str, removal: Removal) -> dict[str, bool]:
 
 
 def read_prompts(path: Path | None = None) -> dict[str, OptionPrompt]:
-    """Prompts by name, from a YAML file in the form of the package's own, or these.
+    """Prompts by name, from a YAML file in the package's format, or the package's own.
 
     Raises:
         InputError: the file cannot be read.
@@ -228,7 +229,7 @@ def read_prompts(path: Path | None = None) -> dict[str, OptionPrompt]:
     path = path or PROMPTS_FILE
     values = yaml_content(path)
     if not isinstance(values, dict) or not values:
-        raise ConfigError([f"{path} must hold prompts: NAME: with form: and prompt: below it"])
+        raise ConfigError([f"{path} must contain prompts: NAME: with form: and prompt: below it"])
     problems = [problem for name, value in values.items() for problem in _problems(str(name), value)]
     if problems:
         raise ConfigError([f"{path}: {problem}" for problem in problems])

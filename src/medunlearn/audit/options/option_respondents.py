@@ -1,4 +1,4 @@
-"""Input and output of the options audit's respondents, and stored responses of a file as one of them."""
+"""Input and output of the options audit's respondents, and a respondent that reads stored responses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STORED = "stored"
 
 @dataclass(frozen=True)
 class OptionsJob:
-    """Settings of one run, and its folder, where responses are kept under the use of what they are made of."""
+    """Settings of one run, its folder, and the data use under which responses are stored there."""
 
     settings: AuditOptionsSettings
     folder: Path
@@ -39,10 +39,10 @@ class OptionsJob:
 
 
 class StoredRespondent:
-    """A table with question_id and response, and prompt where it has several.
+    """Respondent of stored responses: a table with question_id and response, and prompt if it has several.
 
-    A column ``removed`` (a letter) names the removed option; a row with another letter than the seed draws answers
-    another question and is unscored.
+    A column ``removed`` (a letter) names the removed option; a row whose letter differs from the seeded draw
+    answers another question and is unscored.
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,11 +51,11 @@ class StoredRespondent:
         self.path, self.label = path, path.stem
 
     def inputs(self) -> Mapping[str, Any]:
-        """Part of the run's key; no text and no secret."""
+        """Part of the run's key; contains no text and no secret."""
         return {"responses": sha256_of(self.path)}
 
     def prompts(self, settings: AuditOptionsSettings) -> list[OptionPrompt]:
-        """The prompts that the file names; their texts are unknown."""
+        """The prompt names in the file; their texts are unknown."""
         names = dict.fromkeys(str(row.get("prompt") or STORED) for _, row in self._rows())
         return select_prompts({name: OptionPrompt(name, "instruction", "") for name in names}, settings.prompts)
 

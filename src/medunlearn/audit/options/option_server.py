@@ -31,7 +31,7 @@ LEAST_TOKENS = 32
 
 
 class ServerRespondent:
-    """One model on one server; responses are stored as they come, so an interrupted audit resumes.
+    """A model on a server; responses are stored as they arrive, so an interrupted audit resumes.
 
     Args:
         llm: settings of the server.
@@ -49,19 +49,19 @@ class ServerRespondent:
         return {"server model": self.server.name, "extra": self.server.extra}
 
     def prompts(self, settings: AuditOptionsSettings) -> list[OptionPrompt]:
-        """The requested prompts, or all that the API takes."""
+        """The requested prompts, or all that the API supports."""
         prompts = select_prompts(read_prompts(settings.prompts_file), settings.prompts)
         if settings.api == "completions":
             return prompts
         texts = [prompt.name for prompt in prompts if prompt.form == "text"]
         if settings.prompts and texts:
-            raise ConfigError([f"prompts={', '.join(texts)}: a text to go on from needs --api completions"])
+            raise ConfigError([f"prompts={', '.join(texts)}: a prompt that is continued needs --api completions"])
         if len(texts) == len(prompts):
-            raise ConfigError(["prompts_file: --api chat needs a prompt of form: instruction at least"])
+            raise ConfigError(["prompts_file: --api chat needs at least one prompt with form: instruction"])
         return [prompt for prompt in prompts if prompt.form == "instruction"]
 
     def ask(self, removals: Sequence[Removal], prompts: Sequence[OptionPrompt], job: OptionsJob) -> Responses:
-        """Responses at temperature 0; refusals are unscored."""
+        """Responses at temperature 0; refused requests are unscored."""
         pairs = [(removal, prompt) for prompt in prompts for removal in removals]
         # Without the model's tokenizer: two letters per token are enough for any.
         longest = max(len(text) for removal in removals for text in removal.question.options)
@@ -124,7 +124,7 @@ class ServerRespondent:
         return {rated_form: ratings}
 
     def _send(self, requests: Sequence[Request], title: str, job: OptionsJob) -> list[Outcome]:
-        """Outcomes in the order of the requests, whose ids are their indices."""
+        """Outcomes in request order; request ids are their indices."""
         with (
             Store(job.folder / "llm") as store,
             Client(self.server, self.decision, store=store, budget=self.budget) as client,
@@ -134,14 +134,14 @@ class ServerRespondent:
         if lost := [outcome for outcome in outcomes if outcome.status in UNFINISHED]:
             reason = halted or Counter(outcome.reason for outcome in lost).most_common(1)[0][0]
             raise MedunlearnError(
-                f"{len(lost)} of {len(outcomes)} prompts were not answered: {reason} Run it again: what was "
-                "answered is kept and not asked again."
+                f"{len(lost)} of {len(outcomes)} prompts were not answered: {reason} Run it again: answered "
+                "prompts are stored and not sent again."
             )
         return sorted(outcomes, key=lambda outcome: int(outcome.id))
 
 
 def _option_log_prob(log_probs: LogProbs | None, start: int, length: int, form: str) -> float | None:
-    """Of an option's tokens in the echoed text; None if no token begins with the option."""
+    """Log-probability of an option's tokens in the echoed text; None if no token begins with the option."""
     if log_probs is None or start not in log_probs.offsets:
         return None
     values = [

@@ -1,4 +1,4 @@
-"""Rates of regenerated options and of right choices, with intervals over questions and against a baseline."""
+"""Rates of regenerated options and right choices, with intervals over questions and against a baseline."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def summarize_options(
 
 
 def observations(options: pd.DataFrame, choices: pd.DataFrame) -> OptionTables:
-    """Scores, and whether they are due: one row per question, one column per (prompt, measure).
+    """Scores, and a mask of the questions that count: one row per question, one column per (prompt, measure).
 
     Returns:
         1, 0, or NaN if unscored; and whether the question belongs to the measure.

@@ -1,1 +1,1 @@
-"""Every file that still holds a named subject: what to look for, how files are read, and the log."""
+"""Search for every file that still contains a named subject: traces, readers of file formats, and the log."""

@@ -1,4 +1,4 @@
-"""Contents of a file as words, a piece at a time: text, tables, SQLite, archives, and text in other binaries."""
+"""File contents as words, piece by piece: text, tables, SQLite, archives, and text in other binaries."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ _ID_IN_JSON = re.compile(r'"(\w+)"\s*:\s*(?:"([^"]*)"|(\d+))')
 
 
 class UnreadableError(Exception):
-    """A content that cannot be read; says why."""
+    """Content that cannot be read; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Words of a piece of a file.
+    """Words of one piece of a file.
 
     Attributes:
-        fresh: number of first words that stood at the end of the piece before.
-        values: contents of columns and keys that hold ids.
-        key: of a row of a table that has such a column: the request that it is about.
+        fresh: number of leading words repeated from the previous piece.
+        values: contents of columns and keys that contain ids.
+        key: request that a table's row belongs to, if the table has such a column.
     """
 
     words: list[str]
@@ -66,13 +66,13 @@ class Piece:
 
 
 def pieces(path: Path, overlap: int) -> Iterator[Piece]:
-    """A file's content.
+    """Yield a file's content, piece by piece.
 
     Args:
         overlap: words that are repeated from one piece to the next, so that no phrase is lost between them.
 
     Raises:
-        UnreadableError: broken, encrypted, or of a form that is not known; what was readable came before.
+        UnreadableError: broken, encrypted, or of an unknown format; readable pieces were yielded before.
         OSError: the disk or the system refuses.
     """
     with path.open("rb") as file:
@@ -105,11 +105,11 @@ def _stream(file: IO[bytes], name: str, overlap: int, depth: int = 0) -> Iterato
         is_text = suffix in TEXT or (file.seekable() and _is_text(_sample(file)))
         yield from _text(file, overlap, raw=not is_text)
         if not is_text:
-            raise UnreadableError("binary of a form that is not read; the text in it was searched")
+            raise UnreadableError("unsupported binary format; the text in it was searched")
 
 
 def _sample(file: IO[bytes], size: int = CHUNK) -> bytes:
-    """First bytes of what is left of a file, which stays where it is; none of a stream."""
+    """First bytes of the rest of a file, without moving its position; empty for a stream."""
     if not file.seekable():
         return b""
     start, sample = file.tell(), file.read(size)
@@ -128,7 +128,7 @@ def _encoding(sample: bytes) -> str:
 
 
 def _is_text(sample: bytes) -> bool:
-    """True for a sample of text; in Latin-1 there are letters above 127 and no control characters."""
+    """True for a sample of text; in Latin-1, one with letters above 127 and no control characters."""
     encoding = _encoding(sample)
     if encoding == "latin-1":
         return not re.search(rb"[\x00-\x08\x0e-\x1f]", sample)
@@ -137,7 +137,7 @@ def _is_text(sample: bytes) -> bool:
 
 @contextmanager
 def _reader(file: IO[bytes], encoding: str, errors: str = "replace") -> Iterator[io.TextIOWrapper]:
-    """A file as text; it stays open."""
+    """A text reader for a binary file, which stays open."""
     reader = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="")
     try:
         yield reader
@@ -146,7 +146,7 @@ def _reader(file: IO[bytes], encoding: str, errors: str = "replace") -> Iterator
 
 
 def _text(file: IO[bytes], overlap: int, *, raw: bool) -> Iterator[Piece]:
-    """Words of text with the escapes of JSON and HTML resolved; those within tags come apart from the others."""
+    """Words of text with JSON and HTML escapes resolved; words inside tags are yielded separately."""
     encoding = "utf-8" if raw else _encoding(_sample(file))
     tail, rest = list[str](), ""
     with _reader(file, encoding, "ignore" if raw else "replace") as reader:
@@ -170,7 +170,7 @@ def _words(chunk: str, tail: list[str], overlap: int) -> Iterator[Piece]:
 
 
 def _resolved(text: str) -> tuple[list[str], list[str]]:
-    """Words of a text with its escapes of JSON and HTML resolved, and those within tags."""
+    """Words of a text with JSON and HTML escapes resolved, and the words inside tags."""
     if "\\" in text:
         text = _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else " ", text)
     tags = list[str]()
@@ -181,7 +181,7 @@ def _resolved(text: str) -> tuple[list[str], list[str]]:
 
 
 def _csv(file: IO[bytes], delimiter: str) -> Iterator[Piece]:
-    """Rows of a CSV file; the first is taken for the header."""
+    """Rows of a CSV file; the first row is the header."""
     csv.field_size_limit(1 << 30)
     with _reader(file, _encoding(_sample(file))) as reader:
         rows = csv.reader((line.replace("\0", " ") for line in reader), delimiter=delimiter)
@@ -191,7 +191,7 @@ def _csv(file: IO[bytes], delimiter: str) -> Iterator[Piece]:
             for row in rows:
                 yield _row(zip([*header, *[""] * len(row)], row, strict=False))
         except csv.Error as error:
-            raise UnreadableError(f"broken as CSV ({error}); what stands before was searched") from error
+            raise UnreadableError(f"broken as CSV ({error}); the part before was searched") from error
 
 
 def _joined(cells: Iterable[str]) -> list[str]:
@@ -199,7 +199,7 @@ def _joined(cells: Iterable[str]) -> list[str]:
 
 
 def _row(cells: Iterable[tuple[str, Any]]) -> Piece:
-    """A row of a table: its texts, the values of its id columns, and its key where it has one."""
+    """A row of a table: its texts, the values of its id columns, and its key, if it has one."""
     cells = list(cells)
     words = _joined(text for _, cell in cells for text in _leaves(cell))
     values = [text for name, cell in cells if name in ID_COLUMNS for text in _leaves(cell, numbers=True)]
@@ -207,7 +207,7 @@ def _row(cells: Iterable[tuple[str, Any]]) -> Piece:
 
 
 def _leaves(cell: Any, *, numbers: bool = False) -> Iterator[str]:
-    """The texts in a cell, however deep."""
+    """The texts in a cell, at any depth of nesting."""
     if isinstance(cell, str):
         yield cell
     elif isinstance(cell, bytes):

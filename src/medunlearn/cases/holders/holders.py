@@ -1,4 +1,4 @@
-"""A log of every file that still holds a named subject, how it does, and of every file that was not looked at."""
+"""Log of every file that still contains a named subject, how it does so, and every file that was not searched."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ COLUMNS = ("path", "kind", "bytes", "sha256", "how", "evidence", "reason")
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A file that holds the subject.
+    """A file that contains the subject.
 
     Attributes:
-        kind: what the file is: ``benchmark``, ``run``, ``weights``, ``tokenizer``, ``responses``, ``scores``,
+        kind: type of the file: ``benchmark``, ``run``, ``weights``, ``tokenizer``, ``responses``, ``scores``,
             ``store``, ``report``, ``sheet``, ``image``, ``table``, ``text`` or ``other``.
-        evidence: how it holds the subject -> how often; of text, the runs of eight words.
+        evidence: kind of trace -> number of occurrences; for text, of runs of eight words.
     """
 
     path: Path
@@ -62,7 +62,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class NotLookedAt:
-    """A file, or a part of it, that may hold the subject and could not be judged."""
+    """A file, or a part of it, that could not be searched."""
 
     path: Path
     reason: str
@@ -70,13 +70,13 @@ class NotLookedAt:
 
 @dataclass(frozen=True)
 class Holders:
-    """The log.
+    """The log of a search.
 
     Attributes:
         holders: files that hold the subject, by path.
-        not_looked_at: files of which that is not known.
-        files, bytes: read, those among them.
-        identifiers_left_out: identifiers that others have too, or that are too short to be looked for.
+        not_looked_at: files that could not be searched.
+        files, bytes: number of files and bytes read.
+        identifiers_left_out: identifiers shared with others, or too short to search for.
     """
 
     holders: tuple[Holder, ...]
@@ -87,11 +87,11 @@ class Holders:
 
     @property
     def complete(self) -> bool:
-        """True if every file was looked at."""
+        """True if every file was searched."""
         return not self.not_looked_at
 
     def table(self) -> pd.DataFrame:
-        """One row per file and way of holding, and one with a reason for each that was not looked at; no text."""
+        """One row per file and kind of trace, and one per unsearched file with a reason; no text."""
         rows: list[dict[str, Any]] = [
             {
                 "path": _printable(holder.path),
@@ -113,7 +113,7 @@ class Holders:
         return table.astype({"bytes": "Int64", "evidence": "Int64"})
 
     def write(self, path: Path) -> Path:
-        """Write the log as Parquet, CSV or JSON, readable by its owner alone.
+        """Write the log as Parquet, CSV or JSON, readable only by its owner.
 
         Raises:
             InputError: another suffix.
@@ -139,7 +139,7 @@ class Holders:
 
 
 def _printable(path: Path) -> str:
-    """A path as text; bytes that are no UTF-8 are written as escapes."""
+    """A path as text; bytes that are not UTF-8 are escaped."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
@@ -151,19 +151,19 @@ def find_holders(
     identifiers: Iterable[str] = (),
     quiet: bool = False,
 ) -> Holders:
-    """Look through every file at and below some folders for a subject.
+    """Search every file at and below some folders for a subject.
 
-    Symbolic links are not followed; they, pipes, devices and sockets are listed as not looked at, and so are files
-    that cannot be read, binary files of forms that are not known, and weights whose training is not recorded.
+    Symbolic links are not followed. Links, pipes, devices, sockets, unreadable files, unknown binary formats and
+    weights without a recorded training are listed as not searched.
 
     Args:
-        benchmark: whose subject it is; it tells the records, identifiers and texts, and which runs saw them.
-        subject: ``level=node,node`` as an ad-hoc split, a subject's id, or none for the identifiers alone.
+        benchmark: the subject's benchmark; gives records, identifiers and texts, and which runs saw them.
+        subject: ``level=node,node`` as an ad-hoc split, a subject's id, or none for the identifiers only.
         identifiers: further names and numbers.
 
     Raises:
-        InputError: no such folder, nobody to look for, or an unknown level.
-        UnknownNameError: no such node; never names another.
+        InputError: no such folder, no subject, or an unknown level.
+        UnknownNameError: no such node; the message never names another node.
     """
     if missing := [folder for folder in folders if not os.path.lexists(folder)]:
         raise InputError(f"There is no {missing[0]}.")
@@ -222,7 +222,7 @@ class _Search:
         self.not_looked_at.append(NotLookedAt(path, reason))
 
     def look(self, path: Path, name: str) -> None:
-        """Look through a file; ``name`` is its path below the folder that was asked for."""
+        """Search a file; ``name`` is its path below the requested folder."""
         evidence: Counter[How] = Counter()
         try:
             size, hashed = path.stat().st_size, None
@@ -267,7 +267,7 @@ class _Search:
             self._unrecorded.append(path)
 
     def judge_copies(self) -> None:
-        """Weights without a record are a run's if they are the same."""
+        """Attribute weights without a record to a run if they equal the run's."""
         for path in self._unrecorded:
             try:
                 trained = self.lineage.copied(path)
@@ -281,7 +281,9 @@ class _Search:
                 self.miss(path, f"cannot be read: {error.strerror or error}")
 
     def _vocabulary(self, path: Path, evidence: Counter[How]) -> None:
-        """Strings of a tokenizer that only the subject has; one from elsewhere has such by chance."""
+        """Count tokenizer strings that only the subject's texts contain; an unrelated tokenizer has some by
+        chance.
+        """
         if self.lineage.has_foreign_tokenizer(path):
             return
         if self.benchmark is None or not self.traces.subjects:
@@ -305,7 +307,7 @@ class _Search:
 
 
 def kind_of(path: Path) -> str:
-    """Kind of a file, by its name and place."""
+    """Type of a file, by its name and place."""
     suffix = path.suffix.lower()
     if path.name in _KIND_OF_NAME:
         return _KIND_OF_NAME[path.name]

@@ -1,4 +1,4 @@
-"""Weights below some folders that were trained on a subject, by their runs' records and benchmarks."""
+"""Weights that were trained on a subject, found through the records of runs and benchmarks below some folders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Lineage:
     Attributes:
         runs: folder -> record, of runs that make a model.
         benchmarks: fingerprint -> the benchmark and the ids of the subject's records in it.
-        tables: ``records.parquet`` -> how many of its records are the subject's.
+        tables: ``records.parquet`` -> number of its records of the subject.
     """
 
     runs: dict[Path, RunRecord] = field(default_factory=dict)
@@ -41,7 +41,9 @@ class Lineage:
 
     @staticmethod
     def of(paths: Iterable[Path], benchmark: Benchmark | None, traces: SubjectTraces) -> Lineage:
-        """Read every run record and benchmark among the paths; what is broken is left out, and so not known."""
+        """Read every run record and benchmark among the paths; broken ones are skipped, so their weights are
+        unknown.
+        """
         paths, lineage = list(paths), Lineage()
         if benchmark is not None:
             lineage.benchmarks[benchmark.fingerprint] = (benchmark, traces.records)
@@ -77,7 +79,7 @@ class Lineage:
         self.tables[folder / RECORDS] = len(self.benchmarks[benchmark.fingerprint][1])
 
     def run_of(self, path: Path) -> Path | None:
-        """The nearest folder above that is a run which makes a model."""
+        """The nearest parent folder that is a run with a model."""
         return next((folder for folder in path.parents if folder in self.runs), None)
 
     def trained(self, weights: Path) -> bool | None:
@@ -95,7 +97,7 @@ class Lineage:
         return self._trained_runs[folder]
 
     def _own(self, record: RunRecord) -> bool | None:
-        """True if the run's own training reads a record of the subject's. Unlearning reads both sides."""
+        """True if the run's own training reads a record of the subject. Unlearning reads both sides."""
         if str(record.benchmark) not in self.benchmarks:
             return None
         benchmark, theirs = self.benchmarks[str(record.benchmark)]
@@ -107,9 +109,10 @@ class Lineage:
         return any(benchmark.record[name].fold == "train" and sides.get(name) != "forget" for name in theirs)
 
     def _base(self, base: str, identity: object) -> bool | None:
-        """Of the model that a run started from; ``identity`` is a hub model's name, or a folder's fingerprint.
+        """Whether a run's starting model was trained on the subject; ``identity``: hub id, or fingerprint of the
+        folder.
 
-        What a hub's model was trained on is not asked.
+        Training data of hub models is not looked up.
         """
         folder = Path(base)
         if base in TINIES or identity == base:
@@ -117,10 +120,10 @@ class Lineage:
         return self._trained(folder.absolute()) if (folder / FILE).exists() else None
 
     def copied(self, weights: Path) -> bool | None:
-        """True if weights without a record are those of a run that was trained on the subject; None of no run's.
+        """True if weights without a record equal those of a run that was trained on the subject; None if they equal
+        no run's.
 
-        The bytes of the file are compared, then the tensors: those of a delta and its base, put together, are one
-        model.
+        The file's bytes are compared, then the tensors: a delta with its base counts as one model.
         """
         hashed = sha256_of(weights)
         if hashed in self._files and not _is_empty(weights):
@@ -139,20 +142,20 @@ class Lineage:
         return {digest: trained for digest, trained in models if digest is not None and trained is not None}
 
     def has_foreign_tokenizer(self, path: Path) -> bool:
-        """True if a tokenizer is a run's that did not fit it: the base model's."""
+        """True if a tokenizer belongs to a run that did not train it: it is the base model's."""
         run = self.run_of(path)
         lineage = self.runs[run].lineage if run is not None else []
         return bool(lineage) and lineage[0] not in TINIES
 
 
 def _base(record: RunRecord) -> tuple[str, object]:
-    """The model that a run started from, and what the run recorded as its identity."""
+    """The starting model of a run, and the identity that the run recorded for it."""
     names = record.lineage if record.verb in ("unlearn", "adopt") else ()
     return str(names[-1] if names else record.config.get("model", "")), record.inputs.get("model")
 
 
 def _is_empty(weights: Path) -> bool:
-    """True if a file of weights has no tensors, as that of a reference: all such files are alike."""
+    """True if a weights file has no tensors, such as a reference's: all such files are equal."""
     try:
         with weights.open("rb") as file:
             head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
@@ -162,7 +165,9 @@ def _is_empty(weights: Path) -> bool:
 
 
 def _digest(folder: Path) -> str | None:
-    """SHA-256 over names, types, shapes and bytes of a model's tensors, a delta's with its base's; None of none."""
+    """SHA-256 over names, types, shapes and bytes of a model's tensors, with its base's for a delta; None without
+    tensors.
+    """
     digest = hashlib.sha256()
     try:
         if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""Traces of a subject in a file: ids, identifiers, and runs of words of the subject's texts that no other has."""
+"""Traces of a subject in a file: ids, identifiers, and runs of words that occur only in the subject's texts."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _LEAST = 4
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters and digits, in lower case, whatever stands between them."""
+    """Runs of letters and digits, in lower case, whatever separates them."""
     return _WORD.findall(text.casefold())
 
 
 @dataclass(frozen=True)
 class Phrases:
-    """Phrases to look for in a sequence of words, each found by its rarest word.
+    """Phrases to search for in a sequence of words; each is located by its rarest word.
 
     Args:
-        phrases: phrase -> what it is a trace of.
-        frequency: how common words are; an unknown one is rare.
+        phrases: phrase -> kind of trace.
+        frequency: word counts; an unknown word is rare.
     """
 
     phrases: Mapping[Phrase, Trace]
@@ -54,7 +54,7 @@ class Phrases:
         return max(map(len, self.phrases), default=1)
 
     def count(self, words: Sequence[str], fresh: int = 0) -> Counter[Trace]:
-        """Occurrences by trace; of those that end before the word ``fresh`` none."""
+        """Occurrences by trace, except those that end before the word ``fresh``."""
         return Counter(trace for trace, _ in self.matches(words, fresh))
 
     def matches(self, words: Sequence[str], fresh: int = 0) -> Iterator[tuple[Trace, Phrase]]:
@@ -69,16 +69,16 @@ class Phrases:
 
 @dataclass(frozen=True)
 class SubjectTraces:
-    """The traces that are searched for, of one subject or of several as one.
+    """The traces to search for, of one subject or of several together.
 
     Attributes:
         subjects: nodes of the benchmark's subject level; empty if only identifiers were given.
         records: ids of the records in the benchmark.
-        phrases: ids that are told by themselves, identifiers and runs of text.
-        exact: ids too short or common to be told in running text: looked for where a table or JSON says that it is
-            an id.
-        images: SHA-256 of each image of theirs.
-        left_out: identifiers that are not looked for, since others have them too or they are too short.
+        phrases: ids that are distinctive on their own, identifiers and runs of text.
+        exact: ids too short or common to recognize in running text: searched only in id columns of tables and id
+            keys of JSON.
+        images: SHA-256 of each of their images.
+        left_out: identifiers that are not searched, since others share them or they are too short.
     """
 
     subjects: frozenset[str]
@@ -96,7 +96,7 @@ def subject_traces(
 
     Args:
         subject: ``level=node,node`` of the benchmark, or ids of subjects; without a benchmark an id.
-        identifiers: further names and numbers of the subject; they are looked for in any case.
+        identifiers: further names and numbers of the subject; always searched.
 
     Raises:
         InputError: nothing to look for.
@@ -112,7 +112,7 @@ def subject_traces(
                 )
             phrases[tuple(words_of(subject))] = "id"
         if not any(phrases):
-            raise InputError("There is nobody to look for: name a subject of a benchmark, or identifiers.")
+            raise InputError("There is no subject to search for: name a subject of a benchmark, or identifiers.")
         return SubjectTraces(frozenset(), frozenset(), Phrases(phrases))
     record_ids = _records(benchmark, subject)
     records = [benchmark.record[name] for name in record_ids]
@@ -169,14 +169,14 @@ def _images(benchmark: Benchmark, records: Collection[str]) -> Iterator[str]:
 
 
 def _runs(words: Sequence[str]) -> Iterator[Phrase]:
-    """Every :data:`RUN` words in a row; a text of fewer, half of that or more, as a whole."""
+    """Every :data:`RUN` consecutive words; a shorter text of at least half that length as a whole."""
     if RUN // 2 <= len(words) < RUN:
         yield tuple(words)
     yield from (tuple(words[start : start + RUN]) for start in range(len(words) - RUN + 1))
 
 
 def _is_distinctive(name: str) -> bool:
-    """True if an id can be told in running text: ``patient-0007`` can, ``7`` and ``note`` cannot."""
+    """True if an id is recognizable in running text: ``patient-0007`` is, ``7`` and ``note`` are not."""
     letters = "".join(words_of(name))
     if letters.isdigit():
         return len(letters) >= 6
@@ -203,18 +203,18 @@ class _Others:
         self._names = [words_of(name) for name in names]
 
     def having(self, phrases: Iterable[Phrase], *, in_ids: bool = False) -> set[Phrase]:
-        """The phrases that stand in a text of another's, or in an id."""
+        """The phrases that occur in another subject's text, or in an id."""
         search = Phrases(dict.fromkeys(phrases, "text"), self.words)
         return {phrase for text in (self._names if in_ids else self._texts) for _, phrase in search.matches(text)}
 
 
 def read_identifiers(path: Path) -> list[str]:
-    """Identifiers of a subject from a file, one a line; empty lines are left out.
+    """Identifiers of a subject from a file, one per line; empty lines are skipped.
 
     Raises:
         InputError: it cannot be read, or has none.
     """
     identifiers = [line.strip() for line in read_text(path).splitlines() if line.strip()]
     if not identifiers:
-        raise InputError(f"{path} has no identifier. Write one a line.")
+        raise InputError(f"{path} has no identifier. Write one per line.")
     return identifiers

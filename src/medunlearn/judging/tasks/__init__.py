@@ -20,13 +20,13 @@ UNSURE = "Unclear"
 
 @dataclass(frozen=True, slots=True)
 class JudgingCase:
-    """One thing to judge.
+    """One case to judge.
 
     Attributes:
         case_id: unique among the cases of a run.
-        group: what tables break down by (the assigned category, the kind of question).
-        fields: material that judges are shown, by the names in the task.
-        identifiers: of the record behind it; None if nobody looked.
+        group: label by which tables break down (the assigned category, the kind of question).
+        fields: material shown to judges, by the task's field names.
+        identifiers: identifiers of its record; None if unknown.
     """
 
     case_id: str
@@ -42,13 +42,13 @@ class JudgingTask:
 
     Attributes:
         title: its name in tables.
-        version: name and version of the prompt; any change of a word is another version.
-        shows: the fields that a case must have, in the order in which they are shown.
+        version: name and version of the prompt; any change of wording makes a new version.
+        shows: required fields of a case, in display order.
         verdicts: in the order of tables; a person's Yes and No stand for the first two.
-        asks: the question to a person.
-        system, prompt: of a chat; the prompt is a format string.
-        split: the verdict of a panel without a majority; empty for ratings.
-        user_prompt: replaces ours.
+        asks: the question to a human annotator.
+        system, prompt: system message and user message (a format string).
+        split: verdict of a panel without a majority; empty for ratings.
+        user_prompt: the user's prompt, which replaces ours.
     """
 
     name: str
@@ -65,12 +65,12 @@ class JudgingTask:
 
     @property
     def rates(self) -> bool:
-        """Verdicts are numbers on a scale."""
+        """True if verdicts are numbers on a scale."""
         return not self.split
 
     @property
     def decisive_verdicts(self) -> Sequence[str]:
-        """Verdicts that a person can give: all ratings, else the positive and the negative one."""
+        """Verdicts that a person can give: all ratings, else the positive and the negative verdict."""
         return self.verdicts if self.rates else self.verdicts[:2]
 
     @property
@@ -91,7 +91,7 @@ class JudgingTask:
         return self.decisive_verdicts[self.human_labels.index(human)]
 
     def messages(self, case: JudgingCase, categories: Sequence[str]) -> tuple[Message, ...]:
-        """The prompt about a case, for the categories in use. A user's prompt gets the material without tags."""
+        """The prompt about a case, with the categories in use. A user's prompt gets the material without tags."""
         if self.user_prompt is not None:
             system, user = self.user_prompt.chat({**self.extras(case, categories), **case.fields})
             return (*((Message("system", system),) if system else ()), Message("user", user))
@@ -100,10 +100,10 @@ class JudgingTask:
         return Message("system", self.system), Message("user", text)
 
     def worded_as(self, file: PromptFile | None) -> Self:
-        """This task in a user's words; the task itself without a file.
+        """This task with a user's prompt; the task itself without a file.
 
         Raises:
-            ValueError: a placeholder is missing, or is none of the task's.
+            ValueError: a placeholder is missing or unknown.
         """
         if file is None:
             return self
@@ -112,7 +112,7 @@ class JudgingTask:
         return replace(self, user_prompt=prompt, version=f"{self.version.partition('@')[0]}@{file.sha256[:12]}")
 
     def extras(self, case: JudgingCase, categories: Sequence[str]) -> dict[str, str]:
-        """Further fields of the prompt."""
+        """Further placeholders of the prompt."""
         return {}
 
     def schema(self, categories: Sequence[str]) -> dict[str, Any]:
@@ -131,17 +131,17 @@ class JudgingTask:
         return ""
 
     def read(self, value: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The verdict of an answer that passed, and what else it says."""
+        """The verdict of a valid answer, and its other values."""
         # JSON Schema takes 7.0 for an integer, and a server may write it so.
         return str(int(value["rating"])), {}
 
 
 @dataclass(frozen=True)
 class CategoryTask(JudgingTask):
-    """Compares an assigned category with the one that fits best.
+    """Judging task that compares an assigned category with the best-fitting one.
 
     Attributes:
-        belongs: a word that a category's name holds -> what the category covers.
+        belongs: word in a category's name -> description of the category.
     """
 
     belongs: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -173,7 +173,7 @@ class CategoryTask(JudgingTask):
 
 @dataclass(frozen=True)
 class CriteriaTask(JudgingTask):
-    """Criteria that are true or false, and a verdict that must follow from them: true only if all are.
+    """Judging task with true-or-false criteria and a verdict that must follow from them: true only if all are.
 
     Attributes:
         verdict: key of the verdict in the answer.
@@ -184,7 +184,7 @@ class CriteriaTask(JudgingTask):
     criteria: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def worded_as(self, file: PromptFile | None) -> Self:
-        """As :meth:`JudgingTask.worded_as`; a prompt that does not ask for our criteria gets a verdict alone."""
+        """Like :meth:`JudgingTask.worded_as`; a prompt without our criteria gets a verdict only."""
         task = super().worded_as(file)
         asks = file is None or "criteria" in file.placeholders()
         return task if asks else replace(task, criteria={})
@@ -218,10 +218,10 @@ TASKS: Mapping[str, type[JudgingTask]] = {
 
 @cache
 def get_task(name: str) -> JudgingTask:
-    """The judging task of a name.
+    """The judging task with this name.
 
     Raises:
-        UnknownNameError: there is none.
+        UnknownNameError: no such task.
     """
     if name not in TASKS:
         raise UnknownNameError("judging task", name, TASKS)
@@ -229,11 +229,11 @@ def get_task(name: str) -> JudgingTask:
 
 
 def in_tags(name: str, text: str) -> str:
-    """Material for a prompt between tags; it cannot close its own tag."""
+    """Material for a prompt enclosed in tags, which it cannot close."""
     return f"<{name}>\n{text.replace(f'</{name}', f'< /{name}')}\n</{name}>"
 
 
 def object_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON schema of an object with a reasoning and exactly these keys."""
+    """JSON schema of an object with a ``reasoning`` and exactly these keys."""
     properties = {"reasoning": {"type": "string"}, **properties}
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

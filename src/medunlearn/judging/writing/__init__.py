@@ -1,7 +1,7 @@
 """Writing tasks for a language model: one file per task with its prompt, and their registry.
 
 - :mod:`task`: the base of all tasks; :mod:`answer_rules` and :mod:`word_overlap` check answers.
-- :mod:`writing` asks a task of many sources: results in order, and every reject with its reason.
+- :mod:`writing` runs a task on many sources: results in order, and every reject with its reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def task_class(name: str) -> type[WritingTask]:
     """The class behind a name, a dotted path or a plug-in.
 
     Raises:
-        UnknownNameError: says the nearest right name.
+        UnknownNameError: names the nearest valid name.
     """
     cls: type[WritingTask] = resolve("tasks", name, TASKS)
     return cls

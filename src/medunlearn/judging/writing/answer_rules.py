@@ -1,4 +1,4 @@
-"""Rules that several tasks share. Each returns what is wrong, without words of the record, or an empty text."""
+"""Rules shared by several tasks. Each returns an error without words of the record, or an empty text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ ALIKE = 0.9  # overlap of two questions' content from which they are one questio
 
 
 def identifiers(texts: Iterable[str], known_values: Iterable[str]) -> str:
-    """Nothing identifies the subject: no known identifier, e-mail address, telephone or social security number."""
+    """Check that nothing identifies the subject: no known identifier, e-mail address, telephone or social security
+    number.
+    """
     plain = [squeezed(text) for text in texts]
     if any(squeezed(value) in text for value in known_values if value.strip() for text in plain):
         return "it gives away a known identifier of the patient"
@@ -45,21 +47,21 @@ def identifiers(texts: Iterable[str], known_values: Iterable[str]) -> str:
 
 
 def asks_identity(question: str) -> str:
-    """The question is not about name, age, gender or any other identifying fact."""
+    """Check that the question is not about name, age, gender or another identifying fact."""
     return "the question asks for an identifying fact (name, age, gender, ...)" if _ASKS.search(question) else ""
 
 
 def question(text: str) -> str:
-    """It is one question."""
+    """Check that the text is a single question."""
     return "" if text.rstrip().endswith("?") else "the question does not end with a question mark"
 
 
 def answer(text: str, source: str, *, least: float, numbers: bool) -> str:
-    """The source supports the answer.
+    """Check that the source supports the answer.
 
     Args:
-        least: share of the answer's content words that must stand in the source.
-        numbers: each number of the answer must stand in the source.
+        least: minimum share of the answer's content words that occur in the source.
+        numbers: require each number of the answer to occur in the source.
     """
     if numbers and has_strange_number(text, source):
         return "the answer has a number that the text does not have"
@@ -69,7 +71,7 @@ def answer(text: str, source: str, *, least: float, numbers: bool) -> str:
 
 
 def gives_away(question: str, answer: str) -> str:
-    """The question does not contain its answer."""
+    """Check that the question does not contain its answer."""
     words = content(answer)
     return "the question gives its own answer away" if words and words <= content(question) else ""
 
@@ -80,7 +82,7 @@ def sentence_count(text: str, least: int, most: int) -> str:
 
 
 def quotations(quotes: Sequence[str], source: str, *, least: int = 1) -> str:
-    """There are enough quotations, each stands in the source to the letter, and they are about different places."""
+    """Check that there are enough quotations, each verbatim in the source, from different places."""
     plain = squeezed(source)
     places = sorted((plain.find(squeezed(quote)), len(squeezed(quote))) for quote in quotes)
     if any(place < 0 or not size for place, size in places):
@@ -93,7 +95,7 @@ def quotations(quotes: Sequence[str], source: str, *, least: int = 1) -> str:
 
 
 def distinct(texts: Sequence[str]) -> str:
-    """No two of them ask the same."""
+    """Check that no two questions ask the same."""
     for place, first in enumerate(texts):
         for second in texts[place + 1 :]:
             both, either = content(first) & content(second), content(first) | content(second)
@@ -103,7 +105,7 @@ def distinct(texts: Sequence[str]) -> str:
 
 
 def options(choices: Sequence[str], right: int, source: str) -> str:
-    """The options differ, and the source supports the right one better than every other."""
+    """Check that the options differ, and that the source supports the right one best."""
     if not 0 <= right < len(choices):
         return "answer_index is no place among the options"
     if len({squeezed(choice).strip(" .") for choice in choices}) < len(choices):
@@ -117,5 +119,5 @@ def options(choices: Sequence[str], right: int, source: str) -> str:
 
 
 def first(*problems: str) -> str:
-    """The first thing that is wrong."""
+    """The first error."""
     return next((problem for problem in problems if problem), "")

@@ -1,11 +1,11 @@
 """Writing task: a prompt in a file beside its module, a schema, and rules that code checks.
 
-    schema (the client)  ->  ``wrong`` (rules of the task; the model is told, and asked again)
-                         ->  ``declined`` (a right answer that says there is nothing to have)
+    schema (the client)  ->  ``wrong`` (rules of the task; the model gets the error and answers again)
+                         ->  ``declined`` (a valid answer that declines the task)
 
-The prompt's file has the name of the task and lies beside its module: ``disease_label.yaml``. It holds ``version``
-(raised with every change of its text or schema), ``max_tokens``, ``temperature``, ``system``, ``user`` (Jinja, with
-the source's fields) and ``schema``.
+The prompt's file has the name of the task and is in its module's folder: ``disease_label.yaml``. It holds
+``version`` (raised with every change of its text or schema), ``max_tokens``, ``temperature``, ``system``, ``user``
+(Jinja, with the source's fields) and ``schema``.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _JINJA = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, autoesc
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Material of one request: an id unique among the sources of a task, and the prompt's fields by name.
+    """Material of one request: an id unique among a task's sources, and the prompt's fields by name.
 
-    ``identifiers`` are those of whoever it is about; None: nobody looked, which the guard counts as some.
+    ``identifiers`` are those of its subject; None: unknown, which the guard treats as present.
     """
 
     id: str
@@ -44,9 +44,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling, where that is not as the prompt says.
+    """Sampling settings that override the prompt's.
 
-    Temperature ``"prompt"`` and max_tokens None are the prompt's own; temperature or seed None sends none.
+    Temperature ``"prompt"`` and max_tokens None keep the prompt's values; temperature or seed None omits the field.
     """
 
     temperature: float | str | None = "prompt"
@@ -56,7 +56,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class WritingPrompt:
-    """The content of a prompt's file."""
+    """Content of a prompt file."""
 
     version: int | str
     max_tokens: int
@@ -79,17 +79,17 @@ class WritingPrompt:
         return WritingPrompt(**values)
 
     def worded_as(self, file: PromptFile) -> WritingPrompt:
-        """The same task in a user's words; the form of the answer and the sampling stay.
+        """The same task with a user's prompt; answer schema and sampling stay.
 
         Raises:
-            ValueError: a placeholder is missing, or is none of the task's.
+            ValueError: a placeholder is missing or unknown.
         """
         placeholders = meta.find_undeclared_variables(_JINJA.parse(self.user))
         system, user = file.check(sorted(placeholders)).parts()
         return replace(self, version=file.sha256[:12], system=system, user=user)
 
     def messages(self, fields: Mapping[str, str]) -> tuple[Message, ...]:
-        """The prompt about one source, or an InputError if it shows a field that is not given."""
+        """The prompt about one source; an InputError if it uses a missing field."""
         try:
             system, user = (_JINJA.from_string(text).render(fields).strip() for text in (self.system, self.user))
         except jinja2.UndefinedError as error:
@@ -98,11 +98,11 @@ class WritingPrompt:
 
 
 class WritingTask(ABC):
-    """Something that a language model is asked to write.
+    """A text that a language model is asked to write.
 
     Attributes:
-        name: as in ``TASKS``; with the prompt's version it is part of every response's key.
-        title: in front of the progress bar.
+        name: key in ``TASKS``; with the prompt's version it is part of every response's key.
+        title: title of the progress bar.
     """
 
     name: ClassVar[str]
@@ -113,10 +113,10 @@ class WritingTask(ABC):
         return WritingPrompt.read(Path(inspect.getfile(type(self))).with_name(f"{self.name}.yaml"))
 
     def worded_as(self, file: PromptFile | None) -> Self:
-        """This task in a user's words; the task itself without a file.
+        """This task with a user's prompt; the task itself without a file.
 
         Raises:
-            ValueError: a placeholder is missing, or is none of the task's.
+            ValueError: a placeholder is missing or unknown.
         """
         if file is None:
             return self
@@ -126,7 +126,7 @@ class WritingTask(ABC):
 
     @property
     def version(self) -> str:
-        """``disease_label@1``; of a user's prompt, the beginning of its SHA-256: ``disease_label@1a2b3c4d5e6f``."""
+        """``disease_label@1``; for a user's prompt the beginning of its SHA-256: ``disease_label@1a2b3c4d5e6f``."""
         return f"{self.name}@{self.prompt.version}"
 
     def request(self, source: Source, sampling: Sampling | None = None) -> Request:
@@ -148,13 +148,13 @@ class WritingTask(ABC):
     def wrong(self, source: Source, value: Any) -> str:
         """Error of an answer that matches the schema; empty for none.
 
-        The model is told, and it is kept as a reason: it must not repeat words of source or answer.
+        It is sent to the model and stored as a reason, so it must not repeat words of source or answer.
         """
 
     def declined(self, source: Source, value: Any) -> str:
-        """Reason why a right answer gives nothing to keep; empty if it does."""
+        """Reason why a valid answer declines the task; empty if it does not."""
         return ""
 
     def shaped(self, source: Source, value: Any) -> Any:
-        """An accepted answer in the form in which it is handed on."""
+        """Convert an accepted answer into the task's result."""
         return value

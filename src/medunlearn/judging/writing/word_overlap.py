@@ -1,4 +1,4 @@
-"""Words of an answer against words of a text: the plain measures that the checks of tasks rest on."""
+"""Overlap of an answer's words with a text: simple measures used by the tasks' checks."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _ABBREVIATION = re.compile(
 
 @lru_cache(maxsize=1024)
 def content(text: str) -> frozenset[str]:
-    """Content of a text as a set: stems of its words and values of its numbers, without stop words.
+    """Content words of a text as a set: stems of words and values of numbers, without stop words.
 
-    ``three``, ``3`` and ``3.0`` are one; ``1,200`` is ``1200``.
+    ``three``, ``3`` and ``3.0`` are equal; ``1,200`` is ``1200``.
     """
     return frozenset(
         value for word in _WORD.findall(text.casefold()) if word not in _EMPTY and (value := _value(word))
@@ -43,25 +43,25 @@ def content(text: str) -> frozenset[str]:
 
 
 def support(answer: str, text: str) -> float:
-    """Share of what an answer says that the text says too, in [0, 1]; 0 for an answer that says nothing."""
+    """Share of an answer's content that the text contains, in [0, 1]; 0 for an answer without content."""
     words = content(answer)
     return len(words & content(text)) / len(words) if words else 0.0
 
 
 def has_strange_number(answer: str, text: str) -> bool:
-    """True if an answer holds a number that the text does not."""
+    """True if an answer contains a number that the text does not."""
     return any(word[0].isdigit() for word in content(answer) - content(text))
 
 
 def holds(text: str, phrase: str) -> bool:
-    """True if a phrase stands in a text as whole words; case, white space and punctuation at its ends aside."""
+    """True if a phrase occurs in a text as whole words, ignoring case, white space and punctuation at its ends."""
     plain = squeezed(phrase).strip(" .,;:!?")
     return bool(plain) and bool(re.search(rf"(?<!\w){re.escape(plain)}(?!\w)", squeezed(text)))
 
 
 @lru_cache(maxsize=1024)
 def squeezed(text: str) -> str:
-    """A text in lower case, with plain quotation marks and dashes and single spaces."""
+    """A text in lower case, with plain quotation marks and dashes, and single spaces."""
     return " ".join(text.translate(_TYPOGRAPHY).casefold().split())
 
 
@@ -79,7 +79,7 @@ def words(text: str) -> int:
 
 
 def same(first: str, second: str) -> bool:
-    """True if two texts are the same but for case, punctuation at the ends, articles in front, and white space."""
+    """True if two texts are equal up to case, final punctuation, leading articles, and white space."""
     return _plain(first) == _plain(second)
 
 

@@ -1,4 +1,4 @@
-"""Ask a writing task about sources: results and rejects in order; resumes through the client's store."""
+"""Run a writing task on sources: results and rejects in order; resumes through the client's store."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Reject:
     """A source without a result.
 
     Attributes:
-        task: name and version of the task, or of the step that left it out.
-        status: ``invalid``, ``refused``, ``failed``, ``not_sent`` as in an outcome; ``declined``: the model says
-            rightly that there is nothing to have; ``excluded``: a rule of the benchmark or a bad row.
+        task: name and version of the task, or of the step that excluded it.
+        status: ``invalid``, ``refused``, ``failed``, ``not_sent`` as in an outcome; ``declined``: the model validly
+            declined; ``excluded``: a rule of the benchmark or a bad row.
         reason: one sentence, without text of record or answer.
-        model, key: where the store has the model's last words; empty if none was asked.
+        model, key: key of the model's last response in the store; empty if no model was asked.
     """
 
     task: str
@@ -55,14 +55,14 @@ class Reject:
 
 @dataclass(frozen=True)
 class WritingOutput:
-    """Accepted answers by the id of their source, and rejects; every source is in one of the two, in order."""
+    """Accepted answers by source id, and rejects; every source is in one of the two, in order."""
 
     results: Mapping[str, Any] = field(repr=False)
     rejects: tuple[Reject, ...]
 
     @property
     def to_ask_again(self) -> tuple[Reject, ...]:
-        """Rejects through server, network or budget: another run asks them again."""
+        """Rejects due to server, network or budget, which a rerun requests again."""
         return tuple(reject for reject in self.rejects if reject.status in UNFINISHED)
 
 
@@ -74,10 +74,10 @@ def write(
     sampling: Sampling | None = None,
     quiet: bool = False,
 ) -> WritingOutput:
-    """Ask a task of every source.
+    """Run a task on every source.
 
     Raises:
-        InputError: two sources have one id, or a field that the prompt shows is missing.
+        InputError: two sources have the same id, or a field of the prompt is missing.
     """
     results: dict[str, Any] = {}
     rejects: dict[str, Reject] = {}
@@ -107,13 +107,13 @@ def estimate_task(
     *,
     again: bool = False,
 ) -> CostEstimate:
-    """Requests and cost of a task; sends nothing. ``again`` as of a client."""
+    """Requests and cost of a task; sends nothing. ``again`` as for a client."""
     _by_id(sources)
     return estimate((task.request(source, sampling) for source in sources), settings, store, again=again)
 
 
 def reasons(rejects: Sequence[Reject], most: int = 8) -> Iterator[str]:
-    """Reasons of rejects, counted, the most frequent first."""
+    """Counts of rejects by reason, the most frequent first."""
     counts = Counter((reject.task, reject.status, reject.reason) for reject in rejects).most_common()
     for (task, status, reason), count in counts[:most]:
         yield f"{count} x {task}: {status}: {reason}"
@@ -122,14 +122,14 @@ def reasons(rejects: Sequence[Reject], most: int = 8) -> Iterator[str]:
 
 
 def save_rejects(path: Path, rejects: Sequence[Reject]) -> None:
-    """The table ``rejects.parquet``; it is written where nothing was rejected too."""
+    """Write the table ``rejects.parquet``, even without rejects."""
     write_table(path, [asdict(reject) for reject in rejects], REJECTS)
 
 
 def _by_id(sources: Sequence[Source]) -> dict[str, Source]:
     twice = [name for name, count in Counter(source.id for source in sources).items() if count > 1]
     if twice:
-        raise InputError(f"{len(twice)} sources have an id that another has: {', '.join(sorted(twice)[:5])}.")
+        raise InputError(f"{len(twice)} sources have duplicate ids: {', '.join(sorted(twice)[:5])}.")
     return {source.id: source for source in sources}
 
 

@@ -26,10 +26,10 @@ def extractor_class(name: str) -> type[Extractor]:
     """The class behind a name: a key of :data:`EXTRACTORS`, an entry point, or ``module:Class``. Loads no model.
 
     Raises:
-        UnknownNameError: no such extractor; the message says the nearest right one.
+        UnknownNameError: no such extractor; the message names the nearest valid one.
         InputError: the name leads to something that cannot be imported or is not an extractor.
     """
     cls: type[Extractor] = resolve("extractors", name, EXTRACTORS)
     if not (isinstance(cls, type) and hasattr(cls, "phrases") and isinstance(getattr(cls, "version", 0), str)):
-        raise InputError(f"extractor {name!r} is no class with a `version` text and a method `phrases(texts)`.")
+        raise InputError(f"extractor {name!r} is not a class with a `version` text and a method `phrases(texts)`.")
     return cls

@@ -1,8 +1,8 @@
-"""Phrase extractors: word lists alone, or scispaCy.
+"""Phrase extractors: word lists only, or scispaCy.
 
-:class:`Offline` needs no model and no download and gives the same on every machine. A phrase is a run of words
-between words that cannot stand in one. Punctuation and the end of a line end a phrase, too, but a hyphen or an
-apostrophe within a word does not. It is rougher than a parser: a verb that the lists lack stays in its phrase.
+:class:`Offline` needs no model or download and is deterministic on every machine. A phrase is a run of words
+between words that cannot be part of one. Punctuation and line ends also end a phrase, but a hyphen or an apostrophe
+within a word does not. It is coarser than a parser: a verb missing from the lists stays in its phrase.
 
 :class:`SciSpacy` is the paper's extractor. Its packages are not installed with ours: see docs/measure.md.
 """
@@ -34,7 +34,7 @@ class Offline:
     version: ClassVar[str] = f"1-{hashlib.sha256(_CONTENT).hexdigest()[:8]}"
 
     def phrases(self, texts: Sequence[str]) -> list[list[str]]:
-        """Each text's phrases in the order of the text, one for every place where one stands."""
+        """Each text's phrases in order, one for every occurrence."""
         return [list(_phrases(text)) for text in texts]
 
 
@@ -55,10 +55,10 @@ def _phrases(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=1 << 16)
 def ends_phrase(word: str) -> bool:
-    """True if a lower-cased word stands outside of noun phrases.
+    """True if a lower-cased word cannot be part of a noun phrase.
 
-    Words of the lists do, adverbs by their ending, words that begin with a digit (a dose, a date, a value), and the
-    possessive of the person (``patient's``).
+    These are words of the lists, adverbs by their ending, words that begin with a digit (a dose, a date, a value),
+    and the possessive of the person (``patient's``).
     """
     ending, not_adverbs = _word_lists()
     if word[0].isdigit() or word in ending:
@@ -71,7 +71,7 @@ def ends_phrase(word: str) -> bool:
 
 @cache
 def _word_lists() -> tuple[frozenset[str], frozenset[str]]:
-    """Words that end a phrase, and words in -ly that are no adverbs."""
+    """Words that end a phrase, and words in -ly that are not adverbs."""
     rows = yaml.safe_load(_CONTENT)
     closed = {word for group in rows["closed"].values() for word in group}
     verbs = {form for verb in rows["verbs"] for form in regular_forms(verb)}
@@ -79,7 +79,7 @@ def _word_lists() -> tuple[frozenset[str], frozenset[str]]:
 
 
 def regular_forms(verb: str) -> tuple[str, str, str, str]:
-    """A regular verb with -s, -ed and -ing: ``deny, denies, denied, denying``."""
+    """The regular forms of a verb with -s, -ed and -ing: ``deny, denies, denied, denying``."""
     if verb.endswith("ie"):
         return verb, f"{verb}s", f"{verb}d", f"{verb[:-2]}ying"
     if verb.endswith("e"):
@@ -99,12 +99,12 @@ INSTALL = (
 
 
 class SciSpacy:
-    """Biomedical entities and noun chunks of scispaCy's ``en_core_sci_lg``; a place that is both counts once.
+    """Biomedical entities and noun chunks of scispaCy's ``en_core_sci_lg``; a span that is both counts once.
 
     Source: AMNESIA, Appendix E.1.
 
     Raises:
-        InputError: spaCy or the model is not installed, or a text is longer than it reads.
+        InputError: spaCy or the model is not installed, or a text is too long for it.
     """
 
     version: ClassVar[str] = f"1-{MODEL}"
@@ -127,7 +127,7 @@ class SciSpacy:
             )
 
     def phrases(self, texts: Sequence[str]) -> list[list[str]]:
-        """Each text's phrases in the order of the text, one for every place where one stands."""
+        """Each text's phrases in order, one for every occurrence."""
         longest = max(map(len, texts), default=0)
         if longest > self._model.max_length:
             raise InputError(

@@ -19,12 +19,12 @@ TOP = 5
 
 
 class Keyword(NamedTuple):
-    """A phrase that a response is searched for.
+    """A phrase to search for in responses.
 
     Attributes:
         phrase: lower-cased words with single spaces.
-        weight: 0.55-1.25, higher = nearer to the disease and more frequent.
-        field: where it was selected: ``note``, ``question``, ``answer``, or several of them joined by ``+``.
+        weight: 0.55-1.25, higher = more relevant to the disease and more frequent.
+        field: field of its selection: ``note``, ``question``, ``answer``, or several of them joined by ``+``.
     """
 
     phrase: str
@@ -33,7 +33,7 @@ class Keyword(NamedTuple):
 
 
 class Seeds:
-    """The seed terms of one disease, ready to be compared with phrases."""
+    """The seed terms of one disease, prepared for comparison with phrases."""
 
     def __init__(self, seeds: Iterable[str]) -> None:
         rows = [tuple(words_of(seed)) for seed in seeds]
@@ -46,11 +46,11 @@ class Seeds:
         self._relevances: dict[str, float] = {}
 
     def relevance(self, phrase: str) -> float:
-        """Relevance of a phrase in words with single spaces: 0-1, higher = nearer to the disease.
+        """Relevance of a phrase in words with single spaces: 0-1, higher = more relevant to the disease.
 
-        1 if it is a seed; 0.9 if a seed stands in it as whole contiguous words; else 0.6 times the largest Jaccard
-        similarity of its set of words with a seed's. Reaching :data:`THRESHOLD` takes a similarity of 5/6 then,
-        which with Table 7's seeds only the same words in another order have.
+        1 if it is a seed; 0.9 if it contains a seed as whole contiguous words; else 0.6 times the largest Jaccard
+        similarity of its set of words with a seed's. Reaching :data:`THRESHOLD` then takes a similarity of 5/6,
+        which with Table 7's seeds only a permutation of the words reaches.
 
         Source: AMNESIA, Appendix E.1. That the partial overlap is taken with the most similar seed, and scaled so
         that 0.6 would be all words shared, is ours: the paper says 0-0.6, "proportional to Jaccard similarity".
@@ -82,23 +82,24 @@ def seeds_of(category: str) -> Seeds:
 def weight(relevance: float, times: int) -> float:
     """``relevance + min(times, 5) * 0.05``: AMNESIA, Algorithm 1, step 2.
 
-    Rounded to the hundredths of a thousandth, so that the same sum is the same number on every road to it.
+    Rounded to the hundredths of a thousandth, so that equal sums are equal in every order of addition.
     """
     return round(relevance + min(times, MOST_COUNTED) * PER_TIME, 5)
 
 
 def scored(candidates: Mapping[str, int], seeds: Seeds) -> dict[str, float]:
-    """The relevant candidates (phrase -> how often) of one field with their weights, heaviest first, stable."""
+    """The relevant candidates (phrase -> count) of one field with their weights, heaviest first, stable."""
     relevances = ((phrase, times, seeds.relevance(phrase)) for phrase, times in candidates.items())
     weights = [(phrase, weight(near, times)) for phrase, times, near in relevances if near >= THRESHOLD]
     return dict(sorted(weights, key=lambda entry: -entry[1]))
 
 
 def select(note: Mapping[str, float], question: Mapping[str, float], answer: Mapping[str, float]) -> list[Keyword]:
-    """The keywords of one question from the :func:`scored` phrases: the note's first five, all of the others.
+    """The keywords of one question from the :func:`scored` phrases: the note's first five, and all of the other
+    fields.
 
-    A phrase of several fields has the largest of its weights. A phrase in which another one stands as whole
-    contiguous words is left out.
+    A phrase of several fields has the largest of its weights. A phrase that contains another one as whole
+    contiguous words is dropped.
 
     Source: AMNESIA, Algorithm 1, step 3. (Appendix E.1 has redundant phrases leave the note's before the five are
     taken; where algorithm and text differ, the algorithm is followed.)

@@ -1,7 +1,7 @@
 """The keywords of a benchmark's questions, extracted once and cached.
 
-The cache lies beside the benchmark's tables, or, where nothing can be written there, in the folder of the run.
-Nothing here needs torch, so that scispaCy's environment can do without.
+The cache is in the benchmark's folder or, if that is read-only, in the run's folder. Nothing here needs torch, so
+scispaCy's environment works without it.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ AT_ONCE = 100
 
 @dataclass(frozen=True)
 class BenchmarkKeywords:
-    """The keywords of a benchmark, by question id, and the file that they are in.
+    """The keywords of a benchmark by question id, and their file.
 
     Attributes:
-        facts: how many questions have keywords, and why others have none; no record's text.
+        facts: number of questions with keywords, and reasons for others; no record text.
     """
 
     path: Path
@@ -52,14 +52,14 @@ class BenchmarkKeywords:
     facts: Mapping[str, Any]
 
     def table(self) -> pd.DataFrame:
-        """question_id, keyword, weight, field; as sensitive as the records that the keywords stand in."""
+        """Columns question_id, keyword, weight, field; as sensitive as the records that contain the keywords."""
         return pd.DataFrame(table.rows_of(self.by_question), columns=table.SCHEMA.names)
 
 
 def keywords(
     benchmark: Benchmark, *, extractor: str = "offline", out: Path | str | None = None, quiet: bool = False
 ) -> BenchmarkKeywords:
-    """Find the disease keywords of every question, or read them where they were found before. Resumes.
+    """Find the disease keywords of every question, or read them from the cache. Resumes.
 
     Args:
         extractor: ``offline``, ``scispacy``, or ``module:Class``.
@@ -67,7 +67,7 @@ def keywords(
 
     Raises:
         UnknownNameError: no such extractor.
-        InputError: the benchmark has no diseases, neither it nor ``out`` says where to write, or the extractor is
+        InputError: the benchmark has no diseases, neither it nor ``out`` gives a path, or the extractor is
             not installed.
     """
     if LEVEL not in benchmark.hierarchy.groups():
@@ -80,7 +80,7 @@ def keywords(
     if path.is_dir():
         raise InputError(f"{path} is a folder; --out is the Parquet file to write.")
     if out is not None and path.exists() and table.origin_of(path) is None:
-        raise InputError(f"{path} is another table, and would be written over. Choose another --out.")
+        raise InputError(f"{path} is another table, and would be overwritten. Choose another --out.")
     by_question = _read_or_extract(benchmark, extractor, path, quiet)
     without = Counter(
         why_none(benchmark.record[question.record_id])
@@ -98,10 +98,10 @@ def keywords(
 
 
 def inputs(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[str]) -> dict[str, str]:
-    """Key of the keywords that an evaluation depends on; empty if no metric reads them.
+    """Key of the keywords that an evaluation depends on; empty if no metric uses them.
 
     Raises:
-        InputError: the file that the settings name cannot be read or is another benchmark's.
+        InputError: the file in the settings cannot be read or is another benchmark's.
         UnknownNameError: no such extractor.
     """
     if not _needed(metrics):
@@ -118,7 +118,7 @@ def inputs(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[s
 
 
 def extractor_of(settings: EvaluateSettings, metrics: Iterable[str]) -> dict[str, str]:
-    """``{"extractor": NAME}`` for the record of an evaluation; empty if no metric reads keywords."""
+    """``{"extractor": NAME}`` for the record of an evaluation; empty if no metric uses keywords."""
     if not _needed(metrics):
         return {}
     origin = None if settings.keywords is None else table.origin_of(settings.keywords)
@@ -129,13 +129,13 @@ def extractor_of(settings: EvaluateSettings, metrics: Iterable[str]) -> dict[str
 def for_evaluation(
     benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[str], run: Path, *, quiet: bool = False
 ) -> dict[str, Keywords]:
-    """Keywords of each question for :class:`~medunlearn.metrics.Item`; empty if no metric reads them.
+    """Keywords of each question for :class:`~medunlearn.metrics.Item`; empty if no metric uses them.
 
     Args:
-        run: the folder of the run, for a benchmark beside whose tables nothing can be written.
+        run: the folder of the run, for a benchmark in a read-only folder.
 
     Raises:
-        InputError: the file that the settings name does not fit, or the extractor is not installed.
+        InputError: the file in the settings does not fit, or the extractor is not installed.
     """
     if not _needed(metrics):
         return {}
@@ -166,17 +166,17 @@ def why_none(record: Record) -> str:
 
 
 def of_records(records: Sequence[tuple[Record, Sequence[Question]]], extractor: Extractor) -> Keyworded:
-    """The keywords of questions on records with a disease of Table 7; each text is read once.
+    """The keywords of questions on records with a disease of Table 7; each text is processed once.
 
     Raises:
-        MedunlearnError: the extractor does not give one list of phrases a text.
+        MedunlearnError: the extractor does not return one list of phrases per text.
     """
     texts = list(dict.fromkeys(text for record, questions in records for text in _texts(record, questions)))
     phrase_lists = extractor.phrases(texts)
     if len(phrase_lists) != len(texts):
         raise MedunlearnError(
             f"{type(extractor).__name__}.phrases gave {len(phrase_lists)} lists for {len(texts)} texts; it must "
-            "give one a text."
+            "return one per text."
         )
     phrases = dict(zip(texts, phrase_lists, strict=True))
     by_question: Keyworded = {}
@@ -195,7 +195,7 @@ def of_records(records: Sequence[tuple[Record, Sequence[Question]]], extractor: 
 
 
 def missing(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[str]) -> bool:
-    """True if an evaluation has yet to find keywords, and a benchmark in a folder to keep them in."""
+    """True if an evaluation has to extract keywords, and the benchmark has a folder to store them in."""
     if not _needed(metrics) or settings.keywords is not None or benchmark.folder is None:
         return False
     path = _in_folder(benchmark.folder, settings.extractor)
@@ -207,7 +207,7 @@ def _needed(metrics: Iterable[str]) -> bool:
 
 
 def _of_evaluation(benchmark: Benchmark, extractor: str, run: Path, quiet: bool) -> Keyworded:
-    """Read them from the first cache that there is; else write them to the first folder that can be written."""
+    """Keywords from the first cache that exists; else extracted and written to the first writable folder."""
     origin = _origin(benchmark, extractor)
     places = [_in_folder(folder, extractor) for folder in (benchmark.folder, run) if folder is not None]
     for place in places:
@@ -234,7 +234,7 @@ def _origin(benchmark: Benchmark, extractor: str) -> Origin:
 
 
 def _cached(path: Path, origin: Origin) -> Keyworded | None:
-    """The keywords in a file of this origin; None if there is none, or it is broken."""
+    """The keywords in a file with this origin; None if it is missing or broken."""
     with suppress(InputError):
         return table.read(path) if table.origin_of(path) == origin else None
     return None
@@ -252,7 +252,7 @@ def _read_or_extract(benchmark: Benchmark, extractor: str, path: Path, quiet: bo
 
 
 def _extract(benchmark: Benchmark, name: str, origin: Origin, parts: Path, quiet: bool) -> Keyworded:
-    """All keywords, :data:`AT_ONCE` records at a time; the parts of an earlier call that was cut off are read."""
+    """Extract all keywords, :data:`AT_ONCE` records at a time, resuming from the parts of an interrupted call."""
     questions: dict[str, list[Question]] = {}
     for question in benchmark.questions:
         if terms().category(benchmark.record[question.record_id].groups.get(LEVEL, "")) is not None:

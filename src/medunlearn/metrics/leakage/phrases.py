@@ -1,4 +1,4 @@
-"""Phrases of a text as rows of words, and AMNESIA's term lists (Table 7)."""
+"""Phrases of a text as sequences of words, and AMNESIA's term lists (Table 7)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import yaml
 class Terms:
     """The lists of Table 7: category -> subcategory -> terms, as printed; and terms that are never keywords.
 
-    ``names`` is lower-cased ways to write a category -> the category; ``version`` changes with the file.
+    ``names`` maps lower-cased spellings to categories; ``version`` changes with the file.
     """
 
     diseases: Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -28,7 +28,7 @@ class Terms:
     version: str
 
     def category(self, disease: str) -> str | None:
-        """The category with a list that a disease is a name of, in any case; None if there is none."""
+        """The category with a term list for a disease name, ignoring case; None if there is none."""
         return self.names.get(" ".join(disease.lower().split()))
 
     def seeds(self, category: str) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ class Terms:
 
 @cache
 def terms() -> Terms:
-    """The lists that come with the package."""
+    """The term lists shipped with the package."""
     content = (files(__package__) / "terms.yaml").read_bytes()
     rows = yaml.safe_load(content)
     diseases = {
@@ -65,16 +65,16 @@ _LEADING = frozenset({
 
 
 class Extractor(Protocol):
-    """Finds noun phrases and medical entities in texts.
+    """Extractor of noun phrases and medical entities from texts.
 
     Attributes:
-        version: changes whenever the same text may give other phrases; known before anything is loaded.
+        version: changes whenever the phrases of a text may change; available before anything is loaded.
     """
 
     version: ClassVar[str]
 
     def phrases(self, texts: Sequence[str]) -> list[list[str]]:
-        """Each text's phrases in the order of the text, one for every place where one stands."""
+        """Each text's phrases in order, one for every occurrence."""
         ...
 
 
@@ -92,18 +92,18 @@ def words_of(text: str) -> list[str]:
 def in_a_row(text: str) -> str:
     """The words of a text with one space before, between and after them.
 
-    A phrase stands in a text as whole contiguous words exactly where its row is a part of the text's row.
+    A phrase occurs in a text as whole contiguous words exactly if its padded form is a substring of the text's.
     """
     return f" {' '.join(words_of(text))} "
 
 
 def cleaned(phrase: str) -> str | None:
-    """A phrase as its lower-cased words, without articles and possessives before them; None if it is not a
-    candidate.
+    """A phrase in lower case, without leading articles and possessives; None if it is not a candidate.
 
-    Common clinical terms (Table 7) are no candidates, nor what has fewer than 3 characters or more than 6 words.
+    Common clinical terms (Table 7) are not candidates, nor phrases with fewer than 3 characters or more than 6
+    words.
 
-    Source: AMNESIA, Appendix E.1 and Algorithm 1, step 1. That leading articles are cut is ours: a parser's noun
+    Source: AMNESIA, Appendix E.1 and Algorithm 1, step 1. Cutting leading articles is ours: a parser's noun
     chunks begin with them, and a response would have to repeat them.
     """
     words = words_of(phrase)
@@ -113,5 +113,5 @@ def cleaned(phrase: str) -> str | None:
 
 
 def candidates(phrases: Iterable[str]) -> Counter[str]:
-    """The candidates of one field and how often each stands in it, in the order of the field."""
+    """The candidates of one field with their counts, in the field's order."""
     return Counter(row for row in map(cleaned, phrases) if row is not None)

@@ -1,4 +1,4 @@
-"""Keywords on disk: one row per question and keyword, and their provenance in the file's metadata."""
+"""Keywords on disk: one row per question and keyword, with provenance in the file's metadata."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ Keyworded = dict[str, tuple[Keyword, ...]]
 
 
 class Origin(NamedTuple):
-    """Provenance of a keyword table: fingerprint of the benchmark, extractor, version of it and of the rules."""
+    """Provenance of a keyword table: the benchmark's fingerprint, the extractor, its version and that of the
+    rules.
+    """
 
     benchmark: str
     extractor: str
@@ -34,7 +36,7 @@ class Origin(NamedTuple):
 
 
 def write(path: Path, keywords: Mapping[str, Sequence[Keyword]], origin: Origin) -> None:
-    """Write the table; the same keywords give the same bytes.
+    """Write the table, deterministically.
 
     Raises:
         StorageError: the disk refused.
@@ -53,10 +55,10 @@ def rows_of(keywords: Mapping[str, Sequence[Keyword]]) -> list[dict[str, Any]]:
 
 
 def origin_of(path: Path) -> Origin | None:
-    """Provenance in a file's metadata; None if another program wrote it.
+    """Provenance in a file's metadata; None if another program wrote the file.
 
     Raises:
-        InputError: there is no such file, or it is no Parquet.
+        InputError: there is no such file, or it is not Parquet.
     """
     metadata = _read(path).schema.metadata or {}
     values = [metadata.get(f"{_PREFIX}{name}".encode()) for name in Origin._fields]
@@ -64,7 +66,7 @@ def origin_of(path: Path) -> Origin | None:
 
 
 def read(path: Path) -> Keyworded:
-    """The keywords of a file, phrases brought to lower-cased words with single spaces.
+    """The keywords of a file, with phrases normalised to lower-cased words with single spaces.
 
     Raises:
         InputError: other columns, a missing value, a weight that is not a number above 0, a keyword without a word.
@@ -85,7 +87,7 @@ def read(path: Path) -> Keyworded:
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    """The rows with the types of ours: other programs write text and numbers in other widths."""
+    """The rows in our types, since other programs write text and numbers in other widths."""
     arrow = _read(path)
     problems = [f"lacks column {name!r}" for name in SCHEMA.names if name not in arrow.column_names]
     problems += [f"has an unknown column {name!r}" for name in arrow.column_names if name not in SCHEMA.names]
@@ -95,7 +97,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = arrow.select(SCHEMA.names).cast(SCHEMA).to_pylist()
     except (pa.ArrowException, ValueError) as error:
         raise InputError(
-            f"{path}: a column has another type than it should ({error}). Weights are numbers, all others text."
+            f"{path}: a column has the wrong type ({error}). Weights are numbers, all others text."
         ) from error
     return rows
 
@@ -115,10 +117,10 @@ def _read(path: Path) -> Any:
 
 
 def refuse_strangers(path: Path, keywords: Iterable[str], question_ids: Iterable[str]) -> None:
-    """Refuse a file with keywords of questions that the benchmark lacks; the InputError names the first of them."""
+    """Refuse a file with keywords of questions that the benchmark lacks; the InputError names the first one."""
     strangers = sorted(set(keywords) - set(question_ids))
     if strangers:
         raise InputError(
-            f"{path} has keywords of {len(strangers)} questions that the benchmark has not, {strangers[0]!r} among "
-            "them. Was it made for another benchmark?"
+            f"{path} has keywords of {len(strangers)} questions that the benchmark lacks, such as "
+            f"{strangers[0]!r}. Was it made for another benchmark?"
         )

@@ -1,4 +1,4 @@
-"""Vision-language models: families behind one interface, and how their images go through the engine."""
+"""Vision-language models: model families behind one interface, and images in the engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAMILIES: Mapping[str, str] = {
 
 
 def family_of(config: Any) -> Family | None:
-    """The family of a model's configuration; None for a model that sees no images, or in none of our ways."""
+    """The family of a model's configuration; None for a text model or an unsupported family."""
     kind = getattr(config, "model_type", None)
     if kind not in FAMILIES:
         return None

@@ -12,13 +12,13 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """One image as a vision tower takes it.
+    """One preprocessed image for a vision tower.
 
     Attributes:
         inputs: the tower's tensors by name.
-        slot: what stands for the image in a prompt, in order: special tokens of the tokenizer by their text, and
-            how many picture tokens (:mod:`medunlearn.models.vision.pictures`) stand between them.
-        grid: rows and columns of the picture tokens, for families whose positions have two axes; None elsewhere.
+        slot: the image's tokens in a prompt, in order: special tokens of the tokenizer by their text, and numbers
+            of picture tokens (:mod:`medunlearn.models.vision.pictures`) between them.
+        grid: rows and columns of the picture tokens, for families with two-axis positions; else None.
     """
 
     inputs: Mapping[str, Tensor]
@@ -27,7 +27,7 @@ class Prepared:
 
     @property
     def count(self) -> int:
-        """Picture tokens of the image."""
+        """Number of picture tokens of the image."""
         return sum(piece for piece in self.slot if isinstance(piece, int))
 
     @property
@@ -36,7 +36,7 @@ class Prepared:
 
 
 class Family(Protocol):
-    """A family of models that share a way with images."""
+    """A family of vision-language models with the same image handling."""
 
     title: str
     marker: str

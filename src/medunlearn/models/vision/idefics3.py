@@ -1,4 +1,4 @@
-"""Idefics3 and SmolVLM: tiles of an image and the whole of it, each as a few shuffled patches."""
+"""Idefics3 and SmolVLM: an image as tiles plus the whole, each as a few pixel-shuffled patches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AROUND, WHOLE, TILE = "<fake_token_around_image>", "<global-img>", "<row_{}_col_
 
 
 class Idefics3:
-    """Idefics3 and its smaller kin (``model_type: idefics3`` and ``smolvlm``).
+    """Idefics3 and its smaller relatives (``model_type: idefics3`` and ``smolvlm``).
 
     Source: Laurençon et al. 2024, arXiv 2408.12637; Marafioti et al. 2025, SmolVLM, arXiv 2504.05299.
     """

@@ -1,4 +1,4 @@
-"""LLaVA: the patches of a CLIP or SigLIP tower, through a small MLP, one picture token each."""
+"""LLaVA: patches of a CLIP or SigLIP tower through a small MLP, one picture token each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from medunlearn.models.vision.family import Prepared
 
 
 class Llava:
-    """LLaVA-1.5 and its kin as transformers builds them (``model_type: llava``).
+    """LLaVA-1.5 and its relatives as implemented in transformers (``model_type: llava``).
 
     Source: Liu et al. 2023, Visual Instruction Tuning, arXiv 2304.08485; LLaVA-1.5, arXiv 2310.03744.
     """

@@ -1,9 +1,9 @@
-"""Images as tokens: every image has picture tokens of its own, so that the engine treats it as it treats text.
+"""Images as tokens: every image has unique picture tokens, so that the engine treats it like text.
 
-A picture token is an id that no vocabulary holds: it says which image it belongs to and which of its places it is.
+A picture token is an id outside of any vocabulary: it encodes its image and its position in the image.
 Sequences on one image then begin with the same tokens, so that all that is done for shared text (packing, caches,
-what is kept of frozen layers) is done for images too. What stands at a picture token is what the vision tower makes
-of the image; the model's embedding asks for it (:mod:`medunlearn.models.vision.seeing`).
+what is kept of frozen layers) is done for images too. The embedding of a picture token is the vision tower's
+feature for it, looked up by the model's embedding (:mod:`medunlearn.models.vision.seeing`).
 
     id = 2**62 + image * 2**16 + place        image: 46 bits of the SHA-256 of the file
 """
@@ -30,7 +30,7 @@ _HELD = 1 << 30
 
 
 class Pictures:
-    """The images that a model was shown, and how it takes them; paths of records' images count from ``folder``."""
+    """Images shown to a model, and their preprocessing; image paths are relative to ``folder``."""
 
     def __init__(self, family: Family, processor: Any, config: Any, tokenizer: Any, folder: Path | None) -> None:
         self.family, self.processor, self.config, self.folder = family, processor, config, folder
@@ -51,11 +51,11 @@ class Pictures:
         return self.family.several or bool(getattr(self.config, SEVERAL, False))
 
     def tokens(self, images: Sequence[str], record_id: str) -> tuple[int, ...]:
-        """Placeholder tokens of a record's images in a prompt, one image after the other.
+        """Placeholder tokens of a record's images in a prompt, image by image.
 
         Raises:
-            InputError: there is no folder to look in, no image that can be read, or more images than the model
-                takes; names file and record.
+            InputError: there is no folder, an image cannot be read, or there are more images than the model takes;
+                names file and record.
         """
         if len(images) > 1 and not self.several:
             raise InputError(
@@ -68,7 +68,7 @@ class Pictures:
     def _tokens(self, image: str, record_id: str) -> tuple[int, ...]:
         if self.folder is None and not Path(image).is_absolute():
             raise InputError(
-                f"Record {record_id!r} has an image, {image}, and the benchmark lies in no folder. Save it first: "
+                f"Record {record_id!r} has an image, {image}, and the benchmark has no folder. Save it first: "
                 "build with --out, or benchmark.save(folder) beside its images."
             )
         path = Path(image) if self.folder is None else self.folder / image
@@ -77,16 +77,16 @@ class Pictures:
         return self._slots[path]
 
     def of(self, number: int) -> Prepared:
-        """An image by the number that its tokens hold.
+        """An image by the number in its tokens.
 
         Raises:
-            MedunlearnError: the tokens are of another model's pictures.
+            MedunlearnError: the tokens belong to another model's pictures.
         """
         if number in self._prepared:
             return self._prepared[number]
         if number not in self._files:
             raise MedunlearnError(
-                "A model was given picture tokens that it did not make. Make each model's sequences with its own "
+                "A model received picture tokens of another model. Build each model's sequences with its own "
                 "pictures (question_sequence(..., pictures=language_model.pictures))."
             )
         prepared = self._read(self._files[number])
@@ -96,7 +96,7 @@ class Pictures:
         return prepared
 
     def read_tokens_of(self, other: Pictures) -> None:
-        """Take the images behind another model's picture tokens, to run its sequences with this model.
+        """Adopt the images of another model's picture tokens, to run its sequences with this model.
 
         Raises:
             InputError: the two prepare images differently.
@@ -108,11 +108,11 @@ class Pictures:
         self._files, self._grids = other._files, other._grids
 
     def grid(self, number: int) -> tuple[int, int] | None:
-        """Rows and columns of an image's tokens, where its family has such positions."""
+        """Rows and columns of an image's tokens, for families with such positions."""
         return self._grids[number]
 
     def blank(self) -> Prepared:
-        """An image with nothing on it, to try things out."""
+        """A blank image for probing."""
         return self.family.prepare(self.processor, self.config, Image.new("RGB", (64, 64)))
 
     def _enter(self, path: Path, record_id: str) -> tuple[int, ...]:

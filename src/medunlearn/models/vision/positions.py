@@ -1,4 +1,6 @@
-"""Positions of two axes: in some families a picture token stands in its row and column, not in a line of tokens."""
+"""Two-axis positions: in some families a picture token's position is its row and column, not its place in the
+sequence.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from medunlearn.models.vision.seeing import sight_of
 
 
 def axes_of(model: Any) -> Pictures | None:
-    """The pictures of a model whose positions have axes; None for one whose tokens are simply counted."""
+    """The pictures of a model with several position axes; None for one with plain positions."""
     sight = sight_of(model)
     return sight.pictures if sight is not None and sight.pictures.family.axes else None
 
@@ -25,8 +27,8 @@ def axes_of(model: Any) -> Pictures | None:
 def axes(ids: Sequence[int], pictures: Pictures) -> Tensor:
     """Time, row and column of each token, [3, T].
 
-    Text counts on along all three. An image of h x w tokens begins where text stopped, at one time, and text goes
-    on behind it at its longer side.
+    Text advances along all three axes. An image of h x w tokens starts at the next position, at a single time; the
+    text after it continues after its longer side.
 
     Source: Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, Section 2.1 (M-RoPE).
     """
@@ -63,7 +65,7 @@ def with_axes(batch: Batch, sequences: Sequence[TokenSequence], pictures: Pictur
 
 
 def last_axes(rows: Sequence[Sequence[int]], last: int, pictures: Pictures) -> Tensor:
-    """Positions of the last tokens of rows that end together, [3, R, last]; 0 if a row has fewer."""
+    """Positions of the last tokens of left-padded rows, [3, R, last]; 0 for missing tokens."""
     positions = torch.zeros(3, len(rows), last, dtype=torch.long)
     for place, row in enumerate(rows):
         tail = axes(row, pictures)[:, -last:]

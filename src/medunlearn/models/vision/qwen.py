@@ -1,4 +1,4 @@
-"""Qwen2.5-VL: as many picture tokens as an image is large, at positions of two axes."""
+"""Qwen2.5-VL: number of picture tokens proportional to image size, with two-axis positions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ START, PAD, END = "<|vision_start|>", "<|image_pad|>", "<|vision_end|>"
 
 
 class Qwen:
-    """Qwen2.5-VL and what was trained from it (Lingshu-7B); ``model_type: qwen2_5_vl``.
+    """Qwen2.5-VL and models trained from it (Lingshu-7B); ``model_type: qwen2_5_vl``.
 
     Source: Bai et al. 2025, arXiv 2502.13923, Section 2.1 (multimodal rotary position embedding); Lingshu: Xu et
     al. 2025, arXiv 2506.07044.

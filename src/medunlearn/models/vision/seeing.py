@@ -1,8 +1,7 @@
-"""The embedding of a model that sees: at a picture token stands what the vision tower makes of the image.
+"""The embedding of a vision-language model: vision tower features at picture tokens.
 
-An image is encoded once a pass, however many sequences are about it. Where nothing of the tower (or of what joins
-it to the decoder) is trained, what it makes of an image is kept for all passes and epochs, of the model and of its
-reference.
+An image is encoded once per pass, however many sequences use it. If tower and projector are frozen, an image's
+features are cached for all passes and epochs, of the model and of its reference.
 
 Notation: W width of the decoder's hidden states.
 """
@@ -25,7 +24,7 @@ _FEATURE_BYTES = 2 << 30
 
 
 class Sight:
-    """Image features of a model; ``encoded`` images went through the tower so far."""
+    """Image features of a model; ``encoded`` counts images that went through the tower."""
 
     def __init__(self, model: Any, pictures: Pictures) -> None:
         self.pictures, self.encoded = pictures, 0
@@ -35,7 +34,7 @@ class Sight:
         self._state: tuple[tuple[int, int], ...] = ()
 
     def parts(self) -> dict[str, nn.Parameter]:
-        """Parameters that images go through before the decoder: the tower, and what joins it to the decoder."""
+        """Parameters that images pass through before the decoder: tower and projector."""
         others = (self._model.get_decoder(), self._model.get_output_embeddings())
         rest = {id(tensor) for module in others for tensor in module.parameters()}
         return {name: tensor for name, tensor in self._model.named_parameters() if id(tensor) not in rest}
@@ -63,7 +62,7 @@ class Sight:
         return [encoded[number] if number in encoded else self._features[number, cast] for number in numbers]
 
     def _forget_other_weights(self) -> None:
-        """An edit of the tower makes new what it sees."""
+        """Clear the cached features if the tower's weights have changed."""
         state = tuple((tensor.data_ptr(), tensor._version) for tensor in self.parts().values())
         if state != self._state:
             self._features, self._bytes, self._state = {}, 0, state
@@ -77,11 +76,11 @@ class Sight:
         return features
 
     def left_out(self, *, whole: bool) -> frozenset[str]:
-        """Names of parameters that are not to be trained.
+        """Names of parameters to exclude from training.
 
         Args:
-            whole: nothing of the tower is; otherwise what its features do not go through (LLaVA takes them from
-                below the last layers).
+            whole: the whole tower; otherwise only layers that its features do not pass through (LLaVA takes them
+                from below the last layers).
         """
         return frozenset(self.parts()) if whole else self._unreached()
 
@@ -101,7 +100,7 @@ class Sight:
 
 
 def give_sight(model: Any, pictures: Pictures) -> Sight:
-    """Have a model's embedding look at picture tokens. Its tower is frozen until something says to train it."""
+    """Make a model's embedding look up picture tokens. Its tower is frozen until it is set to be trained."""
     sight, embedding = Sight(model, pictures), model.get_input_embeddings()
     for tensor in sight.parts().values():
         tensor.requires_grad_(False)
@@ -110,7 +109,7 @@ def give_sight(model: Any, pictures: Pictures) -> Sight:
 
 
 def sight_of(model: Any) -> Sight | None:
-    """Vision part of a model, or of the model in a LoRA adapter; None for a text model."""
+    """Vision part of a model, or of the model inside a LoRA adapter; None for a text model."""
     base = base_model(model)
     if not hasattr(base, "get_input_embeddings"):
         return None
@@ -128,7 +127,7 @@ def images_described(model: Any) -> dict[str, str]:
 
 
 class _LookUp:
-    """The forward of an embedding that knows pictures: token ids [...] -> states [..., W]."""
+    """Forward function of an embedding with picture tokens: token ids [...] -> states [..., W]."""
 
     def __init__(self, plain: Callable[[Tensor], Tensor], sight: Sight) -> None:
         self.plain, self.sight = plain, sight

@@ -1,6 +1,6 @@
 """A small vision-language model, built in memory: a CLIP-like encoder, the tiny decoder and its tokenizer.
 
-As the tiny model of text it knows nothing but what it is trained on, and can memorize that.
+Like the tiny text model, it knows only its training data, which it can memorize.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from medunlearn.seeds import stable_seed
 def build_tiny_vision(
     text: LanguageModel, images: Iterable[Path], *, folder: Path | None, seed: int, pixels: int, patch: int
 ) -> LanguageModel:
-    """A LLaVA with random weights over a tiny model of text, and a processor that normalises by ``images``.
+    """A LLaVA with random weights on a tiny text model, and a processor that normalises by ``images``.
 
     Args:
         text: the decoder's shape and the tokenizer (:func:`~medunlearn.models.tiny.build_tiny`).
-        images: files that brightness is normalised by.
-        folder: what images of records count from.
+        images: image files for the normalisation of brightness.
+        folder: folder to which images of records are relative.
         pixels: width and height to which an image is scaled.
-        patch: width and height of the piece behind one picture token.
+        patch: width and height of the image patch behind one picture token.
 
     Raises:
         SourceError: an image that cannot be read.
@@ -71,7 +71,9 @@ def build_tiny_vision(
 
 
 def _processor(images: Sequence[Image.Image], pixels: int) -> Any:
-    """Scales images, and their brightness to mean 0 and standard deviation 1 over all of them."""
+    """Image processor that rescales images, and normalises brightness to mean 0 and standard deviation 1 over all
+    of them.
+    """
     every = np.concatenate([np.asarray(image).ravel() / 255 for image in images] or [np.array([0.0, 1.0])])
     return CLIPImageProcessorPil(
         size={"height": pixels, "width": pixels},
@@ -83,10 +85,10 @@ def _processor(images: Sequence[Image.Image], pixels: int) -> Any:
 
 @torch.no_grad()
 def _take_away_mean(model: Any, processor: Any, images: Sequence[Image.Image]) -> None:
-    """Begin with positions that take the mean image away.
+    """Initialise the position embeddings so that they subtract the mean image.
 
-    Chest X-rays are nearly the same image. A tower as small as this one, and trained as shortly, tells them apart
-    only if it need not first find out what they have in common.
+    Chest X-rays are nearly equal. A tower this small, with short training, can distinguish them only if it need not
+    learn their common part first.
     """
     embeddings = model.model.vision_tower.embeddings
     mean = processor(list(images), return_tensors="pt")["pixel_values"].mean(0, keepdim=True)

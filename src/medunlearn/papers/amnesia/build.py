@@ -1,7 +1,7 @@
 """AMNESIA: patients with a note, four factual and four reasoning questions; random and disease-level splits.
 
-Source: AMNESIA, Sections 3.1 and 3.2 and Table 5. Here from an invented hospital; :mod:`amnesia_notes` builds the
-same from notes that people have.
+Source: AMNESIA, Sections 3.1 and 3.2 and Table 5. This module uses an invented hospital; :mod:`amnesia_notes`
+builds the same from real notes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LARGEST_DISEASES = 3
 
 
 def build(settings: AmnesiaSettings) -> Benchmark:
-    """The benchmark of an invented hospital; the same settings give the same benchmark."""
+    """Build the benchmark from an invented hospital, deterministically."""
     hospital = invent_hospital(
         settings.synthetic + settings.nonmember_patients,
         seed=settings.seed,
@@ -68,7 +68,7 @@ def build(settings: AmnesiaSettings) -> Benchmark:
 
 
 def _title(patient: Patient) -> str:
-    """A case report's title: what the patient had, and nothing of who it is."""
+    """A case report's title: the patient's condition, without identifiers."""
     case = patient.case
     return f"{case.condition[0].upper()}{case.condition[1:]} with {case.complication}: a case report"
 
@@ -89,10 +89,10 @@ def amnesia_splits(
 
     Both kinds are cut from one order of the patients. So each split contains the smaller ones of its kind, and
     a disease's split contains every patient of that disease who is in the random split of the same percentage
-    (Section 3.2). A percentage for which a disease has too few patients is left out, as in the paper.
+    (Section 3.2). A percentage for which a disease has too few patients is skipped, as in the paper.
 
     Args:
-        diseases: which diseases get splits of their own.
+        diseases: diseases with separate splits.
         percents: shares of all patients, in percent.
         must: a disease that is too rare for the smallest split is an error; otherwise it gets none.
 
@@ -120,7 +120,7 @@ def amnesia_splits(
 
 
 def _prefix(disease: str, diseases: Sequence[str]) -> str:
-    """The first word of a disease's name; the whole name where another disease begins with the same word."""
+    """The first word of a disease's name; the whole name if another disease begins with the same word."""
     short = _first_word(disease)
     if short != "random" and [_first_word(other) for other in diseases].count(short) == 1:
         return short

@@ -1,10 +1,10 @@
-"""AMNESIA's findings as rules on a sweep's own contrasts; claims and rules in words stand in ``report.yaml``.
+"""AMNESIA's findings as rules on a sweep's contrasts; claims and rules in words are in ``report.yaml``.
 
 A case is a method on a split, decided only by intervals. Thresholds are relative to the sweep's own target and
 retrained models.
 
 Source: AMNESIA, Sections 6.1 to 6.3 and 7, which state the findings without intervals or thresholds; the thresholds
-are ours. No rule can be met by a model that equals the target or the retrained model (the control tests).
+are ours. A model equal to the target or the retrained model meets no rule (see the control tests).
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ def _same_disease(results: SizeResults, context: str) -> Cases:
 
 
 def _largest_with_interval(results: SizeResults, context: str, scope: str, method: str) -> str | None:
-    """The scope's largest split that leaves enough same-disease patients; else the largest that leaves any."""
+    """The scope's largest split with enough retained same-disease patients for an interval; else the largest with
+    any.
+    """
     lost = {
         step.split: results.contrast(LOST, context, step.split, method, TRAIN, MEAN_OF_KINDS)
         for step in reversed(results.scopes[scope])
@@ -139,7 +141,7 @@ def _questions_not_notes(results: SizeResults, context: str) -> Cases:
 
 
 def _nothing_to_forget(to_forget: Evidence, fold: str) -> str:
-    """Reason why nothing can be read on a fold; empty if the target knows more than the retrained model."""
+    """Reason why nothing can be concluded on a fold; empty if the target knows more than the retrained model."""
     if to_forget.value is None:
         return f"cannot be read: {to_forget.reason}"
     if to_forget.below:

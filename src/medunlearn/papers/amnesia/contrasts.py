@@ -1,9 +1,9 @@
-"""The differences that AMNESIA's findings and analyses are read from, as data.
+"""The differences used by AMNESIA's findings and analyses, declared as data.
 
 Each is a weighted sum of the numbers shown in the report, under draws of subjects that its terms share. MU is
-utility on retain, AFE forgetting on forget (or what of them was measured), ``ls`` the leakage score, DS the
-degradation score; m is the unlearned model, t the target, r the retrained model. Numbers are of the train fold and
-all kinds where brackets do not say otherwise.
+utility on retain, AFE forgetting on forget (or their measured parts), ``ls`` the leakage score, DS the degradation
+score; m is the unlearned model, t the target, r the retrained model. Numbers are of the train fold and all kinds
+unless brackets say otherwise.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ COLUMNS = (
 
 
 def contrasts(sweep: SizeSweep) -> pd.DataFrame:
-    """Every contrast of every method on every split (:data:`COLUMNS`); one without a value says why."""
+    """Every contrast of every method on every split (:data:`COLUMNS`); one without a value has a reason."""
     rows: list[dict[str, Any]] = []
 
     def add(context: str, split: str, method: str, named: Iterator[tuple[str, str, str, Contrast]]) -> None:

@@ -1,4 +1,4 @@
-"""AMNESIA's Figures 2 to 4: bars by forget set size, trade-off traces, and retained patients by disease."""
+"""AMNESIA's Figures 2 to 4: bars by forget set size, trade-off curves, and retained patients by disease."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FAINTEST = 0.35
 
 
 def bar_rows(results: SizeResults, context: str, scope: str) -> list[tuple[str, Spec]]:
-    """Figure 2: a title and a figure each for utility and forgetting of every kind; a panel per size."""
+    """Figure 2: a titled figure each for utility and forgetting of every kind, with one panel per size."""
     return [
         (f"{measure} on {side}, {kind}", spec)
         for side, measure in results.composites.items()
@@ -31,7 +31,7 @@ def bar_rows(results: SizeResults, context: str, scope: str) -> list[tuple[str, 
 
 
 def _bar_row(results: SizeResults, context: str, scope: str, side: str, kind: str, measure: str) -> Spec | None:
-    """One row: every method by forget set size, train beside holdout."""
+    """One row of panels: every method by forget set size, train next to holdout."""
     data: list[Spec] = []
     shapes: list[Spec] = []
     notes: list[Spec] = []
@@ -60,8 +60,8 @@ class _Panel:
     """One forget set size in a row of Figure 2.
 
     Attributes:
-        axis: suffix of plotly's axes.
-        numbers: model and fold -> its number, where it has a value.
+        axis: suffix of the plotly axes.
+        numbers: model and fold -> its number, if it has a value.
     """
 
     axis: str
@@ -70,7 +70,7 @@ class _Panel:
     numbers: dict[tuple[Who, str], SweepNumber]
 
     def bars(self) -> Iterator[Spec]:
-        """One trace per fold, one bar per method, and a point per seed where there are several."""
+        """One trace per fold, one bar per method, and a point per seed if there are several."""
         width = 0.84 / len(self.folds)
         on_axes = {"xaxis": f"x{self.axis}", "yaxis": f"y{self.axis}"}
         for place, fold in enumerate(self.folds):
@@ -108,7 +108,7 @@ class _Panel:
                 }
 
     def reference_lines(self) -> Iterator[Spec]:
-        """The target and the retrained model as lines across the panel, one a fold."""
+        """The target and the retrained model as lines across the panel, one per fold."""
         for who in REFERENCES:
             for place, fold in enumerate(self.folds):
                 if (who, fold) in self.numbers:
@@ -127,7 +127,7 @@ class _Panel:
                     }
 
     def absences(self) -> Iterator[Spec]:
-        """A dash where a method has no number: an empty place would look like a 0."""
+        """A dash where a method has no number, since an empty place would look like a 0."""
         for at, method in enumerate(self.methods):
             if not any((unlearned(method), fold) in self.numbers for fold in self.folds):
                 where = {"xref": f"x{self.axis}", "yref": f"y{self.axis}", "x": at, "y": 0.0, "yanchor": "bottom"}
@@ -140,7 +140,7 @@ class _Panel:
         return where | {"text": safe(step.size), "showarrow": False, "font": {"size": 12, "color": "--muted"}}
 
     def axes(self, place: int, panels: int) -> Spec:
-        """Methods from left to right, 0 to 1 upwards, in the panel's share of the width."""
+        """Axes of a panel: methods on x, 0 to 1 on y, within its share of the width."""
         width = (1 - _GAP * (panels - 1)) / panels
         start = place * (width + _GAP)
         x = {
@@ -159,7 +159,7 @@ class _Panel:
 
 
 def tradeoff_panels(results: SizeResults, context: str, scope: str) -> list[tuple[str, Spec]]:
-    """Figure 3: utility on retain against forgetting on forget of each fold and kind; one trace per model."""
+    """Figure 3: utility on retain against forgetting on forget for each fold and kind; one trace per model."""
     utility, forgetting = results.composites["retain"], results.composites["forget"]
     if utility is None or forgetting is None:
         return []
@@ -213,7 +213,7 @@ def _trace(
 
 
 def opacities(scope: Sequence[Step], steps: Sequence[Step]) -> list[float]:
-    """The larger the forget set, the darker: by the step's place among its scope's."""
+    """Opacity of each step: larger forget sets are darker, by rank within their scope."""
     last = max(1, len(scope) - 1)
     return [short(_FAINTEST + (1 - _FAINTEST) * list(scope).index(step) / last) for step in steps]
 

@@ -1,4 +1,4 @@
-"""AMNESIA benchmark of labelled notes: held-out questions, and a patient's disease.
+"""Build an AMNESIA benchmark from labelled notes: held-out questions, and a disease per patient.
 
 Source: AMNESIA, Sections 3.1 and 3.2.
 """
@@ -46,20 +46,20 @@ def from_notes(
     percents: Sequence[int] = PERCENTS,
     **manifest: Any,
 ) -> Benchmark:
-    """The benchmark of labelled notes with questions.
+    """Build the benchmark from labelled notes with questions.
 
-    A patient's disease is what most of the patient's notes are labelled with; of several the first.
+    A patient's disease is the most frequent label of the patient's notes; ties go to the first.
 
     Args:
-        provenance: of the questions.
-        outside: diseases that get no splits of their own (``Other`` is none of the paper's), unless named.
-        named: diseases that get splits of their own; none: the three largest.
-        percents: shares of all patients that are forgotten.
+        provenance: provenance of the questions.
+        outside: diseases without separate splits (``Other`` is not one of the paper's), unless named.
+        named: diseases with separate splits; none: the three largest.
+        percents: shares of all patients to forget.
         manifest: name, source, licence, data_use and notes of the benchmark.
 
     Raises:
-        UnknownNameError: nobody has a disease that is named.
-        InputError: fewer than two patients, or too few with a disease that is named.
+        UnknownNameError: a named disease has no patients.
+        InputError: fewer than two patients, or too few with a named disease.
     """
     labels: dict[str, Counter[str]] = defaultdict(Counter)
     for questioned in notes:
@@ -67,7 +67,7 @@ def from_notes(
     # most_common keeps the order of first sight where counts are equal.
     diseases = {subject: counts.most_common(1)[0][0] for subject, counts in labels.items()}
     if len(diseases) < 2:
-        raise InputError(f"{len(diseases)} patients are left, and a benchmark needs two at least.")
+        raise InputError(f"{len(diseases)} patients are left, and a benchmark needs at least two.")
     records = tuple(_record(questioned.note, diseases[questioned.note.subject]) for questioned in notes)
     counts = Counter(diseases.values())
     prominent = [name for name, _ in counts.most_common() if name not in set(outside)][:LARGEST_DISEASES]
@@ -92,7 +92,7 @@ def _record(note: Note, disease: str) -> Record:
 
 
 def written_questions(notes: Sequence[QuestionedNote], provenance: str, seed: int) -> list[Question]:
-    """One question of each kind a patient is held out, drawn by the patient's name: no other note counts."""
+    """Hold out one question of each kind per patient, drawn by the patient's name, independent of other notes."""
     rows = [
         (f"{questioned.note.note_id}-{kind}-{number}", questioned.note, kind, pair)
         for questioned in notes

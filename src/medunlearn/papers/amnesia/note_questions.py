@@ -1,7 +1,7 @@
-"""``build notes NOTES --llm URL``: AMNESIA's questions on notes, beside the probes made of the notes themselves.
+"""``build notes NOTES --llm URL``: AMNESIA's questions on notes, in addition to probes made from the notes.
 
-A note whose questions are rejected keeps its probes, so no patient is lost by what a language model writes. A
-question is put with the patient's name, or what else the note is known by: it is asked without the note too.
+A note whose questions are rejected keeps its probes, so no patient is lost. Questions include the patient's name,
+or another phrase that identifies the note, since they are also asked without the note.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ TASK = AmnesiaQuestions()
 
 
 def build_notes(values: Mapping[str, Any], out: Path, *, quiet: bool = True, say: Say = print) -> BuildResult:
-    """Build from notes, have questions written where a server is named, and save; resumes where it stopped.
+    """Build from notes, let a language model write questions if a server is named, and save; resumes.
 
     Args:
-        values: of :class:`~medunlearn.config.clinical_notes.NotesSettings`.
+        values: settings of :class:`~medunlearn.config.clinical_notes.NotesSettings`.
 
     Raises:
         ConfigError, SourceError: wrong settings, notes that cannot be read.
-        RemoteRefusedError: the notes must stay here, and the server is elsewhere.
-        InputError: the folder holds something else.
-        MedunlearnError: server, network or budget kept notes from being asked about; the others are kept.
+        RemoteRefusedError: the notes must stay on this machine, and the server is not on it.
+        InputError: the folder has other content.
+        MedunlearnError: server, network or budget failed for some notes; the others are stored.
     """
     settings = check(NotesSettings, with_server(values))
     refuse_foreign(out)
@@ -76,7 +76,7 @@ def build_notes(values: Mapping[str, Any], out: Path, *, quiet: bool = True, say
 
 
 def plan_notes(values: Mapping[str, Any], out: Path) -> dict[str, CostEstimate]:
-    """Cost of the questions of :func:`build_notes`, empty without a server; nothing is sent, nothing is written."""
+    """Cost of the questions of :func:`build_notes`, empty without a server; sends and writes nothing."""
     settings = check(NotesSettings, with_server(values))
     if not settings.llm:
         return {}
@@ -87,7 +87,7 @@ def plan_notes(values: Mapping[str, Any], out: Path) -> dict[str, CostEstimate]:
 
 
 def _probed(notes: Benchmark) -> list[Record]:
-    """Notes that models are trained on and that have probes; the others are not asked about."""
+    """Training notes that have probes; questions are written only about these."""
     ids = {question.record_id for question in notes.questions}
     return [record for record in notes.records if record.fold == "train" and record.record_id in ids]
 
@@ -114,7 +114,7 @@ def _with_questions(notes: Benchmark, answers: Mapping[str, Any], provenance: st
 
 
 def _named(notes: Benchmark, questions: Sequence[Question]) -> list[Question]:
-    """The questions, each with whose note it is about, unless that gives the answer away."""
+    """The questions, each with a phrase that identifies its note, unless that reveals the answer."""
     who = {q.question_id: whose(notes.record[q.record_id], q.answer) for q in questions}
     return [
         replace(q, question=f"About {who[q.question_id]}: {q.question}") if who[q.question_id] else q

@@ -1,7 +1,8 @@
-"""``build amnesia NOTES``: notes to labels to questions to a benchmark.
+"""``build amnesia NOTES``: from notes to labels, questions and the benchmark.
 
-Beside what :mod:`medunlearn.papers.llm_build` writes, the folder gets ``labels.parquet`` and ``evidence.parquet``:
-the reasons and quotations that the model's answers rest on. Judges of labels and questions start from these.
+In addition to the files of :mod:`medunlearn.papers.llm_build`, the folder gets ``labels.parquet`` and
+``evidence.parquet``: the reasons and quotations behind the model's answers, which are the input for judges of
+labels and questions.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ PAPER_SAMPLE = 8820
 
 @dataclass(frozen=True)
 class NotesInput:
-    """Notes and server, checked before anything is asked.
+    """Notes and server, checked before any request.
 
     Attributes:
-        writer: the model that labels and asks.
-        files: that the notes were read from.
-        notes: everything in them.
-        sample: the notes, or some of them, in the file's order.
-        label_task, question_task: what the model writes, in our words or the user's.
+        writer: the model that writes labels and questions.
+        files: source files of the notes.
+        notes: all notes in them.
+        sample: all or a sample of the notes, in the file's order.
+        label_task, question_task: the writing tasks, with our prompt or the user's.
     """
 
     settings: AmnesiaNotesSettings
@@ -76,7 +77,7 @@ class NotesInput:
 
     @property
     def label_column(self) -> Literal["title", "disease"]:
-        """Source of a note's disease: a column, or a title that the model sorts."""
+        """Source of a note's disease: a column, or a title that the model classifies."""
         return "title" if self.notes.columns.disease is None else "disease"
 
     def inputs(self) -> dict[str, Any]:
@@ -98,14 +99,14 @@ class NotesInput:
 
 
 def read_input(settings: AmnesiaNotesSettings, out: Path) -> NotesInput:
-    """Read the notes and ask the guard; sends nothing and writes nothing.
+    """Read the notes and consult the guard; sends and writes nothing.
 
     Raises:
-        ConfigError: no server or no model, columns that are not there, no way to tell a disease, a prompt of the
-            user's that lacks a placeholder.
+        ConfigError: no server or no model, missing columns, no source of diseases, a user's prompt that lacks a
+            placeholder.
         SourceError: notes that cannot be read.
         HubError: a hub that cannot be reached.
-        RemoteRefusedError: the notes must stay here, and the server is elsewhere.
+        RemoteRefusedError: the notes must stay on this machine, and the server is not on it.
     """
     server_of(settings.llm)  # before a long file is read
     label, questions = (
@@ -136,32 +137,32 @@ def _worded(task: Task, key: Literal["label", "questions"], settings: AmnesiaNot
 
 
 def _sample(notes: Notes, settings: AmnesiaNotesSettings) -> tuple[Note, ...]:
-    """A seeded sample, in the file's order; of PMC-Patients as many as the paper drew, unless told otherwise."""
+    """A seeded sample in file order; of PMC-Patients by default the paper's number."""
     rows, limit = notes.notes, settings.limit
     if limit is None and notes.is_pmc and len(rows) > PAPER_SAMPLE:
         limit = PAPER_SAMPLE
     if limit is None or limit == "all":
         return rows
     if limit > len(rows):
-        raise InputError(f"limit={limit}: the file holds {len(rows)} notes. Ask for fewer.")
+        raise InputError(f"limit={limit}: the file has {len(rows)} notes. Lower it.")
     ids = set(shuffled([note.note_id for note in rows], "sample", settings.seed)[:limit])
     return tuple(note for note in rows if note.note_id in ids)
 
 
 def build_from_notes(values: Mapping[str, Any], out: Path, *, quiet: bool = True, say: Say = print) -> BuildResult:
-    """Label notes, have questions written, and save the benchmark; resumes where it stopped.
+    """Label notes, let a language model write questions, and save the benchmark; resumes.
 
     Args:
-        values: of :class:`~medunlearn.config.AmnesiaNotesSettings`.
+        values: settings of :class:`~medunlearn.config.AmnesiaNotesSettings`.
         out: the benchmark's folder.
-        quiet: no progress bars, nothing said.
-        say: prints a line about what was left out.
+        quiet: no progress bars and no messages.
+        say: called with a line on skipped notes.
 
     Raises:
         ConfigError, SourceError: wrong settings, notes that cannot be read.
-        RemoteRefusedError: the notes must stay here, and the server is elsewhere.
-        InputError: the folder holds something else.
-        MedunlearnError: server, network or budget kept notes from being asked about; the others are kept.
+        RemoteRefusedError: the notes must stay on this machine, and the server is not on it.
+        InputError: the folder has other content.
+        MedunlearnError: server, network or budget failed for some notes; the others are stored.
     """
     settings = check(AmnesiaNotesSettings, with_server(values))
     refuse_foreign(out)
@@ -174,7 +175,8 @@ def build_from_notes(values: Mapping[str, Any], out: Path, *, quiet: bool = True
         if not questions:
             lines = "\n".join(f"  - {line}" for line in reasons(session.rejects))
             raise MedunlearnError(
-                f"No note came through, so there is no benchmark ({out / REJECTS_FILE}):\n{lines}\nWhat the model "
+                f"All notes were rejected, so there is no benchmark ({out / REJECTS_FILE}):\n{lines}\nWhat the "
+                "model "
                 "said is kept and not asked for again, unless with --again; another --llm.model is asked anew."
             )
         benchmark = save_new(_benchmark(notes, labels, questions, facts), out)
@@ -186,9 +188,9 @@ def build_from_notes(values: Mapping[str, Any], out: Path, *, quiet: bool = True
 
 
 def plan_from_notes(values: Mapping[str, Any], out: Path) -> dict[str, CostEstimate]:
-    """Cost of :func:`build_from_notes` by task; nothing is sent and nothing is written.
+    """Cost of :func:`build_from_notes` by task; sends and writes nothing.
 
-    Questions are counted for every note: how many labels will leave out is not known before.
+    Questions are counted for every note, since rejected labels are not known in advance.
     """
     notes = read_input(check(AmnesiaNotesSettings, with_server(values)), out)
     named = _named(notes)
@@ -199,7 +201,7 @@ def plan_from_notes(values: Mapping[str, Any], out: Path) -> dict[str, CostEstim
 
 
 def _write(notes: NotesInput, session: WritingSession) -> tuple[Results, Results]:
-    """Labels and questions, by note; rejects are the session's."""
+    """Labels and questions by note; rejects are collected by the session."""
     for place, reason in notes.notes.excluded:
         session.exclude("notes", place, reason)
     why = f"it has no {notes.label_column}, so its disease cannot be told"
@@ -222,13 +224,14 @@ def _write(notes: NotesInput, session: WritingSession) -> tuple[Results, Results
 
 
 def _named(notes: NotesInput) -> list[Note]:
-    """Notes that tell their disease, or have a title to tell it by."""
+    """Notes with a disease, or with a title to derive it from."""
     return [note for note in notes.sample if getattr(note, notes.label_column)]
 
 
 def _sources(notes: Sequence[Note], **fields: str) -> list[Source]:
-    """Field of a prompt -> attribute of a note. Identifiers are those known: where nobody named any, the whole file
-    was declared open or the server is allowed to get everything."""
+    """Prompt field -> attribute of a note. Only known identifiers are passed to the guard; without any, the file
+    was declared open or the server may get everything.
+    """
     return [
         Source(
             note.note_id,
@@ -277,7 +280,7 @@ def _benchmark(notes: NotesInput, labels: Results, questions: Results, facts: Ma
 
 
 def _save_tables(out: Path, notes: NotesInput, labels: Results, questions: Results) -> None:
-    """Labels with their reasons, and the words of the note that each question rests on."""
+    """Save labels with their reasons, and each question's quotations from its note."""
     by_id, version = {note.note_id: note for note in notes.sample}, notes.label_task.version
     label_rows = [
         {"record_id": name, "subject": by_id[name].subject, "title": by_id[name].title, "prompt": version}
@@ -289,7 +292,7 @@ def _save_tables(out: Path, notes: NotesInput, labels: Results, questions: Resul
 
 
 def evidence_rows(questions: Results) -> list[dict[str, Any]]:
-    """Words of the note that each question rests on."""
+    """Quotations from the note that support each question."""
     return [
         {
             "question_id": f"{name}-{kind}-{number}",

@@ -39,12 +39,12 @@ CAPTIONS = {name: Text(text, "aside") for name, text in WORDS["captions"].items(
 
 
 def sweep_report(models: Sequence[Evaluated], benchmark: Benchmark, request: SweepRequest) -> SweepReport:
-    """AMNESIA's report of a sweep's evaluated models."""
+    """AMNESIA's report on a sweep's evaluated models."""
     return report_of(size_results(models, benchmark, request))
 
 
 def size_results(models: Sequence[Evaluated], benchmark: Benchmark, request: SweepRequest) -> SizeResults:
-    """Every number and contrast of a sweep; what a model says of another split than its own is left out."""
+    """Every number and contrast of a sweep; evaluations of a model on another split than its own are ignored."""
     own = [model for model in models if made_for_this(model)]
     swept = SweepModels(own, benchmark)
     sweep = SizeSweep(swept, request)

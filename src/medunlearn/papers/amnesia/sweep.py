@@ -46,14 +46,15 @@ _ROW = ["side", "fold", "kind", "measure", "parts"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One split of a sweep: a step of its scope's trace.
+    """One split of a sweep: a point on its scope's curve.
 
     Attributes:
-        split: its name, e.g. ``cancer_05``; of a request, only what level it names.
-        scope: what it is a size of: ``random``, ``cancer``; the split itself where its name has no size.
+        split: its name, e.g. ``cancer_05``; for a request, only the level that it names.
+        scope: group of splits that differ in size: ``random``, ``cancer``; the split itself if its name has no
+            size.
         percent: the size in percent of all subjects; None if its name has none.
-        disease: what all its forgotten subjects have; None for random and mixed sets.
-        level: what is forgotten whole: ``patient``.
+        disease: disease of all its forgotten subjects; None for random and mixed sets.
+        level: level of the forgotten nodes: ``patient``.
         forget, retain: number of nodes on each side.
         same: retained subjects with the same disease.
     """
@@ -80,7 +81,7 @@ class SizeResults(SweepResults):
         splits: the steps, random first, each scope by size.
         numbers: :data:`COLUMNS`; the group is ``all``, ``same disease`` or ``other disease``.
         contrasts: see :mod:`medunlearn.papers.amnesia.contrasts`.
-        extractors: of the keywords behind the leakage score; several do not compare.
+        extractors: extractors of the leakage score's keywords; scores of different ones are not comparable.
     """
 
     number_labels = ("context", "split", "role", "method", "side", "fold", "kind", "measure", "group")
@@ -91,7 +92,7 @@ class SizeResults(SweepResults):
 
     @property
     def as_published(self) -> bool:
-        """True if leakage scores have the paper's extractor, and may stand beside its Table 2."""
+        """True if leakage scores use the paper's extractor, and are comparable with its Table 2."""
         return self.extractors == (PAPER_EXTRACTOR,)
 
     @cached_property
@@ -104,7 +105,7 @@ class SizeResults(SweepResults):
 
     @cached_property
     def kinds(self) -> list[str]:
-        """The kinds of questions that were asked, without roll-ups."""
+        """The kinds of questions asked, without aggregates."""
         named = dict.fromkeys(self.numbers["kind"].tolist())
         return [kind for kind in named if kind not in (ALL_KINDS, MEAN_OF_KINDS)]
 
@@ -113,16 +114,16 @@ class SizeResults(SweepResults):
         return list(dict.fromkeys(self.numbers["fold"].tolist()))
 
     def number(self, *key: Key) -> SweepNumber | None:
-        """As :meth:`SweepResults.number`; of all subjects where the key ends without a group."""
+        """Like :meth:`SweepResults.number`; over all subjects if the key has no group."""
         return super().number(*key) or super().number(*key, EVERYONE)
 
     def valued(self, *key: Key) -> SweepNumber | None:
-        """A number that has a value, else None."""
+        """A number if it has a value, else None."""
         number = self.number(*key)
         return number if number is not None and number.value is not None else None
 
     def runs(self, context: str) -> Iterator[tuple[Step, str]]:
-        """Every step with the methods that were run on it."""
+        """Every step with the methods run on it."""
         for step in self.splits:
             for method in self.methods:
                 if self.has(context, step.split, unlearned(method)):
@@ -130,7 +131,9 @@ class SizeResults(SweepResults):
 
     @cached_property
     def composites(self) -> dict[str, str | None]:
-        """Side -> the composite that most models have a value for, under its name; of two alike, of more parts."""
+        """Side -> the composite that most models have a value for, by its name; ties go to the one with more
+        parts.
+        """
         counts: dict[str, Counter[str]] = {"retain": Counter(), "forget": Counter()}
         for row in rows_of(self.numbers[self.numbers["group"] == EVERYONE]):
             if is_composite(row["measure"]):
@@ -141,7 +144,7 @@ class SizeResults(SweepResults):
 
 
 class SizeSweep(SweepDraws):
-    """The splits of a sweep and its models' numbers under shared draws.
+    """The splits of a sweep and its models' numbers, resampled with the same bootstrap draws.
 
     Attributes:
         steps: name in the benchmark -> step; random first, then scopes as the benchmark lists them, each by size.
@@ -182,7 +185,7 @@ class SizeSweep(SweepDraws):
         return Step(label, scope, percent, disease, split.level, sizes["forget"], sizes["retain"], len(same))
 
     def group(self, split: str, group: str) -> set[str] | None:
-        """The subjects with the split's disease, or with another; None for everybody.
+        """The subjects with the split's disease, or with another; None for all subjects.
 
         A subject whose disease is not known is in neither group.
         """
@@ -204,7 +207,7 @@ class SizeSweep(SweepDraws):
         weight: float | None = None,
         joint: tuple[str, ...] = (),
     ) -> Term:
-        """A part of a contrast; ``where`` is the fold holdout, a kind, or the group same, other or small.
+        """A term of a contrast; ``where`` is the fold holdout, a kind, or the group same, other or small.
 
         The group small is the forget set of the first split of ``joint``.
         """
@@ -265,7 +268,7 @@ def size_numbers(sweep: SizeSweep) -> pd.DataFrame:
 def _numbers(
     sweep: SizeSweep, context: str, split: str, who: Who, group: str, seeds: Mapping[int, Evaluated]
 ) -> Iterator[dict[str, Any]]:
-    """Rows of one model and group; over seeds, of those that have a number of the same name and parts."""
+    """Rows of one model and group; over several seeds, only numbers with the same name and parts."""
     subjects = sweep.group(split, group)
     every = pd.concat(_summary(sweep, seeds[seed], subjects).assign(seed=seed) for seed in sorted(seeds))
     if len(seeds) == 1:
@@ -292,7 +295,7 @@ def _numbers(
 
 
 def _summary(sweep: SizeSweep, model: Evaluated, subjects: set[str] | None) -> pd.DataFrame:
-    """The model's own summary, or one of the retained subjects of a group."""
+    """The model's own summary, or one restricted to the retained subjects of a group."""
     if subjects is None:
         return model.summary
     inside = model.table[(model.table["side"] == "retain") & model.table["subject"].isin(subjects)]
@@ -300,7 +303,7 @@ def _summary(sweep: SizeSweep, model: Evaluated, subjects: set[str] | None) -> p
 
 
 def _pooled(sweep: SizeSweep, term: Term, parts: tuple[str, ...], seeds: Sequence[int]) -> dict[str, Any]:
-    """Columns value, low, high, by_seed."""
+    """Columns value, low, high, by_seed, pooled over seeds."""
     if not seeds:
         return {**dict.fromkeys(("value", "low", "high")), "by_seed": ()}
     cells = sweep.seeds(term)
@@ -315,7 +318,7 @@ def _pooled(sweep: SizeSweep, term: Term, parts: tuple[str, ...], seeds: Sequenc
 
 
 def _mean(sweep: SizeSweep, context: str, split: str, who: Who, group: str) -> Iterator[dict[str, Any]]:
-    """Figure 4's number: utility of a group of retained subjects, the plain mean of the kinds."""
+    """Figure 4's number: utility of a group of retained subjects as the plain mean over the kinds."""
     model = {TARGET_MODEL: "t", RETRAINED_MODEL: "r"}.get(who, "m")
     part = Part(1, model, "MU", group.partition(" ")[0], "")
     mean = sweep.mean_of_kinds([part], context, split, who[1])

@@ -1,4 +1,4 @@
-"""The tables of AMNESIA's report, and the paper's published Table 2 in the same form."""
+"""The tables of AMNESIA's report, and the paper's published Table 2 in the same format."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ Percent = tuple[float | None, str]
 def published_table_2() -> pd.DataFrame:
     """One row per cell of Table 2, in percent: leakage and degradation score on the forget set, by kind.
 
-    Sizes that the paper did not run are left out.
+    Sizes that the paper did not run are missing.
     """
     table = paper_yaml("amnesia", "published")["table_2"]
     return pd.DataFrame(table["rows"], columns=table["columns"])
 
 
 def published_statements(figure: int) -> list[str]:
-    """Numbers that Section 6 gives of Figure 2, 3 or 4."""
+    """Numbers stated in Section 6 about Figure 2, 3 or 4."""
     return [
         f"{', '.join(row['methods']) + ': ' if row['methods'] else ''}{row['about']}: {row['says']}"
         for row in paper_yaml("amnesia", "published")["figures"]
@@ -56,7 +56,7 @@ def published_statements(figure: int) -> list[str]:
 
 
 def published_results() -> SizeResults:
-    """Table 2 as results of a sweep; no number has an interval."""
+    """Table 2 as results of a sweep, without intervals."""
     table = published_table_2()
     long = table.melt(["scope", "method", "percent"])
     names = long["variable"].str.split("_", expand=True)
@@ -82,7 +82,7 @@ def published_results() -> SizeResults:
 
 
 def table_2(results: SizeResults, context: str) -> list[Table]:
-    """Table 2 of this sweep, train fold; a scope a table. LS of each kind of question with DS behind it."""
+    """Table 2 of this sweep, train fold, one table per scope: LS for each kind of question, followed by DS."""
     tables = []
     for scope, steps in results.scopes.items():
         methods = [
@@ -113,14 +113,14 @@ def _percent(results: SizeResults, context: str, split: str, method: str, measur
 
 
 def one_token(degradation: SweepNumber | None, degenerate: SweepNumber | None) -> float | None:
-    """Share of responses of one token: in DS, by their length, and not degenerate. None if one is missing."""
+    """Share of one-token responses: from DS, from lengths, and non-degenerate ones. None if one is missing."""
     if degradation is None or degenerate is None or None in (degradation.value, degenerate.value):
         return None
     return float(degradation.value or 0.0) - float(degenerate.value or 0.0)
 
 
 def _size_column(results: SizeResults, context: str, split: str, methods: Sequence[str]) -> Iterator[Cell]:
-    """Factual and reasoning questions; marked across the methods, each measure and kind by itself."""
+    """Factual and reasoning questions; best and worst are marked across methods, for each measure and kind."""
     columns = [
         marked([_percent(results, context, split, method, measure, kind) for method in methods])
         for kind in (FACTUAL, REASONING)
@@ -133,7 +133,7 @@ def _size_column(results: SizeResults, context: str, split: str, methods: Sequen
 
 
 def marked(numbers: Sequence[Percent]) -> list[Span]:
-    """Spans of one column with the lowest and the highest marked, ties alike; nothing if all are equal."""
+    """Spans of one column with the lowest and the highest value marked, including ties; empty if all are equal."""
     rounded = [None if value is None else round(100 * value, _DIGITS) for value, _ in numbers]
     values = {value for value in rounded if value is not None}
     marks: dict[float, Literal["lowest", "highest"]] = {}
@@ -146,7 +146,7 @@ def marked(numbers: Sequence[Percent]) -> list[Span]:
 
 
 def leakage_table(results: SizeResults, context: str) -> Table | None:
-    """Leakage beside degradation with intervals: every split, method, fold and kind, references among them."""
+    """Leakage and degradation with intervals: every split, method, fold and kind, including references."""
     rows = []
     for split, who, fold in _places(results, context):
         for kind in (*results.kinds, ALL):
@@ -163,7 +163,7 @@ def leakage_table(results: SizeResults, context: str) -> Table | None:
 
 
 def numbers_table(results: SizeResults, context: str) -> Table | None:
-    """Utility, forgetting, degradation of every model on every split, fold and kind."""
+    """Utility, forgetting and degradation of every model on every split, fold and kind."""
     utility, forgetting = results.composites["retain"], results.composites["forget"]
     columns = (("retain", utility), ("forget", forgetting), ("forget", DEGRADATION))
     rows = (
@@ -191,7 +191,7 @@ def _places(results: SizeResults, context: str) -> Iterator[tuple[str, Who, str]
 
 
 def difference_tables(results: SizeResults, context: str) -> Iterator[tuple[str, str, Table]]:
-    """Title, meaning and table of the differences in ``report.yaml``; those with a number."""
+    """Title, meaning and table of the differences in ``report.yaml`` that have a number."""
     for title, about in paper_yaml("amnesia", "report")["differences"].items():
         columns = about["columns"]
         rows = (
@@ -206,14 +206,14 @@ def difference_tables(results: SizeResults, context: str) -> Iterator[tuple[str,
 
 
 def difference_cell(contrast: SweepNumber) -> Cell:
-    """A difference with its interval, or why there is none."""
+    """A difference with its interval, or the reason for its absence."""
     if contrast.value is None:
         return Cell(ABSENT, contrast.reason)
     return Cell(signed(contrast.value), interval(contrast.low, contrast.high) or contrast.reason)
 
 
 def splits_table(results: SizeResults) -> Table | None:
-    """One row per split: how many are forgotten and retained, and who shares the disease."""
+    """One row per split: numbers forgotten and retained, and retained subjects with the same disease."""
     rows = (
         (
             *(step.split, step.level, f"{step.forget:,}", f"{step.retain:,}"),

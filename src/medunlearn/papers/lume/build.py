@@ -1,7 +1,7 @@
 """LUME from its released files: stories, personal biographies and public biographies.
 
 Source: LUME, Section 2. The released files count more documents than the paper's Table 1 (1,733 and 5,466
-examples against 1,387 and 4,394); what is built here is what the files hold.
+examples against 1,387 and 4,394); the benchmark is built from the files.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def build(settings: LumeSettings) -> Benchmark:
     """The released files, or a seeded subset, as a benchmark with one split, ``released``.
 
     Raises:
-        SourceError: files that are missing or hold malformed rows.
-        InputError: a subset larger than what the files hold.
+        SourceError: missing files or malformed rows.
+        InputError: a subset larger than the files.
     """
     files = read_lume(settings.released, nonmembers=settings.nonmembers, skip_bad_rows=settings.skip_bad_rows)
     members = [document for document in files.documents if document.member]
@@ -62,7 +62,7 @@ def build(settings: LumeSettings) -> Benchmark:
 def _subset(
     documents: Sequence[LumeDocument], size: int | None, seed: int, nonmembers: frozenset[str]
 ) -> list[LumeDocument]:
-    """``size`` documents of each task, half from each side (the odd one from forget); none that is held out."""
+    """``size`` documents of each task, half from each side (the odd one from forget), without held-out ones."""
     if size is None:
         return [document for document in documents if document.document not in nonmembers]
     sample: set[str] = set()
@@ -74,19 +74,20 @@ def _subset(
                 besides = " besides non-members" if nonmembers else ""
                 raise InputError(
                     f"documents_per_task={size} asks for {count} documents of {task} on the {side} side; the "
-                    f"files hold {len(members)}{besides}. Ask for {2 * len(members)} at most."
+                    f"files have {len(members)}{besides}. Use at most {2 * len(members)}."
                 )
             sample.update(members[:count])
     return [document for document in documents if document.document in sample]
 
 
 def _held_out(documents: Sequence[LumeDocument], settings: LumeSettings) -> frozenset[str]:
-    """Names of the public biographies of the retain side that nobody is to train on.
+    """Names of retained public biographies to exclude from all training.
 
-    They are the last in the order whose first are a subset, so a subset stays the same where enough are left.
+    They are taken from the end of the seeded order, and subsets from its start, so a subset does not change if
+    enough documents remain.
 
     Raises:
-        InputError: more than there are, or a file of non-members besides.
+        InputError: more than available, or a file of non-members given too.
     """
     count = settings.nonmember_documents
     if count is None:
@@ -98,7 +99,7 @@ def _held_out(documents: Sequence[LumeDocument], settings: LumeSettings) -> froz
     ]
     if count >= len(candidates):
         raise InputError(
-            f"nonmember_documents={count}: the retain side has {len(candidates)} public biographies, and one at "
-            f"least must be left to retain. Ask for {max(0, len(candidates) - 1)} at most."
+            f"nonmember_documents={count}: the retain side has {len(candidates)} public biographies, and at least "
+            f"one must be retained. Use at most {max(0, len(candidates) - 1)}."
         )
     return frozenset(shuffled(candidates, "lume", PUBLIC, "retain", settings.seed)[-count:])

@@ -1,14 +1,14 @@
-"""Differences between epochs, and between methods epoch by epoch, on LUME: under joint draws of documents.
+"""Differences between epochs, and between methods epoch by epoch, on LUME, with joint bootstrap draws of documents.
 
 The tables of epochs have each number's own interval; a difference of two numbers on the same documents needs the
-scores themselves. They lie in the evaluations of the epochs, so nothing is measured again.
+scores themselves. They are stored with the epochs' evaluations, so nothing is measured again.
 
 Contrasts, per run, task, measure (regurgitation, knowledge) and side; t is the target with the run's training seed,
-lowest the epoch behind the target with the lowest mean, last the last epoch:
+lowest the epoch after the target with the lowest mean, last the last epoch:
 
 - ``zero``: lowest - t / 10, on forget and retain;
 - ``fell``: 9/10 t - lowest, and ``rose``: last - lowest - t / 10, on retain;
-- ``slower``: mean over the epochs behind the target, minus the same of another run over the epochs both have, on
+- ``slower``: mean over the epochs after the target, minus the same of another run over the epochs both have, on
   forget; of NPO against GA, GD and KL.
 """
 
@@ -44,7 +44,7 @@ def training_seed(model: Evaluated) -> int:
 
 
 def contrasts(models: Sequence[Evaluated], benchmark: Benchmark | None, replicates: int, seed: int) -> pd.DataFrame:
-    """The differences of runs whose epochs were evaluated; none without the benchmark, or of another one."""
+    """The differences of runs with evaluated epochs; empty without the benchmark, or for another one."""
     rows: list[dict[str, Any]] = []
     if benchmark is not None and benchmark.builder == BUILDER:
         for target in (model for model in models if model.run.role == "target"):
@@ -67,7 +67,7 @@ def _differences(
     replicates: int,
     seed: int,
 ) -> Rows:
-    """All contrasts of the runs behind one target."""
+    """All contrasts of the runs that start from one target."""
     methods = {model.run.label: str(model.run.info["config"]["method"]) for model in unlearned}
     grouping = GROUPINGS[BUILDER]
     scores = _scores(target, epochs, benchmark)
@@ -84,7 +84,7 @@ def _differences(
 
 
 def _epochs(model: Evaluated) -> dict[int, Evaluated]:
-    """A run's evaluated epochs behind the target, on the split of its own evaluation."""
+    """A run's evaluated epochs after the target, on the split of its own evaluation."""
     split, evaluated = model.record.info["config"]["split"], {}
     for path in sorted((model.run.folder / "epochs").glob("*/run.json")):
         number = int(path.parent.name)
@@ -96,10 +96,10 @@ def _epochs(model: Evaluated) -> dict[int, Evaluated]:
 
 
 def _scores(target: Evaluated, epochs: Mapping[str, Mapping[int, Evaluated]], benchmark: Benchmark) -> pd.DataFrame:
-    """Score table of all epochs, the target as epoch 0 of every run, with the labels of :data:`LABELS`.
+    """Score table of all epochs, with the target as epoch 0 of every run and the labels of :data:`LABELS`.
 
-    A question without a score in one epoch would make that epoch's mean one of other questions: it is left out of
-    all epochs and runs.
+    A question without a score in one epoch is excluded from all epochs and runs, so that all means cover the same
+    questions.
     """
     grouping = GROUPINGS[BUILDER]
     tables = [
@@ -117,7 +117,7 @@ def _scores(target: Evaluated, epochs: Mapping[str, Mapping[int, Evaluated]], be
 
 @dataclass(frozen=True)
 class _Place:
-    """One task, side and measure, under draws of its documents."""
+    """One task, side and measure, with draws of its documents."""
 
     draws: Draws
     scores: pd.DataFrame
@@ -168,7 +168,7 @@ class _Place:
                 yield self.row(name, label, about, self.draws.contrast(terms))
 
     def slower(self, slow: str, fast: str) -> Rows:
-        """One run's mean over the epochs minus another's, over the epochs that both have."""
+        """One run's mean over the epochs minus another's, over their common epochs."""
         shared = sorted((self.means(slow).keys() & self.means(fast).keys()) - {0})
         if shared:
             terms = [self.term(1 / len(shared), slow, epoch) for epoch in shared]

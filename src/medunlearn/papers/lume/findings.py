@@ -1,12 +1,10 @@
-"""LUME's findings as rules: each holds, is against the numbers of these runs, or stays open.
+"""LUME's findings as rules: each is supported, contradicted, or left open by the runs' numbers.
 
-A rule is decided case by case (a run, and a task where the finding is about tasks), and only by intervals over
-documents: a case holds where each of its numbers has an interval on the side of its threshold that the finding
-says, is against it where one is settled on the other side, and is open otherwise. t is the target model (epoch 0),
-r the retrained model. ``findings.yaml`` has the claims in words.
-
-No case is decided by fewer than :data:`DOCUMENTS` documents or of fewer than :data:`SEEDS` training seeds. A claim
-on several methods holds only where each of them is settled.
+A rule is decided case by case (a run, and a task if the finding is about tasks), and only by intervals over
+documents: a case holds if the interval of each number is on the stated side of its threshold, contradicts the
+finding if one is on the other side, and is open otherwise. t is the target model (epoch 0), r the retrained model.
+``findings.yaml`` has the claims in words. Cases with fewer than :data:`DOCUMENTS` documents or :data:`SEEDS`
+training seeds stay open. A claim on several methods holds only if it is decided for each of them.
 
 Source: LUME, Section 3, which states the findings on figures, without intervals or thresholds; the thresholds are
 ours.
@@ -47,7 +45,7 @@ TITLES = {"ga": "GA", "graddiff": "GradDiff", "kl_min": "KL-Min", "npo": "NPO"}
 def _case(
     measured: Measured, run: str, task: str, verdict: Verdict, says: str, evidence: Sequence[Evidence]
 ) -> Case:
-    """A case with its seed and its documents, the fewest of its numbers."""
+    """A case with its seed and its number of documents, the smallest over its numbers."""
     documents = min((number.n_subjects for number in evidence if number.n_subjects is not None), default=0)
     labels = {
         "run": run,
@@ -71,7 +69,7 @@ def _settled(
     side: Literal["above", "below"] = "above",
     note: str = "",
 ) -> Case:
-    """A case that all its evidence decides; ``says`` has the words of a verdict that is settled."""
+    """A case decided by all its evidence; ``says`` has the words for a decided verdict."""
     verdict = settle(evidence, side)
     return _case(measured, run, task, verdict, says.get(verdict, UNSETTLED) + note, evidence)
 
@@ -98,7 +96,7 @@ def _to_zero(measured: Measured) -> Iterator[Case]:
 
 
 def _recovers(measured: Measured) -> Iterator[Case]:
-    """Only measures that fell can rise again; where none did there is nothing to recover."""
+    """Cases of recovery; measures that never fell cannot recover."""
     for run in measured.of_method("graddiff"):
         for task, fell in measured.contrasts("fell", run).items():
             rose = measured.contrasts("rose", run).get(task, [])
@@ -127,7 +125,9 @@ def _slower(measured: Measured) -> Iterator[Case]:
 
 
 def _attacked(measured: Measured, *methods: str) -> Iterator[tuple[str, Evidence, Evidence, str]]:
-    """Runs with the target's AUC and their own, both minus the retrained model's, and why nothing can be read."""
+    """Runs with the target's AUC and their own, both minus the retrained model's, and reasons why nothing can be
+    concluded.
+    """
     for run in measured.of_method(*methods):
         seed = measured.seed_of[run]
         start, gap = measured.target_gap(seed), measured.area_gap(run, seed)
@@ -146,7 +146,7 @@ def _half(start: Evidence) -> float:
 
 
 def _others_membership(measured: Measured) -> Iterator[Case]:
-    """Within half of the target's distance to the retrained model, on either side of it."""
+    """Cases of AUCs within half of the target's distance to the retrained model, on either side."""
     for run, start, gap, reason in _attacked(measured, *TO_ZERO):
         half = _half(start)
         upper = Evidence.of(f"{_WAY}, minus half of the target's distance ({half:.3f})", gap, half)
@@ -159,7 +159,7 @@ def _others_membership(measured: Measured) -> Iterator[Case]:
 
 
 def _npo_membership(measured: Measured) -> Iterator[Case]:
-    """A model that forgot nothing keeps its AUC, too: the case is open unless regurgitation fell."""
+    """Cases of NPO's AUC; open unless regurgitation fell, since a model that forgot nothing keeps its AUC."""
     for run, start, gap, reason in _attacked(measured, BOUNDED):
         area = Evidence.of(f"{_WAY}, minus half of the target's distance", gap, _half(start))
         fell = measured.fall(run)
@@ -188,7 +188,7 @@ def _utility(measured: Measured) -> Iterator[Case]:
 
 
 def _of_all(measured: Measured, cases: Sequence[Case], methods: Sequence[str]) -> tuple[Case, ...]:
-    """A claim on several methods: nothing holds while one of them is missing or not settled."""
+    """A claim on several methods: it holds only if none of them is missing or open."""
     settled = {case.labels["run"] for case in cases if case.verdict in (HOLDS, FAILS)}
     missing = [method for method in methods if not settled & set(measured.of_method(method))]
     if not cases or not missing:
@@ -218,7 +218,7 @@ _CASES: Mapping[str, tuple[Callable[[Measured], Iterator[Case]], tuple[str, ...]
 
 
 def findings(measured: Measured) -> tuple[Finding, ...]:
-    """LUME's findings in the paper's order; none of runs without evaluated epochs or attacks."""
+    """LUME's findings in the paper's order; empty for runs without evaluated epochs or attacks."""
     if not measured.runs:
         return ()
     words = paper_yaml("lume", "findings")

@@ -1,6 +1,6 @@
-"""LUME built anew without a language model: documents by a grammar or from articles, and the benchmark of them.
+"""LUME rebuilt without a language model: documents from a grammar or articles, and their benchmark.
 
-Source: LUME, Section 2. Differences from the paper are told in :mod:`medunlearn.synthetic.people`,
+Source: LUME, Section 2. Differences from the paper are described in :mod:`medunlearn.synthetic.people`,
 :mod:`medunlearn.data.completions` and docs/papers.md.
 """
 
@@ -37,10 +37,10 @@ Candidate = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A document before sides are drawn.
+    """A document before its side is drawn.
 
     Attributes:
-        candidates: of a personal biography all are asked, of others the first that can be.
+        candidates: question candidates: all are used for a personal biography, for others the first valid one.
     """
 
     record: Record
@@ -52,10 +52,10 @@ class Draft:
 
 
 class Screen:
-    """Leaves out near-duplicates, and documents that a reviewer refused.
+    """Filter of near-duplicates, and of documents rejected by a reviewer.
 
     Attributes:
-        duplicates, reviewed: left out so far.
+        duplicates, reviewed: documents rejected so far.
     """
 
     def __init__(self, alike: float, refused: Collection[str] = ()) -> None:
@@ -75,20 +75,20 @@ class Screen:
 
 
 def build(settings: LumeNewSettings) -> Benchmark:
-    """The benchmark without a language model: by the grammar, and from articles where some are given.
+    """Build the benchmark without a language model: from the grammar, and from articles if given.
 
     Raises:
-        ConfigError: a server is named; asking one needs a folder (:mod:`medunlearn.papers.lume.new`).
+        ConfigError: a server is named, which needs a folder (:mod:`medunlearn.papers.lume.new`).
         InputError: too few articles, or more documents than can be distinguished.
     """
     if settings.llm or settings.reviewed:
-        raise ConfigError(["llm and reviewed need out=FOLDER: what a model or a reviewer says is kept there"])
+        raise ConfigError(["llm and reviewed need out=FOLDER: the output of models and reviewers is stored there"])
     screen = Screen(settings.alike)
     return assemble(invent_drafts(settings, screen), settings, screen)
 
 
 def invent_drafts(settings: LumeNewSettings, screen: Screen) -> list[Draft]:
-    """Documents of all tasks, as many as the settings ask for.
+    """Documents of all tasks, in the numbers of the settings.
 
     Raises:
         InputError: too few articles, or ``alike`` leaves too few.
@@ -106,13 +106,13 @@ def invent_drafts(settings: LumeNewSettings, screen: Screen) -> list[Draft]:
             drafts += accepted
         elif task == PUBLIC and settings.articles is not None:
             raise InputError(
-                f"{settings.articles} gives {len(accepted)} articles that can be used, and {count} are asked for "
-                "(public_biographies and nonmembers). Give more articles, or ask for fewer."
+                f"{settings.articles} gives {len(accepted)} usable articles, and {count} are needed "
+                "(public_biographies and nonmembers). Give more articles, or lower these."
             )
         else:
             raise InputError(
-                f"alike={settings.alike} leaves {len(accepted)} of {count} documents of {task}. Raise it, or ask "
-                "for fewer."
+                f"alike={settings.alike} leaves {len(accepted)} of {count} documents of {task}. Raise it, or "
+                "lower the number."
             )
     return drafts
 
@@ -123,7 +123,7 @@ def public_count(settings: LumeNewSettings) -> int:
 
 
 def _spare(count: int) -> int:
-    """Number to invent, so that enough are left when some are too much alike."""
+    """Number to invent, with a reserve for near-duplicates."""
     return count + max(8, count // 10)
 
 
@@ -147,7 +147,7 @@ def people(settings: LumeNewSettings, count: int) -> dict[str, Person]:
 
 
 def make_biography(name: str, person: Person, text: str) -> Draft:
-    """A personal biography with its five templated questions; identifiers are as they stand in the text."""
+    """A personal biography with its five template questions; identifiers are as in the text."""
     values = {of: getattr(person, of) for of in ("name", "ssn", "phone", "email", "address")}
     identifiers = [Identifier(*pair) for pair in {**values, "birth_date": person.birth_day}.items()]
     questions = [(*pair, f"template:{PERSONAL}:{of}") for of, pair in ask_person(person).items()]
@@ -158,7 +158,7 @@ def articles(settings: LumeNewSettings, count: int | None = None) -> Iterator[Dr
     """All articles in a seeded order, without questions.
 
     Raises:
-        SourceError: a file that cannot be read or holds none.
+        SourceError: a file that cannot be read or has none.
     """
     assert settings.articles is not None
     sources = read_articles(settings.articles, title=settings.title, text=settings.text).articles
@@ -168,10 +168,10 @@ def articles(settings: LumeNewSettings, count: int | None = None) -> Iterator[Dr
 
 
 def documents_use(settings: LumeNewSettings) -> DataUse:
-    """Data use of the documents: open for invented ones, as the settings say for articles.
+    """Data use of the documents: open for invented ones, from the settings for articles.
 
     Raises:
-        ConfigError: the settings say open of articles that are credentialed.
+        ConfigError: the settings declare credentialed articles open.
     """
     path = settings.articles
     if path is None:
@@ -180,7 +180,7 @@ def documents_use(settings: LumeNewSettings) -> DataUse:
 
 
 def lives(settings: LumeNewSettings, count: int) -> Iterator[Draft]:
-    """Public biographies of people who never were; more than are wanted."""
+    """Public biographies of invented people; more than needed."""
     for number, life in enumerate(invent_lives(_spare(count), generator("lume lives", settings.seed)), start=1):
         name = f"life-{number:04d}"
         yield make_draft(name, PUBLIC, life.text, _in_drawn_order(life.questions, PUBLIC, name, settings.seed))
@@ -205,9 +205,9 @@ def _in_drawn_order(pairs: Sequence[tuple[str, str]], task: str, name: str, seed
 def assemble(
     drafts: Sequence[Draft], settings: LumeNewSettings, screen: Screen, notes: Mapping[str, Any] | None = None
 ) -> Benchmark:
-    """Records, completions, questions and the split.
+    """Assemble records, completions, questions and the split.
 
-    Half of each task is forgotten, the odd document too; a drawn part of the third task is never trained on.
+    Half of each task is forgotten, rounded up; a random part of the third task is never trained on.
 
     Args:
         notes: further facts for the manifest.
@@ -270,7 +270,7 @@ def _split(records: Sequence[Record], seed: int) -> Split:
 
 
 def is_askable(text: str, question: str, answer: str, before: Collection[str]) -> bool:
-    """True if the answer stands in the text and not in the question, and no other document is asked the same.
+    """True if the answer is in the text and not in the question, and no other document has the same question.
 
     Args:
         before: questions of other documents, in lower case.
@@ -281,5 +281,5 @@ def is_askable(text: str, question: str, answer: str, before: Collection[str]) -
 
 
 def _stands_in(phrase: str, text: str) -> bool:
-    """True if a phrase stands in a text as whole words."""
+    """True if a phrase occurs in a text as whole words."""
     return re.search(rf"(?<!\w){re.escape(phrase.casefold())}(?!\w)", text.casefold()) is not None

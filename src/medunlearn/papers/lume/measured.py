@@ -1,4 +1,4 @@
-"""The numbers that LUME's findings are read from, by run, training seed and epoch."""
+"""The numbers used by LUME's findings, by run, training seed and epoch."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _COLUMNS = ["model", "measure", "fold", "node", "side", "epoch"]
 
 
 class Measured:
-    """The numbers of a report by run and epoch (a table with rows), and the differences between them.
+    """Numbers of a report by run and epoch, with their table rows, and the differences between them.
 
     Args:
         contrasts: :func:`medunlearn.papers.lume.contrasts.contrasts`.
-        membership: attacks on the models as they came out, and their differences from the retrained model's.
+        membership: attacks on the final models, and their differences from the retrained model's.
         references: training seed -> the check of its target and retrained model; None if one is missing.
     """
 
@@ -55,7 +55,7 @@ class Measured:
         self._areas = {str(row["model"]): row for row in rows_of(membership.table) if _is_loss(row)}
 
     def of_method(self, *methods: str, seed: int | None = None) -> list[str]:
-        """Labels of the runs of some methods (and one seed), in the order of the methods."""
+        """Labels of the runs of some methods (and one seed), in method order."""
         return [
             label
             for method in methods
@@ -77,7 +77,7 @@ class Measured:
         return lines
 
     def fall(self, run: str) -> list[Evidence]:
-        """Regurgitation on forget after the last epoch, minus 0.9 of the target's; a task each."""
+        """Regurgitation on forget after the last epoch, minus 0.9 of the target's, for each task."""
         of_task = "regurgitation on forget of {}, 0.9 of target"
         return [
             minus(of_task.format(task.replace("_", " ")), line[max(line)], 0.9 * start)
@@ -86,7 +86,7 @@ class Measured:
         ]
 
     def contrasts(self, name: str, run: str) -> dict[str, list[Evidence]]:
-        """Task -> the differences of one name that a run has there."""
+        """Task -> a run's differences of one name."""
         by_task: dict[str, list[Evidence]] = {}
         for row in self._contrasts:
             if row["contrast"] == name and row["model"] == run:
@@ -96,7 +96,7 @@ class Measured:
         return by_task
 
     def area_gap(self, label: str | None, seed: int) -> Evidence | None:
-        """AUC of the loss attack minus the retrained model's; None if one of both was not attacked."""
+        """AUC of the loss attack minus the retrained model's; None if either was not attacked."""
         retrained = self._role.get((seed, "retrained"))
         for row in self._gaps:
             if row["model"] == label and row["against"] == retrained:
@@ -113,7 +113,7 @@ class Measured:
 
 
 def _is_loss(row: Mapping[str, object]) -> bool:
-    """True if a row is of the area of the loss attack on public biographies (LUME, Section 2.3)."""
+    """True for the AUC of the loss attack on public biographies (LUME, Section 2.3)."""
     return row["attack"] == ATTACK and row["group"] == PUBLIC and row.get("measure", AREA) == AREA
 
 

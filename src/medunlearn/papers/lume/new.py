@@ -1,6 +1,6 @@
-"""``build lume --new`` into a folder: by the grammar or a language model, without what reviewers refused.
+"""``build lume --new`` into a folder: from a grammar or a language model, without documents rejected by reviewers.
 
-Names, places and identifiers are drawn as without a model; nobody real is in a prompt but those of public articles.
+Names, places and identifiers are drawn as without a model; prompts contain real people only from public articles.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def build_new(
     """Build LUME anew into a folder; resumes where it stopped.
 
     Args:
-        values: of :class:`~medunlearn.config.LumeNewSettings`.
-        review: write a sheet on which people label each document, unless it is there already.
+        values: settings of :class:`~medunlearn.config.LumeNewSettings`.
+        review: write a sheet on which people label each document, unless it exists.
 
     Raises:
         ConfigError, SourceError: wrong settings, articles or labels that cannot be read.
-        InputError: the folder holds something else, or documents are too few.
-        MedunlearnError: server, network or budget kept something from being written; the rest is kept.
+        InputError: the folder has other content, or there are too few documents.
+        MedunlearnError: server, network or budget failed for some texts; the rest is stored.
     """
     settings = check(LumeNewSettings, values)
     refuse_foreign(out)
@@ -92,7 +92,7 @@ def build_new(
 
 
 def plan_new(values: Mapping[str, Any], out: Path) -> dict[str, CostEstimate]:
-    """Cost of :func:`build_new` by task and verifier, empty without a server; nothing is sent, nothing is written.
+    """Cost of :func:`build_new` by task and verifier, empty without a server; sends and writes nothing.
 
     Questions are counted for texts of the usual length.
     """
@@ -127,12 +127,12 @@ def _verifiers(settings: LumeNewSettings) -> list[Judge]:
     unpriced = [judge.name for judge in judges if judge.settings.price is None]
     if unpriced and server_of(settings.llm).budget_money is not None:
         missing = f"{settings.verifiers} has no `prices:` of {', '.join(unpriced)}"
-        raise ConfigError([f"budget_money is the whole build's, with its verifiers, and {missing}"])
+        raise ConfigError([f"budget_money covers the whole build with its verifiers, and {missing}"])
     return judges
 
 
 def write_documents(settings: LumeNewSettings, session: WritingSession, screen: Screen) -> list[Draft]:
-    """Documents by the model, with at most one question each; rejects are the session's and the screen's."""
+    """Documents by the model, with at most one question each; rejects are collected by session and screen."""
     stories = session.write(STORIES, _story_sources(settings))
     biographies = session.write(BIOGRAPHIES, _person_sources(settings))
     persons = invented.people(settings, settings.personal_biographies)
@@ -158,7 +158,7 @@ def write_documents(settings: LumeNewSettings, session: WritingSession, screen: 
 
 
 def _write_questions(session: WritingSession, drafts: Mapping[str, Draft]) -> dict[str, Candidate]:
-    """Questions by source; those that another document is asked too are rejects."""
+    """Questions by source; duplicates of another document's question are rejects."""
     sources = [Source(name, {"document": draft.record.text}, ()) for name, draft in drafts.items()]
     questions: dict[str, Candidate] = {}
     before: set[str] = set()
@@ -178,7 +178,7 @@ def _verify(
     questions: Mapping[str, Candidate],
     drafts: Mapping[str, Draft],
 ) -> Mapping[str, object]:
-    """Questions whose one answer every verifier finds; all of them without verifiers."""
+    """Questions whose only answer every verifier finds; all of them without verifiers."""
     judges = _verifiers(settings)
     if not judges:
         return questions
@@ -223,7 +223,7 @@ def _articles(settings: LumeNewSettings) -> list[Draft]:
 
 
 def _refused(settings: LumeNewSettings) -> frozenset[str]:
-    """Names of documents that somebody labelled No."""
+    """Names of documents labelled No by a reviewer."""
     if not settings.reviewed:
         return frozenset()
     task = get_task("document")

@@ -1,7 +1,7 @@
 """LUME as its authors released it: ``forget.jsonl`` and ``retain.jsonl``.
 
 A row is ``id, input, output, task``. An id ends in ``sc<k>`` (sentence completion) or ``qa<k>`` (knowledge
-question); what stands before that names the document. The document's text is the completion's input and
+question); the part before it names the document. The document's text is the completion's input and
 output together.
 """
 
@@ -41,8 +41,7 @@ class LumeRow(NamedTuple):
 
 @dataclass
 class LumeDocument:
-    """A document with its examples; the target model never saw one that is not a member (its side is ``retain``).
-    """
+    """A document with its examples; a non-member was never seen by the target model (its side is ``retain``)."""
 
     document: str
     side: Side

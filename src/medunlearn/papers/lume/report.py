@@ -25,7 +25,7 @@ Scores = dict[str, dict[str, float | None]]
 
 
 def paper_part(runs: GatheredRuns) -> PaperPart:
-    """LUME's findings and the SemEval-2025 Task 4 score, of the models that have an aggregate or an attack."""
+    """LUME's findings and the SemEval-2025 Task 4 score, for models with an aggregate or an attack."""
     scores = {
         model.run.label: score.rows()
         for model, attacked in zip(runs.models, runs.attacked, strict=True)
@@ -47,7 +47,9 @@ def paper_part(runs: GatheredRuns) -> PaperPart:
 
 
 def measured(runs: GatheredRuns) -> Measured:
-    """The numbers behind the findings; models of several training seeds are read each against their own."""
+    """The numbers used by the findings; models of several training seeds are compared with references of their own
+    seed.
+    """
     seeds = sorted({training_seed(model) for model in runs.models})
     references = {
         seed: reference_of(

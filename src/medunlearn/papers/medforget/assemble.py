@@ -1,9 +1,9 @@
-"""``build medforget`` into a folder, its questions by templates or a language model.
+"""``build medforget`` into a folder, with questions from templates or a language model.
 
-Prompts show sections of reports alone: names of institutions, patients and studies are the benchmark's own and are
-asked about by templates, which also fill in what the model lacks. Beside what :mod:`medunlearn.papers.llm_build`
-writes, the folder gets ``images/`` and ``images.parquet``, ``studies.parquet`` (which of the source's studies each
-node is) and ``excluded.parquet`` (what was left out, and why).
+Prompts show only report sections. Names of institutions, patients and studies are invented, and template questions
+ask about them; templates also replace items that the model failed to write. In addition to the files of
+:mod:`medunlearn.papers.llm_build`, the folder gets ``images/`` and ``images.parquet``, ``studies.parquet`` (the
+source study of each node) and ``excluded.parquet`` (excluded items, with reasons).
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ _STUDIES, _EXCLUDED = (
 
 
 def build_medforget(values: Mapping[str, Any], out: Path, *, quiet: bool = True, say: Say = print) -> BuildResult:
-    """Build MedForget into a folder; again, what is there is checked and left as it is.
+    """Build MedForget into a folder; an existing build is checked and left unchanged.
 
     Args:
-        values: of :class:`~medunlearn.config.MedforgetSettings`.
-        quiet: no progress bars, nothing said.
-        say: takes a line about what was left out.
+        values: settings of :class:`~medunlearn.config.MedforgetSettings`.
+        quiet: no progress bars and no messages.
+        say: called with a line on excluded items.
 
     Raises:
         ConfigError, SourceError: wrong settings, or a source or image that cannot be read.
-        InputError: the folder holds something else, or too few patients are eligible.
-        MedunlearnError: server, network or budget kept something from being written; the rest is kept.
+        InputError: the folder has other content, or too few patients are eligible.
+        MedunlearnError: server, network or budget failed for some texts; the rest is stored.
     """
     settings = check(MedforgetSettings, values)
     refuse_foreign(out)
@@ -111,7 +111,7 @@ def build_medforget(values: Mapping[str, Any], out: Path, *, quiet: bool = True,
 
 
 def plan_medforget(values: Mapping[str, Any], out: Path) -> dict[str, CostEstimate]:
-    """Cost of :func:`build_medforget` by task, empty without a server; nothing is sent and nothing is written."""
+    """Cost of :func:`build_medforget` by task, empty without a server; sends and writes nothing."""
     settings = check(MedforgetSettings, values)
     if not settings.llm:
         return {}
@@ -121,7 +121,7 @@ def plan_medforget(values: Mapping[str, Any], out: Path) -> dict[str, CostEstima
 
 
 def _cost(selection: Selection, settings: MedforgetSettings, writer: Writer) -> dict[str, CostEstimate]:
-    """Cost by task; nothing is sent. Paraphrases are counted for the templates' questions."""
+    """Cost by task; sends nothing. Paraphrases are counted for the templates' questions."""
     sources: dict[WritingTask, Sequence[Source]] = {SECTION: _section_sources(selection)}
     if settings.rephrase != "none":
         sources[PARAPHRASE] = list(_stems(selection, settings, templated(selection, settings)))
@@ -129,7 +129,7 @@ def _cost(selection: Selection, settings: MedforgetSettings, writer: Writer) -> 
 
 
 def write_items(selection: Selection, settings: MedforgetSettings, session: WritingSession) -> Items:
-    """Items of every section; by templates where the model gave none. Rejects are the session's."""
+    """Items of every section, from templates where the model gave none. Rejects are collected by the session."""
     items = templated(selection, settings)
     answers = session.write(SECTION, _section_sources(selection))
     items |= {node: list(_model_items(value)) for node, value in answers.items()}
@@ -153,7 +153,7 @@ def _section_sources(selection: Selection) -> list[Source]:
 
 
 def _stems(selection: Selection, settings: MedforgetSettings, items: Items) -> Iterator[Source]:
-    """Every question that a model is trained on, without its options, to be put in other words."""
+    """Every training question without its options, to be paraphrased."""
     for node, study, section, _ in selection.sections():
         phrasing = Phrasing(study, settings, study.study.shown and not settings.text_only)
         for item in items[node]:

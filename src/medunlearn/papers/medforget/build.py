@@ -1,9 +1,9 @@
 """MedForget: institution > patient > study > section, with questions on every level, from chest X-rays and reports.
 
-A section is a record with its study's image. Who a study belongs to stands in records of its own, a level each,
-whose groups reach down to that level alone: forgetting a study forgets its identifier and its sections, but not
-which institution its patient goes to (MedForget, Table 2). The same in other words, on a turned view, are records
-and questions of the fold ``rephrase`` in the same groups, so that any split's forget set has its rephrased twin.
+A section is a record with its study's image. A study's identities are separate records, one per level, whose groups
+reach down only to that level: forgetting a study forgets its identifier and its sections, but not which institution
+its patient goes to (MedForget, Table 2). Paraphrases on a turned view are records and questions of the fold
+``rephrase`` in the same groups, so every split's forget set has a rephrased counterpart.
 
 Source: MedForget (Wu et al.), Sections 3.1 to 3.4.
 """
@@ -51,11 +51,11 @@ class Illustrated:
     """Images of a benchmark; paths are relative to its folder.
 
     Attributes:
-        own: study node -> its images; studies without image are not in it.
-        turned: the same, turned or augmented.
-        trained: study node -> the same by paraphrase in training.
-        general: row -> image, of the general set.
-        files: what was made or pointed to.
+        own: study node -> its images; studies without image are missing.
+        turned: study node -> turned or augmented images.
+        trained: study node -> images of each training paraphrase.
+        general: row of the general set -> image.
+        files: image files written or referenced.
     """
 
     own: dict[str, Images] = field(default_factory=dict)
@@ -66,10 +66,10 @@ class Illustrated:
 
 
 def build(settings: MedforgetSettings) -> Benchmark:
-    """The benchmark in memory, questions by templates, with text alone: images need a folder.
+    """The benchmark in memory, with template questions and text only, since images need a folder.
 
     Raises:
-        ConfigError: images or a language model are wanted.
+        ConfigError: images or a language model are requested.
         InputError: too few patients are eligible.
     """
     wrong = []
@@ -85,7 +85,7 @@ def build(settings: MedforgetSettings) -> Benchmark:
 
 
 def open_source(settings: MedforgetSettings) -> RadiologySource:
-    """The collection that the settings name.
+    """The collection named in the settings.
 
     Raises:
         SourceError: it cannot be read.
@@ -101,10 +101,10 @@ def open_source(settings: MedforgetSettings) -> RadiologySource:
 
 
 def source_use(source: RadiologySource, settings: MedforgetSettings, *, general: bool = False) -> DataUse:
-    """Use of a collection, with that of the general questions where they are in it.
+    """Data use of a collection, combined with that of the general questions.
 
     Raises:
-        ConfigError: the settings say open of something that is credentialed.
+        ConfigError: the settings declare credentialed data open.
     """
     sources = {source.source: source.data_use}
     if general and settings.general is not None:
@@ -121,11 +121,11 @@ def assemble(
     general: Sequence[GeneralQuestion] = (),
     more_notes: Mapping[str, Any] | None = None,
 ) -> Benchmark:
-    """Records, questions and splits from what was chosen, written and drawn.
+    """Assemble records, questions and splits from the selection, the items and the images.
 
     Args:
         general: questions of the fold ``utility``.
-        more_notes: for the manifest.
+        more_notes: further notes for the manifest.
     """
     records: list[Record] = []
     questions: list[Question] = []
@@ -160,8 +160,7 @@ def assemble(
 def _of_study(
     study: ChosenStudy, source: RadiologySource, settings: MedforgetSettings, items: Items, images: Illustrated
 ) -> Iterator[tuple[Record, list[Question]]]:
-    """The records of a study with the questions on each: sections, identities, both in other words, and what else
-    varies them."""
+    """The records of a study with their questions: sections, identities, their paraphrases, and other variants."""
     own_images = images.own.get(study.node, ())
     origin = f"{source.name}-composed" if source.composed else source.name
     phrasing = Phrasing(study, settings, bool(own_images), origin)
@@ -198,7 +197,7 @@ def _of_study(
 def _by_name(
     record: Record, question: Question, items: Sequence[SectionItem], phrasing: Phrasing
 ) -> tuple[Record, list[Question]]:
-    """The questions on a record on the study's name, without its image."""
+    """The questions on a record with the study's name instead of its image."""
     plain, node = replace(phrasing, with_image=False), record.record_id
     if question.kind == "identity":
         questions = plain.on_identity(node, question.level)
@@ -215,7 +214,7 @@ def _paraphrases(
     phrasing: Phrasing,
     views: Sequence[Images],
 ) -> Iterator[tuple[Record, list[Question]]]:
-    """Further wordings that are trained on, each on a view of its own as long as there are some."""
+    """Further paraphrases for training, each on a separate view as long as there are some."""
     groups = {**record.groups, VARIANT: PARAPHRASE}
     for number in range(1, phrasing.settings.paraphrases + 1):
         view = views[number - 1] if number <= len(views) else record.images
@@ -231,7 +230,7 @@ def _variant(
     images: Images,
     fold: Fold = "rephrase",
 ) -> tuple[Record, list[Question]]:
-    """A record of a fold with questions of another fold's, on other images."""
+    """A record of one fold with questions from another, on other images."""
     name = f"{record.record_id}-{suffix}"
     ids = (f"{question.question_id.removesuffix('-rephrased')}-{suffix}" for question in questions)
     varied = [

@@ -1,8 +1,8 @@
-"""MedForget's findings as rules on a sweep's own numbers; claims and rules in words stand in ``report.yaml``.
+"""MedForget's findings as rules on a sweep's numbers; claims and rules in words are in ``report.yaml``.
 
-A case is a method and a measure, decided only by intervals over patients. One training seed, or fewer than
-:data:`FEWEST_DOCUMENTS` documents or five patients, decide nothing. A rule has premises, and is open where one of
-them is not settled: that there is something to forget, that it was forgotten, that the model still works.
+A case is a method and a measure, decided only by intervals over patients. Cases with one training seed, or fewer
+than :data:`FEWEST_DOCUMENTS` documents or five patients, stay open. A rule has premises, and is open if one of them
+is undecided: that there is something to forget, that it was forgotten, that the model still works.
 
 Source: MedForget, Sections 5.1 to 5.4 and A.2, which state the findings without intervals or thresholds; the
 thresholds are ours.
@@ -54,7 +54,7 @@ def findings(results: LevelResults) -> tuple[Finding, ...]:
 
 
 def _enough(results: LevelResults, case: Case, name: str) -> Case:
-    """The case; open where too few documents or training seeds decided it."""
+    """The case, set to open if it has too few documents or training seeds."""
     scopes = [scope for scope in results.splits if scope.split in case.labels["split"].split(AGAINST)]
     documents = min(scope.shared if name == "hierarchy" else scope.sections for scope in scopes)
     if name == "sequence":
@@ -86,7 +86,7 @@ class _MeasuredMethod:
         return self.results.evidence(words, name, split, method, group, self.measure.name)
 
     def premise(self, name: str, split: str, group: str = "") -> tuple[str, Evidence]:
-        """Reason to leave a case open, and the contrast that has to be above 0."""
+        """Reason to leave a case open, and the contrast that must be above 0."""
         reason, words = PREMISES[name]
         group = group or ("retain" if name == "works" else "forget")
         return reason, self.evidence(words.format(group=group, split=split), name, split, group)
@@ -98,7 +98,7 @@ class _MeasuredMethod:
         evidence: Sequence[Evidence],
         says: Mapping[Verdict, str],
     ) -> Case:
-        """A case that holds where all evidence is above 0; open, with its reason, where a premise is not."""
+        """A case that holds if all evidence is above 0; open, with a reason, if a premise is not."""
         labels = {"split": split, "method": self.method, "measure": self.measure.title}
         everything = (*(premise for _, premise in premises), *evidence)
         for reason, premise in premises:
@@ -169,7 +169,9 @@ def _reconstruction(results: LevelResults) -> Cases:
 
 
 def _suppressed(results: LevelResults) -> Cases:
-    """Section 5.1 as the paper reads it: unlearned models beside the target alone, whatever else they lost."""
+    """Section 5.1 as stated in the paper: unlearned models compared only with the target, whatever else they
+    lost.
+    """
     for scope in results.levels:
         for model in _each(results, *results.tasks):
             less = [model.premise("forgotten", scope.split, group)[1] for group in ("forget", "rephrase")]
@@ -212,7 +214,7 @@ def _flat(results: LevelResults) -> Cases:
 
 
 def _sequence(results: LevelResults) -> Cases:
-    """Requests before the last one, asked again: the share of what they took away that is still gone."""
+    """Earlier requests asked again after the last one: the share of their forgetting that persists."""
     says = {HOLDS: "earlier requests stay forgotten", FAILS: "more than a tenth of what was forgotten came back"}
     words = {
         GONE: "target minus unlearned model right after each earlier request",
@@ -235,7 +237,7 @@ def _each(results: LevelResults, *measures: LevelMeasure) -> Iterator[_MeasuredM
 
 
 def _ends(results: LevelResults) -> Iterator[tuple[_MeasuredMethod, Scope, Scope]]:
-    """Each method and measure with the coarsest and the finest level that the method was run on."""
+    """Each method and measure with the coarsest and the finest level of its runs."""
     for model in _each(results, *results.measured(*results.tasks)):
         scopes = [scope for scope in results.levels if results.has(scope.split, unlearned(model.method))]
         if len(scopes) >= 2:

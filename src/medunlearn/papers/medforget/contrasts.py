@@ -1,13 +1,13 @@
-"""The differences that MedForget's findings are read from, as data.
+"""The differences used by MedForget's findings, declared as data.
 
 Each is a weighted sum of the numbers shown in the report, under draws of patients that its terms share: a patient
 in two forget sets is drawn once for both. m is the unlearned, t the target, r the retrained model, f the model of
 the same method unlearned on the flat split of as many sections; all are shares of 1.
 
-Names in front of a question make a longer prompt, which changes every model's answers. So what names bring back is
-an unlearned model's change beside the target's own under the same prompts, in points (a - a' with a = m(names) -
-m(none), a' = t(names) - t(none)) and in proportion (m(names) - m(none) t(names) / t(none)): a model that knows half
-of what the target knows falls half as far.
+Names before a question make a longer prompt, which changes every model's answers. So the recovery by names is an
+unlearned model's change compared with the target's under the same prompts, in points (a - a' with a = m(names) -
+m(none), a' = t(names) - t(none)) and in proportion (m(names) - m(none) t(names) / t(none)): a model with half of
+the target's knowledge falls half as far.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ COLUMNS = (
 
 
 def contrasts(sweep: LevelSweep) -> pd.DataFrame:
-    """Every contrast of every method and measure (:data:`COLUMNS`); one without a value says why."""
+    """Every contrast of every method and measure (:data:`COLUMNS`); one without a value has a reason."""
     rows: list[dict[str, Any]] = []
     varied = set(REPHRASED[1:]) <= set(sweep.models.table["fold"])
 
@@ -104,8 +104,8 @@ def _bracketed(group: str) -> str:
 
 
 def _in_proportion(sweep: LevelSweep, measure: LevelMeasure, split: str, method: str) -> str:
-    """m(names) - m(none) t(names) / t(none) as a weighted sum: its linear part at the numbers themselves (delta
-    method), so that draws carry the uncertainty of all four. Empty if the target answers nothing without names.
+    """m(names) - m(none) t(names) / t(none) as a weighted sum, linearised at the numbers (delta method), so that
+    draws carry the uncertainty of all four. Empty if the target answers nothing without names.
     """
     (ours, ours_named), (bare, named) = (
         [sweep.contrast([sweep.level_term(1, group, measure, who, split)]).value for group in ("given none", ALL)]

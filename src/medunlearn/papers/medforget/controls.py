@@ -1,4 +1,4 @@
-"""Beside the paper's tables: the same on private questions alone, and whether answers need their image."""
+"""Controls beyond the paper's tables: private questions only, and whether answers need their image."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CAPTIONS = paper_yaml("medforget", "report")["captions"]
 
 
 class PrivateModels(LevelModels):
-    """All models with the scores of private questions alone (:mod:`medunlearn.data.recurring_answers`)."""
+    """All models with scores of private questions only (:mod:`medunlearn.data.recurring_answers`)."""
 
     def scores(self, model: Evaluated, split: str) -> pd.DataFrame:
         table = super().scores(model, split)
@@ -62,7 +62,7 @@ def private_results(
 def image_controls(models: Sequence[Evaluated], benchmark: Benchmark, request: SweepRequest) -> pd.DataFrame:
     """Loss of each model on the forget set with other images, by split, role and method.
 
-    Columns of :func:`~medunlearn.results.image_control.summarize_control`; several seeds are read together.
+    Columns of :func:`~medunlearn.results.image_control.summarize_control`; several seeds are pooled.
     """
     context = models[0].context if models else ""
     controlled = [model for model in models if model.context == context and len(model.image_scores)]
@@ -83,7 +83,8 @@ def image_controls(models: Sequence[Evaluated], benchmark: Benchmark, request: S
 
 
 def image_table(controls: pd.DataFrame, results: LevelResults) -> Table | None:
-    """A row per model and split; by kind of question the number with the true image, and what others take from it.
+    """One row per model and split: for each kind of question, the number with the true image and the loss with
+    others.
     """
     if controls.empty:
         return None

@@ -45,7 +45,7 @@ def figure_6(results: LevelResults) -> list[tuple[str, Panels]]:
 
 
 def _panels(results: LevelResults, levels: Sequence[Scope], row: Sequence[tuple[str, str, LevelMeasure]]) -> Panels:
-    """Titles and panels of a row; without those that no model has a number for."""
+    """Titles and panels of a row, without those that have no numbers."""
     specs = [(title, _panel(results, levels, group, measure)) for title, group, measure in row]
     return [(title, spec) for title, spec in specs if spec is not None]
 
@@ -76,10 +76,9 @@ def _panel(results: LevelResults, levels: Sequence[Scope], group: str, measure: 
 
 
 def level_examples(sweep: LevelSweep, *, show_text: bool = False) -> tuple[dict[str, Any], ...]:
-    """One question per level, drawn from the forget set of its split by seed, and every model's response to it.
+    """One question per level, drawn by seed from its split's forget set, with every model's response.
 
-    An invented benchmark's text is always shown: nobody stands behind it. Images are shown of invented or open data
-    alone, whatever else is wanted.
+    An invented benchmark's text is always shown. Images are shown only for invented or open data.
     """
     benchmark = sweep.models.benchmark
     facts = benchmark.facts()
@@ -101,7 +100,7 @@ def level_examples(sweep: LevelSweep, *, show_text: bool = False) -> tuple[dict[
 
 
 def _drawn(benchmark: Benchmark, split: str, level: str) -> list[Question]:
-    """A question on the level's own identifier; on a section, its content."""
+    """A question on the level's own identifier; for a section, on its content."""
     kind = "generation" if level == LEVELS[-1] else "identity"
     questions = {
         question.question_id: question

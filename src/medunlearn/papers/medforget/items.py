@@ -1,4 +1,4 @@
-"""Questions on a section of a report: a gap and a choice made by rules, and the checks of a language model's."""
+"""Questions on a report section: cloze and multiple choice by rules, and checks of a language model's items."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _TELLING = frozenset(_TELLING_WORDS.split())
 
 @dataclass(frozen=True)
 class SectionItem:
-    """One question on a section, before it is put.
+    """One question item on a section, before phrasing.
 
     Attributes:
         kind: generation, cloze or classification.
-        question: as a language model put it; None to put it by a template.
-        reworded: the same in other words; None for a template's other words.
-        answer, options, answer_index: as in a question.
-        statement: of a cloze.
-        writer, rewriter: ``template`` (``template-spare`` with wrong options of no report), or the prompt of the
-            model that wrote it; of the question, and of its other words.
+        question: wording by a language model; None to use a template.
+        reworded: its paraphrase; None to use a template.
+        answer, options, answer_index: as in ``Question``.
+        statement: statement of a cloze.
+        writer, rewriter: origin of question and paraphrase: ``template`` (``template-spare`` with wrong options
+            from no report), or the model's prompt.
     """
 
     kind: Kind
@@ -65,7 +65,7 @@ class SectionItem:
 
 @lru_cache(maxsize=8192)
 def topics(sentence: str) -> frozenset[str]:
-    """Anatomy and devices that a sentence of a chest report is about, by the words of ``wording.yaml``."""
+    """Anatomy and devices mentioned in a sentence of a chest report, by the words of ``wording.yaml``."""
     words = normalised(sentence).split()
     return frozenset(
         topic
@@ -76,17 +76,17 @@ def topics(sentence: str) -> frozenset[str]:
 
 @lru_cache(maxsize=8192)
 def sentences(text: str) -> tuple[str, ...]:
-    """Sentences of a section without the numbers of a list, each in one line."""
+    """Sentences of a section without list numbers, each on one line."""
     parts = (text[start:end] for start, end in pairwise([*sentence_starts(text), len(text)]))
     lines = (" ".join(_NUMBERING.sub("", part).split()) for part in parts)
     return tuple(line for line in lines if normalised(line))
 
 
 def gap(text: str, rng: np.random.Generator) -> SectionItem:
-    """A gap where a sentence is most telling: a measure, a side, a finding, else a content word.
+    """The most informative gap of a text: a measure, a side, a finding, else a content word.
 
     Raises:
-        ValueError: no word can be left out (:func:`has_gap`; sections are chosen so that one can).
+        ValueError: no gap is possible (:func:`has_gap`; sections are selected so that one is).
     """
     gaps = list(_gaps(text))
     if not gaps:
@@ -98,12 +98,12 @@ def gap(text: str, rng: np.random.Generator) -> SectionItem:
 
 
 def has_gap(text: str) -> bool:
-    """True if a word can be left out of a sentence that does not hold it twice."""
+    """True if a word that occurs only once in its sentence can become a gap."""
     return next(_gaps(text), None) is not None
 
 
 def _gaps(text: str) -> Iterator[tuple[int, str, str]]:
-    """Information of a gap, its statement and its answer.
+    """Information class of a gap, with its statement and answer.
 
     4 measures, 3 terms, 2 long words, 1 short ones, 0 grammar; -1 if the gap is the whole statement.
     """
@@ -126,12 +126,12 @@ def _rank(word: str) -> int:
 def choice(
     section: str, text: str, others: Iterable[Sequence[str]], count: int, rng: np.random.Generator
 ) -> SectionItem:
-    """A sentence of the section among sentences of the same section elsewhere.
+    """Multiple choice: a sentence of the section among sentences of the same section of other reports.
 
     Args:
-        others: texts to take wrong options from, the closest relatives first: the patient's other studies, the
-            institution's, all. Sentences on the same anatomy go before others, whoever's they are.
-        count: options in all.
+        others: texts to draw wrong options from, closest first: the patient's other studies, the institution's,
+            all. Sentences on the same anatomy take precedence.
+        count: total number of options.
     """
     lines = [_shortened(sentence) for sentence in sentences(text)]
     whole = [sentence for sentence in lines if MASK not in sentence] or lines
@@ -158,10 +158,10 @@ def choice(
 def _fill(
     options: list[str], texts: Sequence[str], text: str, count: int, rng: np.random.Generator, *, like: bool
 ) -> None:
-    """Add sentences that are not true of the section and unlike all others, until there are ``count`` options.
+    """Add sentences that are not true of the section and differ from all others, until there are ``count`` options.
 
     Args:
-        like: only those on the anatomy of the right one: a wrong line about the heart is not a trap beside fluid.
+        like: use only sentences on the right option's anatomy, so that distractors are plausible.
     """
     if len(options) >= count:
         return
@@ -185,7 +185,7 @@ def _overlap(line: str, other: str) -> float:
 
 
 def _shortened(sentence: str) -> str:
-    """As many whole words as an option may have."""
+    """A sentence truncated to whole words within an option's length."""
     if len(sentence) <= LONGEST_OPTION:
         return sentence
     cut = sentence[: LONGEST_OPTION + 1]
@@ -198,9 +198,9 @@ def meaning(text: str) -> frozenset[str]:
 
 
 def wrong_cloze(statement: str, answer: str, text: str) -> str:
-    """Error of a gap, without words of the record; empty for none.
+    """Error of a cloze, without words of the record; empty if valid.
 
-    It must be one gap, whose answer of one to five words stands in the section and not in the statement.
+    It must have one gap, whose answer of one to five words occurs in the section and not in the statement.
     """
     if statement.count(BLANK) != 1:
         return f"the statement must have exactly one {BLANK}"
@@ -214,5 +214,5 @@ def wrong_cloze(statement: str, answer: str, text: str) -> str:
 
 
 def says(text: str, option: str) -> bool:
-    """True if a text holds all that an option says, in whatever order."""
+    """True if a text contains all content of an option, in any order."""
     return stands_in(option, text) or (bool(meaning(option)) and meaning(option) <= meaning(text))

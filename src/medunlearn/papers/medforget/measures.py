@@ -1,4 +1,4 @@
-"""MedForget's sets of questions and its measures: after the paper's words, and as its code has them."""
+"""MedForget's question sets and its measures: by the paper's definitions, and by its code's."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class QuestionSet:
     """A set of questions.
 
     Attributes:
-        side, fold: of its questions; general questions are everybody's, and so on the side that is retained.
-        lower: whether lower is better.
+        side, fold: of its questions; general questions count to the retain side.
+        lower: True if lower is better.
     """
 
     name: str
@@ -27,7 +27,7 @@ class QuestionSet:
 
     @property
     def head(self) -> str:
-        """The title with the better direction."""
+        """The title with the direction of improvement."""
         return f"{self.title} {'↓' if self.lower else '↑'}"
 
 
@@ -65,11 +65,11 @@ called so."""
 
 @dataclass(frozen=True, slots=True)
 class LevelMeasure:
-    """A number of the paper: one measure on one kind of question.
+    """One of the paper's measures on one kind of question.
 
     Attributes:
-        kind: of question; identity questions by level are ``identity of patient`` and so on.
-        scale: what a score is multiplied with to be a share of 1.
+        kind: kind of question; identity questions by level are ``identity of patient`` and so on.
+        scale: factor that converts a score to a share of 1.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""MedForget's partitions: a share of the nodes of each level with all below them, and as much without hierarchy.
+"""MedForget's partitions: a share of each level's nodes with everything below, and as much without hierarchy.
 
-Nested partitions are drawn from one tree: what a finer level forgets lies in what a coarser one forgets, wherever
+Nested partitions are drawn from one tree: the forget set of a finer level is inside that of a coarser one, wherever
 their shares allow it.
 
 Source: MedForget, Section 3.3 (Forget-Retain Partitions) and 3.4: 25% at each level.
@@ -31,14 +31,14 @@ name, without its image."""
 def partitions(
     records: Sequence[Record], percents: Sequence[int], seed: int, *, nested: bool = True
 ) -> dict[str, Split]:
-    """``institution_25``, ``patient_25``, ``study_25``, ``section_25`` and ``flat_25``; of each percentage.
+    """Splits ``institution_25``, ``patient_25``, ``study_25``, ``section_25`` and ``flat_25``, for each percentage.
 
-    The flat one forgets as many section records and as many identity records of each level as the percentage says,
-    whoever they belong to. A share that would leave nothing to retain is left out.
+    The flat split forgets the same percentage of section records and of identity records of each level, regardless
+    of patient. A share that would leave nothing to retain is skipped.
 
     Args:
-        nested: the levels forget parts of one tree, so that they can be compared on the same sections; else each
-            level's nodes are drawn by themselves.
+        nested: forget sets of the levels are nested, so that they can be compared on the same sections; else each
+            level is drawn independently.
     """
     items = [record for record in records if ITEM in record.groups]
     hierarchy = Hierarchy(LEVELS, items)
@@ -54,7 +54,7 @@ def partitions(
 
 
 def _tree_order(hierarchy: Hierarchy, records: Sequence[Record], level: str, seed: int) -> list[str]:
-    """A level's nodes, depth first: all below the first institution drawn, below its first patient first."""
+    """A level's nodes, depth first in random order."""
     chain = LEVELS[: LEVELS.index(level) + 1]
     ranks = {
         above: {node: rank for rank, node in enumerate(shuffled(hierarchy.nodes(above), "splits", above, seed))}
@@ -69,7 +69,9 @@ def _tree_order(hierarchy: Hierarchy, records: Sequence[Record], level: str, see
 
 
 def _flat(records: Sequence[Record], percent: int, seed: int) -> list[str]:
-    """Items to forget, the share of each sort (sections, identity by level); none where a sort would go whole."""
+    """Items to forget: the share of each kind (sections, identity by level); empty if a kind would go
+    completely.
+    """
     sorts: dict[str, set[str]] = defaultdict(set)
     for record in records:
         sorts[sort_of(record)].add(record.groups[ITEM])
@@ -83,13 +85,13 @@ def _flat(records: Sequence[Record], percent: int, seed: int) -> list[str]:
 
 
 def sort_of(record: Record) -> str:
-    """``section``, or the level whose identity a record tells."""
+    """``section``, or the level of an identity record."""
     item = record.groups[ITEM]
     return item.rpartition("-identity-")[2] if "-identity-" in item else "section"
 
 
 def partition_rows(benchmark: Benchmark) -> list[dict[str, object]]:
-    """Each split's nodes and questions: a row per split, for tables.
+    """Nodes and questions of each split: one row per split, for tables.
 
     Returns:
         Without variants (:data:`VARIANT`): ``split``, ``level``, ``forget_nodes``, ``retain_nodes``, ``forget`` and

@@ -1,6 +1,6 @@
-"""Images of a selection: phantoms are drawn, files are pointed to or copied, and views are made.
+"""Images of a selection: phantoms are drawn, files are referenced or copied, and views are generated.
 
-That files can be read was seen when studies were chosen.
+The selection of studies has already checked that files are readable.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Gallery:
         return self._write(name, study.node, "drawn", view.angle, pixels, view.position)
 
     def _other_views(self, study: ChosenStudy, views: Sequence[ShownView], trained: int = 0) -> Images:
-        """The views of rephrased questions, or the so-many-th that are ``trained`` on, which are others."""
+        """The views of rephrased questions; with ``trained``, the different views of that training paraphrase."""
         return tuple(self._other_view(study, place, view, trained) for place, view in enumerate(views))
 
     def _other_view(self, study: ChosenStudy, place: int, view: ShownView, trained: int) -> str:
@@ -94,10 +94,10 @@ class Gallery:
         return self._write(name, study.node, "augmented", None, augment(pixels, rng), view.position)
 
     def _file(self, path: Path, node: str, position: str = "", name: str = "") -> str:
-        """A user's own file: copied, made smaller, or pointed to.
+        """A user's own file: copied, scaled down, or referenced.
 
         Args:
-            name: of a copy; empty: the node's.
+            name: name of a copy; empty: the node's.
         """
         name = name or node
         if (most := self.settings.max_pixels) is not None:
@@ -119,5 +119,5 @@ class Gallery:
 
 
 def _name(study: ChosenStudy, place: int) -> str:
-    """File name of a study's image by its place, without suffix."""
+    """File name, without suffix, of a study's image by its index."""
     return f"{study.node}-view-{place + 1}" if place else study.node

@@ -1,7 +1,7 @@
-"""MedForget's accuracies and Gen Score as its published code computes them.
+"""MedForget's accuracies and Gen Score as computed by its published code.
 
-The paper's words differ from its code: cloze by "exact string matching" and classification by the most probable
-option (Section 4.1), where the code asks of a generated answer whether its ROUGE-L is 1.
+The paper differs from its code: it scores cloze by "exact string matching" and classification by the most probable
+option (Section 4.1), while the code tests whether a generated answer has a ROUGE-L of 1.
 
 Source: https://github.com/fengli-wu/MedForget, ``eval.py`` and ``scripts/analyze_eval_results.py``.
 """

@@ -1,4 +1,4 @@
-"""Questions on a section and on who it belongs to: the items, and how they are put.
+"""Questions on a section and on its owner: items, and their wording.
 
 Source: MedForget, Sections 3.2 (Task Design) and 3.3, Table 2.
 """
@@ -24,7 +24,9 @@ Items = dict[str, Sequence[SectionItem]]
 
 
 def templated(selection: Selection, settings: MedforgetSettings) -> Items:
-    """Items on every section by rules; wrong options come from the same section elsewhere, close kin first."""
+    """Rule-based items on every section; wrong options come from the same section of other reports, closest
+    first.
+    """
     everywhere: dict[tuple[str, ...], list[str]] = defaultdict(list)
     of_patient: dict[str, list[ChosenStudy]] = defaultdict(list)
     for study in selection.studies:
@@ -48,7 +50,7 @@ def templated(selection: Selection, settings: MedforgetSettings) -> Items:
 
 @dataclass(frozen=True)
 class Phrasing:
-    """Puts the questions on one study, which is shown or named."""
+    """Wording of the questions on one study, which is shown or named."""
 
     study: ChosenStudy
     settings: MedforgetSettings
@@ -61,7 +63,7 @@ class Phrasing:
         return [("train", ""), ("rephrase", "-rephrased")] if self.settings.rephrase != "none" else [("train", "")]
 
     def on_section(self, node: str, section: str, items: Sequence[SectionItem]) -> Iterator[Question]:
-        """The questions of the fold train, and the same in other words of the fold rephrase."""
+        """The questions of the fold train, and their paraphrases of the fold rephrase."""
         for fold, suffix in self.folds:
             for item in items:
                 options = (f"{letter}) {option}" for letter, option in zip(LETTERS, item.options, strict=False))
@@ -79,7 +81,7 @@ class Phrasing:
                 )
 
     def paraphrased(self, question: Question, items: Sequence[SectionItem], number: int) -> Question:
-        """A question of the fold train in further words, of which the fold rephrase has none; numbers from 1."""
+        """A question of the fold train in a further paraphrase that the fold rephrase lacks; numbered from 1."""
         name = f"{question.question_id}-paraphrase-{number}"
         record = f"{question.record_id}-paraphrase-{number}"
         if question.kind == "identity":
@@ -95,8 +97,9 @@ class Phrasing:
         return replace(question, question_id=name, record_id=record, question=text)
 
     def stem(self, item: SectionItem, section: str, fold: Fold, further: int = 0) -> str:
-        """A question without its options: as a model wrote it, or by a template drawn for it; the one so many
-        ``further`` is always by a template."""
+        """A question without its options, worded by a model or a random template; with ``further``, always by that
+        paraphrase's template.
+        """
         by_model = item.reworded if fold == "rephrase" else item.question
         if by_model is not None and not further:
             return by_model
@@ -106,7 +109,7 @@ class Phrasing:
         return text.replace("{section}", section.replace("_", " ")).replace("{statement}", item.statement)
 
     def on_identity(self, node: str, level: str) -> Iterator[Question]:
-        """Questions on the institution, patient or study of an image; of both folds."""
+        """Questions on the institution, patient or study of an image, for both folds."""
         for fold, suffix in self.folds:
             rng = stream(self.settings, "wording", node, fold)
             wordings = paper_yaml("medforget", "wording")["identity"][level]
@@ -117,11 +120,10 @@ class Phrasing:
     def _phrased(
         self, wordings: Sequence[str], rng: np.random.Generator, fold: Fold, *, hide: bool = False, further: int = 0
     ) -> str:
-        """A wording of the first half, or of the second for a question in other words, on the image.
+        """A wording from the first half of the templates, or from the second for paraphrases, about the image.
 
-        The one so many ``further`` is another of the same half, as long as there is one.
-
-        Without one it is on the study by its name; or by a quotation, to ``hide`` the name.
+        ``further`` selects another wording of the same half, as long as there is one. Without an image the study is
+        named, or quoted to ``hide`` its name.
         """
         it, sections = self.study.node, self.study.sections
         if self.with_image:

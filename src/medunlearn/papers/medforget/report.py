@@ -34,7 +34,7 @@ CAPTIONS = paper_yaml("medforget", "report")["captions"]
 
 
 def sweep_report(models: Sequence[Evaluated], benchmark: Benchmark, request: SweepRequest) -> SweepReport:
-    """MedForget's report of a sweep's evaluated models."""
+    """MedForget's report on a sweep's evaluated models."""
     return report_of(
         level_results(models, benchmark, request),
         private_results(models, benchmark, request),
@@ -45,8 +45,8 @@ def sweep_report(models: Sequence[Evaluated], benchmark: Benchmark, request: Swe
 def level_results(models: Sequence[Evaluated], benchmark: Benchmark, request: SweepRequest) -> LevelResults:
     """Every number and contrast of a sweep over levels.
 
-    Responses under the reconstruction attack are looked for beside each model. Of several context modes the first
-    is reported.
+    Responses under the reconstruction attack are read from each model's run. If there are several context modes,
+    the first is reported.
     """
     context = models[0].context if models else ""
     swept = LevelModels([model for model in models if model.context == context], benchmark)
@@ -94,7 +94,7 @@ def _caveats(sweep: LevelSweep, models: Sequence[Evaluated]) -> Iterator[str]:
 
 
 def _general_set(benchmark: Benchmark) -> str:
-    """The general questions in words, with a hash of them and of their pictures' content."""
+    """The general questions in words, with a hash of them and of their images' content."""
     questions = [question for question in benchmark.questions if question.fold == "utility"]
     table = benchmark.folder / FILE if benchmark.folder else None
     hashes: dict[str, str] = {}
@@ -112,8 +112,8 @@ def report_of(
     """The report as blocks.
 
     Args:
-        private: the same numbers of private questions alone.
-        controls: what is lost with other images (:func:`~.controls.image_controls`).
+        private: the same numbers for private questions only.
+        controls: loss with other images (:func:`~.controls.image_controls`).
     """
     controls = pd.DataFrame() if controls is None else controls
     judged = results.tasks[0].name == "gen_score"

@@ -1,4 +1,4 @@
-"""MedForget's filters: who is in the benchmark, under which names, and which sections of each study.
+"""MedForget's filters: selection of patients, their names in the benchmark, and the sections of each study.
 
 Source: MedForget, Section 3.2 (Data Collection).
 """
@@ -35,9 +35,9 @@ class ChosenStudy:
 
     Attributes:
         node, patient, institution: ``study_chest_xray_001`` (the paper's), ``patient-0001``, ``institution-01``.
-        names: level -> what identity questions ask for; patients' are invented, whatever the source.
-        study: as the source gave it.
-        sections: name -> text, of those that are asked about.
+        names: level -> answer of identity questions; patients' names are always invented.
+        study: the study in the source.
+        sections: name -> text, of the selected sections.
     """
 
     node: str
@@ -50,12 +50,12 @@ class ChosenStudy:
 
 @dataclass(frozen=True)
 class Selection:
-    """Chosen patients, and those left out with their reasons.
+    """Selected patients, and excluded ones with reasons.
 
     Attributes:
-        studies: in order of their nodes, a patient's one after the other.
-        excluded: studies and patients that a filter left out.
-        looked_at: patients of the source that were read.
+        studies: in order of their nodes, grouped by patient.
+        excluded: studies and patients excluded by a filter.
+        looked_at: number of patients read from the source.
     """
 
     studies: tuple[ChosenStudy, ...]
@@ -70,13 +70,13 @@ class Selection:
 
 
 def select(source: RadiologySource, settings: MedforgetSettings) -> Selection:
-    """Patients in an order drawn by the seed until there are enough, each with so many studies and sections.
+    """Select patients in seeded order until there are enough, each with a number of studies and sections.
 
-    Every ``settings.patients`` eligible patients are one synthetic institution; where the source names
-    institutions, those are kept.
+    Every ``settings.patients`` eligible patients form one synthetic institution; institutions named by the source
+    are kept.
 
     Raises:
-        InputError: too few are eligible; says why, and what to ask for.
+        InputError: too few are eligible; the message gives reasons and a fix.
     """
     everyone = list(source.patients())
     excluded: list[Exclusion] = []
@@ -101,7 +101,7 @@ def select(source: RadiologySource, settings: MedforgetSettings) -> Selection:
 
 
 def askable(text: str) -> bool:
-    """True if anything can be asked about a section: it says something in words, and one can be left out."""
+    """True if a question can be asked about a section: it has words, and one can be a gap."""
     words = meaning(text.replace(MASK, " "))
     return any(_WORD.fullmatch(word) for word in words) and has_gap(text)
 
@@ -109,7 +109,7 @@ def askable(text: str) -> bool:
 def _studies(
     source: RadiologySource, patient: str, settings: MedforgetSettings, excluded: list[Exclusion]
 ) -> list[RadiologyStudy]:
-    """A drawn sample of the patient's studies that have all that is needed; empty if they are too few."""
+    """A random sample of the patient's complete studies; empty if there are too few."""
     fitting = []
     for study in source.studies(patient):
         if reason := unfit(source, study, settings):
@@ -145,7 +145,7 @@ def unfit(source: RadiologySource, study: RadiologyStudy, settings: MedforgetSet
 
 
 def _candidates(study: RadiologyStudy, settings: MedforgetSettings) -> list[str]:
-    """Sections that may be drawn, in the order of a report."""
+    """Sections that may be selected, in report order."""
     names = [name for name, text in study.sections.items() if askable(text)]
     if settings.sample_from == "required":
         names = [name for name in names if name in settings.required]
@@ -153,7 +153,9 @@ def _candidates(study: RadiologyStudy, settings: MedforgetSettings) -> list[str]
 
 
 def _named(full: Institutions, settings: MedforgetSettings) -> Iterator[ChosenStudy]:
-    """Nodes and names of all, in order; numbers are as wide as the largest, or as in the paper."""
+    """Nodes and names of all selected items, in order; numbers are zero-padded to the largest, or as in the
+    paper.
+    """
     people = [(house, studies) for house, group in enumerate(full.values()) for studies in group]
     houses = institution_names(len(full), stream(settings, "institution names"))
     draws = stream(settings, "sexes")
@@ -177,7 +179,7 @@ def _sections(study: RadiologyStudy, settings: MedforgetSettings) -> dict[str, s
 
 
 def _sex(studies: Sequence[RadiologyStudy], draws: np.random.Generator) -> Sex:
-    """By the words of the reports, so that a name does not contradict them; by chance where they do not say."""
+    """Sex from the words of the reports, so that the name fits; random if they do not mention it."""
     text = " ".join(text for study in studies for text in study.sections.values())
     women, men = len(_FEMALE.findall(text)), len(_MALE.findall(text))
     chance = bool(draws.random() < 0.5)
@@ -205,5 +207,5 @@ def _too_few(
 
 
 def stream(settings: MedforgetSettings, *purpose: str) -> np.random.Generator:
-    """The random numbers of one purpose."""
+    """The random number generator of one purpose."""
     return generator("medforget", settings.seed, *purpose)

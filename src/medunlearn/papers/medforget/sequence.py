@@ -1,6 +1,6 @@
-"""Requests one after the other: what each forgets, whether earlier ones come back, and what is kept.
+"""Sequential requests: what each forgets, whether earlier ones come back, and what is retained.
 
-The numbers that ICU-Bench asks of continual unlearning, by request: forgetting of the request itself, historical
+ICU-Bench's numbers of continual unlearning, by request: forgetting of the request itself, historical
 forgetting (all earlier requests, asked again), its stability (that minus the same questions right after their own
 request), and the retain set without what earlier requests forgot. The finding on sequences reads weighted sums of
 these.
@@ -57,7 +57,7 @@ _Tables = Mapping[tuple[str, str, str], pd.DataFrame]
 def sequence_numbers(
     models: Sequence[Evaluated], swept: LevelModels, measures: Sequence[LevelMeasure], request: SweepRequest
 ) -> pd.DataFrame:
-    """Numbers of every method and step as shares of 1 (:data:`COLUMNS`); empty if none was in sequence."""
+    """Numbers of every method and step as shares of 1 (:data:`COLUMNS`); empty without sequential requests."""
     before: dict[tuple[str, str], Sequence[str]] = {
         (model.run.label, str(model.run.info.made_for)): model.run.info.results.get("forgotten_before", ())
         for model in models
@@ -99,7 +99,7 @@ def _trained_scores(models: Sequence[Evaluated], swept: LevelModels) -> dict[int
 def _step(
     tables: _Tables, method: str, own: str, before: Sequence[str], benchmark: Benchmark
 ) -> Iterator[pd.DataFrame]:
-    """Score tables of one step: the request's own questions, those of earlier ones, and what is to stay."""
+    """Score tables of one step: the request's own questions, those of earlier ones, and those to retain."""
     forgotten = {r.record_id for name in before for r in benchmark.records_of(benchmark.split(name), "forget")}
     retained = {q.question_id for q in benchmark.questions if q.record_id not in forgotten}
     for name, place in ((KEPT, (method, own, own)), (KNOWN_KEPT, ("", own, own))):

@@ -1,4 +1,4 @@
-"""A sweep over levels: its splits, models and all numbers."""
+"""A sweep over levels: its splits, models and numbers."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Scope:
     """One split of the sweep.
 
     Attributes:
-        split: its name; of a request, only what level it names.
-        level: what is forgotten whole, or ``flat``.
-        forget, total: nodes to forget, of all.
-        sections: section records to forget.
-        questions: of the fold train, to forget.
-        partner: the flat split of as many sections that this sweep has; None without one, and of a flat split.
-        shared: section records to forget that the partner forgets too.
+        split: its name; for a request, only the level that it names.
+        level: level of the forgotten nodes, or ``flat``.
+        forget, total: number of nodes to forget, and of all.
+        sections: number of section records to forget.
+        questions: number of questions of the fold train to forget.
+        partner: the sweep's flat split with as many sections; None without one, and for a flat split.
+        shared: number of section records that the partner forgets too.
     """
 
     split: str
@@ -67,7 +67,7 @@ def flat(method: str) -> Who:
 
 
 def ladder(scopes: Mapping[str, Scope]) -> dict[str, Scope]:
-    """One split per level, from the coarsest; of several the one that forgets least."""
+    """One split per level, from the coarsest; the one with the smallest forget set if there are several."""
     splits: dict[str, str] = {}
     for name, scope in scopes.items():
         if scope.level in LEVELS:
@@ -82,11 +82,11 @@ class LevelResults(SweepResults):
     Attributes:
         splits: levels from the coarsest to the finest, then the flat splits.
         numbers: split, role, method, group (:data:`SETS`), measure, value, low, high, n_scored, n_unscored,
-            n_subjects, by_seed; the role ``flat`` is the model of the partner split, asked about this one.
+            n_subjects, by_seed; the role ``flat`` is the model of the partner split, evaluated on this one.
         contrasts: see :mod:`medunlearn.papers.medforget.contrasts`.
         examples: split, level, question, answer, outputs and thumbnail of Figure 7's questions; empty if no text
             may be shown.
-        contexts: the one mode in which the models were asked.
+        contexts: the context mode of the evaluation.
         sequence: see :mod:`medunlearn.papers.medforget.sequence`; empty if requests were not in sequence.
         common: number of sections that every level's split forgets; 0 if there are none, or one level.
     """
@@ -100,23 +100,23 @@ class LevelResults(SweepResults):
     sequence: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def compared(self, group: str) -> str:
-        """The set on which levels are compared: its part that every level forgets, where there is one."""
+        """The set on which levels are compared: its part that every level forgets, if there is one."""
         return COMMON.get(group, group) if self.common else group
 
     @cached_property
     def levels(self) -> list[Scope]:
-        """One split per level, the coarsest first; of several of a level the one that forgets least."""
+        """One split per level, the coarsest first; the one with the smallest forget set if a level has several."""
         return list(ladder({scope.split: scope for scope in self.splits}).values())
 
     def measured(self, *measures: LevelMeasure) -> list[LevelMeasure]:
-        """Measures with a value of some model, on any of the paper's sets."""
+        """Measures with a value for some model, on any of the paper's sets."""
         inside = self.numbers["value"].notna() & ~self.numbers["group"].isin(set(SETS) - {g.name for g in GROUPS})
         names = set(self.numbers.loc[inside, "measure"])
         return [measure for measure in measures if measure.name in names]
 
     @cached_property
     def tasks(self) -> tuple[LevelMeasure, ...]:
-        """Generation, classification, cloze; generation is ROUGE-L where no answer was judged."""
+        """Generation, classification, cloze; generation uses ROUGE-L if no answer was judged."""
         return (next(iter(self.measured(GEN_SCORE)), ROUGE), CLASSIFICATION, CLOZE)
 
     @cached_property
@@ -126,15 +126,16 @@ class LevelResults(SweepResults):
 
     @property
     def attacked(self) -> pd.DataFrame:
-        """Numbers on the forget set under the attack; ``identifiers`` in place of the group."""
+        """Numbers on the forget set under the attack; the column ``identifiers`` replaces the group."""
         rows = self.numbers[self.numbers["group"].str.startswith("given ")]
         return rows.assign(group=rows["group"].str.removeprefix("given ")).rename(columns={"group": "identifiers"})
 
 
 class LevelModels(SweepModels):
-    """All models by split and role. The role ``flat`` is a model made for a split without hierarchy, asked about a
-    level's split. Further folds (:data:`SETS`) are what both of these forget, and responses under the
-    reconstruction attack."""
+    """All models by split and role. The role ``flat`` is a model of a flat split, evaluated on a level's split.
+    Further folds (:data:`SETS`) are the questions that both of these forget, and responses under the reconstruction
+    attack.
+    """
 
     def who(self, model: Evaluated) -> Who | None:
         split, made_for = str(model.record.info.split), str(model.run.info.made_for)
@@ -165,7 +166,7 @@ class LevelModels(SweepModels):
         )
 
     def _attacked(self, model: Evaluated, split: str, trained: pd.DataFrame) -> Iterator[pd.DataFrame]:
-        """Scores of the forget set's questions with identifiers in front of them; none without an attack."""
+        """Scores of the forget set's questions with identifiers before them; empty without an attack."""
         attacked = Attacked.find(model.run, split, "reconstruction")
         if attacked is not None:
             kinds = trained.drop_duplicates("item").set_index("item")["kind"]
@@ -178,7 +179,7 @@ class LevelModels(SweepModels):
 
     @cached_property
     def scopes(self) -> dict[str, Scope]:
-        """Split -> scope; levels from the coarsest to the finest, then the flat splits, then others."""
+        """Split -> scope; first levels from coarse to fine, then flat splits, then others."""
         scopes = {name: _scope(self.benchmark, name, label) for name, label in shown_splits(self.splits).items()}
         ranks = {level: rank for rank, level in enumerate([*LEVELS, FLAT])}
         order = {name: (ranks.get(scope.level, len(ranks)), scope.sections) for name, scope in scopes.items()}
@@ -197,13 +198,13 @@ class LevelModels(SweepModels):
 
     @cached_property
     def common(self) -> frozenset[str]:
-        """Nodes of the sections that every level's split forgets; none where there is one level."""
+        """Nodes of the sections that every level's split forgets; empty with a single level."""
         levels = [self._sections[name] for name in ladder(self.scopes)]
         return frozenset.intersection(*levels) if len(levels) > 1 else frozenset()
 
     @cached_property
     def _questions_on_common(self) -> set[str]:
-        """Questions on the common sections, of every fold."""
+        """Questions on the common sections, from every fold."""
         records = {r.record_id for r in self.benchmark.records if r.groups.get(ITEM) in self.common}
         return {q.question_id for q in self.benchmark.questions if q.record_id in records}
 
@@ -219,7 +220,7 @@ class LevelModels(SweepModels):
 
     @cached_property
     def _variant_of(self) -> dict[str, str]:
-        """Question -> what it varies of a trained one; none of others."""
+        """Question -> its variation of a training question; empty for others."""
         variants = {r.record_id: r.groups[VARIANT] for r in self.benchmark.records if VARIANT in r.groups}
         return {q.question_id: variants[q.record_id] for q in self.benchmark.questions if q.record_id in variants}
 
@@ -229,7 +230,7 @@ class LevelModels(SweepModels):
 
 
 def _with_names(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Generation and identity questions as one kind; of those measures that both were scored by."""
+    """Merge generation and identity questions into one kind, for measures that scored both."""
     names = table[table["kind"].str.startswith("identity of ")]
     for measure in dict.fromkeys(measure.measure for measure in VARIANTS if measure.kind == WITH_NAMES):
         of_names = names[names["measure"] == measure]
@@ -252,7 +253,7 @@ def _scope(benchmark: Benchmark, name: str, label: str) -> Scope:
 
 
 def forgotten_sections(benchmark: Benchmark, split: str) -> frozenset[str]:
-    """Nodes of the sections that a split forgets; of the fold train, without variants."""
+    """Nodes of the sections that a split forgets, in the fold train without variants."""
     return frozenset(
         record.groups[ITEM]
         for record in benchmark.records_of(benchmark.split(split), "forget")
@@ -262,7 +263,7 @@ def forgotten_sections(benchmark: Benchmark, split: str) -> frozenset[str]:
 
 
 class LevelSweep(SweepDraws):
-    """The numbers of a sweep's models under shared draws, in one context mode."""
+    """The numbers of a sweep's models with shared bootstrap draws, in one context mode."""
 
     models: LevelModels
 
@@ -277,12 +278,12 @@ class LevelSweep(SweepDraws):
     def level_term(
         self, weight: float, group: str, measure: LevelMeasure, who: Who, split: str, joint: tuple[str, ...] = ()
     ) -> Term:
-        """``weight`` times a model's number on a set of questions, as a share of 1."""
+        """``weight`` times a model's number on a question set, as a share of 1."""
         place = (SETS[group].side, SETS[group].fold, measure.kind)
         return self.term(weight * measure.scale, measure.measure, who, place, self.context, split, joint=joint)
 
     def numbers(self) -> pd.DataFrame:
-        """Every model's numbers on every set; no row where no such question was scored."""
+        """Every model's numbers on every set; no row for sets without scored questions."""
         rows: list[dict[str, Any]] = []
         single = (*product(SETS, MEASURES), *product((group.name for group in GROUPS), VARIANTS))
         places = [(group, measure, {group: 1}) for group, measure in single]
@@ -298,7 +299,7 @@ class LevelSweep(SweepDraws):
         return pd.DataFrame(rows, columns=[*LevelResults.number_labels, *fields])
 
     def _number(self, terms: Sequence[Term]) -> dict[str, Any]:
-        """The sum of terms of one measure; empty if one of them has no such questions."""
+        """The sum of terms of one measure; empty if one of them has no questions."""
         measure = terms[0].measure
         by_term = [[cell for cell in self.seeds(term).values() if measure in cell.columns] for term in terms]
         if not all(by_term):

@@ -1,4 +1,4 @@
-"""The tables of MedForget's report, in percent as the paper has them, and its published Tables 3 and 5."""
+"""The tables of MedForget's report in percent, as in the paper, and its published Tables 3 and 5."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ GIVEN = {
 
 
 def published_numbers(number: int) -> pd.DataFrame:
-    """Table 3 or 5 as shares of 1: level (of the target none), role, method, group, measure, value."""
+    """Table 3 or 5 as shares of 1: level (none for the target), role, method, group, measure, value."""
     places = [(group.name, measure.name) for group in GROUPS for measure in PUBLISHED[number]]
     rows = [
         (level, *(TARGET_MODEL if method == VANILLA else unlearned(method)), *place, percent / 100)
@@ -69,7 +69,7 @@ def published_numbers(number: int) -> pd.DataFrame:
 
 
 def published_results(number: int) -> LevelResults:
-    """Table 3 or 5 as results of a sweep whose splits are called as the levels; no number has an interval."""
+    """Table 3 or 5 as results of a sweep whose splits are named like the levels, without intervals."""
     rows = published_numbers(number)
     target = rows[rows["role"] == "target"]
     numbers = pd.concat([rows, *(target.assign(level=level) for level in LEVELS)])
@@ -84,21 +84,24 @@ def published_results(number: int) -> LevelResults:
 
 
 def published_table(number: int) -> Table | None:
-    """The paper's Table 3 or 5 in the form of ours."""
+    """The paper's Table 3 or 5 in our format."""
     results = published_results(number)
     models = [(unlearned(method), level) for method in results.methods for level in reversed(LEVELS)]
     return _levels_table(results, PUBLISHED[number], [(TARGET_MODEL, ""), *models])
 
 
 def table_3(results: LevelResults) -> Table | None:
-    """Generation, classification and cloze on those of the four sets that were asked, and the gap; with intervals,
-    target and retrained model."""
+    """Generation, classification and cloze on the evaluated ones of the four sets, and the gap; with intervals,
+    target and retrained model.
+    """
     groups = [name for name in (*FOUR, GAP) if name in set(results.numbers["group"])]
     return _levels_table(results, results.tasks, _models(results), groups)
 
 
 def common_table(results: LevelResults) -> Table | None:
-    """The forget set and its rephrased twin on the sections that every level forgets; none where these are all."""
+    """The forget set and its rephrased counterpart on the sections that every level forgets; None if these are
+    all.
+    """
     if not results.common or {scope.sections for scope in results.levels} == {results.common}:
         return None
     levels = {scope.split for scope in results.levels}
@@ -107,7 +110,7 @@ def common_table(results: LevelResults) -> Table | None:
 
 
 def varied_table(results: LevelResults) -> Table | None:
-    """The rephrased set and its parts, and paraphrases that were trained on; none where there is nothing but it."""
+    """The rephrased set and its parts, and training paraphrases; None if it has no parts."""
     groups = [name for name in (*REPHRASED, PARAPHRASE) if name in set(results.numbers["group"])]
     if groups in ([], [REPHRASED[0]]):
         return None
@@ -115,14 +118,14 @@ def varied_table(results: LevelResults) -> Table | None:
 
 
 def modality_table(results: LevelResults) -> Table | None:
-    """The same facts asked on the image and on the study's name alone; none where they were not."""
+    """The same facts asked with the image and with the study's name only; None if they were not asked."""
     if "text" not in set(results.numbers["group"]):
         return None
     return _levels_table(results, results.tasks, _models(results), ("forget", "text", "retain", "retain text"))
 
 
 def brought_back_table(results: LevelResults) -> Table | None:
-    """Gain from names: an unlearned model's change, the target's, and the difference, in percent points."""
+    """Recovery by names: an unlearned model's change, the target's, and the difference, in percent points."""
     steps, heads = _attack_columns(results, IDENTIFIERS[1:])
     names = ("change", "target's change", "brought back")
     rows = (
@@ -133,12 +136,14 @@ def brought_back_table(results: LevelResults) -> Table | None:
 
 
 def table_5(results: LevelResults) -> Table | None:
-    """ROUGE-L, factuality and Gen Score apart; those that were measured."""
+    """ROUGE-L, factuality and Gen Score separately, if measured."""
     return _levels_table(results, results.measured(*OWN[5]), _models(results))
 
 
 def variants_table(results: LevelResults) -> Table | None:
-    """Our models by the published code's measures; beside each number the published one of its method and level."""
+    """Our models by the published code's measures, each number next to the published one of its method and
+    level.
+    """
     ours = paper_yaml("medforget", "published")["methods"]
     numbers = published_numbers(3).replace({"method": ours})
     published = numbers.set_index(["level", "method", "group", "measure"])["value"].to_dict()
@@ -188,7 +193,7 @@ def _models(results: LevelResults) -> list[tuple[Who, str]]:
 
 
 def _attack_columns(results: LevelResults, identifiers: Sequence[str]) -> tuple[list[tuple[str, str]], list[Cell]]:
-    """(Set, measure) and head of every attacked measure and step of the attack."""
+    """(Set, measure) and heading of every attacked measure and attack step."""
     attacked = set(results.attacked["measure"])
     steps = [(m, name) for m in results.tasks if m.name in attacked for name in identifiers]
     heads = [Cell(measure.title, f"given {GIVEN[name]}") for measure, name in steps]
@@ -196,7 +201,7 @@ def _attack_columns(results: LevelResults, identifiers: Sequence[str]) -> tuple[
 
 
 def attack_table(results: LevelResults) -> Table | None:
-    """Figure 6's numbers: one row per model and split, the identifiers given in columns."""
+    """Figure 6's numbers: one row per model and split, with given identifiers in columns."""
     steps, heads = _attack_columns(results, IDENTIFIERS)
     rows = (
         (name_of(who), split, *map(percent_cell, numbers))
@@ -207,7 +212,7 @@ def attack_table(results: LevelResults) -> Table | None:
 
 
 def sequence_table(results: LevelResults) -> Table | None:
-    """Requests one after the other: a row per method and step."""
+    """Sequential requests: one row per method and step."""
     if results.sequence.empty:
         return None
     valued = set(results.sequence.loc[results.sequence["value"].notna(), "measure"])
@@ -272,7 +277,7 @@ def scopes_table(results: LevelResults) -> Table | None:
 
 
 def percent_cell(number: SweepNumber | None) -> Cell:
-    """A number in percent with its interval; a dash where nothing was asked, ``unscored`` where no score came."""
+    """A number in percent with its interval; a dash if not asked, ``unscored`` without a score."""
     if number is None or number.value is None:
         return Cell(ABSENT if number is None else UNSCORED)
     unscored = f"{number.n_unscored:,} unscored" if number.n_unscored else ""
@@ -280,7 +285,7 @@ def percent_cell(number: SweepNumber | None) -> Cell:
 
 
 def difference_cell(contrast: SweepNumber) -> Cell:
-    """A difference in percent points with its interval, or why there is none."""
+    """A difference in percent points with its interval, or the reason for its absence."""
     if contrast.value is None:
         return Cell(ABSENT, contrast.reason)
     return Cell(f"{100 * contrast.value:+.1f}", percent_interval(contrast, "+") or contrast.reason)

@@ -1,6 +1,6 @@
-"""The audit's demo: a tiny model trained on invented texts, audited as it learns and after further fine-tuning.
+"""The audit's demo: a tiny model trained on invented texts, audited during training and after further fine-tuning.
 
-Its findings: what makes memorization rise, where it falls, and what persists.
+It demonstrates which factors increase memorization, where it decreases, and what persists.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ Rows = Iterator[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Shown:
-    """Results of the demo.
+    """Results of the audit demo.
 
     Attributes:
         audits: after half of the epochs, after all, and after further fine-tuning on other texts.
-        findings: one row per statement: the number that it is read from, its interval, and whether it holds.
+        findings: one row per statement: its number, interval, and whether it holds.
         positions: Figure 3 of the trained model: shares of the runs and of the matched tokens by segment.
-        persistence: Table 7, by probe: what the trained model and the fine-tuned one have memorized.
+        persistence: Table 7, by probe: memorization by the trained model and the fine-tuned one.
         report: the report of the three audits.
     """
 
@@ -72,10 +72,10 @@ class Shown:
 
 
 def demo_audit(out: Path, *, each: int = 4, epochs: int = 4, seed: int = 0, quiet: bool = False) -> Shown:
-    """Train and audit; resumes from what is on the disk.
+    """Train and audit the demo's models; resumes.
 
     Args:
-        each: texts of each of four kinds and each number of copies (:data:`COPIES`).
+        each: number of texts for each of four kinds and each number of copies (:data:`COPIES`).
         epochs: passes over the training set, copies included.
     """
     texts = invent_corpus(each, COPIES, sentences=SENTENCES, seed=seed)
@@ -118,8 +118,8 @@ def demo_models(
     """Folders of the models after half and all epochs, and of the last one fine-tuned on other texts; resumes.
 
     Args:
-        texts: trained on, each as often as it has copies; those without one teach the tokenizer alone.
-        other: of the further fine-tuning, each once an epoch.
+        texts: training texts, each repeated by its number of copies; those with 0 copies train only the tokenizer.
+        other: texts of the further fine-tuning, each once per epoch.
     """
     from medunlearn.models.load import load_model
     from medunlearn.models.tiny import build_tiny
@@ -172,7 +172,7 @@ def findings(half: AuditTables, whole: AuditTables, lasting: pd.DataFrame, draws
 
     Args:
         half, whole: audits after half and all epochs.
-        lasting: Table 7 of the trained model and the further fine-tuned one.
+        lasting: Table 7 of the trained and the further fine-tuned model.
     """
     values, before = (audit.wide[audit.wide[PRIMARY].notna()] for audit in (whole, half))
     rows = [
@@ -201,7 +201,7 @@ def _by_copies(values: pd.DataFrame, draws: Draws) -> Rows:
 
 
 def _paired(after: pd.DataFrame, before: pd.DataFrame, draws: Draws) -> Rows:
-    """The longest prefix against the shortest, and all epochs against half, by record."""
+    """Differences by record: longest against shortest prefix, and all epochs against half."""
     table = after.pivot_table(index="record_id", columns="prefix_tokens", values=PRIMARY)
     shorter, longer = table.columns.min(), table.columns.max()
     whole, half = (part.groupby("record_id")[PRIMARY].mean() for part in (after, before))
@@ -236,6 +236,8 @@ def _row(statement: str, difference: float | None, low: float | None, high: floa
 
 
 def _longest(table: pd.DataFrame) -> Iterable[Row]:
-    """Rows of the texts trained on at the longest prefix, where most is memorized; the tables have all of them."""
+    """Rows of the training texts at the longest prefix, where memorization is highest; the tables have all of
+    them.
+    """
     of_trained = table[table["corpus"] == TRAINED]
     return rows_of(of_trained[of_trained["prefix_tokens"] == of_trained["prefix_tokens"].max()])

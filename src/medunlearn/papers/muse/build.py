@@ -5,10 +5,10 @@ text), ``verbmem`` (forget: prompt, gt), ``knowmem`` (forget_qa, retain_qa and t
 forget_qa_icl, retain_qa_icl: question, answer) and ``privleak`` (forget, retain, holdout: text).
 
 Documents are records of the sets forget, retain and holdout (never trained on: non-members). The authors cut
-prompts and the pieces of ``privleak`` from all documents one after the other, so that many span several: a prompt
-belongs to the document that its continuation begins in. The released questions do not say which document they are
-about, so each has a record of its own, which nothing is trained on; its text is the side's in-context examples, so
-that ``--context note`` asks with them as the paper does.
+prompts and the pieces of ``privleak`` from the concatenated documents, so that many span several: a prompt belongs
+to the document in which its continuation begins. The released questions do not name their documents, so each has a
+separate record, excluded from training; its text is the side's in-context examples, so that ``--context note``
+prompts with them as in the paper.
 
 Source: Shi et al. 2024 (arXiv 2407.06460), Sections 3 and 4, the data sets' cards and swj0419/muse_bench.
 """
@@ -37,11 +37,11 @@ SPLIT = "forget"
 def build(settings: MuseSettings) -> Benchmark:
     """The released files as a benchmark with one split, ``forget``.
 
-    Its notes count blank rows, which are left out, and prompts by where they lie.
+    Its notes count blank rows, which are skipped, and prompts by position.
 
     Raises:
-        SourceError: files that are missing or malformed.
-        HubError: ``released="hub"``, and the hub cannot be reached.
+        SourceError: missing or malformed files.
+        HubError: the hub cannot be reached, with ``released="hub"``.
     """
     repository = REPOSITORIES[settings.corpus]
     folder = released_folder(settings.released, repository, settings.revision)
@@ -83,12 +83,12 @@ def _retained(raw: Path, choice: str | None) -> list[str]:
         return ["retain1", "retain2"] if choice == "both" else [choice]
     name = next((name for name in ("retain2", "retain1", "retain") if find_table(raw, name)), None)
     if name is None:
-        raise SourceError(f"{raw} holds no retain2 (nor retain1): documents that are to be kept.")
+        raise SourceError(f"{raw} has neither retain2 nor retain1, the documents to retain.")
     return [name]
 
 
 def _documents(folder: Path, retained: Sequence[str], membership: str) -> tuple[list[Record], dict[str, int]]:
-    """Documents to forget, to retain, and never seen, with pieces for membership; and blank rows by table."""
+    """Documents to forget, to retain, and never trained on, with pieces for membership; and blank rows by table."""
     raw, pieces = folder / "raw", folder / "privleak"
     tables: list[_Table] = [_Table(raw, "forget", "forget", "train")]
     tables += [_Table(raw, name, "retain", "train", name if len(retained) > 1 else "retain") for name in retained]
@@ -113,7 +113,7 @@ def _documents(folder: Path, retained: Sequence[str], membership: str) -> tuple[
 
 
 class _Table(NamedTuple):
-    """A table of texts: its records' set, fold, start of their ids, and further groups."""
+    """A table of texts, with its records' set, fold, id prefix, and further groups."""
 
     folder: Path
     name: str
@@ -129,7 +129,7 @@ _AROUND = 8
 
 
 def _verbatim(folder: Path, documents: Sequence[Record]) -> tuple[list[Question], list[Record], dict[str, int]]:
-    """Prompts with their continuations, records for those that no document holds, and prompts by place."""
+    """Prompts with their continuations, records for prompts outside of all documents, and prompts by position."""
     texts = {record.record_id: " ".join(record.text.split()) for record in documents}
     questions, homeless, places = [], [], dict.fromkeys((_INSIDE, _ACROSS, _OUTSIDE), 0)
     for number, row in enumerate(read_table(folder / "verbmem", "forget"), start=1):
@@ -148,7 +148,7 @@ def _verbatim(folder: Path, documents: Sequence[Record]) -> tuple[list[Question]
 
 
 def _home(prompt: Sequence[str], continuation: Sequence[str], texts: Mapping[str, str]) -> tuple[str | None, str]:
-    """The document that the continuation begins in, and how the prompt lies; white space does not count."""
+    """The document in which the continuation begins, and the prompt's position; ignores white space."""
     passages: list[Sequence[str]] = [
         (*prompt, *continuation),
         (*prompt[-_AROUND:], *continuation[:_AROUND]),
@@ -163,7 +163,7 @@ def _home(prompt: Sequence[str], continuation: Sequence[str], texts: Mapping[str
 
 
 def _knowledge(folder: Path) -> tuple[list[Question], list[Record]]:
-    """Questions, each with a record; the target model was trained on texts, and never saw a question."""
+    """Questions, each with a record; the target model was trained on texts and never saw a question."""
     questions, records = [], []
     for side in SIDES:
         where = folder / "knowmem"

@@ -1,4 +1,4 @@
-"""ROUGE-L as MUSE's code computes it: words unstemmed, and answers cut where a model goes on to ask."""
+"""ROUGE-L as computed by MUSE's code: unstemmed words, and answers cut where a model asks another question."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def muse_rouge_l(response: str, reference: str, *, cut: bool) -> float | None:
     """F1 of the longest common subsequence of unstemmed words, 0-1; None if the reference has no word.
 
     Args:
-        cut: the response ends at a blank line, or where it begins another question: a model that was shown examples
-            goes on with more.
+        cut: cut the response at a blank line or at another question, since a model with in-context examples tends
+            to continue them.
     """
     response = _NEXT_QUESTION.split(response)[0] if cut else response
     words, target = _WORD.findall(response.lower()), _WORD.findall(reference.lower())

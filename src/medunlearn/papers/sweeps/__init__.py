@@ -1,1 +1,1 @@
-"""Reports of sweeps: the evaluated models, their numbers under shared draws, and the parts that papers share."""
+"""Reports of sweeps: evaluated models, their numbers with shared bootstrap draws, and parts common to papers."""

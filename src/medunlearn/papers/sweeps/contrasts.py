@@ -1,4 +1,4 @@
-"""Contrasts as expressions over models, and their numbers under draws of subjects that all models share."""
+"""Contrasts as expressions over models, and their values with bootstrap draws shared by all models."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _PART = re.compile(r"([+-]?) ?([\d.]*) ?([mtrf])\.(\w+)(?:\[(\w+)\])?(?:@(\w+))?
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of an expression: ``- 0.5 t.MU[holdout]@small``.
+    """One term of an expression: ``- 0.5 t.MU[holdout]@small``.
 
     Attributes:
         model: m (unlearned), t (target), r (retrained), f (unlearned on the flat split).
-        name: of a measure or a group of questions. where: questions or subjects; "" for the default.
+        name: name of a measure or a group of questions. where: questions or subjects; "" for the default.
         split: which of several splits; "" for the contrast's own.
     """
 
@@ -35,13 +35,13 @@ class Part:
 
 
 def parts(expression: str) -> list[Part]:
-    """The parts of a weighted sum of models' numbers.
+    """Parse the terms of a weighted sum of models' numbers.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not such a sum.
     """
     if _PART.sub("", expression).strip():
-        raise ValueError(f"{expression!r} is no weighted sum of models' numbers")
+        raise ValueError(f"{expression!r} is not a weighted sum of models' numbers")
     return [
         Part((-1 if sign == "-" else 1) * float(weight or 1), model, name, where, split)
         for sign, weight, model, name, where, split in _PART.findall(expression)
@@ -49,12 +49,12 @@ def parts(expression: str) -> list[Part]:
 
 
 class SweepDraws:
-    """Numbers of a sweep, each stratum's subjects drawn once for all models.
+    """Numbers of a sweep, with each stratum's subjects drawn once for all models.
 
     Strata hold different subjects and are drawn independently: forget set, retain set, groups of the retained.
 
     Args:
-        replicates, seed: of the bootstrap.
+        replicates, seed: bootstrap replicates and seed.
     """
 
     def __init__(self, models: SweepModels, replicates: int, seed: int) -> None:
@@ -76,11 +76,10 @@ class SweepDraws:
         group: str = EVERYONE,
         subjects: Collection[str] | None = None,
     ) -> Term:
-        """``weight`` times a model's number on one place (side, fold, kind).
+        """``weight`` times a model's number at one place (side, fold, kind).
 
         Args:
-            joint: splits whose subjects are drawn once for all of them, one forget set inside the other; none: the
-                term's own.
+            joint: nested splits whose subjects are drawn together; none: only the term's own.
             group: name of the subjects, if these are not all.
         """
         side, fold, kind = place
@@ -94,7 +93,7 @@ class SweepDraws:
         return self._draws.cell(term.stratum, term.cell)
 
     def contrast(self, terms: Sequence[Term]) -> Contrast:
-        """The weighted sum of the terms; one that cannot be had says which model is missing."""
+        """The weighted sum of the terms; without a value, the reason names the missing model."""
         for term in terms:
             if not self.seeds(term):
                 role, method = term.cell["role"], term.cell["method"]
@@ -105,7 +104,7 @@ class SweepDraws:
 
 
 def contrast_row(contrast: Contrast, minus: float = 0.0) -> dict[str, Any]:
-    """A contrast's columns, a constant subtracted; ``p`` is of "the number is that constant"."""
+    """A contrast's columns, minus a constant; ``p`` tests equality with that constant."""
     edges = {name: getattr(contrast, name) for name in ("value", "low", "high")}
     return {
         **{name: None if edge is None else edge - minus for name, edge in edges.items()},

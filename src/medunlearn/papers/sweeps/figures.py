@@ -1,4 +1,4 @@
-"""Names, colours, symbols and lines that the figures of all sweeps share."""
+"""Names, colours, symbols and lines shared by the figures of all sweeps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def colour(methods: Sequence[str], who: Who) -> str:
 
 
 def symbol(methods: Sequence[str], who: Who) -> tuple[str, str]:
-    """A model's marker in plotly, and the character that looks like it."""
+    """A model's plotly marker, and a similar character."""
     if who[0] != UNLEARNED:
         return _REFERENCE_SHAPES[who[0]]
     return _SHAPES[methods.index(who[1]) // _COLOURS % len(_SHAPES)]
@@ -48,7 +48,7 @@ def legend(methods: Sequence[str], models: Sequence[Who]) -> Legend:
 
 
 def height(number: SweepNumber) -> float:
-    """A number as a figure draws it."""
+    """Height of a number in a figure."""
     return short(number.value or 0.0)
 
 
@@ -61,12 +61,12 @@ def hover(number: SweepNumber) -> str:
 
 
 def error_bars(numbers: Sequence[SweepNumber], tint: str) -> Spec:
-    """Intervals of points with values."""
+    """Error bars of points with values."""
     return whiskers(((number.value, number.low, number.high) for number in numbers), tint) | {"width": 2}
 
 
 def line(name: str, points: Sequence[tuple[float, str, SweepNumber]], tint: str, **style: Spec) -> Spec:
-    """One trace of (x, its words, number)."""
+    """One trace from (x, its label, number)."""
     numbers = [number for *_, number in points]
     return {
         "type": "scatter",

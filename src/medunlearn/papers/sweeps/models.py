@@ -1,4 +1,4 @@
-"""The evaluated models of a sweep, and one score table of them all."""
+"""The evaluated models of a sweep, and a score table of all of them."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class SweepModels:
     """All evaluated models of a sweep, by context, split, role and method, and training seed.
 
     Raises:
-        InputError: none; another benchmark's; one made for another split than it was asked about; two models of one
-            method, split, seed and context; models that were asked different questions on one split.
+        InputError: no models; models of another benchmark; a model evaluated on another split than it was made for;
+            two models of one method, split, seed and context; models with different questions on one split.
     """
 
     def __init__(self, models: Sequence[Evaluated], benchmark: Benchmark) -> None:
@@ -80,9 +80,9 @@ class SweepModels:
         self._check_same_questions()
 
     def who(self, model: Evaluated) -> Who | None:
-        """Role and method under which a model is reported; None leaves it out.
+        """Role and method of a model in the report; None excludes it.
 
-        A model that was asked again about an earlier request of a sequence has its place in the sequence's table.
+        A model evaluated again on an earlier request of a sequence appears in the sequence's table instead.
         """
         if str(model.record.info.split) in model.run.info.results.get("forgotten_before", ()):
             return None
@@ -110,7 +110,7 @@ class SweepModels:
             for other in others:
                 if set(other.table["item"]) != items:
                     raise InputError(
-                        f"{first.run.folder} and {other.run.folder} were asked different questions about split "
+                        f"{first.run.folder} and {other.run.folder} have different questions on split "
                         f"{split!r} ({context}). Evaluate them with the same folds, subjects and seed."
                     )
 
@@ -125,9 +125,9 @@ class SweepModels:
         return self._by.get((context, split), {})
 
     def refused(self, replicates: int, seed: int) -> dict[tuple[str, str], tuple[str, ...]]:
-        """(Context, split as reports show it) -> why nothing may be read against its retrained models.
+        """(Context, displayed split) -> why its retrained models are not valid references.
 
-        Only of splits with a retrained model whose reference check failed.
+        Only for splits with a retrained model whose reference check failed.
         """
         labels, reasons = shown_splits(self.splits), {}
         for (context, split), group in self._by.items():
@@ -153,13 +153,13 @@ class SweepModels:
 
     @property
     def data_use(self) -> DataUse | None:
-        """Of the benchmark, and of everything that the models were made from."""
+        """Data use of the benchmark and of all data that the models were made from."""
         every = (model.data_use for *_, seeds in self for model in seeds.values())
         return tightest([self.benchmark.data_use, *every])
 
     @property
     def contexts(self) -> tuple[str, ...]:
-        """The modes in which models were asked."""
+        """The context modes of the evaluations."""
         return tuple(dict.fromkeys(context for context, _ in self._by))
 
     @property
@@ -172,7 +172,7 @@ class SweepModels:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Titles of the unlearning methods, as they come."""
+        """Titles of the unlearning methods, in order of occurrence."""
         return tuple(dict.fromkeys(who[1] for _, _, who, _ in self if who[1]))
 
     @cached_property
@@ -189,7 +189,7 @@ class SweepModels:
 
 
 def shown_splits(names: Sequence[str]) -> dict[str, str]:
-    """Split -> the name that a report shows: requests on the desk by level alone, distinguished by number."""
+    """Split -> its displayed name: deletion requests only by level, distinguished by number."""
     labels: dict[str, str] = {}
     for name in names:
         plain = label = str(shown_split(name, may_show=False))

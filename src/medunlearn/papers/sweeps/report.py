@@ -1,4 +1,4 @@
-"""The report of a sweep, looked up by the benchmark's builder, and the page that papers share."""
+"""The report of a sweep, selected by the benchmark's builder, and the page layout shared by papers."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class SweepReport:
     """A sweep's report, and its findings for a terminal.
 
     Attributes:
-        results: the paper's own tables behind the report.
-        by: label by which a terminal counts cases; every case is shown where it is empty.
+        results: the paper's own tables.
+        by: label by which the terminal output counts cases; empty: every case is shown.
     """
 
     report: Report
@@ -63,29 +63,29 @@ class SweepReport:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Warnings of broken models; also the first caveats of the page."""
+        """Warnings about broken models; also the first caveats of the page."""
         return tuple(self.results.warnings) if self.results is not None else ()
 
     def text(self) -> str:
-        """The findings for a terminal."""
+        """The findings as terminal output."""
         return findings_text(self.findings, self.by)
 
     def verdicts(self) -> list[dict[str, str]]:
-        """The findings for programs: name, context, verdict."""
+        """The findings as data: name, context, verdict."""
         return [{"finding": f.name, "context": f.context, "verdict": f.verdict} for f in self.findings]
 
 
 def finding(paper: str, name: str, cases: Sequence[Case], context: str = "") -> Finding:
-    """A paper's finding; claim and rule stand in its ``report.yaml``."""
+    """A paper's finding; its claim and rule are in the paper's ``report.yaml``."""
     words = paper_yaml(paper, "report")["findings"][name]
     of_collapse = bool(words.get("of_collapse"))
     return Finding(name, words["claim"], words["rule"], tuple(cases), context, of_collapse=of_collapse)
 
 
 def reopened(paper: str, findings: Sequence[Finding], results: SweepResults) -> tuple[Finding, ...]:
-    """Findings whose cases are open where a model is broken, or where a retrained model failed its check.
+    """Findings with cases set to open if a model is broken, or a retrained model failed its reference check.
 
-    Which findings are read against it stands in the paper's ``report.yaml``: ``against_retrained``.
+    The paper's ``report.yaml`` lists the findings that use it: ``against_retrained``.
     """
     words = paper_yaml(paper, "report")["findings"]
 
@@ -122,10 +122,10 @@ def sweep_page(
 
     Args:
         data: the paper's own part of ``report.json``.
-        published: blocks on what the paper published.
-        split_names, mode, drawn_for: of the first screen: the splits, the label of the context modes, and what
-            intervals are drawn for.
-        splits_open: the table of splits is open, else that of learning rates.
+        published: blocks with the paper's published results.
+        split_names, mode, drawn_for: for the first screen: the splits, the label of the context modes, and the unit
+            of resampling.
+        splits_open: expand the table of splits, else that of learning rates.
     """
     text, request = paper_yaml(paper, "report"), results.request
     findings = reopened(paper, findings, results)
@@ -171,7 +171,7 @@ def sweep_page(
 
 
 def _columns(value: Any) -> Any:
-    """A table as column -> values, a third of the size of a mapping per row; anything else as it is."""
+    """A table as column -> values, a third of the size of a mapping per row; other values unchanged."""
     return {str(n): value[n].tolist() for n in value.columns} if isinstance(value, pd.DataFrame) else value
 
 
@@ -179,7 +179,7 @@ Builder = Callable[[Sequence[Evaluated], Benchmark, SweepRequest], SweepReport]
 
 
 def sweep_report(models: Sequence[Evaluated], benchmark: Benchmark, **options: Any) -> SweepReport:
-    """The report that fits a sweep's benchmark.
+    """The report for a sweep, chosen by its benchmark's builder.
 
     Args:
         models: target on every split, retrained models on their own, unlearned ones; of one or several seeds and
@@ -204,15 +204,15 @@ def folder_report(
     replicates: int | None = None,
     seed: int = 0,
 ) -> SweepReport:
-    """The report of a sweep's folder, from what its ``sweep.json`` lists.
+    """The report of a sweep's folder, from the entries of its ``sweep.json``.
 
     Args:
-        benchmark: that the sweep was run on; None: the one that its settings name, or that it built.
+        benchmark: the sweep's benchmark; None: that of its settings, or the one that it built.
         title: None: the sweep's name.
-        replicates: None: as the sweep's own evaluations.
+        replicates: None: as in the sweep's evaluations.
 
     Raises:
-        InputError: the folder holds no sweep, or its benchmark is not found.
+        InputError: the folder has no sweep, or its benchmark is not found.
     """
     path = folder / FILE
     if not path.exists():
@@ -220,9 +220,7 @@ def folder_report(
     info = read_json(path)
     cells, settings = info.get("cells"), info.get("settings")
     if not isinstance(cells, list) or not isinstance(settings, Mapping):
-        raise InputError(
-            f"{path} lists no cells and settings. Give the sweep's command again: it writes the file anew."
-        )
+        raise InputError(f"{path} lists no cells and settings. Run the sweep's command again to rewrite the file.")
     models = [
         Evaluated(Run.open(_inside(folder, cell["folder"])), Run.open(_inside(folder, cell["evaluation"])))
         for cell in cells
@@ -243,7 +241,7 @@ def folder_report(
 
 
 def _inside(folder: Path, recorded: str) -> Path:
-    """A cell's folder where it was recorded; or in the sweep's folder, if that was moved since."""
+    """A cell's recorded folder, or the corresponding one if the sweep's folder was moved."""
     path = Path(recorded)
     moved = (folder.joinpath(*path.parts[place:]) for place in range(1, len(path.parts)))
     return next((place for place in (path, *moved) if place.exists()), path)

@@ -1,4 +1,4 @@
-"""Everything that a sweep's report shows: its numbers and contrasts by their labels, without text of a record."""
+"""Everything in a sweep's report: numbers and contrasts by their labels, without record text."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class SweepNumber(Reading):
     """A number or a contrast, averaged over training seeds.
 
     Attributes:
-        by_seed: the number of each seed.
+        by_seed: the number for each seed.
         reason: why a contrast has no value, or no interval.
-        p: of a contrast, two-sided p-value of "it is 0".
+        p: for a contrast, the two-sided p-value of "it is 0".
     """
 
     by_seed: tuple[float, ...] = ()
@@ -39,7 +39,7 @@ class SweepNumber(Reading):
 
     @property
     def percent(self) -> SweepNumber:
-        """The same times 100."""
+        """The number times 100, with its interval."""
         value, low, high = (None if edge is None else 100 * edge for edge in (self.value, self.low, self.high))
         seeds = tuple(100 * seed for seed in self.by_seed)
         return SweepNumber(value, low, high, self.n_scored, self.n_unscored, self.n_subjects, seeds, self.reason)
@@ -56,11 +56,11 @@ class SweepRequest:
     """Options of a sweep's report.
 
     Attributes:
-        missing: name and reason of what could not be run.
-        search: method, lr, utility, forgetting, score, chosen; None if nothing was searched.
-        show_text: show text of real records, where the report has a place for it; an invented benchmark's is
-            always shown.
-        replicates, seed: of the bootstrap.
+        missing: name and reason of failed cells.
+        search: method, lr, utility, forgetting, score, chosen; None without a search.
+        show_text: show text of real records in reports that include text; text of invented benchmarks is always
+            shown.
+        replicates, seed: bootstrap replicates and seed.
         judged: panels that judged the benchmark's labels and questions.
     """
 
@@ -106,7 +106,7 @@ class SweepResults:
 
     @staticmethod
     def facts(models: SweepModels, caveats: Iterable[str], request: SweepRequest) -> dict[str, Any]:
-        """The fields that are the same for every paper."""
+        """The fields common to all papers."""
         refused, broken = models.refused(request.replicates, request.seed), models.broken()
         warnings = _warnings(broken)
         against = (f"{split} ({context}): {' '.join(reasons)}" for (context, split), reasons in refused.items())
@@ -132,7 +132,7 @@ class SweepResults:
         return self._numbers.get(_flat(key))
 
     def contrast(self, *key: Key) -> SweepNumber:
-        """The contrast with this name and these labels; one without a value where it was not made."""
+        """The contrast with this name and these labels; one without a value if it was not computed."""
         return self._contrasts.get(_flat(key), NOT_MEASURED)
 
     def evidence(self, words: str, *key: Key) -> Evidence:
@@ -144,11 +144,11 @@ class SweepResults:
         return _flat(key) in self._evaluated
 
     def models_on(self, *place: str) -> list[Who]:
-        """Models that were evaluated at a place (context, split), the references first."""
+        """Models evaluated at a place (context, split), the references first."""
         return [who for who in (*REFERENCES, *map(unlearned, self.methods)) if self.has(*place, who)]
 
     def refused_in(self, labels: Mapping[str, str], context: str) -> str:
-        """The reason why nothing may be read against a case's retrained model; "" where there is none."""
+        """Reason why a case's retrained model is not a valid reference; "" if it is."""
         splits = labels.get("split", "").split(" against ")
         reasons = (
             reason
@@ -159,7 +159,7 @@ class SweepResults:
         return next(reasons, "")
 
     def broken_in(self, labels: Mapping[str, str], context: str) -> str:
-        """The reason why a model behind a case is broken, by the case's labels; "" where none is."""
+        """Reason why a model of a case is broken, by the case's labels; "" if none is."""
         splits = labels["split"].split(" against ") if "split" in labels else None
         reasons = (
             reason
@@ -224,6 +224,6 @@ def settled(
     signs: Iterable[bool | None],
     says: Mapping[Verdict, str],
 ) -> Case:
-    """A case decided by the signs of its evidence; ``says`` has the words of each verdict."""
+    """A case decided by the signs of its evidence; ``says`` has the text of each verdict."""
     verdict: Verdict = decide(signs)
     return Case(labels, verdict, says.get(verdict, "not settled"), tuple(evidence))

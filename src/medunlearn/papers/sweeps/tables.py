@@ -1,4 +1,4 @@
-"""Tables that the reports of all sweeps share."""
+"""Tables shared by the reports of all sweeps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEARCH = ("method", "lr", "utility", "forgetting", "score", "chosen", "utility_
 
 
 def cell_table(heads: Iterable[object], rows: Iterable[Iterable[object]]) -> Table | None:
-    """A table of cells and plain text, or None of no row."""
+    """A table of cells and plain text; None without rows."""
     return records(map(_cell, heads), (tuple(map(_cell, row)) for row in rows))
 
 
@@ -26,7 +26,7 @@ def contrast_table(
     rows: Iterable[tuple[Sequence[object], Sequence[SweepNumber]]],
     cell: Callable[[SweepNumber], Cell],
 ) -> Table | None:
-    """A table of (labels, contrasts) rows; a row without a value is left out."""
+    """A table of (labels, contrasts) rows; rows without values are dropped."""
     valued = ((labels, numbers) for labels, numbers in rows if any(number.value is not None for number in numbers))
     return cell_table(heads, ((*labels, *map(cell, numbers)) for labels, numbers in valued))
 
@@ -43,7 +43,7 @@ def percent_interval(number: SweepNumber, sign: str = "") -> str:
 
 
 def search_table(search: pd.DataFrame | None) -> Table | None:
-    """The tried learning rates, one row each, and the numbers behind the choice."""
+    """The candidate learning rates, one row each, with the numbers behind the choice."""
     if search is None:
         return None
     columns = [name for name in _SEARCH if name in search.columns]

@@ -1,12 +1,10 @@
-"""TOFU: forget some of 200 authors who never were, and keep the others, real authors and facts of the world.
+"""TOFU: forget some of 200 invented authors; retain the others, real authors and world facts.
 
-The authors released tables (``locuslab/TOFU``): ``full`` holds every question, an author's together; ``forget01``,
-``forget05``, ``forget10`` repeat those to forget. A ``*_perturbed`` table adds to a question its answer in other
-words, wrong answers of the same form, and the question in other words.
-
-Here an author is a record with all questions on it. A question's options are the answer in other words (the right
-one) and the wrong answers, whose likelihoods the truth ratio compares; for the real world the answer itself comes
-first.
+The authors released tables (``locuslab/TOFU``): ``full`` has every question, grouped by author; ``forget01``,
+``forget05``, ``forget10`` repeat those to forget. A ``*_perturbed`` table adds to a question a paraphrase of its
+answer, wrong answers of the same form, and a paraphrase of the question. Here an author is a record with all its
+questions. A question's options are the paraphrased answer (the right one) and the wrong answers, whose likelihoods
+the truth ratio compares; for the real world the answer itself comes first.
 
 Source: Maini et al. 2024 (arXiv 2401.06121), Section 2.
 """
@@ -34,10 +32,10 @@ FICTITIOUS, HOLDOUT, UTILITY = "fictitious", "holdout", ("real_authors", "world_
 
 
 class TofuQuestion(NamedTuple):
-    """A question with its answer, and what a ``*_perturbed`` table adds; empty if none does.
+    """A question with its answer, and the additions of a ``*_perturbed`` table, if any.
 
-    ``wrong``: answers of the same form that are not right. ``paraphrased``: the right answer in other words (the
-    tables on the real world have none). ``rephrased``: the question in other words.
+    ``wrong``: wrong answers of the same form. ``paraphrased``: paraphrase of the right answer (the tables on the
+    real world have none). ``rephrased``: paraphrase of the question.
     """
 
     question: str
@@ -51,13 +49,13 @@ def build(settings: TofuSettings) -> Benchmark:
     """The released files as a benchmark with a split per forget set.
 
     Questions on invented authors are of the folds ``train`` and ``rephrase``; those on the real world, and their
-    records, of ``utility``, and never trained on. Authors of ``settings.holdout`` are records that nothing is
-    trained on and no question is about.
+    records, of ``utility``, and never trained on. Authors of ``settings.holdout`` are records without questions,
+    excluded from training.
 
     Raises:
         SourceError: a table is missing or broken, forgets part of an author, has a question that ``full`` lacks, or
-            holds out one that it has.
-        HubError: ``released="hub"``, and the hub cannot be reached.
+            holds out one that ``full`` has.
+        HubError: the hub cannot be reached, with ``released="hub"``.
     """
     folder = released_folder(settings.released, REPOSITORY, settings.revision)
     authors, forget = _read_authors(folder, settings.questions_an_author)
@@ -133,10 +131,10 @@ def _questions(name: str, of: str, questions: Sequence[TofuQuestion]) -> Iterato
 
 
 def _read_authors(folder: Path, size: int) -> tuple[list[list[TofuQuestion]], dict[str, list[int]]]:
-    """Questions by author, in the order of ``full``; and name of a forget set -> places of its authors.
+    """Questions by author, in the order of ``full``; and name of each forget set -> indices of its authors.
 
     Args:
-        size: rows of ``full`` that are about one author.
+        size: number of rows per author in ``full``.
     """
     authors = _by_author("full", read_table(folder, "full"), size, _alternatives(folder))
     author_of: dict[str, int] = {}
@@ -149,7 +147,7 @@ def _read_authors(folder: Path, size: int) -> tuple[list[list[TofuQuestion]], di
         if find_table(folder, name)
     }
     if not forget:
-        raise SourceError(f"{folder} holds none of {', '.join(FORGET)}, so nothing is to be forgotten.")
+        raise SourceError(f"{folder} holds none of {', '.join(FORGET)}, so there is nothing to forget.")
     return authors, forget
 
 
@@ -157,7 +155,7 @@ def _by_author(
     name: str, rows: Sequence[ReleasedRow], size: int, alternatives: Mapping[str, TofuQuestion]
 ) -> list[list[TofuQuestion]]:
     if len(rows) % size:
-        raise SourceError(f"{name} holds {len(rows)} rows, which is no multiple of questions_an_author={size}.")
+        raise SourceError(f"{name} has {len(rows)} rows, which is not a multiple of questions_an_author={size}.")
     questions = [_question(row, alternatives) for row in rows]
     return [questions[start : start + size] for start in range(0, len(questions), size)]
 
@@ -165,7 +163,7 @@ def _by_author(
 def _outside(
     folder: Path, name: str, size: int, authors: Sequence[Sequence[TofuQuestion]]
 ) -> list[list[TofuQuestion]]:
-    """Questions by author of a table of non-members."""
+    """Questions by author from a table of non-members."""
     rows, trained = read_table(folder, name), {question.question for own in authors for question in own}
     outside = _by_author(name, rows, size, {})
     if inside := next((row for row in rows if row.text("question") in trained), None):
@@ -181,7 +179,7 @@ def _question(row: ReleasedRow, alternatives: Mapping[str, TofuQuestion]) -> Tof
 
 
 def _alternatives(folder: Path) -> dict[str, TofuQuestion]:
-    """Question -> what the tables on invented authors add to it; the last table counts. Answers are not read."""
+    """Question -> additions from the tables on invented authors; the last table wins. Answers are not read."""
     return {
         question: TofuQuestion(
             question,
@@ -202,20 +200,18 @@ def _forgotten(name: str, rows: Sequence[ReleasedRow], author_of: Mapping[str, i
     for row in rows:
         author = author_of.get(row.text("question"))
         if author is None:
-            raise SourceError(
-                f"{row.place}: {name} asks something that full does not hold. Are both of one release?"
-            )
+            raise SourceError(f"{row.place}: {name} has a question that full lacks. Are both of the same release?")
         counts[author] += 1
     if partial := [count for count in counts.values() if count != size]:
         raise SourceError(
-            f"{name} holds {partial[0]} of the {size} questions on one author, and an author is forgotten "
+            f"{name} has {partial[0]} of the {size} questions on one author, but authors are forgotten as a "
             "whole. Does questions_an_author fit these files?"
         )
     return sorted(counts)
 
 
 def _read_utility(folder: Path, name: str) -> list[TofuQuestion]:
-    """Questions on the real world, with wrong answers where the perturbed table is there; none without a table."""
+    """Questions on the real world, with wrong answers if the perturbed table exists; empty without a table."""
     if find_table(folder, f"{name}_perturbed"):
         rows = read_table(folder, f"{name}_perturbed")
         return [

@@ -1,4 +1,6 @@
-"""TOFU's numbers from evaluated models: model utility, forget truth ratio, forget quality against the retrained."""
+"""TOFU's numbers from evaluated models: model utility, forget truth ratio, and forget quality versus the retrained
+model.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,13 @@ def tofu_measures(evaluation: Evaluation, benchmark: Benchmark) -> pd.DataFrame:
     """One row per model and measure: the parts of model utility, model utility, forget truth ratio, forget quality.
 
     Model utility is the harmonic mean of nine means: probability, ROUGE-L recall and truth ratio, on retained
-    authors, real authors and world facts; 0-1, higher = knows more. With a part missing it is called by the number
-    of its parts. Forget truth ratio is the mean of min(t, 1 / t) over questions to forget; 0-1, higher = right and
-    wrong answers are closer to equally likely. Forget quality is the p-value of a Kolmogorov-Smirnov test of the
-    truth ratios on forget against the retrained model's; 0-1, higher = cannot be told from it, with its logarithm,
-    which is finite where p is below the least float; without a retrained model it has no value.
-
-    Each is there by the paper's truth ratio and, where that was scored, by that of TOFU's released code
-    (``forget quality, TOFU's released code``), which alone is comparable with published numbers.
+    authors, real authors and world facts; 0-1, higher = knows more. With missing parts its name gives their number.
+    Forget truth ratio is the mean of min(t, 1 / t) over questions to forget; 0-1, higher = right and wrong answers
+    are closer to equally likely. Forget quality is the p-value of a Kolmogorov-Smirnov test of the truth ratios on
+    forget against the retrained model's; 0-1, higher = indistinguishable from it, with its logarithm, which is
+    finite even if p underflows; without a retrained model it has no value. Each uses the paper's truth ratio and,
+    if scored, also that of TOFU's released code (``forget quality, TOFU's released code``), which alone is
+    comparable with published numbers.
 
     Source: TOFU (Maini et al. 2024, arXiv 2401.06121), Section 2.2; locuslab/tofu, ``aggregate_eval_stat.py``.
     """
@@ -70,7 +71,7 @@ def _named(measure: str, suffix: str) -> str:
 
 
 def _is_reference(model: Evaluated) -> bool:
-    """A model retrained without another split's authors is not a reference for this one's."""
+    """True if a model is a valid reference: not retrained without another split's authors."""
     config = model.run.info["config"]
     return model.run.role == "retrained" and config["without"] == model.record.info["config"]["split"]
 
@@ -133,7 +134,7 @@ def _forget_quality(model: Evaluated, retrained: Evaluated | None, suffix: str) 
 
 
 def _ratios(model: Evaluated, suffix: str) -> tuple[list[float], int]:
-    """Truth ratios on forget, and how many questions have none."""
+    """Truth ratios on forget, and the number of questions without one."""
     values, metric = _values(model), f"truth_ratio{suffix}"
     questions = model.questions[(model.questions["side"] == "forget") & (model.questions["fold"] == "train")]
     ratios = [values[name, metric] for name in questions["question_id"] if (name, metric) in values]
@@ -141,7 +142,7 @@ def _ratios(model: Evaluated, suffix: str) -> tuple[list[float], int]:
 
 
 def _values(model: Evaluated) -> dict[tuple[str, str], float]:
-    """(question, measure) -> its score; what is unscored is not there."""
+    """(question, measure) -> its score; unscored ones are missing."""
     scored = model.scores[model.scores["value"].notna()]
     rows = zip(scored["question_id"], scored["measure"], scored["value"], strict=True)
     return {(name, measure): float(value) for name, measure, value in rows if isfinite(float(value))}

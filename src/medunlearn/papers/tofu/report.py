@@ -33,7 +33,7 @@ _NEEDS_BENCHMARK = (
 def paper_part(runs: GatheredRuns) -> PaperPart:
     """Forget quality and model utility with its parts, then the truth ratio itself.
 
-    Lower and higher truth ratios differ in meaning from their use in model utility.
+    The direction of truth ratios differs from their use in model utility.
     """
     about = ABOUT if runs.benchmark is not None else (*ABOUT, _NEEDS_BENCHMARK)
     rows: list[MeasureRow] = []
@@ -55,6 +55,6 @@ def paper_part(runs: GatheredRuns) -> PaperPart:
 
 
 def _rank(measure: str) -> int:
-    """Most important first: the test, the means, then their parts."""
+    """Sort key by importance: the test, the means, then their parts."""
     order = (FORGET_QUALITY, f"log10 of {FORGET_QUALITY}", FORGET_RATIO, MODEL_UTILITY, "harmonic mean")
     return next((place for place, name in enumerate(order) if measure.startswith(name)), len(order))

@@ -1,1 +1,1 @@
-"""Attacks on the models of runs, stage by stage; tables stay in each run's folder."""
+"""Attacks on the models of runs, stage by stage; tables are stored in each run's folder."""

@@ -1,4 +1,4 @@
-"""Attack models, and compare what is told from them with a retrained model."""
+"""Attack models, and compare the results with those of a retrained model."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def attack(
     device: str = "auto",
     quiet: bool = False,
 ) -> Attacks:
-    """Attack a run's model on a split, and the runs that it is compared with, as :func:`attack_each`.
+    """Attack a run's model on a split, and the runs that it is compared with, by :func:`attack_each`.
 
     Raises:
         ModelError: a broken model, unless ``allow_broken``.
@@ -65,10 +65,10 @@ def attack_each(
     device: str = "auto",
     quiet: bool = False,
 ) -> Attacks:
-    """Attack the models of runs on a split; one whose answers are all alike is noted in its record.
+    """Attack the models of runs on a split; identical answers of a model are noted in its record.
 
-    Results are kept in each run's folder; a complete attack is not run again. Several processes (torchrun) share
-    the documents of membership attacks and the questions of reconstruction; recovery attacks are rank 0's.
+    Results are stored in each run's folder; a complete attack is not run again. Several processes (torchrun) share
+    the documents of membership attacks and the questions of reconstruction; recovery attacks run on rank 0.
 
     Raises:
         InputError: an unknown split, attack or model; a benchmark without non-members, or another one than a model
@@ -134,7 +134,7 @@ def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
 
 
 def membership_candidates(benchmark: Benchmark, settings: AttackSettings) -> list[Candidate]:
-    """Documents whose membership is tested; none where membership is not attacked."""
+    """Documents whose membership is tested; empty without membership attacks."""
     split, kinds = benchmark.split(settings.split), kinds_of(settings.attacks)
     if "reconstruction" in kinds:
         attacked_questions(benchmark, split, SIDES)
@@ -153,12 +153,12 @@ def attack_one(
     live: LanguageModel | None = None,
     processes: Processes | None = None,
 ) -> Attacked:
-    """Attack one run's model; a complete attack is returned as it is.
+    """Attack one run's model; a complete attack is returned unchanged.
 
     Args:
-        likelihoods: of the documents under the reference model, by the length that they are cut to.
-        live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
-        processes: that hold the same live model and share the work; each calls this alike.
+        likelihoods: of the documents under the reference model, by maximum length.
+        live: the run's model if it is already in memory, in evaluation mode; otherwise it is loaded.
+        processes: processes with the same live model that share the work; each makes the same call.
     """
     split, names = benchmark.split(settings.split), expand(settings.attacks)
     inputs, folder = _inputs(run, benchmark, settings), attack_folder(run, benchmark, settings)
@@ -192,7 +192,7 @@ def attack_one(
 
 
 def attack_folder(run: Run, benchmark: Benchmark, settings: AttackSettings) -> Path:
-    """Folder of one set of settings."""
+    """Folder of the attack with these settings."""
     key = Recording.key_of("attack", settings, _inputs(run, benchmark, settings))
     return keyed_folder(run.folder / FOLDER, settings.split, key)
 
@@ -207,11 +207,11 @@ def _inputs(run: Run, benchmark: Benchmark, settings: AttackSettings) -> dict[st
 
 
 def _check_belongs(run: Run, benchmark: Benchmark, settings: AttackSettings) -> None:
-    """Refuse a model that was trained on another benchmark, for another split, or on no documents."""
+    """Refuse a model trained on another benchmark, for another split, or without documents."""
     if run.info.benchmark != benchmark.fingerprint:
         raise InputError(
-            f"{run.folder} was not trained on this benchmark, which so does not say what the model has seen: its "
-            "non-members may be members. Attack with the benchmark that it was trained on, or train again."
+            f"{run.folder} was not trained on this benchmark, so the model may have seen its non-members. Attack "
+            "with the benchmark that it was trained on, or train again."
         )
     made_for = run.info.made_for
     if made_for is not None and made_for != settings.split:

@@ -1,4 +1,4 @@
-"""Measures of a model in memory, as `evaluate` computes them, on the questions of a recovery attack."""
+"""Measures of a model in memory on the questions of a recovery attack, computed as in `evaluate`."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ MEASURES = ("rouge_l", "em", "ranked_first")
 
 @dataclass
 class StateMeasurer:
-    """Asks, ranks and scores a run's model in whatever state its weights are.
+    """Asks, ranks and scores a run's model with its current weights.
 
-    Responses are stored beside those of other attacks under the weights' own fingerprint, so that an attack that
-    was cut off asks nothing twice, and asks again where its weights came out differently.
+    Responses are stored with those of other attacks by the weights' fingerprint, so that an interrupted attack
+    repeats nothing, unless its weights differ.
 
     Attributes:
         live: the run's model, in memory.
-        problems: strength or label -> why answers in that state say nothing.
+        problems: strength or label -> why answers in that state are meaningless.
     """
 
     run: Run
@@ -57,7 +57,7 @@ class StateMeasurer:
 
     @cached_property
     def evaluation(self) -> EvaluateSettings:
-        """Settings of `evaluate` for the same numbers."""
+        """Settings of an equivalent `evaluate`."""
         attack, settings = self.attack, self.settings
         return check(
             EvaluateSettings,
@@ -88,10 +88,10 @@ class StateMeasurer:
 
     @cached_property
     def questions(self) -> list[Question]:
-        """Questions of both sides, about the subjects and of the kinds that the settings name.
+        """Questions on both sides, about the selected subjects and of the selected kinds.
 
         Raises:
-            InputError: none is about the forget set.
+            InputError: none of them is about the forget set.
         """
         questions = questions_to_ask(self.benchmark, self.benchmark.split(self.settings.split), self.evaluation)
         if self.attack.unseen:
@@ -99,15 +99,15 @@ class StateMeasurer:
         questions = [question for question in questions if self._is_asked(question)]
         if not any(self.side(question) == "forget" for question in questions):
             raise InputError(
-                f"The split has no question of the fold {self.attack.fold} about its forget set. Name another: "
+                f"The split has no question of the fold {self.attack.fold} about its forget set. Choose another: "
                 f"--{self.attack.kind}.fold holdout."
             )
         return questions
 
     def _beside_unseen(self, questions: Sequence[Question]) -> list[Question]:
-        """Questions about the forget set, and for each unseen subject about as many as a forgotten one has.
+        """Questions about the forget set, and for each unseen subject about as many as per forgotten subject.
 
-        The first ones in the order in which their facts are ranked.
+        They are the first in the ranking order of their facts.
         """
         own = [question for question in questions if self.side(question) == "forget"]
         forgotten = {self.benchmark.subject(question.record_id) for question in own}
@@ -146,7 +146,7 @@ class StateMeasurer:
 
     @property
     def attacked(self) -> list[Question]:
-        """Questions about the forget set, and about subjects that no model saw where the attack asks about them."""
+        """Questions about the forget set, and about unseen subjects if the attack includes them."""
         return [q for q in self.questions if self.side(q) == "forget" or q.fold == "utility"]
 
     def measure(
@@ -155,7 +155,7 @@ class StateMeasurer:
         """The score table of the questions, with ``attack`` and ``strength``.
 
         Args:
-            live: a model around the run's (a LoRA adapter); None: the run's own.
+            live: a wrapper of the run's model (a LoRA adapter); None: the run's own.
         """
         model, state, folder = live or self.live, self.run, None
         if strength != self.attack.before:
@@ -177,7 +177,7 @@ class StateMeasurer:
         return scores.assign(attack=attack, strength=strength)
 
     def _state(self, model: LanguageModel, name: str) -> Run:
-        """The model as it is now, under a name and a fingerprint of its own."""
+        """The model in its current state, with a separate name and fingerprint."""
         weights = checksums(dict(model.model.named_parameters()))
         facts = {**self.run.info.results, "fingerprint": sha256_of_json([self.run.fingerprint, name, weights])}
         info = replace(self.run.info, label=f"{self.run.label}, {name}", results=facts)
@@ -186,11 +186,10 @@ class StateMeasurer:
 
 @contextmanager
 def restored(language_model: LanguageModel, *, copied: bool = True) -> Iterator[None]:
-    """Whatever happens to the weights inside, afterwards no bit has changed.
+    """Context that restores all weights bit by bit at its end.
 
     Args:
-        copied: keep a copy of all weights in memory meanwhile; False if the work inside leaves them as they are
-            and only what is trained changes.
+        copied: keep a copy of all weights in memory; False if the work inside changes only trained adapters.
     """
     model = language_model.model
     before = {name: tensor.detach().clone() if copied else None for name, tensor in model.named_parameters()}

@@ -67,7 +67,7 @@ def attack_reconstruction(holder: ModelHolder, attack: Cumulative, recording: Re
 
 
 def _questioning(holder: ModelHolder, attack: Cumulative) -> Questioning:
-    """The model under the attack's questions; it is loaded when a response is missing."""
+    """The model with the attack's questions; loaded only if a response is missing."""
     shared = ("split", "weights", "batch_size", "allow_broken", "seed")
     settings: dict[str, object] = {name: getattr(holder.settings, name) for name in shared}
     settings |= {"context": attack.context, "max_new_tokens": attack.max_new_tokens or None}
@@ -85,14 +85,16 @@ def _questioning(holder: ModelHolder, attack: Cumulative) -> Questioning:
 
 
 def _at(questioning: Questioning, context: ContextLevel) -> Questioning:
-    """The same, whose responses are stored as those at a context level."""
+    """The same questions with responses stored for a context level."""
     return replace(questioning, variant=f"{questioning.rendering.context}|{context.name}")
 
 
 def _score_contexts(
     holder: ModelHolder, questioning: Questioning, names: NodeNames, plain: list[Question], recording: Recording
 ) -> tuple[list[tuple[str, str, bool]], str]:
-    """Write scores and summary; (reference, answer, finished) of every question, and the folder of responses."""
+    """Write scores and summary; returns (reference, answer, finished) of every question, and the folder of
+    responses.
+    """
     benchmark, settings, folder = holder.benchmark, holder.settings, recording.folder
     split = benchmark.split(settings.split)
     labels, side_of = question_labels(benchmark, split, plain), benchmark.sides(split)

@@ -1,4 +1,4 @@
-"""Recovery attacks on a run's model, one after the other: done to the model in memory, measured, undone."""
+"""Recovery attacks on a run's model, one by one: applied in memory, measured, and undone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def attack_recovery(holder: ModelHolder, attack: RecoveryAttack, recording: Reco
     """Run one attack on a run's model and write its tables to the recording's folder.
 
     Raises:
-        InputError: no question or no subject to attack; a state whose training diverged is an error, too.
+        InputError: no question or no subject to attack; training that diverged is also an error.
     """
     settings = holder.settings
     measurer = StateMeasurer(holder.run, holder.benchmark, attack, settings, holder.model, holder.quiet)
@@ -89,7 +89,7 @@ def _states(measurer: StateMeasurer, attack: RecoveryAttack) -> Iterator[tuple[s
     """Label, score table and note of each variant of an attack.
 
     Raises:
-        InputError: an attack of one of these kinds that is none of ours.
+        InputError: a plug-in attack of one of these kinds that is not derived from ours.
     """
     if isinstance(attack, Relearning):
         yield from relearn(measurer, attack)
@@ -99,12 +99,12 @@ def _states(measurer: StateMeasurer, attack: RecoveryAttack) -> Iterator[tuple[s
         yield attack.kind, _sampled(measurer, attack), ""
     else:
         raise InputError(
-            f"{type(attack).__name__} is no attack of the kind {attack.kind} that can be run: derive it from ours."
+            f"{type(attack).__name__} is not a supported attack of kind {attack.kind}: derive it from ours."
         )
 
 
 def _quantized(measurer: StateMeasurer, attack: Quantization) -> pd.DataFrame:
-    """Both sides with the model's own weights and with rounded ones."""
+    """Scores of both sides with the model's own weights and with rounded ones."""
     tables = [measurer.measure(measurer.questions, attack.kind, attack.before)]
     for kind in attack.strengths:
         with restored(measurer.live):
@@ -114,7 +114,9 @@ def _quantized(measurer: StateMeasurer, attack: Quantization) -> pd.DataFrame:
 
 
 def _sampled(measurer: StateMeasurer, attack: RepeatedSampling) -> pd.DataFrame:
-    """The forget set's questions: best of k, facts said in k, and the verbatim answer in k samples."""
+    """Scores of the forget set: best of k, facts stated in k samples, and probability of the verbatim answer in k
+    samples.
+    """
     questions, benchmark, live = measurer.attacked, measurer.benchmark, measurer.live
     limit = attack.max_new_tokens or longest_answer(live.tokenizer, benchmark)
     decoding = Decoding(attack.temperature, None, attack.top_p if attack.top_p < 1 else None)

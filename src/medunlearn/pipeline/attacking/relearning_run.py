@@ -1,4 +1,4 @@
-"""Relearning: fine-tune a run's model for some steps in memory, and measure it on the way."""
+"""Relearning: fine-tune a run's model for some steps in memory, and measure it in between."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOTHING = "there is no item of the train fold to learn from"
 
 @dataclass
 class PausingPlan(Plan):
-    """A plan whose run pauses after some steps instead of after epochs."""
+    """A training plan that pauses after given steps instead of epochs."""
 
     pauses: tuple[int, ...] = ()
 
@@ -48,7 +48,7 @@ class PausingPlan(Plan):
 
 
 def relearn(measurer: StateMeasurer, attack: Relearning) -> Iterator[tuple[str, pd.DataFrame | None, str]]:
-    """Of each variant its label, its score table, and why it, or all of it but the model as it is, is missing."""
+    """For each variant: label, score table, and the reason for missing measurements."""
     for variant in attack.variants:
         learned, questions = relearning_subjects(measurer, attack, variant)
         if not learned:
@@ -62,7 +62,7 @@ def relearn(measurer: StateMeasurer, attack: Relearning) -> Iterator[tuple[str, 
 def relearning_subjects(
     measurer: StateMeasurer, attack: Relearning, variant: str
 ) -> tuple[frozenset[str], list[Question]]:
-    """Subjects whose items are trained on, and the questions that are asked before and after."""
+    """Subjects whose items are trained on, and the questions asked before and after."""
     benchmark, split = measurer.benchmark, measurer.benchmark.split(measurer.settings.split)
     items = [
         *(record for record in benchmark.records if record.fold == "train"),
@@ -122,7 +122,7 @@ def _variant(
 
 
 def plan_of(measurer: StateMeasurer, attack: Relearning, variant: str, learned: frozenset[str]) -> PausingPlan:
-    """The order of training on some subjects' items, as the model was trained on them."""
+    """The order of training on some subjects' items, in the form of the model's training."""
     benchmark = measurer.benchmark
     items = relearned_items(benchmark, benchmark.split(measurer.settings.split), measurer, attack, variant, learned)
     an_epoch = -(-len(items) // attack.batch_size)
@@ -144,7 +144,7 @@ def relearned_items(
     variant: str,
     learned: frozenset[str],
 ) -> Sequence[TokenSequence]:
-    """Sequences of :func:`relearned_data`, as the model was trained on them."""
+    """Sequences of :func:`relearned_data`, in the form of the model's training."""
     data = relearned_data(benchmark, split, variant, learned, items_of(measurer.run, attack))
     rendering = measurer.run.rendering(max_length=longest(measurer.run))
     return sequences(*data, benchmark.record, measurer.live, rendering)
@@ -153,7 +153,7 @@ def relearned_items(
 def relearned_data(
     benchmark: Benchmark, split: Split, variant: str, learned: frozenset[str], what: What
 ) -> tuple[list[Record], list[Question]]:
-    """Records and questions of the train fold about these subjects; of the retain set none that is forgotten."""
+    """Records and questions of the train fold about these subjects; from the retain set, none that is forgotten."""
     side, sides = ("retain" if variant == RETAIN else "forget"), benchmark.sides(split)
     records, questions = training_data(benchmark, None, what)
 
@@ -164,7 +164,7 @@ def relearned_data(
 
 
 def trained_settings(run: Run) -> Mapping[str, Any]:
-    """Settings of the training that a run's model comes from; empty if no run says so."""
+    """Settings of the training run of a run's model; empty if not recorded."""
     if run.info.verb == "train":
         return run.info.config
     for folder in map(Path, reversed(run.info.lineage)):
@@ -174,10 +174,10 @@ def trained_settings(run: Run) -> Mapping[str, Any]:
 
 
 def rate_of(run: Run, attack: Relearning) -> float:
-    """The learning rate: the attack's own, else a share of the peak of the model's own training.
+    """The learning rate: the attack's own, else a fraction of the peak of the model's training.
 
-    AdamW's first steps move every weight by the rate itself. At the peak, five of them take from a small model what
-    it knows of everybody, the target included, and show nothing of what was forgotten.
+    AdamW's first steps move every weight by the rate itself. At the peak rate, five steps destroy a small model's
+    knowledge of everybody, even the target's, and reveal nothing about forgetting.
     """
     if attack.lr is not None:
         return attack.lr
@@ -186,7 +186,7 @@ def rate_of(run: Run, attack: Relearning) -> float:
 
 
 def items_of(run: Run, attack: Relearning) -> What:
-    """Training data: the attack's own, else the model's, else records and questions."""
+    """Training data: the attack's setting, else that of the model's training, else records and questions."""
     if attack.items != "trained":
         return attack.items
     own: What = trained_settings(run).get("train_on", "both")

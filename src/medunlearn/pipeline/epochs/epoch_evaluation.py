@@ -1,14 +1,13 @@
-"""Evaluation of a run while it trains: before the first epoch, after every so many, and after the last.
+"""Evaluation of a run during training: before the first epoch, at intervals, and after the last.
 
-All processes evaluate the model in memory together, and the code of ``evaluate`` scores it. Training state is not
-touched: a run without evaluations ends bit for bit where this one does. Results in the run's folder:
+All processes evaluate the model in memory together, with the code of ``evaluate``. Training state is not touched: a
+run without evaluations has bit-identical results. Results in the run's folder:
 
-- ``epochs/03/``: a run of its own with an evaluation below it, as ``evaluate`` leaves it, and with ``keep_epochs``
-  the model;
+- ``epochs/03/``: a separate run with an evaluation as written by ``evaluate``, and with ``keep_epochs`` the model;
 - ``epochs.parquet``: one row per epoch and number, the target's as epoch 0. Columns: epoch; level, node (empty in
   rows of the whole split), measure, and those of :func:`medunlearn.results.summary.summarize`. Membership, utility
   and other measures of a training run (validation loss, diagnosis) have no side, fold and kind, so that the rule
-  for the best epoch does not read them.
+  for the best epoch ignores them.
 """
 
 from __future__ import annotations
@@ -77,10 +76,11 @@ class EpochEvaluation:
     """Callback of the loop at the end of each epoch.
 
     Attributes:
-        settings: of the evaluations on a split; None without any.
+        settings: settings of the evaluations on a split; None without any.
         attack, utility: settings of membership and utility after each epoch; None without them.
-        seconds: spent on evaluation so far.
-        stop: asked after each evaluated epoch but the target's, beside ``stop_early``; None: never.
+        seconds: time spent on evaluation so far.
+        stop: function called after each evaluated epoch except the target's, in addition to ``stop_early``; None:
+            never stop.
     """
 
     trainer: Trainer
@@ -102,7 +102,7 @@ class EpochEvaluation:
         self.patience = int(getattr(self.options, "stop_early", 0))
 
     def __call__(self, epoch: int, check: Check = lambda: None) -> bool:
-        """Evaluate after an epoch if it is due; True ends the run here."""
+        """Evaluate after an epoch if it is due; True stops training."""
         self._done = epoch
         if epoch % self.options.evaluate_every and epoch != self.options.epochs:
             return False
@@ -128,9 +128,9 @@ class EpochEvaluation:
         return self.processes.on_main(lambda: stop(read_frame(self.out / TABLE)))
 
     def check_earlier(self, checkpoints: Path) -> None:
-        """Before a run goes on: earlier epochs whose numbers or weights cannot be read are trained once more.
+        """Before resuming, find earlier epochs with unreadable numbers or weights; training repeats from there.
 
-        Their evaluations stay, so that they are only looked up.
+        Existing evaluations are kept and reused.
         """
         model, on_main = self.trainer.live.model, self.processes.on_main
         broken: dict[Path, str] = {}
@@ -146,7 +146,9 @@ class EpochEvaluation:
             on_main(partial(set_aside, path, problem))
 
     def finish(self, stage: str) -> None:
-        """Leave the selected epoch's weights in the model; record it, and the time apart from the stage's."""
+        """Load the selected epoch's weights into the model; record it, and the evaluation time separately from the
+        stage's.
+        """
         best = best_of(self._standings)
         epoch = best.epoch if self.select == "best" and best else self._done
         if epoch != self._done:
@@ -203,7 +205,7 @@ class EpochEvaluation:
         return any(is_sharded(tensor) for tensor in self.trainer.live.model.parameters())
 
     def _evaluate(self, run: Run, epoch: int, live: LanguageModel, check: Check) -> list[EpochStanding]:
-        """Generate and score; every rank has the same model, or its share of it."""
+        """Generate and score; every rank has the full model or its shard."""
         model, processes = live.model, self.processes
         with merged_shares(model) if self._sharded() else merged(model):
             if processes.world > 1 and self.settings is not None:
@@ -216,7 +218,7 @@ class EpochEvaluation:
             return processes.each(lambda: in_turns(model, score))[0]
 
     def _ask_a_share(self, run: Run, live: LanguageModel, check: Check) -> None:
-        """Generate this rank's share of the responses, for :func:`evaluate_one` to find."""
+        """Generate this rank's share of the responses, which :func:`evaluate_one` then reads."""
         settings = self.settings
         assert settings is not None
         rendering, device = run.rendering(settings.template, settings.context), str(live.device)
@@ -225,7 +227,7 @@ class EpochEvaluation:
         questioning.ask_share(self.processes, metric_names(self.benchmark, settings), check)
 
     def _watch(self, run: Run, live: LanguageModel, processes: Processes, check: Check) -> list[dict[str, Any]]:
-        """Rows of membership and utility; measurements that this epoch's run has are reused."""
+        """Rows of membership and utility; measurements already in this epoch's run are reused."""
         rows = []
         if self.attack is not None:
             from medunlearn.pipeline.attacking.attack_run import attack_one
@@ -254,7 +256,7 @@ class EpochEvaluation:
 
     @cached_property
     def _reference(self) -> Callable[[str], Callable[[int | None], Sequence[float]]]:
-        """Likelihoods under the reference model by device and length; it is the same in every epoch."""
+        """Likelihoods under the reference model by device and length; equal in every epoch."""
         from medunlearn.attacks.membership.membership_run import reference_likelihoods
 
         settings = self.attack
@@ -292,14 +294,14 @@ class EpochEvaluation:
         return [replace(standing, problem=self._problem(standing.epoch)) for standing in self.rule.standings(table)]
 
     def _problem(self, epoch: int) -> str:
-        """The reason why the model is broken after an epoch, by its evaluation."""
+        """Reason why the model is broken after an epoch, from its evaluation."""
         if self.settings is None:
             return ""
         folder = evaluation_folder(self._run(epoch), self.benchmark, self.settings)
         return "; ".join(RunRecord.read(folder).problems) if (folder / FILE).exists() else ""
 
     def _save_model(self, run: Run, live: LanguageModel) -> None:
-        """Save the model of an epoch; every process calls it."""
+        """Save the model of an epoch; called by every process."""
         if self._sharded():
             self.trainer.save(run.model)
         else:
@@ -332,12 +334,12 @@ class EpochEvaluation:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _weights(self, epoch: int) -> Path:
-        """The best epoch's weights so far; those of other epochs are removed."""
+        """Weights of the best epoch so far; those of other epochs are deleted."""
         return self.trainer.checkpoints / "best" / f"{epoch:02d}"
 
 
 def epoch_evaluation(trainer: Trainer, measures: Sequence[Measure] = ()) -> EpochEvaluation | None:
-    """The epoch evaluation that a run's settings ask for, with further measures; None without any."""
+    """The epoch evaluation in a run's settings, with further measures; None without any."""
     settings = trainer.settings
     evaluation = epoch_settings(settings, getattr(settings, "split", None))
     if evaluation is None and not measures:

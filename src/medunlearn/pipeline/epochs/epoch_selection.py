@@ -1,16 +1,16 @@
 """``epochs.parquet``: its rows, and the best epoch by a stated rule.
 
-Training goes by the validation loss (:data:`VALIDATION_RULE`): the least is best. Unlearning goes by the harmonic
-mean of utility and forgetting (:func:`forgetting_rule`), so that neither alone makes an epoch good. Its parts, on
-the first fold that is evaluated:
+Training uses the validation loss (:data:`VALIDATION_RULE`): the lowest is best. Unlearning uses the harmonic mean
+of utility and forgetting (:func:`forgetting_rule`), so that both are needed. Its parts, on the first evaluated
+fold:
 
 - where the benchmark's paper breaks its measures down by node (LUME: regurgitation and knowledge of each task),
-  each of them on retain as it is, and on forget as 1 minus it; knowledge by type of identifier repeats a task's
+  each on retain unchanged, and on forget as 1 minus it; knowledge by type of identifier repeats a task's
   knowledge and is not a part;
 - otherwise the composites of all kinds together: MU on retain and AFE on forget, or their available parts.
 
-A part without a value is left out. An epoch that lacks a part which another epoch has cannot be compared and has no
-number. Of equal epochs the earlier is better. The target, epoch 0, is never chosen.
+A part without a value is skipped. An epoch that lacks a part of another epoch is not comparable and has no number.
+Ties go to the earlier epoch. The target, epoch 0, is never chosen.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _FIRST_COLUMNS = ("epoch", "level", "node", "measure")
 
 @dataclass(frozen=True)
 class EpochStanding:
-    """One epoch by the rule.
+    """Value of one epoch by the rule.
 
     Attributes:
         parts: parts of the number, 0-1, higher = better.
         value: harmonic mean of the parts, 0-1, higher = more utility and forgetting together; None without a part
-            of each side, or where another epoch has parts that this one lacks. By the validation loss: the loss.
-        least: the least value is best, not the largest.
-        problem: why the model is broken after this epoch; "" of a healthy one.
+            of each side, or if another epoch has parts that this one lacks. For the validation rule: the loss.
+        least: True if the lowest value is best.
+        problem: why the model is broken after this epoch; "" if it is healthy.
     """
 
     epoch: int
@@ -59,9 +59,9 @@ class EpochStanding:
 
 
 def best_of(standings: Sequence[EpochStanding]) -> EpochStanding | None:
-    """The best so far, of equal ones the first; None if no epoch has a number.
+    """The best epoch so far; ties go to the first; None if no epoch has a number.
 
-    An epoch with a broken model is the best only where every epoch with a number has one.
+    An epoch with a broken model is best only if all epochs with a number have one.
     """
     scored = [standing for standing in standings if standing.value is not None]
     scored = [standing for standing in scored if not standing.problem] or scored
@@ -69,7 +69,7 @@ def best_of(standings: Sequence[EpochStanding]) -> EpochStanding | None:
 
 
 def is_over(standings: Sequence[EpochStanding], patience: int) -> bool:
-    """True if ``patience`` epochs or more passed since the best one; never with a patience of 0.
+    """True if at least ``patience`` epochs passed since the best one; never with a patience of 0.
 
     Without any number the first epoch counts as the best.
     """
@@ -80,7 +80,7 @@ def is_over(standings: Sequence[EpochStanding], patience: int) -> bool:
 
 
 def stop_epoch(standings: Sequence[EpochStanding], patience: int) -> int | None:
-    """The epoch at whose end a run with this patience stops; None if it reaches its last."""
+    """The epoch after which a run with this patience stops; None if it trains to its last epoch."""
     return next(
         (standing.epoch for place, standing in enumerate(standings, 1) if is_over(standings[:place], patience)),
         None,
@@ -88,7 +88,9 @@ def stop_epoch(standings: Sequence[EpochStanding], patience: int) -> int | None:
 
 
 class Rule(NamedTuple):
-    """A rule for the best epoch: ``epochs.parquet`` -> every epoch after the first, in order; and it in words."""
+    """A rule for the best epoch: function from ``epochs.parquet`` to standings after the first epoch, with a
+    description.
+    """
 
     standings: Callable[[pd.DataFrame], list[EpochStanding]]
     words: Callable[[Sequence[EpochStanding]], str]
@@ -109,7 +111,7 @@ def forgetting_rule(fold: str) -> Rule:
 
 
 def by_forgetting(epochs: pd.DataFrame, fold: str) -> list[EpochStanding]:
-    """Every epoch after the target by the forgetting rule, in order."""
+    """Standings of every epoch after the target by the forgetting rule, in order."""
     rows = epochs[(epochs["epoch"] > 0) & (epochs["fold"] == fold) & (epochs["level"] != IDENTIFIER)]
     parts = {epoch: _parts(rows[rows["epoch"] == epoch]) for epoch in sorted(rows["epoch"].unique().tolist())}
     names = set().union(*parts.values())
@@ -140,7 +142,7 @@ def _parts(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def by_validation_loss(epochs: pd.DataFrame) -> list[EpochStanding]:
-    """Every epoch after the first with its validation loss."""
+    """Standings of every epoch after the first by validation loss."""
     rows = epochs[(epochs["epoch"] > 0) & (epochs["measure"] == VALIDATION_LOSS)].sort_values("epoch")
     values = [None if pd.isna(value) else float(value) for value in rows["value"]]
     return [
@@ -160,7 +162,7 @@ def evaluation_rows(evaluated: Evaluated) -> pd.DataFrame:
 
 
 def membership_rows(attacked: Any, benchmark: Benchmark) -> list[dict[str, Any]]:
-    """The area of each attack on each group of documents; ``metric`` is the attack."""
+    """The AUC of each attack on each group of documents; ``metric`` is the attack."""
     from medunlearn.attacks.membership.membership_results import AUC
     from medunlearn.attacks.membership.sample import EVERY
 
@@ -180,7 +182,7 @@ def membership_rows(attacked: Any, benchmark: Benchmark) -> list[dict[str, Any]]
 
 
 def tracked_numbers(table: pd.DataFrame) -> dict[str, float]:
-    """Numbers of the whole split for a tracker: ``forget/train/factual/rouge_l``."""
+    """Numbers over the whole split for a tracker: ``forget/train/factual/rouge_l``."""
     whole = table[(table["level"] == "") & table["value"].notna()]
     labels = [name for name in ("side", "fold", "kind", "metric") if name in whole.columns]
     return {
@@ -201,6 +203,6 @@ def watched_table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def with_epoch(table: pd.DataFrame, epoch: int) -> pd.DataFrame:
-    """Rows with their epoch and the columns in order."""
+    """Rows with their epoch, and columns in order."""
     table = table.assign(epoch=epoch)
     return table[[*_FIRST_COLUMNS, *(name for name in table.columns if name not in _FIRST_COLUMNS)]]

@@ -1,4 +1,6 @@
-"""Settings of a run's epoch evaluations, checked before anything runs; attacks and tasks load if asked for."""
+"""Settings of a run's epoch evaluations, validated before anything runs; attacks and tasks are loaded only if
+used.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ _EPOCH_FIELDS = {
 
 
 def collect(problems: list[str], section: str, make: Callable[[], T]) -> T | None:
-    """The result; or None, with its problems added to the list, each after the section's name."""
+    """The result of ``make``; or None, with its problems appended to the list, prefixed with the section's name."""
     try:
         return make()
     except InputError as error:
@@ -40,10 +42,10 @@ def epoch_settings(settings: EpochFields, split: str | None) -> EvaluateSettings
     """Settings of the epoch evaluations on a split; None without any.
 
     Args:
-        split: the run's own; None if ``evaluate`` names one, or it is the one that was left out.
+        split: the run's own; None if ``evaluate`` names one, or if it is the excluded split.
 
     Raises:
-        ConfigError: every mistake, settings without effect among them.
+        ConfigError: lists every mistake, including settings without effect.
     """
     if problems := _without_effect(settings):
         raise ConfigError(problems)
@@ -92,21 +94,21 @@ def _without_effect(settings: EpochFields) -> list[str]:
 
 
 def has_measures(settings: EpochFields) -> bool:
-    """True if a run measures something after its epochs that needs no split."""
+    """True if a run has measurements after its epochs that need no split."""
     return isinstance(settings, TrainSettings) and (settings.validation is not None or bool(settings.watch))
 
 
 def evaluations(settings: EpochFields) -> int:
-    """Number of evaluations of a run of all its epochs, the target's among them."""
+    """Number of evaluations in a run of all its epochs, including the target's."""
     return 1 + -(-settings.epochs // settings.evaluate_every) if settings.evaluate_every else 0
 
 
 def check_epochs(settings: EpochFields, benchmark: Benchmark, target: Run | None) -> None:
-    """:func:`epoch_settings`, and whether the benchmark and this machine provide what they need.
+    """:func:`epoch_settings`, after checking that benchmark and machine provide what they need.
 
     Raises:
-        InputError: an unknown split or task; no documents that the model never saw, to tell members from; a target
-            trained on no documents; lm-evaluation-harness is not installed.
+        InputError: an unknown split or task; no non-member documents for membership attacks; a target trained
+            without documents; lm-evaluation-harness is not installed.
     """
     evaluation = epoch_settings(settings, getattr(settings, "split", None))
     if evaluation is None:
@@ -123,7 +125,7 @@ def check_epochs(settings: EpochFields, benchmark: Benchmark, target: Run | None
 
 
 def attack_section(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> AttackSettings | None:
-    """Settings of the attacks, with the run's own split, seed and weights as defaults; None of an empty section.
+    """Settings of the attacks, with the run's own split, seed and weights as defaults; None for an empty section.
 
     Raises:
         ConfigError: every mistake.
@@ -144,7 +146,7 @@ def utility_section(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> U
 def epoch_sections(
     settings: EpochFields, split: str | None
 ) -> tuple[AttackSettings | None, UtilitySettings | None]:
-    """Settings of the attacks and tasks after each epoch, which is evaluated on ``split``.
+    """Settings of the attacks and tasks after each epoch, which are evaluated on ``split``.
 
     Raises:
         ConfigError: every mistake in both sections.
@@ -174,7 +176,7 @@ def epoch_sections(
 
 
 def check_watched(benchmark: Benchmark, attack: AttackSettings | None, utility: UtilitySettings | None) -> None:
-    """Check that there are non-members to tell members from, and that the tasks exist.
+    """Check that there are non-members for membership attacks, and that the tasks exist.
 
     Raises:
         InputError: a benchmark without non-members; an unknown task; lm-evaluation-harness is not installed.

@@ -1,4 +1,4 @@
-"""Cost of the attacks on one model: the passes, decoded tokens and training steps that each makes."""
+"""Cost of the attacks on one model: forward passes, decoded tokens and training steps of each."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ BYTES_A_TOKEN = 24  # Log-probability, mean and variance.
 
 
 def attack_stage(name: str, planner: Planner, settings: AttackSettings, trained: TrainSettings) -> Stage:
-    """A new run of ``attack`` on a model that ``trained`` trained, or that comes from it.
+    """Stage of a new `attack` run on a model trained by ``trained``, or derived from it.
 
-    The note names attacks whose cost is not known, and why.
+    The note names attacks of unknown cost, with reasons.
     """
     costs, stage, notes = _AttackCosts(planner, settings, trained), Stage(name, "to do"), list[str]()
     attacks = {own: make_attack(own, settings.arguments.get(own, {})) for own in expand(settings.attacks)}
@@ -61,7 +61,7 @@ class _AttackCosts:
     trained: TrainSettings
 
     def of(self, attack: Any) -> Iterator[tuple[Work, int]]:
-        """Work, and bytes on disk, of each part of an attack; of all membership attacks by a list of them."""
+        """Work, and bytes on disk, of each part of an attack; of all membership attacks if given a list."""
         if isinstance(attack, list):
             yield from self._membership(attack)
         elif isinstance(attack, Cumulative):
@@ -71,10 +71,12 @@ class _AttackCosts:
         elif isinstance(attack, Quantization | RepeatedSampling):
             yield from self._recovery(attack)
         else:
-            raise InputError(f"a {type(attack).__name__} is a plug-in, which does not say what it runs.")
+            raise InputError(f"a {type(attack).__name__} is a plug-in of unknown cost.")
 
     def _membership(self, attacks: Sequence[Any]) -> Iterator[tuple[Work, int]]:
-        """One pass over the documents serves all; the gradient's norm takes another, forward and backward."""
+        """Work of membership attacks: one pass over the documents for all; the gradient norm needs another, forward
+        and backward.
+        """
         planner, settings = self.planner, self.settings
         who = [one.record for one in membership_candidates(planner.benchmark, settings)]
         needs = {need for attack in attacks for need in attack.needs}
@@ -94,7 +96,7 @@ class _AttackCosts:
         return reading.times(self.planner.growth)
 
     def _reconstruction(self, attack: Cumulative) -> Iterator[tuple[Work, int]]:
-        """The questions are asked once at every context level."""
+        """Work of reconstruction: the questions are asked once at every context level."""
         benchmark = self.planner.benchmark
         asked = SIDES if attack.sides == "both" else (attack.sides,)
         names, plain, _ = attacked_questions(benchmark, benchmark.split(self.settings.split), asked)
@@ -113,12 +115,14 @@ class _AttackCosts:
             yield self.planner.answering(questions, asked_like), BYTES_AN_ANSWER * len(questions)
 
     def _measurer(self, attack: RecoveryAttack) -> StateMeasurer:
-        """Chooses the questions; there is no run yet, and none is asked."""
+        """Measurer that only selects the questions, without a run."""
         missing: Any = None
         return StateMeasurer(missing, self.planner.benchmark, attack, self.settings, missing, True)
 
     def _measured(self, measurer: StateMeasurer, questions: Sequence[Question], times: int) -> tuple[Work, int]:
-        """Answers and ranks of some questions in so many states of the weights, beside a copy of them."""
+        """Work of answers and ranks of some questions in several states of the weights, with a copy of them in
+        memory.
+        """
         share = len(questions) / len(measurer.questions)
         ranking = self.planner.ranking(measurer.evaluation)
         once = self.planner.answering(questions, measurer.evaluation)
@@ -135,7 +139,7 @@ class _AttackCosts:
         yield work.times(attack.samples), BYTES_AN_ANSWER * attack.samples * len(asked)
 
     def _relearning(self, attack: Relearning) -> Iterator[tuple[Work, int]]:
-        """The model as it is, some steps of each variant, and the model after some of them."""
+        """Work of relearning: the original model, some steps of each variant, and measurements in between."""
         measurer, planner, trained = self._measurer(attack), self.planner, self.trained
         split = planner.benchmark.split(self.settings.split)
         what = trained.train_on if attack.items == "trained" else attack.items
@@ -159,6 +163,6 @@ class _AttackCosts:
 
 
 def _beside_a_copy(work: Work) -> Work:
-    """With the model's own weights in memory, which come back in the end."""
+    """Work with an additional copy of the model's own weights in memory, to restore them at the end."""
     memory = work.memory and replace(work.memory, reference=work.memory.weights)
     return replace(work, memory=memory)

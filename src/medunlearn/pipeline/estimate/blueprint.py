@@ -1,4 +1,4 @@
-"""A model without its weights: its shape and tokenizer, or those of a stand-in of its size."""
+"""A model without weights: its shape and tokenizer, or those of a stand-in of similar size."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ USUAL_TOWER = " Its vision tower is taken for Qwen2.5-VL's: a picture token for 
 
 
 class Blueprint(NamedTuple):
-    """A model without its weights: ``make`` builds it with weights of a type, on whatever device or mode is active.
+    """A model without weights: ``make`` builds it with a weight type, on the active device or mode.
 
-    ``doubt`` says why numbers about it are estimates; empty if they are exact. ``images``: of a model that sees
-    some; ``make`` then builds its language model alone.
+    ``doubt`` is the reason why its numbers are estimates; empty if they are exact. ``images``: image input of a
+    vision-language model; ``make`` then builds only its language model.
     """
 
     make: Callable[[torch.dtype], Any]
@@ -58,10 +58,10 @@ class Blueprint(NamedTuple):
 
 
 def blueprint(benchmark: Benchmark, settings: TrainSettings) -> Blueprint:
-    """The model that a training run starts from.
+    """The initial model of a training run.
 
     Raises:
-        ModelError: a folder without a model, or a model of text alone for images.
+        ModelError: a folder without a model, or a text model for images.
     """
     if settings.model == "tiny-vision":
         live = tiny_model(benchmark, settings)
@@ -84,7 +84,7 @@ def blueprint(benchmark: Benchmark, settings: TrainSettings) -> Blueprint:
 
 
 def blueprint_named(settings: TrainSettings) -> Blueprint:
-    """The model that a training run starts from, where that is not made from the benchmark's own words.
+    """The initial model of a training run, unless it is built from the benchmark's text.
 
     Raises:
         ModelError: a folder without a model.
@@ -93,7 +93,7 @@ def blueprint_named(settings: TrainSettings) -> Blueprint:
 
 
 def blueprint_of(source: str, *, trust_remote_code: bool = False) -> Blueprint:
-    """The model of a folder or a hub id; nothing is downloaded, and a model that is not here gets a stand-in.
+    """The model of a folder or a hub id; nothing is downloaded, and a missing model gets a stand-in.
 
     Raises:
         ModelError: no model in the folder, or neither a folder nor a hub id.
@@ -121,12 +121,12 @@ def blueprint_of(source: str, *, trust_remote_code: bool = False) -> Blueprint:
 
 
 def _text_model(config: Any) -> Callable[[torch.dtype], Any]:
-    """Makes the language model of a vision-language model's configuration."""
+    """Build the language model of a vision-language model's configuration."""
     return lambda dtype: AutoModelForCausalLM.from_config(text_config(config), dtype=dtype)
 
 
 def _stand_in(source: str) -> Blueprint:
-    """A common decoder of the size that the model's name gives."""
+    """A common decoder of the size in the model's name."""
     size = re.search(r"(\d+(?:\.\d+)?)\s*[bB](?![a-zA-Z])", source)
     billions = float(size.group(1)) if size else DEFAULT_BILLIONS
     nearest = min(STAND_INS, key=lambda known: abs(known - billions) / known)
@@ -139,7 +139,7 @@ def _stand_in(source: str) -> Blueprint:
 
 
 class _LetterTokenizer:
-    """Stand-in for a tokenizer that is not here: a token for every few letters."""
+    """Stand-in for a missing tokenizer: one token per few letters."""
 
     eos_token_id = 0
     bos_token_id = pad_token_id = None

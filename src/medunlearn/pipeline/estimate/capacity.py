@@ -1,4 +1,4 @@
-"""Memory and disk of the machine, whether an estimate fits, and what to change where it does not."""
+"""Memory and disk of the machine, whether an estimate fits, and what to change if it does not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.
 
 @dataclass(frozen=True)
 class Capacity:
-    """Bytes of memory or GPU memory, all and free now, and free ones of the disk where the run will be."""
+    """Bytes of memory or GPU memory, total and free, and free bytes of the output disk."""
 
     kind: Literal["memory", "GPU memory"]
     total: int
@@ -35,7 +35,7 @@ class Capacity:
 
 
 def shown_bytes(size: float) -> str:
-    """``1.5 GiB``, below one ``312 MiB``, below one ``7 KiB``."""
+    """``1.5 GiB``, for smaller ones ``312 MiB`` or ``7 KiB``."""
     if size >= GIB:
         return f"{size / GIB:.1f} GiB"
     return f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
@@ -58,7 +58,7 @@ def capacity_of(device: str, out: Path) -> Capacity:
 
 
 def advice(memory: Memory | None, disk: int, capacity: Capacity, stage: str = "The run") -> Iterator[str]:
-    """Resources that are exceeded (``memory`` is that of the largest stage), with the settings to change."""
+    """Exceeded resources (``memory`` is that of the largest stage), with the settings to change."""
     if memory is not None:
         on_gpu = capacity.kind == "GPU memory"
         libraries = 0 if on_gpu else LIBRARIES
@@ -80,7 +80,7 @@ def advice(memory: Memory | None, disk: int, capacity: Capacity, stage: str = "T
 
 
 def _savings(memory: Memory, on_gpu: bool) -> str:
-    """Settings that save memory, the largest saving first."""
+    """Settings that save memory, largest saving first."""
     trained = memory.gradients + memory.moments + memory.reference
     same = [
         (

@@ -1,6 +1,6 @@
-"""FLOPs and peak memory of passes through a model: on fake tensors, of equal layers only a few.
+"""FLOPs and peak memory of passes through a model, on fake tensors and with few of its equal layers.
 
-A fake tensor has a shape and no content. Equal layers cost the same, and so do equal pieces of the output head: one
+A fake tensor has a shape and no content. Equal layers cost the same, and so do equal chunks of the output head: one
 is run and counts for the others.
 """
 
@@ -39,12 +39,13 @@ FEW, MORE = 1, 3
 
 
 class Counts(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class is untyped
-    """FLOPs by torch's formulas, and peak bytes of live storages other than those of ``standing`` tensors.
+    """FLOPs by torch's formulas, and peak bytes of live storages except those of ``standing`` tensors.
 
-    torch's ``FlopCounterMode`` knows no memory, and by tracking modules it doubles the time of a rehearsal.
+    torch's ``FlopCounterMode`` does not measure memory, and its tracking of modules doubles the time of a
+    rehearsal.
 
     Attributes:
-        times: what the FLOPs of the operations from now on are multiplied by.
+        times: factor for the FLOPs of the next operations.
     """
 
     def __init__(self, standing: Iterable[Tensor]) -> None:
@@ -74,7 +75,7 @@ class Counts(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's cla
         self.live -= self._sizes.pop(key)
 
     def few_head_pieces(self) -> AbstractContextManager[object]:
-        """Inside, the output head runs two pieces that fill memory as all do, one for the equal ones, the last."""
+        """Context in which the output head runs only two chunks, one standing for all equal ones, and the last."""
         pieces = Head.pieces
 
         def few(head: Head, count: int) -> Iterator[slice]:
@@ -98,7 +99,7 @@ class _Recipe:
 
 
 class _CpuFakes(FakeTensorMode):  # type: ignore[no-untyped-call]
-    """Fake tensors on the CPU. It looks operations up by shapes; torch's own cache takes three times as long."""
+    """Fake tensor mode on the CPU with its own cache by shapes; torch's own cache is three times slower."""
 
     def __init__(self) -> None:
         super().__init__(allow_non_fake_inputs=True)
@@ -147,7 +148,9 @@ def _each(output: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def _key(value: Any, aliases: bool) -> Any:
-    """Equal for inputs that give outputs of one shape. Raises LookupError: there may be more to it."""
+    """Cache key, equal for inputs whose outputs have the same shape. Raises LookupError if shapes may not
+    suffice.
+    """
     if isinstance(value, (list, tuple)):
         return tuple(_key(part, aliases) for part in value)
     if not isinstance(value, Tensor):
@@ -165,7 +168,7 @@ def _layout(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def _recipe(output: Any, inputs: list[Any]) -> _Recipe:
-    """Raises LookupError: the output is not a tensor, or has a content."""
+    """Recipe of an output. Raises LookupError if the output is not a tensor, or has content."""
     if output is None:
         return _Recipe(None)
     if not isinstance(output, Tensor):
@@ -182,7 +185,7 @@ def _recipe(output: Any, inputs: list[Any]) -> _Recipe:
 
 
 def make_fake(model: nn.Module) -> FakeTensorMode:
-    """Replace meta tensors by fake ones on the CPU; tied weights stay tied."""
+    """Replace meta tensors by fake CPU tensors; tied weights stay tied."""
     mode, originals, fakes = _CpuFakes(), list[Tensor](), dict[int, Tensor]()
     convert = mode.fake_tensor_converter.from_meta_and_device
     for tensor in (*model.parameters(), *model.buffers()):
@@ -197,17 +200,17 @@ def make_fake(model: nn.Module) -> FakeTensorMode:
 
 
 class Cost(NamedTuple):
-    """FLOPs, and peak bytes."""
+    """FLOPs and peak bytes of some work."""
 
     flops: int
     peak: int
 
 
 class Depth:
-    """A model's decoder layers, of which equal ones at the top, and frozen ones at the front, may be left out.
+    """A model's decoder layers, of which equal ones at the top and frozen ones at the front may be skipped.
 
-    FLOPs are linear in the number of equal layers, exactly; memory is from about three on. Layers that differ in
-    kind (hybrid attention, experts) or in what is trained of them are never left out.
+    FLOPs are exactly linear in the number of equal layers; memory is from about three on. Layers that differ in
+    kind (hybrid attention, experts) or in their trained parameters are never skipped.
     """
 
     def __init__(self, model: Any) -> None:
@@ -229,13 +232,13 @@ class Depth:
         return len(self._all)
 
     def cost(self, measure: Callable[[], Counts], few: int, *, backward: bool = True) -> Cost:
-        """Cost at the whole depth of what ``measure`` counts at the depth that the model has.
+        """Cost at full depth of ``measure``, which counts at the reduced depth.
 
         Args:
-            few: equal layers at the top that are run, :data:`FEW` for FLOPs alone or :data:`MORE` for memory too;
-                and one more.
-            backward: False without gradients, where each layer's tensors take the place of the last one's, and one
-                layer counts for the others.
+            few: number of equal top layers to run, :data:`FEW` for FLOPs only or :data:`MORE` for memory too; and
+                one more.
+            backward: False without gradients: each layer's tensors then reuse the memory of the previous ones, and
+                one layer counts for all.
         """
         with self._cut(few + 1, backward):
             high = measure()
@@ -248,7 +251,7 @@ class Depth:
 
     @contextmanager
     def counting(self, counts: Counts) -> Iterator[None]:
-        """Inside, the forward pass of a layer that stands for others counts for all of them."""
+        """Context in which a layer that stands for others counts for all of them."""
 
         def multiplying(times: int) -> Callable[..., None]:
             return lambda *_: setattr(counts, "times", times)
@@ -265,7 +268,7 @@ class Depth:
 
     @contextmanager
     def _cut(self, top: int, backward: bool) -> Iterator[None]:
-        """Inside, the model has one frozen layer at its front, and at most so many of the equal ones on top."""
+        """Context in which the model has one frozen layer at its front, and at most ``top`` equal layers."""
         end = self.whole - self.top
         front, middle, equal = self._all[: min(self.prefix, 1)], self._all[self.prefix : end], self._all[end:][:top]
         self._put([*front, *middle, *equal])
@@ -287,11 +290,11 @@ class Depth:
 
 
 def _kind(layer: Any, attention: str) -> tuple[Any, ...]:
-    """Equal for layers that cost the same."""
+    """Key of a layer, equal for layers of equal cost."""
     tensors = [(name, tuple(tensor.shape), tensor.requires_grad) for name, tensor in layer.named_parameters()]
     return attention, repr(layer), *tensors
 
 
 def _equal(kinds: list[Any]) -> int:
-    """Number of layers at the front that are of one kind."""
+    """Number of equal layers at the front."""
     return next((place for place, kind in enumerate(kinds) if kind != kinds[0]), len(kinds))

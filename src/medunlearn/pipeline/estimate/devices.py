@@ -1,4 +1,4 @@
-"""Devices by name: memory, matrix products and bandwidth from their makers' data sheets, and time on them."""
+"""Devices by name, with memory, compute and bandwidth from data sheets, and run times on them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Device(NamedTuple):
     """One GPU.
 
     Attributes:
-        memory: bytes.
-        products: dense bf16 FLOPs a second, without sparsity.
-        bandwidth: bytes a second between memory and processor.
+        memory: size in bytes.
+        products: dense bf16 FLOPs per second, without sparsity.
+        bandwidth: bytes per second between memory and processor.
     """
 
     memory: float
@@ -26,7 +26,7 @@ class Device(NamedTuple):
     bandwidth: float
 
     def hours(self, work: Work, batch_size: int) -> float:
-        """Hours of some work on one device: its passes, then decoding, which reads all weights a step.
+        """Estimated hours of some work on one device: its passes, then decoding, which reads all weights per step.
 
         Args:
             batch_size: answers decoded together.

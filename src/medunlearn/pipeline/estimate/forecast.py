@@ -1,4 +1,4 @@
-"""Cost of an experiment before it starts, stage by stage; what is done is not counted again."""
+"""Cost of an experiment before it starts, stage by stage, without completed work."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SHARDED_PLAN = (
 
 @dataclass(frozen=True)
 class Forecast:
-    """Cost of an experiment; ``doubts`` say why some of the numbers are estimates.
+    """Cost of an experiment; ``doubts`` lists reasons why some numbers are estimates.
 
-    ``guessed``: the model is not on this machine; the numbers are those of a usual one of the size in its name.
+    ``guessed``: the model is not on this machine; the numbers are those of a common one of the size in its name.
     """
 
     name: str
@@ -45,12 +45,12 @@ class Forecast:
 
     @property
     def total(self) -> Work:
-        """All remaining work; memory is the largest stage's."""
+        """All remaining work, with the memory of the largest stage."""
         return sum((stage.work for stage in self.stages), Work())
 
     @property
     def disk(self) -> int:
-        """Bytes needed on disk: what the run leaves, and its largest checkpoints."""
+        """Bytes needed on disk: the results of the run, and its largest checkpoints."""
         return sum(stage.disk for stage in self.stages) + max((s.scratch for s in self.stages), default=0)
 
     @property
@@ -61,13 +61,13 @@ class Forecast:
         return tuple(advice(memory, self.disk, self.capacity, f"Stage {largest}"))
 
     def has(self) -> str:
-        """The machine's capacity in a line."""
+        """The machine's capacity in one line."""
         room = self.capacity
         total, available, disk = map(shown_bytes, (room.total, room.available, room.disk))
         return f"This machine has {total} of {room.kind}, {available} of it free, and {disk} free on the disk."
 
     def facts(self) -> dict[str, Any]:
-        """Everything, for JSON; sizes in bytes."""
+        """All numbers for JSON; sizes in bytes."""
         total = self.total
         return {
             "name": self.name,
@@ -91,7 +91,7 @@ class Forecast:
         return pd.DataFrame(rows)
 
     def lines(self) -> Iterator[str]:
-        """The memory of the largest stage in a line, and warnings."""
+        """The memory of the largest stage in one line, and warnings."""
         memory, capacity = self.total.memory, self.capacity
         if memory is not None:
             parts = sorted(vars(memory).items(), key=lambda part: -part[1])[:3]
@@ -107,7 +107,7 @@ def forecast(experiment: Experiment, *, device: str = "auto") -> Forecast:
     """Remaining work of an experiment and its cost. Runs, loads, writes and downloads nothing.
 
     Raises:
-        InputError: a benchmark, split, method or model that the run would refuse too.
+        InputError: a benchmark, split, method or model that the run would refuse.
     """
     from medunlearn.metrics.leakage import keywords
 
@@ -149,7 +149,7 @@ def forecast(experiment: Experiment, *, device: str = "auto") -> Forecast:
 def _attacks_and_utility(
     experiment: Experiment, planner: Planner, folders: Mapping[str, Path | None]
 ) -> Iterator[Stage]:
-    """Attacks and utility of every model; the cost of the harness's tasks is not estimated."""
+    """Attacks and utility of every model; the harness's tasks are not estimated."""
     benchmark = planner.benchmark
     check_watched(benchmark, experiment.attack, experiment.utility)
 
@@ -178,7 +178,7 @@ def _attacks_and_utility(
 
 
 def _estimated(name: str, estimate: Callable[[], Stage]) -> Stage:
-    """A stage; or a note why it cannot be rehearsed, if a plug-in reads its tensors' values."""
+    """A stage's estimate; or a note why it cannot be rehearsed, if a plug-in reads tensor values."""
     try:
         return estimate()
     except MedunlearnError:
@@ -199,9 +199,9 @@ def announce(
     out: Path | None,
     device: str,
 ) -> None:
-    """Say memory and disk of a run before it starts, on rank 0; nothing if the run in ``out`` is complete.
+    """Print memory and disk of a run before it starts, on rank 0; nothing if the run in ``out`` is complete.
 
-    Nothing either of a model that is not on this machine: whether its id is right is not known yet.
+    Also nothing for a model that is not on this machine, whose id may be wrong.
     """
     if say is None or not join().main:
         return

@@ -1,4 +1,4 @@
-"""Images in a plan: picture tokens by an image's size, and the work and memory of the vision tower."""
+"""Images in a plan: picture tokens from image sizes, and work and memory of the vision tower."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SHAPE = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attentio
 
 @dataclass(frozen=True)
 class Tower:
-    """A vision tower.
+    """Size of a vision tower.
 
     Attributes:
-        parameters: of everything but the language model.
-        patches: that become one picture token.
+        parameters: number of parameters outside of the language model.
+        patches: number of patches per picture token.
     """
 
     parameters: int
@@ -35,7 +35,9 @@ class Tower:
     patches: int
 
     def flops(self, tokens: int) -> float:
-        """FLOPs of an image of so many picture tokens: two a weight and patch, and attention among all patches."""
+        """FLOPs of an image with this many picture tokens: two per weight and patch, plus attention among all
+        patches.
+        """
         patches = tokens * self.patches
         return 2.0 * self.parameters * patches + 4.0 * self.layers * self.width * patches**2
 
@@ -61,14 +63,14 @@ QWEN_SIDE = 28
 
 @dataclass
 class PlannedImages:
-    """The images of records as tokens, in the place of :class:`medunlearn.models.vision.pictures.Pictures`.
+    """Stand-in for :class:`medunlearn.models.vision.pictures.Pictures`: the images of records as tokens.
 
-    No image is read but for its width and height. Two images have different tokens, so that only what shares an
-    image shares a prefix.
+    Only width and height of images are read. Distinct images have distinct tokens, so only sequences with the same
+    image share a prefix.
 
     Attributes:
-        count: width and height in pixels -> picture tokens.
-        folder: what images of records count from.
+        count: function from width and height in pixels to the number of picture tokens.
+        folder: folder to which images of records are relative.
     """
 
     count: Callable[[int, int], int]
@@ -79,7 +81,7 @@ class PlannedImages:
     _tokens: dict[str, int] = field(default_factory=dict, repr=False)
 
     def tokens(self, images: Sequence[str], record_id: str) -> tuple[int, ...]:
-        """Stand-ins for a record's picture tokens, which have ids of text."""
+        """Stand-ins, with text ids, for a record's picture tokens."""
         first = [1 + zlib.crc32(image.encode()) % 89 for image in images]
         return tuple(
             1 + (start + place) % 89
@@ -88,7 +90,7 @@ class PlannedImages:
         )
 
     def work(self, records: Iterable[Record]) -> float:
-        """FLOPs of the tower for each image of the records, once."""
+        """FLOPs of the tower for all distinct images of the records."""
         images = {image for record in records for image in record.images}
         return sum(self.tower.flops(self._count(image)) for image in images)
 
@@ -100,13 +102,13 @@ class PlannedImages:
 
 
 def processed_images(root: str, config: Any, family: Family, folder: Path | None) -> PlannedImages:
-    """Counts by the image processor of a model that is on this machine; each size is tried once."""
+    """Counts by the image processor of a local model; each size is computed once."""
     processor = AutoImageProcessor.from_pretrained(root, backend="pil", local_files_only=True)
     return counted_images(processor, config, family, folder)
 
 
 def counted_images(processor: Any, config: Any, family: Family, folder: Path | None) -> PlannedImages:
-    """Counts by an image processor."""
+    """Counts by a given image processor."""
 
     @lru_cache(maxsize=4096)
     def count(width: int, height: int) -> int:
@@ -116,7 +118,7 @@ def counted_images(processor: Any, config: Any, family: Family, folder: Path | N
 
 
 def usual_images(folder: Path | None) -> PlannedImages:
-    """Counts as Qwen2.5-VL does, for a model that is not on this machine."""
+    """Counts by Qwen2.5-VL's rule, for a model that is not on this machine."""
 
     def count(width: int, height: int) -> int:
         return max(1, round(width / QWEN_SIDE)) * max(1, round(height / QWEN_SIDE))
@@ -125,7 +127,7 @@ def usual_images(folder: Path | None) -> PlannedImages:
 
 
 def text_config(config: Any) -> LlamaConfig:
-    """A text decoder of the shape of a vision-language model's."""
+    """A text decoder configuration with the shape of a vision-language model's."""
     text = config.get_text_config()
     shape = {name: getattr(text, name) for name in _SHAPE}
     return LlamaConfig(

@@ -63,8 +63,8 @@ class Stage:
     """One stage of an experiment, and its remaining work.
 
     Attributes:
-        note: where it resumes.
-        disk, scratch: bytes that it will leave behind, and of checkpoints while it runs.
+        note: where the stage resumes.
+        disk, scratch: bytes of its results, and of its temporary checkpoints.
     """
 
     name: str
@@ -76,11 +76,11 @@ class Stage:
 
 
 class Planner:
-    """Estimates the stages that train and ask one model.
+    """Estimates the stages that train and evaluate one model.
 
     Args:
-        rendering: the target model's; its descendants are asked like it.
-        growth: patients of the benchmark that is meant, to one of this one.
+        rendering: rendering of the target model and its descendants.
+        growth: number of patients of the planned benchmark per patient of this one.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Planner:
         self._answers: dict[tuple[Any, ...], Work] = {}
 
     def training(self, name: str, settings: TrainSettings, folder: Path | None = None) -> Stage:
-        """A run of ``train``."""
+        """Stage of a `train` run."""
         if is_complete(folder):
             return Stage(name, "done")
         weights = "fp32" if settings.model in TINIES else settings.weights
@@ -109,7 +109,7 @@ class Planner:
         return self._trained(name, settings, folder, rehearsal, phases, nbytes(rehearsal.model) + tower)
 
     def unlearning(self, settings: UnlearnSettings, folder: Path | None = None) -> Stage:
-        """A run of ``unlearn``."""
+        """Stage of an `unlearn` run."""
         if is_complete(folder):
             return Stage(settings.method, "done")
         method = unlearning_method(settings)
@@ -146,7 +146,7 @@ class Planner:
         return replace(stage, work=stage.work + making.times(self.growth))
 
     def evaluating(self, name: str, settings: EvaluateSettings, folder: Path | None) -> Stage:
-        """An evaluation of the model in a run's folder."""
+        """Stage of an evaluation of the model in a run's folder."""
         benchmark, tokenizer = self.benchmark, self.blueprint.tokenizer
         questions = questions_to_ask(benchmark, benchmark.split(settings.split), settings)
         limit = settings.max_new_tokens or (longest_answer(tokenizer, benchmark) if questions else 1)
@@ -178,7 +178,7 @@ class Planner:
         return self._answers[key]
 
     def ranking(self, settings: EvaluateSettings, folder: Path | None = None) -> Work:
-        """Work of the ranks of facts that are not in a run's store."""
+        """Work of the fact ranks missing from a run's store."""
         benchmark, rendering = self.benchmark, self._rendering(settings, None, None)
         plan = rank_plan(benchmark, settings.split, settings, metric_names(benchmark, settings))
         stored: Responses = {}
@@ -201,7 +201,9 @@ class Planner:
     def _rank_sequences(
         self, plan: RankPlan, rendering: Rendering, done: Collection[str]
     ) -> tuple[list[TokenSequence], list[TokenSequence]]:
-        """Branches of facts, and whole notes with their versions, of questions and records that are not done."""
+        """Branches of facts, and whole notes with their versions, for questions and records without stored
+        ranks.
+        """
         records, length = self.benchmark.record, self.rendering.max_length
         made = RankSequences(self.blueprint.tokenizer, records, rendering, length)
         questions = {question.question_id: question for question in self.benchmark.questions}
@@ -220,7 +222,9 @@ class Planner:
     def rehearsal(
         self, trainable: str, weights: str, precision: Precision, mark: Callable[[Any], Any] = lambda model: model
     ) -> Rehearsal:
-        """The model as the settings train it, built once; ``mark`` marks what is trained."""
+        """Rehearsal of the model with the settings' trained parameters, built once; ``mark`` marks the trained
+        ones.
+        """
         key = (trainable, weights, precision)
         if key not in self._rehearsals:
             self._rehearsals[key] = Rehearsal(lambda: mark(self.blueprint.make(DTYPES[weights])), precision)
@@ -235,7 +239,7 @@ class Planner:
         phases: Mapping[str, tuple[Plan, Objective]],
         disk: int,
     ) -> Stage:
-        """A run of some phases, each from its last checkpoint on, with its epoch evaluations."""
+        """Stage of a run with several phases, each from its last checkpoint on, with its epoch evaluations."""
         work, notes, model = Work(), list[str](), rehearsal.model
         if self.growth != 1.0 and isinstance(settings, UnlearnSettings):
             # So that the same share of what repeats is cached.
@@ -262,7 +266,9 @@ class Planner:
         return Stage(name, "resumes" if notes else "to do", ", ".join(notes), work, disk, scratch)
 
     def _of_decoder(self, trainable: str) -> str:
-        """A choice of parameters in the language model alone, whose tensors are not called as in the whole."""
+        """A choice of parameters restricted to the language model, whose tensors have other names than in the
+        whole.
+        """
         return "all" if self.blueprint.images and trainable.startswith("pattern:") else trainable
 
     def _tower_bytes(self, weights: str) -> int:
@@ -270,7 +276,9 @@ class Planner:
         return images.tower.parameters * DTYPES[weights].itemsize if images else 0
 
     def _seeing(self, work: Work, weights: str, trained_epochs: int = 0) -> Work:
-        """With the vision tower: each image once, or forward and backward in each epoch that trains the tower."""
+        """Work including the vision tower: each image once, or forward and backward in each epoch that trains the
+        tower.
+        """
         images, memory = self.blueprint.images, work.memory
         if images is None or memory is None:
             return work
@@ -292,7 +300,7 @@ class Planner:
 
 
 def train_stage(benchmark: Benchmark, settings: TrainSettings, device: str) -> Stage | None:
-    """A new run of ``train``; None if its model is not on this machine."""
+    """Stage of a new `train` run; None if its model is not on this machine."""
     model = blueprint(benchmark, settings)
     if model.doubt:
         return None
@@ -301,10 +309,10 @@ def train_stage(benchmark: Benchmark, settings: TrainSettings, device: str) -> S
 
 
 def unlearn_stage(target: Run, benchmark: Benchmark, settings: UnlearnSettings, device: str) -> Stage:
-    """A new run of ``unlearn``."""
+    """Stage of a new `unlearn` run."""
     return Planner(benchmark, blueprint_of(str(target.model)), target.rendering(), device).unlearning(settings)
 
 
 def _delta_bytes(model: Any, changed: int) -> int:
-    """Bytes of a saved model of which so many changed."""
+    """Bytes of a saved model with this many changed parameters."""
     return changed if changed < LARGEST_SHARE * nbytes(model) else nbytes(model)

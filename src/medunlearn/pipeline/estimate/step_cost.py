@@ -1,8 +1,8 @@
-"""FLOPs and peak memory of a run, from a few passes that the engine's own code rehearses on fake tensors.
+"""FLOPs and peak memory of a run, from rehearsing a few passes of the engine on fake tensors.
 
-Of equal layers a few are run (:mod:`.counts`), so an 8B model is rehearsed in seconds, as on a CPU. Memory is that
-of the largest batch. FLOPs are those of the batch nearest to the average size, scaled by tokens to all batches.
-Matrix products and attention count, a multiplication with an addition as two FLOPs; the optimizer is left out.
+Only a few equal layers are run (:mod:`.counts`), so an 8B model is rehearsed in seconds, as if on a CPU. Memory is
+that of the largest batch. FLOPs are those of the batch nearest to the average size, scaled by tokens to all
+batches. Only matrix products and attention count, with two FLOPs per multiply-add; the optimizer is ignored.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ SMALL = 4 * 2**20
 
 
 class Rehearsal:
-    """A model of fake tensors, or a small one of random weights, and the cost of work on it.
+    """A model of fake tensors, or a small one with random weights, to measure the cost of work on it.
 
-    ``make`` builds the model from its configuration, with what is trained marked; ``precision`` is training's.
+    ``make`` builds the model from its configuration, with trained parameters marked; ``precision`` is that of
+    training.
     """
 
     def __init__(self, make: Callable[[], Any], precision: Precision = "fp32") -> None:
@@ -63,7 +64,7 @@ class Rehearsal:
     def measure(
         self, work: Callable[[], object], *, precision: Precision = "fp32", standing: Iterable[Tensor] = ()
     ) -> Counts:
-        """Counts of some work; the memory of the model and of ``standing`` tensors is left out."""
+        """Counts of some work; memory of the model and of ``standing`` tensors is excluded."""
         counts = Counts([*self.model.parameters(), *self.model.buffers(), *standing])
         with self.mode, counts, autocast(CPU, precision), counts.few_head_pieces(), self.depth.counting(counts):
             work()
@@ -80,7 +81,7 @@ class Rehearsal:
         processes: int = 1,
         on_gpu: bool = False,
     ) -> Work:
-        """Work of a plan from step ``start`` on, by processes that train together; the memory is that of each."""
+        """Work of a plan from step ``start`` on, by processes that train together; memory is per process."""
         limits = settings.micro_batch_size, processes, plan.row, settings.micro_batch_tokens, plan.partners
         steps = {number: micro_batches(plan.step(number), *limits) for number in range(start, plan.steps)}
         if not steps:
@@ -112,7 +113,7 @@ class Rehearsal:
         return Work(sum(map(_tokens, micros)), 0, flops, memory, len(steps), cache_size)
 
     def reading(self, sequences: Sequences, batch_size: int, layers: int | None = None) -> Work:
-        """Work of a pass without gradients, to the probabilities of scored tokens or through some layers alone."""
+        """Work of a forward pass to the probabilities of scored tokens, or through some layers only."""
 
         @torch.no_grad()
         def read(batch: Sequences) -> None:
@@ -132,9 +133,9 @@ class Rehearsal:
         return Work(sum(map(tokens_once, batches)), 0, flops, Memory(nbytes(self.model), activations=peak))
 
     def answering(self, sequences: Sequences, limit: int, batch_size: int) -> Work:
-        """Work of decoding at most ``limit`` tokens to each prompt, and of scoring the reference answer.
+        """Work of decoding at most ``limit`` tokens per prompt, and of scoring the reference answers.
 
-        Text that prompts share is run once a batch, and its keys and values are held once.
+        Shared prefixes are run once per batch, and their keys and values stored once.
         """
         # A prompt's own pass predicts its last token alone.
         prompts = [
@@ -152,7 +153,7 @@ class Rehearsal:
         return prompting + decoding + self.reading(sequences, batch_size)
 
     def _decoded(self, cached: float) -> float:
-        """FLOPs of one decoded token: two a weight, and attention to the cached tokens."""
+        """FLOPs per decoded token: two per weight, plus attention to the cached tokens."""
         model, config = self.model, self.model.config.get_text_config()
         embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
         weights = sum(tensor.numel() for tensor in model.parameters() if tensor is head or tensor is not embedding)
@@ -160,7 +161,7 @@ class Rehearsal:
 
 
 class _TrainingPasses:
-    """Passes of a training as the engine runs them; unlearning has a reference and its cache."""
+    """Passes of a training run as in the engine; unlearning has a reference and its cache."""
 
     def __init__(self, rehearsal: Rehearsal, objective: Objective, plan: Plan, settings: LoopFields) -> None:
         # A copy: a method may count its calls.
@@ -175,7 +176,9 @@ class _TrainingPasses:
                 self.reference = Reference(rehearsal.model, complete=self.cache_plan.complete)
 
     def _choose(self, plan: Plan, settings: UnlearnSettings) -> tuple[int, CachePlan]:
-        """FLOPs of choosing what is cached, and the choice; a method that reads a layer by number keeps all."""
+        """Choose what to cache, with the FLOPs of choosing; for a method with a numbered layer everything is
+        cached.
+        """
         rehearsal, budget = self.rehearsal, int(settings.keep_gb * 1e9)
         arguments = rehearsal.model.eval(), PAD, self.objective, plan, settings.micro_batch_size, budget
         choices = list[CachePlan]()
@@ -193,7 +196,7 @@ class _TrainingPasses:
         return choose().flops, choices[-1]
 
     def step(self, micro: Micro, *, probe: bool = False) -> Counts:
-        """Counts of a micro-batch's loss and gradients, or of the probe by which a method finds its rate."""
+        """Counts of a micro-batch's loss and gradients, or of a method's learning-rate probe."""
         model, reference, objective = self.rehearsal.model, self.reference, self.objective
         if reference is not None:
             reference.cache = self._cached(micro)
@@ -219,7 +222,7 @@ class _TrainingPasses:
         return counts
 
     def before(self) -> float:
-        """FLOPs before the first step: of choosing what is cached, and of computing it."""
+        """FLOPs before the first step: choosing what to cache, and computing it."""
         flops, plan = float(self.choosing), self.cache_plan
         for side in plan.sides if plan else ():
             pieces = [{side: piece} for piece in plan.pieces(side)] if plan else []
@@ -229,7 +232,7 @@ class _TrainingPasses:
 
     @torch.no_grad()
     def _cached(self, micro: Micro) -> ActivationCache:
-        """A micro-batch's part of the cache."""
+        """Bytes of a micro-batch's part of the cache."""
         cache, plan = ActivationCache(), self.cache_plan
         self.rehearsal.model.eval()
         if plan is not None:
@@ -249,11 +252,12 @@ def _extrapolated(
     *,
     backward: bool = True,
 ) -> tuple[float, int]:
-    """FLOPs of all batches, by tokens from the batch nearest to the average; and the peak of the largest batch.
+    """FLOPs of all batches, scaled by tokens from the batch nearest to the average; and the peak of the largest
+    batch.
 
     Args:
-        depth: by which layers are left out; None: none are.
-        backward: as :meth:`.counts.Depth.cost` has it.
+        depth: reduction of layers; None: all are run.
+        backward: as in :meth:`.counts.Depth.cost`.
     """
 
     def cost(batch: T, few: int) -> Cost | Counts:

@@ -16,8 +16,8 @@ UNQUANTIZED = 4096
 class Memory:
     """Peak bytes of a stage on its device, per process.
 
-    The reference is a copy of the model before unlearning, activations are all that a pass creates, the cache holds
-    keys and values of answers decoded together.
+    The reference is a copy of the model before unlearning, activations include all tensors of a pass, and the cache
+    is that of keys and values of answers decoded together.
     """
 
     weights: int = 0
@@ -34,13 +34,14 @@ class Memory:
 
 @dataclass(frozen=True)
 class Work:
-    """Remaining work of a stage, by all of its processes together.
+    """Remaining work of a stage, summed over its processes.
 
     Attributes:
-        tokens: run through the model to train or to score, without padding; shared text counts once a micro-batch.
-        generated: tokens decoded at most.
+        tokens: number of tokens run through the model in training or scoring, without padding; shared text counts
+            once per micro-batch.
+        generated: most tokens to decode.
         memory: None if nothing is left to do.
-        kept: bytes on disk of states computed once for all epochs; removed when the stage is done.
+        kept: bytes on disk of cached states, deleted at the end of the stage.
     """
 
     tokens: int = 0
@@ -62,18 +63,18 @@ class Work:
         )
 
     def times(self, share: float) -> Work:
-        """So many times the work, on one device's memory."""
+        """The work times a number, with the memory of one device."""
         counts = {name: round(getattr(self, name) * share) for name in ("tokens", "generated", "steps", "kept")}
         return replace(self, flops=self.flops * share, **counts)
 
 
 def nbytes(model: Any, *, trained: bool = False) -> int:
-    """Bytes of a model's parameters or of those that are trained, tied ones once."""
+    """Bytes of a model's parameters, or of its trained ones; tied ones once."""
     return sum(tensor.nbytes for tensor in model.parameters() if tensor.requires_grad or not trained)
 
 
 def moments(model: Any, optimizer: str) -> int:
-    """Bytes of the optimizer's moments; AdamW also has a counter a tensor."""
+    """Bytes of the optimizer's moments; AdamW also has a counter per tensor."""
     tensors = [tensor for tensor in model.parameters() if tensor.requires_grad]
     if optimizer == "sgd":
         return 0
@@ -91,13 +92,13 @@ def cache_bytes(model: Any) -> int:
 
 
 def per_rank_memory(memory: Memory, model: Any, processes: int, *, halved: bool) -> Memory:
-    """Memory per FSDP rank, from that of one process with the whole model.
+    """Memory per FSDP rank, computed from that of one process with the whole model.
 
     Weights, gradients, moments and reference of the decoder layers are sharded. Embedding, head and last norm are
     whole on every rank, and so is the one gathered layer of a pass, with its gradient.
 
     Args:
-        halved: layers are gathered in bfloat16.
+        halved: whether layers are gathered in bfloat16.
     """
     layers, trained = list(decoder_layers(model)), nbytes(model, trained=True)
     share = sum(map(nbytes, layers)) / nbytes(model)

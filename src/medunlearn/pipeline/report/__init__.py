@@ -1,1 +1,1 @@
-"""From run folders to the content of a report."""
+"""Convert run folders into the content of a report."""

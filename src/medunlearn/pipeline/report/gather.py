@@ -1,4 +1,4 @@
-"""From evaluated runs to the content of a report."""
+"""Convert evaluated runs into the content of a report."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ def gather(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> ReportContent:
-    """Everything a report shows, from models evaluated on one split of one benchmark.
+    """Gather everything a report shows, from models evaluated on one split of one benchmark.
 
     Args:
-        benchmark: needed to show examples, LUME's findings and TOFU's measures; without it a report has none.
-        judged: panels that judged the benchmark's labels or questions; those that judged the models' responses are
-            found by themselves.
-        show_text: show questions, answers and responses of real records. An invented benchmark's are always
-            shown: nobody stands behind them.
+        benchmark: needed for examples, LUME's findings and TOFU's measures.
+        judged: panels that judged the benchmark's labels or questions; those on the models' responses are found
+            automatically.
+        show_text: show questions, answers and responses of real records. Those of an invented benchmark are always
+            shown.
 
     Raises:
-        InputError: no model; models that were evaluated on different benchmarks, splits, questions or contexts; a
-            retrained or unlearned model that was made for another split than it was evaluated on.
+        InputError: no model; models with different benchmarks, splits, questions or contexts; a retrained or
+            unlearned model evaluated on another split than its own.
     """
     _check(models, benchmark)
     models = distinct(models)
@@ -119,11 +119,11 @@ def gather(
 
 
 def _check(models: Sequence[Evaluated], benchmark: Benchmark | None) -> None:
-    """Refuse models that cannot stand in one report, and a benchmark that is not theirs."""
+    """Refuse models that cannot share a report, and a benchmark that is not theirs."""
     if not models:
         raise InputError(
-            "There is nothing to report: name at least one evaluated run. What a panel said of labels and "
-            "questions goes beside it; judged.md in the panel's own folder has it too."
+            "There is nothing to report: name at least one evaluated run. A panel's verdicts on labels and "
+            "questions are added to it; see also judged.md in the panel's folder."
         )
     first = models[0]
     questions, results = set(first.questions["question_id"]), first.record.info.results
@@ -146,8 +146,8 @@ def _check(models: Sequence[Evaluated], benchmark: Benchmark | None) -> None:
         check_made_for_this(model)
     if benchmark is not None and benchmark.fingerprint != results["benchmark"]["fingerprint"]:
         raise InputError(
-            f"{benchmark.folder} is not the benchmark that {first.run.folder} was evaluated on. Name that one, "
-            "or evaluate the runs on this one."
+            f"{benchmark.folder} is not the benchmark that {first.run.folder} was evaluated on. Use that one, or "
+            "evaluate the runs on this one."
         )
 
 
@@ -157,7 +157,7 @@ def panel_part(panel: JudgingRun, whose: str = "") -> JudgementTables:
 
 
 def _judged(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[JudgementTables, ...]:
-    """The benchmark's panels, then those of each model's responses."""
+    """The benchmark's panels, then those on each model's responses."""
     runs = [("", panel) for panel in panels]
     for model in models:
         if where := model.record.info.results.get("judged"):
@@ -166,7 +166,7 @@ def _judged(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[
 
 
 def _epochs(models: Sequence[Evaluated]) -> pd.DataFrame:
-    """The tables of epochs of the unlearning runs that have one for this split."""
+    """The tables of epochs of unlearning runs that have one for this split."""
     unlearned = [model.run for model in models if model.run.role == "unlearned"]
     paths = {run.label: run.folder / TABLE for run in unlearned if (run.folder / TABLE).exists()}
     return joined([read_frame(path).assign(model=label) for label, path in paths.items()])
@@ -183,7 +183,7 @@ def _broken_epochs(models: Sequence[Evaluated]) -> dict[str, tuple[str, ...]]:
 
 
 def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.DataFrame:
-    """Each model against the target and the retrained model."""
+    """Comparison of each model with the target and the retrained model."""
     anchors = [model for model in models if model.run.role != "unlearned"]
     return joined(
         [
@@ -194,15 +194,15 @@ def _comparisons(models: Sequence[Evaluated], replicates: int, seed: int) -> pd.
 
 
 def made_for_this(model: Evaluated) -> bool:
-    """True if a model is not a retrained or unlearned one of another split than it was evaluated on."""
+    """True unless a model was retrained or unlearned for another split than it was evaluated on."""
     return model.run.role == "target" or model.run.info.made_for == model.record.info.split
 
 
 def check_made_for_this(model: Evaluated) -> None:
-    """A model that left out or forgot other subjects says nothing about these, whatever it is called.
+    """Refuse a model that excluded or forgot other subjects than those it was evaluated on.
 
     Raises:
-        InputError: a retrained or unlearned model of another split or benchmark than it was evaluated on.
+        InputError: a retrained or unlearned model evaluated on another split or benchmark than its own.
     """
     run, info = model.run, model.record.info
     if not made_for_this(model):
@@ -213,12 +213,12 @@ def check_made_for_this(model: Evaluated) -> None:
     if run.role != "target" and run.info.benchmark != info.benchmark:
         raise InputError(
             f"{run.folder} was made on another benchmark than it was evaluated on, where split "
-            f"{run.info.made_for!r} may hold other subjects. Make it again on this benchmark, or leave it out."
+            f"{run.info.made_for!r} may have other subjects. Make it again on this benchmark, or leave it out."
         )
 
 
 def shown_split(split: Any, may_show: bool) -> Any:
-    """A request on the desk names its patients; a report that shows no text names none."""
+    """A split's displayed name; that of a deletion request names patients, which is hidden unless text is shown."""
     if may_show or not isinstance(split, str) or "=" not in split:
         return split
     return f"request by {split.partition('=')[0]}"
@@ -240,7 +240,7 @@ def _model(evaluated: Evaluated, may_show: bool) -> ModelResult:
 
 
 def _examples(benchmark: Benchmark, models: Sequence[Evaluated]) -> Iterator[Example]:
-    """A few questions per side, the same ones every time; kinds and folds take turns."""
+    """A few questions per side, always the same ones, alternating between kinds and folds."""
     split = benchmark.split(str(models[0].record.info.split))
     answered = set.intersection(*(set(model.responses) for model in models))
     for side in SIDES:
@@ -262,7 +262,7 @@ def _examples(benchmark: Benchmark, models: Sequence[Evaluated]) -> Iterator[Exa
 def metric_meanings(models: Sequence[Evaluated]) -> dict[str, tuple[str, str]]:
     """A metric's or composite's name -> title, and meaning with range and direction.
 
-    The leakage score's title says whose keywords it looks for.
+    The leakage score's title names the extractor of its keywords.
     """
     metrics = {name: get_metric(name) for name in METRICS}
     if by := extractor_words({model.extractor for model in models} - {""}):
@@ -275,7 +275,7 @@ def metric_meanings(models: Sequence[Evaluated]) -> dict[str, tuple[str, str]]:
 
 
 def caveats_of(facts: Mapping[str, Any], models: Sequence[Evaluated]) -> list[str]:
-    """Sentences that a reader must know before the numbers."""
+    """Warnings to read before the numbers."""
     extractors = {model.extractor for model in models} - {""}
     caveats = {
         "The patients are invented. These numbers show how the measurements work; they say nothing about real "

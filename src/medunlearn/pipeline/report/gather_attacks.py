@@ -1,4 +1,4 @@
-"""From attacks on evaluated models to the content of a report."""
+"""Convert attacks on evaluated models into the content of a report."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from medunlearn.results.reference_check import ReferenceCheck
 
 
 def membership_content(attacks: Attacks, reference: ReferenceCheck | None, broken: Collection[str]) -> Membership:
-    """Tables and curves of membership attacks; no reading of broken models, or against one that is not a reference.
-    """
+    """Tables and curves of membership attacks; no readings for broken models or without a valid reference."""
     table, registered = attacks.table(), names("attacks", ATTACKS)
     if "reading" in table:
         table["reading"] = table["reading"].mask(table["model"].isin(list(broken)))

@@ -1,4 +1,4 @@
-"""Ranks of facts of evaluated runs, for a report: by model and context, with their calibration."""
+"""Ranks of facts of evaluated runs for a report: by model and context, with their calibration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ CONTEXTS = ("closed_book", "note", IN_RECORD, NOTES)
 
 
 def gather_ranks(models: Sequence[Evaluated]) -> Ranks:
-    """Subjects of the forget set that each model's ranks still tell, and how p-values lie for unseen subjects."""
+    """Numbers of forget-set subjects that each model's ranks still identify, and the distribution of p-values for
+    unseen subjects.
+    """
     forget = {model.run.label: _forgotten_facts(model) for model in models}
     tables, readings = [], []
     for context in CONTEXTS:
@@ -51,7 +53,7 @@ def gather_ranks(models: Sequence[Evaluated]) -> Ranks:
 def _in_context(
     context: str, facts: Mapping[str, pd.DataFrame], models: Sequence[Evaluated]
 ) -> tuple[pd.DataFrame, RankReading]:
-    """A row per model, and how the rows are to be read."""
+    """One row per model, and an explanation of the rows."""
     works = [model.run for model in models if model.run.label in facts and not model.record.info.problems]
     ranked = {label: own[own["p"].notna()] for label, own in facts.items()}
     retrained = [run.label for run in works if run.role == "retrained" and len(ranked[run.label])]
@@ -98,14 +100,14 @@ def _in_context(
 
 
 def _least_p(beside: Calibration | None, of: int, single: bool) -> float:
-    """The smallest p of a subject: a place among unseen ones and herself, or that of facts which all come first."""
+    """The smallest possible p of a subject: by rank among unseen ones, or if all facts rank first."""
     if beside is not None:
         return 1 / (1 + beside.subjects)
     return (1 if single else e) / of
 
 
 def _general(reason: str) -> str:
-    """A reason without its numbers, so that facts may be counted by it."""
+    """A reason without its numbers, so that facts can be counted by it."""
     return reason.partition(":")[0]
 
 

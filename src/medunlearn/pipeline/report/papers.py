@@ -1,4 +1,4 @@
-"""Paper-specific report sections: one function per paper, looked up by the benchmark's builder."""
+"""Paper-specific report sections: one function per paper, selected by the benchmark's builder."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ PAPER_REPORTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class GatheredRuns:
-    """Runs of a report with distinct labels, and the content that does not depend on their benchmark.
+    """Runs of a report with distinct labels, and their benchmark-independent content.
 
     Attributes:
-        attacked: a membership attack a model, None if there was none.
+        attacked: membership attack of each model, None without one.
     """
 
     models: tuple[Evaluated, ...]
@@ -65,7 +65,7 @@ _REFERENCE = "the reference"
 def measures_part(
     name: str, about: tuple[str, ...], rows: Sequence[MeasureRow], labels: Sequence[str]
 ) -> PaperPart:
-    """A paper's own measures: a section with one row per measure and one column per model."""
+    """A paper's measures: a section with one row per measure and one column per model."""
     table = pd.DataFrame(rows, columns=list(_COLUMNS)).astype(
         {"value": "Float64", "low": "Float64", "high": "Float64"}
     )
@@ -77,7 +77,7 @@ def measures_part(
 
 
 def published_numbers(published: Mapping[str, Any], key: str) -> Details | None:
-    """A paper's published numbers for one split or corpus, each under the variant that it is of; None without any.
+    """A paper's published numbers for one split or corpus, under their variants; None without any.
 
     Args:
         published: ``published.yaml``: source, setting, variant, columns, ``rows`` by key (a model and its numbers).
@@ -92,7 +92,7 @@ def published_numbers(published: Mapping[str, Any], key: str) -> Details | None:
 
 
 def reference_row(model: str, measure: str) -> MeasureRow:
-    """The model that a measure compares the others with; it has no value of its own."""
+    """The reference model of a measure, which has no value itself."""
     return {"model": model, "measure": measure, "value": None, "note": _REFERENCE}
 
 

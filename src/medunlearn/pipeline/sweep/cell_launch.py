@@ -1,8 +1,8 @@
-"""Launch of a cell in processes of its own: one, or several that torchrun starts and that share its work.
+"""Launch of a cell in its own processes: one, or several started by torchrun that share its work.
 
-The processes train together; rank 0 asks the model while the others wait. The cell's output, or the reason of its
-failure, comes back in a file. A signal makes them end their step and write a checkpoint, from which the next
-launch of the same cell goes on.
+The processes train together; rank 0 evaluates while the others wait. The cell's output, or the reason of its
+failure, is returned in a file. On a signal they finish their step and write a checkpoint, from which the next
+launch of the cell resumes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BEAT = 0.2
 
 
 class RankProcesses:
-    """Processes of a slot, started; torchrun is their parent where they are several."""
+    """Running processes of a slot; torchrun is their parent if there are several."""
 
     def __init__(self, task: Path, slot: Slot, log: IO[str] | None) -> None:
         self._process = subprocess.Popen(
@@ -49,11 +49,11 @@ class RankProcesses:
         )
 
     def poll(self) -> int | None:
-        """The exit code; None while one of them runs."""
+        """The exit code; None while a process runs."""
         return self._process.poll()
 
     def pids(self) -> list[int]:
-        """Of the ranks, which heed a signal; not of torchrun."""
+        """Process ids of the ranks, which handle signals; without torchrun's."""
         try:
             children = psutil.Process(self._process.pid).children(recursive=True)
         except psutil.NoSuchProcess:
@@ -62,10 +62,10 @@ class RankProcesses:
 
 
 class Launch:
-    """A call in processes of its own; the call is ``function(argument, slot)``.
+    """A call in separate processes; the call is ``function(argument, slot)``.
 
     Args:
-        log: their output is added to it; None for this process's streams.
+        log: file for their output, in append mode; None for this process's streams.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class Launch:
         self._ranks = RankProcesses(task, slot, log)
 
     def wait(self) -> Any:
-        """The call's value.
+        """Wait for the call's value.
 
         Raises:
-            KeyboardInterrupt: it was interrupted; the processes have written their checkpoint.
-            ProcessError: the call failed in them, or they were killed; the reason.
+            KeyboardInterrupt: interrupted; the processes have written their checkpoint.
+            ProcessError: the call failed, or the processes were killed; with the reason.
         """
         try:
             while (code := self._ranks.poll()) is None:
@@ -101,7 +101,7 @@ class Launch:
         return output
 
     def interrupt(self) -> None:
-        """Let the processes end their step and write a checkpoint; after a minute they are killed."""
+        """Let the processes finish their step and write a checkpoint; after a minute they are killed."""
         processes = []
         for pid in self._ranks.pids():
             with suppress(psutil.NoSuchProcess):
@@ -123,7 +123,7 @@ def command(task: Path, slot: Slot) -> Sequence[str]:
 
 
 def environment(slot: Slot) -> dict[str, str]:
-    """Environment of a slot's processes: its GPUs alone, its share of the cores for each."""
+    """Environment of a slot's processes: only its GPUs, and its cores divided among them."""
     variables = {**os.environ, "OMP_NUM_THREADS": str(slot.threads), LAUNCHER: str(os.getpid())}
     if slot.gpus:
         visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
@@ -135,9 +135,9 @@ def environment(slot: Slot) -> dict[str, str]:
 
 
 def _deaf() -> None:
-    """Before the processes' program starts: they ignore what Slurm sends to every process of a job.
+    """Make the child process ignore Slurm's signals, which Slurm sends to every process of a job.
 
-    The launcher gets it too, and lets them write a checkpoint (:meth:`Launch.interrupt`).
+    The launcher receives them too, and has the processes write a checkpoint (:meth:`Launch.interrupt`).
     """
     os.setsid()
     for which in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
@@ -153,7 +153,7 @@ def _is_rank(process: psutil.Process) -> bool:
 
 
 def work(task: Path) -> None:
-    """Do the call, in each of its processes; rank 0 writes what came out. A failure ends them with code 1."""
+    """Make the call in each of its processes; rank 0 writes the result. Processes exit with code 1 on failure."""
     from medunlearn.training.processes import join, leave
 
     threading.Thread(target=_end_with_launcher, daemon=True).start()
@@ -186,7 +186,7 @@ def _write_result(file: Path, output: Any, failure: str) -> None:
 
 
 def _end_with_launcher() -> None:
-    """End this process with its launcher, which Ray kills where memory is short: a retry needs the folder."""
+    """End this process with its launcher, which Ray kills when memory is short: a retry needs the folder."""
     with suppress(psutil.NoSuchProcess):
         psutil.Process(int(os.environ.get(LAUNCHER, os.getppid()))).wait()
     os.kill(os.getpid(), signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Runner of a sweep's or a tuning's cells on an engine, with their record on disk and their common result."""
+"""Runner of the cells of a sweep or a tuning on an engine, with their record on disk and their results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ C = TypeVar("C", bound=SweepCell)
 
 @contextmanager
 def writing_to(out: Path, command: str) -> Iterator[None]:
-    """Inside, no other command writes to the folder. Raises InputError: one does, or it is a file."""
+    """Context with a lock on the folder against other commands. Raises InputError: it is locked, or is a file."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file, not a folder. Choose another --out.")
     with lock_folder(out, command):
@@ -49,14 +49,14 @@ def writing_to(out: Path, command: str) -> Iterator[None]:
 
 
 class CellRunner(ABC, Generic[C]):
-    """Runs the cells that are not done, each behind those that it waits for.
+    """Runs pending cells, each after its dependencies.
 
     Attributes:
-        record: file in the folder that lists the state of every cell.
-        unit: words for what the progress bar counts.
-        base: the sweep that knows engine and benchmark.
-        folder: of the benchmark.
-        facts: content of the record.
+        record: file in the folder with the state of every cell.
+        unit: unit of the progress bar.
+        base: the sweep with engine and benchmark.
+        folder: folder of the benchmark.
+        facts: further content of the record.
     """
 
     record: ClassVar[str]
@@ -93,7 +93,7 @@ class CellRunner(ABC, Generic[C]):
 
     @abstractmethod
     def is_done(self, cell: C) -> bool:
-        """True if the output of a cell, whose needs are done, is on disk; it is then noted in the cell."""
+        """True if the output of a cell with finished dependencies is on disk; it is then set in the cell."""
 
     @abstractmethod
     def costs(self) -> Mapping[str, float]:
@@ -101,10 +101,14 @@ class CellRunner(ABC, Generic[C]):
 
     @abstractmethod
     def call(self, cell: C) -> tuple[Callable[[Any, Slot], Any], Any] | str:
-        """Function and argument of a cell's next process; without any, why the cell failed, or "" if it is done."""
+        """Function and argument of a cell's next process; else the reason why the cell failed, or "" if it is
+        done.
+        """
 
     def accept(self, cell: C, output: Any, seconds: float) -> str | None:
-        """Note the output of a process; returns the reason of the cell's failure, "", or None if it goes on."""
+        """Record the output of a process; returns the reason of the cell's failure, "", or None if the cell
+        continues.
+        """
         cell.folder, cell.evaluation, cell.seconds = output
         self.say(f"{cell.name}: {seconds:.1f} s")
         return ""
@@ -114,13 +118,13 @@ class CellRunner(ABC, Generic[C]):
         return {}
 
     def run(self, slots: Sequence[Slot], steps: int, *, quiet: bool) -> None:
-        """Until every cell has ended or cannot run.
+        """Run until every cell has ended or cannot run.
 
         Args:
-            steps: number that the progress bar counts to.
+            steps: total of the progress bar.
 
         Raises:
-            KeyboardInterrupt: interrupted; the running cells have written their checkpoints.
+            KeyboardInterrupt: interrupted; running cells have written their checkpoints.
         """
         self.facts["jobs"] = len(slots)
         benchmark, cells = self.benchmark, len(self.board.cells)
@@ -152,7 +156,7 @@ class CellRunner(ABC, Generic[C]):
         write_json(self.out / self.record, self.facts)
 
     def _turn(self, engine: Engine, advance: Advance) -> None:
-        """Start what is ready, and wait for the next end."""
+        """Start ready cells, and wait for the next one to end."""
         for cell in self.board.ready():
             if cell.takes_process and not engine.free:
                 continue
@@ -174,7 +178,7 @@ class CellRunner(ABC, Generic[C]):
                 self._settle(cell, ending, seconds, advance)
 
     def _settle(self, cell: C, failure: str, seconds: float, advance: Advance) -> None:
-        """Note the end of a cell, and say why it failed."""
+        """Record the end of a cell, and report a failure."""
         lost = list[str]()
         if failure:
             lost = self.board.fail(cell, failure)
@@ -192,7 +196,7 @@ class CellResults:
     """Results of cells.
 
     Attributes:
-        folder: of all cells; the record in it lists their states.
+        folder: folder of all cells, with the record of their states.
         cells: one row per cell: name, kind, status, method, split, seed, context, lr, folder, evaluation, seconds,
             reason.
     """
@@ -203,11 +207,11 @@ class CellResults:
 
     @property
     def failed(self) -> list[tuple[str, str]]:
-        """Name and reason of every cell that failed, or did not run because of it."""
+        """Name and reason of every cell that failed, or did not run because of a failure."""
         return reasons(self.cells[self.cells["status"].isin(LOST)])
 
     def failures(self, most: int = 5) -> str:
-        """The number of cells without a result, the first of them with their reasons, and what to do."""
+        """Number of cells without a result, the first ones with reasons, and what to do."""
         problems = [f"{name}: {reason}" for name, reason in self.failed]
         return (
             f"{len(problems)} of {len(self.cells)} cells have no result; the others are done."
@@ -223,7 +227,7 @@ def reasons(cells: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def evaluated_cells(cells: Iterable[SweepCell]) -> dict[str, Evaluated]:
-    """Name of each ``evaluate`` cell that is done -> its model and scores."""
+    """Name of each finished ``evaluate`` cell -> its model and scores."""
     return {
         cell.name: Evaluated(Run.open(cell.folder), Run.open(cell.evaluation))
         for cell in cells
@@ -232,14 +236,14 @@ def evaluated_cells(cells: Iterable[SweepCell]) -> dict[str, Evaluated]:
 
 
 def slug(name: str) -> str:
-    """A cell's name as that of a file; a name that lost something to it gets a hash."""
+    """A cell's name as a file name; with a hash if characters were lost."""
     plain = re.sub(r"[^A-Za-z0-9._+-]+", "-", name)[:80]
     return plain if plain == name.replace(" ", "-").replace(",", "") else f"{plain}-{sha256_of_json(name)[:6]}"
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM, by which a cluster takes its machine back, ends a sweep as Ctrl-C does."""
+    """Context in which SIGTERM, used by clusters to stop a job, acts like Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Cells of a sweep: their work, what each waits for, and their state."""
+"""Cells of a sweep: their work, dependencies, and state."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _OUTPUT = ("folder", "evaluation", "seconds", "reason")
 
 @dataclass
 class SweepCell:
-    """One piece of a sweep, its state and its output.
+    """One unit of work of a sweep, with its state and output.
 
     Attributes:
-        name: unique in its sweep; names no node of a request.
+        name: unique in its sweep; contains no node of a request.
         kind: ``search`` unlearns at one rate and evaluates; ``choose`` takes a method's best rate.
-        lr: of a ``search`` cell; of a ``choose`` cell once it is done.
-        needs: cells that must have succeeded before; the first one's model is what an ``unlearn``, ``search``,
-            ``evaluate`` or ``attack`` cell works on.
-        after: cells that must have ended before, well or not.
-        alone: cells that share this word never run at the same time; "" for none. The evaluations of one model
-            write to one store of responses, and the second finds there what the first has asked.
-        reason: why it failed or did not run.
-        folder: of the run; of an ``evaluate`` or ``attack`` cell, the run whose model was asked.
+        lr: learning rate of a ``search`` cell, or of a finished ``choose`` cell.
+        needs: cells that must succeed first; an ``unlearn``, ``search``, ``evaluate`` or ``attack`` cell uses the
+            first one's model.
+        after: cells that must end first, even by failure.
+        alone: cells with the same value never run at the same time; "" for none. Evaluations of one model share a
+            store of responses, so that the second reuses those of the first.
+        reason: why the cell failed or did not run.
+        folder: folder of the run; for an ``evaluate`` or ``attack`` cell, of the evaluated run.
         evaluation: folder of the evaluation (``search``, ``evaluate``) or of the attack.
-        seconds: None if not known.
+        seconds: run time; None if unknown.
     """
 
     name: str
@@ -61,11 +61,11 @@ class SweepCell:
 
     @property
     def takes_process(self) -> bool:
-        """False for a choice, which is made at once."""
+        """False for a choice, which is made immediately in the main process."""
         return self.kind != "choose"
 
     def facts(self) -> dict[str, Any]:
-        """For JSON and tables."""
+        """The cell for JSON and tables."""
         row = {name: getattr(self, name) for name in (*_FACTS, *_OUTPUT)}
         return {name: str(value) if isinstance(value, Path) else value for name, value in row.items()}
 
@@ -86,17 +86,17 @@ def make_cells(
     reads_retrained: Collection[str] = (),
     sequence: bool = False,
 ) -> list[SweepCell]:
-    """Every cell of a sweep, each behind those that it waits for.
+    """Every cell of a sweep, after its dependencies.
 
     Args:
         retrained: splits that get retrained models.
-        contexts: modes to ask each model in; empty for each model's own.
-        search: its split and rates; it is done once, with the first seed, for each method that trains.
-        attacked: every model is attacked on the splits that it is asked about, but for those of ``asked_about``.
-        asked_about: split -> other splits that its unlearned models are asked about.
+        contexts: context modes of evaluations; empty for each model's own.
+        search: split and rates of the search, run once with the first seed for each method that trains.
+        attacked: attack every model on its evaluated splits, except those of ``asked_about``.
+        asked_about: split -> other splits on which its unlearned models are evaluated.
         reads_retrained: methods whose reference is the split's retrained model.
-        sequence: a method's model of a split is made from its model of the split before, and asked about that and
-            all before it, too.
+        sequence: a method's model of a split starts from its model of the previous split, and is also evaluated on
+            all previous splits.
     """
     if sequence:
         asked_about = {split: splits[:place] for place, split in enumerate(splits)}
@@ -151,7 +151,7 @@ def _search_cells(
 def _cell_on(
     kind: Kind, model: SweepCell, split: str, end: str, mode: str, context: Context | None, store: Context | None
 ) -> SweepCell:
-    """An evaluation or attack of a model; named with the split where the model's own name does not say it."""
+    """An evaluation or attack of a model; its name includes the split unless the model's name does."""
     name = model.name.removesuffix(end)
     about = name if split == model.split else f"{name} on {shown(split)}"
     needs, alone = (model.name,), f"{model.name} in {store}"
@@ -161,12 +161,12 @@ def _cell_on(
 
 
 def shown(split: str) -> str:
-    """A split's name for lists and logs; a request, which names its patients, by a hash."""
+    """A split's name for lists and logs; a hash for a request, which names its patients."""
     return f"request-{sha256_of_json(split)[:6]}" if "=" in split else split
 
 
 def mark_done(cells: Sequence[C], is_done: Callable[[C], bool]) -> None:
-    """Mark the cells whose output is on disk as done. A cell counts as done only if what it stands on is."""
+    """Mark cells with their output on disk as done, if their dependencies are done."""
     done = set[str]()
     for cell in cells:
         cell.status, cell.reason = "to do", None
@@ -176,7 +176,7 @@ def mark_done(cells: Sequence[C], is_done: Callable[[C], bool]) -> None:
 
 
 class Board(Generic[C]):
-    """Order of cells, each behind those that it waits for, by their costs in any unit; else all cost the same."""
+    """Scheduling of cells after their dependencies, by cost in any unit (by default equal)."""
 
     def __init__(self, cells: Sequence[C], costs: Mapping[str, float] | None = None) -> None:
         self.cells = {cell.name: cell for cell in cells}
@@ -190,14 +190,14 @@ class Board(Generic[C]):
 
     @property
     def open(self) -> bool:
-        """True if anything runs or is still to run."""
+        """True if a cell runs or can still run."""
         return any(cell.status in _OPEN for cell in self.cells.values())
 
     def running(self) -> list[C]:
         return [cell for cell in self.cells.values() if cell.status == "running"]
 
     def ready(self) -> list[C]:
-        """Cells that may start now, the one with the longest way ahead first."""
+        """Cells that may start now, those with the longest remaining path first."""
         busy, ready = {cell.alone for cell in self.running()}, list[C]()
         for cell in sorted(self.cells.values(), key=lambda cell: -self._cost_ahead[cell.name]):
             if cell.status != "to do" or (cell.alone and cell.alone in busy):
@@ -209,7 +209,7 @@ class Board(Generic[C]):
         return ready
 
     def fail(self, failed: C, reason: str) -> list[str]:
-        """Note a failure; returns the names of the cells that will not run because of it."""
+        """Record a failure; returns the names of the cells that cannot run because of it."""
         failed.status, failed.reason = "failed", reason
         lost = [failed.name]
         for name, cell in self.cells.items():

@@ -1,4 +1,4 @@
-"""Engines of a sweep or a tuning: what runs the cells. All take the same calls and give the same results.
+"""Engines of a sweep or a tuning, which run its cells. All take the same calls and give the same results.
 
 | ``on`` | a cell runs |
 |---|---|
@@ -38,7 +38,7 @@ _DEFAULTS = {"timeout_min": 240, "signal_delay_s": 120, "name": "medunlearn"}
 
 
 class Engine(Protocol):
-    """Runs calls, some at a time; a context that leaves nothing running behind."""
+    """Runs several calls concurrently; a context that leaves no process running."""
 
     @property
     def free(self) -> int:
@@ -48,7 +48,7 @@ class Engine(Protocol):
     def start(self, call: Call) -> None: ...
 
     def wait(self) -> CallResult:
-        """The next call that ends."""
+        """Wait for the next call that ends."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -59,7 +59,7 @@ class Engine(Protocol):
 
 
 def make_engine(settings: SweepSettings, slots: Sequence[Slot]) -> Engine:
-    """The engine that a sweep's settings name.
+    """The engine named in a sweep's settings.
 
     Raises:
         ConfigError: its package is not installed.
@@ -70,9 +70,9 @@ def make_engine(settings: SweepSettings, slots: Sequence[Slot]) -> Engine:
 
 
 class ClusterCell:
-    """A cell on a machine of a cluster; its processes are children, so that a signal lets them end their step.
+    """A cell on a cluster machine; its processes are children, so that they finish their step on a signal.
 
-    Calling it gives its output and the reason of its failure or "".
+    Calling it returns its output and the reason of its failure, or "".
     """
 
     def __init__(self, call: Call, slot: Slot) -> None:
@@ -90,11 +90,11 @@ class ClusterCell:
 
 
 class SlurmCell(ClusterCell):
-    """A cell as a Slurm job, which may lose its machine in two ways.
+    """A cell as a Slurm job, which may be preempted or time out.
 
-    Before its time is over Slurm sends SIGUSR2: submitit then calls :meth:`checkpoint` and queues the job again. A
-    preempted job gets SIGTERM; Slurm kills it soon afterwards and queues it again by itself. A result that the job
-    left would end it, so it leaves none.
+    Before its time limit Slurm sends SIGUSR2: submitit then calls :meth:`checkpoint` and queues the job again. A
+    preempted job gets SIGTERM; Slurm kills it soon afterwards and requeues it. A result file would mark the job as
+    finished, so it writes none.
     """
 
     def __call__(self) -> tuple[Any, str]:
@@ -110,7 +110,7 @@ class SlurmCell(ClusterCell):
         self._interrupt()
 
     def checkpoint(self) -> Any:
-        """Write a checkpoint; what submitit is to queue."""
+        """Write a checkpoint; returns the job for submitit to queue again."""
         self._interrupt()
         return import_module("submitit").helpers.DelayedSubmission(SlurmCell(self.call, self.slot))
 
@@ -120,10 +120,10 @@ class SlurmCell(ClusterCell):
 
 
 class SlurmEngine:
-    """Cells as Slurm jobs. Each call is a job, and those that start together are one array.
+    """Cells as Slurm jobs, one per call; jobs that start together form one array.
 
-    A job that is preempted or runs out of time is queued again and goes on from its checkpoint. Where this
-    process was killed, its jobs go on; the next one waits for them instead of submitting them again.
+    A job that is preempted or times out is queued again and resumes from its checkpoint. If this process is killed,
+    its jobs continue; the next process waits for them instead of submitting them again.
     """
 
     def __init__(self, settings: SweepSettings, slots: Sequence[Slot]) -> None:
@@ -154,7 +154,7 @@ class SlurmEngine:
         return len(self._slots) - len(self._running) - len(self._waiting)
 
     def start(self, call: Call) -> None:
-        """Queue a call; it is submitted with the others at the next :meth:`wait`."""
+        """Queue a call; it is submitted together with others at the next :meth:`wait`."""
         make_folder(call.log.parent)
         self._waiting.append(call)
 
@@ -187,7 +187,7 @@ class SlurmEngine:
         write_json(self._known, self._ids)
 
     def _is_there(self, call: Call) -> bool:
-        """True if a job of an earlier process still does this call; it is then waited for."""
+        """True if a job of an earlier process is still running this call, which is then adopted."""
         if call.name not in self._ids:
             return False
         job = self._job_class(self._executor.folder, self._ids[call.name])
@@ -210,7 +210,7 @@ class SlurmEngine:
 
 
 class RayEngine:
-    """Cells as tasks of a Ray cluster; one whose machine is lost runs again, from its checkpoint."""
+    """Cells as tasks of a Ray cluster; a task that loses its machine is rerun from its checkpoint."""
 
     def __init__(self, settings: SweepSettings, slots: Sequence[Slot]) -> None:
         self._ray: Any = import_module("ray")
@@ -259,7 +259,7 @@ def _on_ray(cell: ClusterCell) -> tuple[Any, str]:
 
 
 def _result(job: Any) -> tuple[Any, str]:
-    """A job's output and the reason of its failure; one that was killed has the scheduler's word for it."""
+    """A job's output and the reason of its failure; for a killed job the scheduler's state."""
     try:
         value: tuple[Any, str] = job.result()
     except Exception as error:
@@ -268,7 +268,7 @@ def _result(job: Any) -> tuple[Any, str]:
 
 
 def _named(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters by submitit's names: its own, or Slurm's with ``slurm_`` before them."""
+    """Parameters with submitit's names: its own, or Slurm's with the prefix ``slurm_``."""
     own = {"name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "tasks_per_node"}
     return {
         name if name in own or name.startswith("slurm_") else f"slurm_{name}": value

@@ -1,4 +1,4 @@
-"""Benchmark that a plan counts with where a sweep's own is not built yet: invented patients with notes as long."""
+"""Stand-in for a sweep's benchmark that is not built yet: invented patients with notes of the expected length."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_BUILT = (
 
 
 def expected_benchmark(settings: SweepSettings, tokenizer: Any) -> tuple[Benchmark, float]:
-    """A small benchmark of the sweep's builder, and how many times as many patients the real one has.
+    """A small benchmark from the sweep's builder, and the ratio of the real number of patients to its own.
 
     Raises:
         InputError: the builder cannot invent patients.
@@ -32,7 +32,7 @@ def expected_benchmark(settings: SweepSettings, tokenizer: Any) -> tuple[Benchma
 
 
 def _lengthened(benchmark: Benchmark, expected: ExpectedSettings, tokenizer: Any) -> Benchmark:
-    """With notes said again and again until they are as long as those of the real one on average."""
+    """The benchmark with its notes repeated up to the expected mean length."""
     if expected.note_tokens is None:
         return benchmark
     records, mean = benchmark.records, expected.note_tokens

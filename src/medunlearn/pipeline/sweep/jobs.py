@@ -1,4 +1,4 @@
-"""Work of a cell: the same calls as the single commands, in the same folders."""
+"""Work of a cell: the same calls as single commands, in the same folders."""
 
 from __future__ import annotations
 
@@ -38,18 +38,16 @@ J = TypeVar("J", bound="Shareable")
 
 
 class Shareable(Protocol):
-    """Work of a cell, given to a worker or to processes of its own."""
+    """Work of a cell, which may run in a worker or in separate processes."""
 
     @property
     def trains(self) -> bool:
-        """True if several processes can share it: a training run, or an unlearning run that is not an edit of the
-        weights.
-        """
+        """True if several processes can share the work: training, or unlearning other than weight editing."""
         ...
 
 
 class JobOutput(NamedTuple):
-    """Folder of the run, folder of its evaluation or attack, and seconds where known."""
+    """Folder of the run, folder of its evaluation or attack, and seconds if known."""
 
     folder: Path
     evaluation: Path | None
@@ -58,13 +56,13 @@ class JobOutput(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """A cell with everything that it depends on known.
+    """A cell with all inputs resolved.
 
     Attributes:
         label: ``target`` or ``retrained`` of a training run, else "".
-        model: run whose model is unlearned or asked; None of a training run.
-        settings: of the training or unlearning; None if a model is only asked.
-        measure: of the evaluation or attack that follows; None without one.
+        model: run whose model is unlearned or evaluated; None for training.
+        settings: settings of training or unlearning; None if a model is only evaluated.
+        measure: settings of the evaluation or attack that follows; None without one.
     """
 
     benchmark: Path
@@ -79,7 +77,7 @@ class Job:
         return self.settings is not None and not edits(self.settings)
 
     def folder(self, benchmark: Benchmark, known: Callable[[str], str] = model_identity) -> Path:
-        """Folder of the run that the job makes or asks."""
+        """Folder of the run that the job makes or evaluates."""
         settings, model = self.settings, self.model
         if isinstance(settings, TrainSettings):
             return run_folder(benchmark, settings, self.label, settings.model, self.out, identity=known)
@@ -90,7 +88,7 @@ class Job:
         return run_folder(benchmark, settings, settings.method, model, self.out, identity=known)
 
     def output(self, benchmark: Benchmark, known: Callable[[str], str] = model_identity) -> JobOutput | None:
-        """The job's output, if all of it is on disk."""
+        """The job's output, if complete on disk."""
         folder = self.folder(benchmark, known)
         if not is_complete(folder):
             return None
@@ -109,7 +107,7 @@ class Job:
 
 
 def job_of(cell: SweepCell, sweep: Sweep, benchmark: Path) -> Job:
-    """The job of a cell whose needs are met; of every kind but ``choose``."""
+    """The job of a cell with met dependencies, of every kind but ``choose``."""
     out, needs = sweep.settings.out, [sweep.cell[name] for name in cell.needs]
     if cell.kind in ("target", "retrained"):
         return Job(benchmark, out, cell.kind, settings=sweep.training(cell.seed, cell.split))
@@ -124,12 +122,12 @@ def job_of(cell: SweepCell, sweep: Sweep, benchmark: Path) -> Job:
 
 
 def edits(settings: TrainSettings | UnlearnSettings) -> bool:
-    """True of an unlearning run that edits weights: it has no epochs, and one process does it."""
+    """True for unlearning by weight editing, which has no epochs and runs in one process."""
     return isinstance(settings, UnlearnSettings) and is_edit(settings.method)
 
 
 def in_slot(function: Callable[[J, Slot], T]) -> Callable[[J, Slot], T]:
-    """Decorator of a cell's work: done in the slot's processes where it has several, else here, on its device."""
+    """Decorator of a cell's work: run it in the slot's processes if there are several, else here on its device."""
 
     @wraps(function)
     def call(job: J, slot: Slot) -> T:
@@ -144,15 +142,15 @@ def in_slot(function: Callable[[J, Slot], T]) -> Callable[[J, Slot], T]:
 
 
 def launch(function: Callable[[J, Slot], Any], job: J, slot: Slot, log: IO[str] | None = None) -> Launch:
-    """Start the processes of a call: as many as the slot has where it trains, else one."""
+    """Start the processes of a call: as many as the slot has for training, else one."""
     return Launch(function, job, slot if job.trains else replace(slot, processes=1, gpus=slot.gpus[:1]), log)
 
 
 @contextmanager
 def freed(slot: Slot) -> Iterator[None]:
-    """A job's work on its share of the processor; the next one of the worker finds the memory that it found.
+    """Context of a job with its share of the cores, which frees its memory at the end.
 
-    One model may stay in memory: the next job puts its weights in place, or lets it go before it loads another.
+    One model may stay in memory: the next job overwrites its weights, or releases it before loading another.
     """
     torch.set_num_threads(slot.threads)
     try:
@@ -171,7 +169,7 @@ def freed(slot: Slot) -> Iterator[None]:
 
 @in_slot
 def perform(job: Job, slot: Slot) -> JobOutput:
-    """Do a job in a worker, or in the slot's processes. Raises MedunlearnError: as the commands do."""
+    """Run a job in a worker, or in the slot's processes. Raises MedunlearnError like the commands."""
     started, evaluation, device, work = time.perf_counter(), None, slot.device, slot.work
     benchmark = Benchmark.load(job.benchmark) if work is None else work.benchmark(job.benchmark)
     folder = job.folder(benchmark)

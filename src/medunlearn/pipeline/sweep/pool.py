@@ -1,4 +1,6 @@
-"""Process pool of a sweep: one executor per worker, so that a death is its own cell's and is replaced."""
+"""Process pool of a sweep: one executor per worker, so that a crash only affects its own cell and the worker is
+replaced.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,9 @@ class Slot:
 
 
 class Call(NamedTuple):
-    """``function(argument, slot)``; both can be pickled, and the function stands in a module.
+    """``function(argument, slot)``; both are picklable, and the function is importable.
 
-    Its output is added to the file ``log``.
+    Its output is appended to the file ``log``.
     """
 
     name: str
@@ -66,7 +68,7 @@ class Call(NamedTuple):
 
 
 class CallResult(NamedTuple):
-    """The end of a call; ``failure`` is "" where it did not fail, ``seconds`` hold the start of a new process."""
+    """Result of a call; ``failure`` is "" if it succeeded, ``seconds`` include the start of a new process."""
 
     name: str
     value: Any
@@ -75,9 +77,9 @@ class CallResult(NamedTuple):
 
 
 class Pool:
-    """Workers, one a slot; a context that leaves no process behind.
+    """Workers, one per slot; a context that leaves no process behind.
 
-    Left by Ctrl-C, it lets each worker end its step and write a checkpoint; a second Ctrl-C ends them at once.
+    On Ctrl-C each worker finishes its step and writes a checkpoint; a second Ctrl-C ends them at once.
     """
 
     def __init__(self, slots: Sequence[Slot]) -> None:
@@ -91,12 +93,12 @@ class Pool:
         return len(self._idle)
 
     def start(self, call: Call) -> None:
-        """Give a call to an idle worker."""
+        """Assign a call to an idle worker."""
         worker, started = self._idle.pop(), time.perf_counter()
         self._running[worker.submit(call)] = worker, call.name, started
 
     def wait(self) -> CallResult:
-        """The next call that ends."""
+        """Wait for the next call that ends."""
         # With a time limit, so that Ctrl-C is heard everywhere.
         while not (done := wait(self._running, timeout=1.0, return_when=FIRST_COMPLETED).done):
             continue
@@ -123,7 +125,7 @@ class Pool:
 
 
 class _Worker:
-    """An executor of one process, made for the first call and again after the process died."""
+    """An executor of one process, created at the first call and again after the process died."""
 
     def __init__(self, slot: Slot) -> None:
         self._slot = slot
@@ -152,7 +154,7 @@ class _Worker:
         return future
 
     def result(self, future: Future[tuple[Any, str]]) -> tuple[Any, str]:
-        """The call's value, and the reason of its failure or ""."""
+        """The value of a call, and the reason of its failure or ""."""
         error = future.exception()
         if error is None:
             return future.result()
@@ -180,7 +182,7 @@ class _Worker:
 
 
 def _begin(folder: str, log: Path) -> None:
-    """Start of a worker: a session of its own keeps the terminal's Ctrl-C from it, its parent sends it on."""
+    """Initializer of a worker: in a separate session, so that only its parent forwards Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.setsid()
@@ -194,12 +196,14 @@ def _begin(folder: str, log: Path) -> None:
 
 @cache
 def _worker_work() -> SharedWork:
-    """The work that this worker's calls share, from the first to the last."""
+    """The state shared by this worker's calls."""
     return SharedWork()
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed stops as by Ctrl-C, or the next sweep would meet it in its folders."""
+    """Stop a worker like Ctrl-C when its parent is killed, so that the next sweep does not find it in its
+    folders.
+    """
     if (parent := multiprocessing.parent_process()) is not None:
         parent.join()
         os.kill(os.getpid(), signal.SIGINT)
@@ -228,7 +232,7 @@ def _answer(call: Call, slot: Slot) -> tuple[Any, str]:
 
 @contextmanager
 def _redirected(path: Path) -> Iterator[IO[str]]:
-    """The log, opened; from now on the process writes to it, after the block too."""
+    """Redirect the process's output to an opened log, permanently."""
     with path.open("a", encoding="utf-8") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
@@ -241,7 +245,7 @@ def _note(log: IO[str], line: str) -> None:
 
 
 def failure_reason(error: BaseException) -> str:
-    """The reason why a call failed, in a line; of an error that is not ours without what follows its first line."""
+    """Reason of a call's failure in one line; for foreign errors only their first line."""
     text = str(error).strip()
     if isinstance(error, MedunlearnError):
         return text

@@ -1,4 +1,4 @@
-"""The learning rate of each method, by one rule for all."""
+"""Search for the learning rate of each method, by the same rule."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ RULE = (
 
 @dataclass(frozen=True)
 class Trial:
-    """One method at one rate.
+    """One method at one learning rate.
 
     Attributes:
-        utility: MU's available parts on the retain set, 0-1, higher = the model still knows what it should.
-        forgetting: AFE's available parts on the forget set, 0-1, higher = it forgot more of what it should.
+        utility: MU's available parts on the retain set, 0-1, higher = the model retains more.
+        forgetting: AFE's available parts on the forget set, 0-1, higher = the model forgot more.
         score: the harmonic mean of both; None if one is missing.
         utility_name, forgetting_name: ``MU`` and ``AFE`` only with all their parts, else the parts.
         reason: why there is no score.
-        problem: why its model is broken.
+        problem: why its model is broken, if it is.
     """
 
     method: str
@@ -45,7 +45,7 @@ class Trial:
 
 
 def trial_of(method: str, lr: float, summary: pd.DataFrame, problem: str = "") -> Trial:
-    """Utility and forgetting of a rate, from the summary of its model's evaluation."""
+    """Utility and forgetting at a rate, from the summary of its model's evaluation."""
     utility, utility_name = composite_value(summary, UTILITY)
     forgetting, forgetting_name = composite_value(summary, FORGETTING)
     trial = Trial(
@@ -58,7 +58,7 @@ def trial_of(method: str, lr: float, summary: pd.DataFrame, problem: str = "") -
 
 
 def composite_value(summary: pd.DataFrame, composite: Composite, fold: str = FOLD) -> tuple[float | None, str]:
-    """A composite's value over all kinds of a fold, and the name that it has earned."""
+    """A composite's value over all kinds of a fold, and its name, which depends on the available parts."""
     places = (summary["side"] == composite.side) & (summary["fold"] == fold) & (summary["kind"] == ALL_KINDS)
     for row in summary[places].to_dict("records"):
         parts = [part for part in row["parts"].split(",") if part]
@@ -68,18 +68,18 @@ def composite_value(summary: pd.DataFrame, composite: Composite, fold: str = FOL
 
 
 def best_rate(rows: Sequence[Trial]) -> float:
-    """The best rate of one method's. Raises MedunlearnError: no rate has a score; says why for each."""
+    """The best learning rate of one method. Raises MedunlearnError: no rate has a score; with reasons."""
     scored = [row for row in rows if row.score is not None]
     healthy = [row for row in scored if not row.problem]
     scores = {row.lr: row.score for row in healthy or scored if row.score is not None}
     if not scores:
         why = "; ".join(f"{row.lr:g}: {row.reason}" for row in rows)
-        raise MedunlearnError(f"No learning rate of the search has a score ({why}). Give other rates.")
+        raise MedunlearnError(f"No learning rate of the search has a score ({why}). Try other rates.")
     return min(scores, key=lambda lr: (-scores[lr], lr))
 
 
 def at_edge(rows: Sequence[Trial], lr: float) -> str:
-    """Warning for a rate at the edge of the search; "" inside it, and of a single rate."""
+    """Warning for a rate at the edge of the search; "" inside it, or for a single rate."""
     rates = {row.lr for row in rows}
     if len(rates) > 1 and lr in (min(rates), max(rates)):
         side, other = ("largest", "larger") if lr == max(rates) else ("smallest", "smaller")

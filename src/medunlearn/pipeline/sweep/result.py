@@ -24,13 +24,13 @@ SWEEP_REPORT = "medunlearn.papers.sweeps.report:sweep_report"
 
 @dataclass(frozen=True)
 class Swept(CellResults):
-    """A finished sweep.
+    """Results of a sweep.
 
     Attributes:
         search: one row per method and rate: method, lr, utility, forgetting, score, chosen, ...; empty without one.
         evaluated: name of an ``evaluate`` cell -> its model and scores.
-        unjudged: name and reason of what the judges did not get through.
-        report: its path; None if no model was evaluated, as ``content`` is.
+        unjudged: name and reason of failed judging.
+        report: path of the report; None, like ``content``, if no model was evaluated.
     """
 
     search: pd.DataFrame
@@ -42,12 +42,12 @@ class Swept(CellResults):
 
     @property
     def models(self) -> tuple[Evaluated, ...]:
-        """Every evaluated model, split and context."""
+        """Every evaluated model, by split and context."""
         return tuple(self.evaluated.values())
 
     @property
     def failed(self) -> list[tuple[str, str]]:
-        """Name and reason of every cell that failed or did not run because of it, and of failed judging."""
+        """Name and reason of every cell that failed or did not run because of a failure, and of failed judging."""
         return [*super().failed, *self.unjudged]
 
     def table(self) -> pd.DataFrame:
@@ -61,7 +61,7 @@ class Swept(CellResults):
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     def judged(self, sweep: Sweep, benchmark: Benchmark, *, quiet: bool, say: Callable[[str], None]) -> Swept:
-        """The same after the sweep's judges, where it has some; their ratings are in the scores."""
+        """The results after the sweep's judges, if any, have added their ratings to the scores."""
         if sweep.judges is None:
             return self
         attacks = [
@@ -77,7 +77,9 @@ class Swept(CellResults):
         return replace(self, evaluated=fresh, unjudged=tuple(unjudged))
 
     def with_report(self, sweep: Sweep, benchmark: Benchmark) -> Swept:
-        """The same with the report of its evaluated models, which lists what is missing; none without any."""
+        """The results with a report of the evaluated models, which lists missing ones; without evaluated models
+        unchanged.
+        """
         if not self.evaluated:
             return self
         from medunlearn.reports import write_report

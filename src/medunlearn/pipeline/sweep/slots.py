@@ -1,4 +1,4 @@
-"""Slots of a sweep's engine, and what of an engine cannot work, found before anything runs."""
+"""Slots of a sweep's engine, and checks of its settings before anything runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ CLUSTER_JOBS = 16
 
 
 def slots_of(settings: SweepSettings, jobs: int | None, device: str, most: int) -> list[Slot]:
-    """A slot for each cell that runs at the same time, at most ``most``.
+    """One slot per concurrent cell, at most ``most``.
 
     Raises:
         InputError: no such device, fewer than one job, or fewer GPUs than processes.
     """
     if jobs is not None and jobs < 1:
-        raise InputError(f"--jobs {jobs}: it is at least 1.")
+        raise InputError(f"--jobs {jobs}: use at least 1.")
     if settings.on not in ("slurm", "ray"):
         return local_slots(jobs, device, most, settings.processes)
     # A cluster's scheduler gives each cell its devices, and cores that its processes share.
@@ -35,7 +35,7 @@ def slots_of(settings: SweepSettings, jobs: int | None, device: str, most: int) 
 
 
 def local_slots(jobs: int | None, device: str, most: int, processes: int) -> list[Slot]:
-    """GPUs in turn, one a process; processor cores shared out evenly."""
+    """Slots with GPUs assigned in turn, one per process, and cores divided evenly."""
     gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
     devices = [f"cuda:{index}" for index in range(gpus)] or [str(pick_device(device))]
     on_gpu = devices[0].startswith("cuda")
@@ -53,7 +53,7 @@ def local_slots(jobs: int | None, device: str, most: int, processes: int) -> lis
 
 
 def check_engine(settings: SweepSettings) -> list[str]:
-    """Mistakes in what a sweep's settings say of its engine."""
+    """Mistakes in a sweep's engine settings."""
     problems, on = [], settings.on
     if on == "local" and settings.processes > 1:
         problems.append(f"processes={settings.processes}: a local cell has one process; give on=torchrun")
@@ -71,8 +71,11 @@ def check_engine(settings: SweepSettings) -> list[str]:
 
 
 def check_cell_sharding(settings: LoopFields, processes: int) -> None:
-    """Raises ConfigError: a model is to be divided, and a cell has one process."""
+    """Raises ConfigError: a model is to be sharded, but cells have a single process."""
     if settings.sharding != "none" and processes == 1:
         raise ConfigError(
-            [f"sharding={settings.sharding} divides a model among processes: give --on torchrun --processes 8, say"]
+            [
+                f"sharding={settings.sharding} divides a model among processes: use for example --on torchrun "
+                "--processes 8"
+            ]
         )

@@ -1,4 +1,4 @@
-"""Survey of a sweep's folder: cells that are done, pending cells, and the time that they may take."""
+"""Survey of a sweep's folder: finished and pending cells, and their estimated time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from medunlearn.results.runs import RunRecord
 
 
 def is_done_in(sweep: Sweep, benchmark: Benchmark) -> Callable[[SweepCell], bool]:
-    """Test of a cell whose needs are done: True if its output is on disk, which is then noted in it."""
+    """Test for a cell with finished dependencies: True if its output is on disk, which is then set in the cell."""
     folder, identity = benchmark_folder(sweep.settings), cache(model_identity)
 
     def is_done(cell: SweepCell) -> bool:
@@ -49,7 +49,7 @@ def is_done_in(sweep: Sweep, benchmark: Benchmark) -> Callable[[SweepCell], bool
 
 
 def trials(sweep: Sweep, cell: SweepCell) -> list[Trial]:
-    """The rates that a ``choose`` cell chooses from, with their numbers or why there are none."""
+    """The candidate rates of a ``choose`` cell, with their numbers or reasons."""
     rows, method = [], str(cell.method)
     for search in (sweep.cell[name] for name in cell.after):
         rate = float(search.lr or 0.0)
@@ -63,10 +63,10 @@ def trials(sweep: Sweep, cell: SweepCell) -> list[Trial]:
 
 
 def costs(sweep: Sweep, benchmark: Benchmark) -> dict[str, float]:
-    """Cost of each cell: sequences that it trains on or asks, times the seconds per sequence where known.
+    """Cost of each cell: number of sequences that it trains on or evaluates, times seconds per sequence if known.
 
-    Seconds a sequence are the median of the done cells of the kind; a kind of which none is done takes the mean of
-    the others', and without any done cell the unit is sequences.
+    Seconds per sequence are the median of finished cells of the kind, or else the mean of other kinds; without any
+    finished cell the unit is sequences.
     """
     sizes, rates = _sizes(sweep, benchmark), dict[str, list[float]]()
     for cell in sweep.cells:
@@ -78,7 +78,7 @@ def costs(sweep: Sweep, benchmark: Benchmark) -> dict[str, float]:
 
 
 def _sizes(sweep: Sweep, benchmark: Benchmark) -> dict[str, float]:
-    """Sequences that each cell trains on (both sides of an unlearning run) or asks."""
+    """Number of sequences that each cell trains on (both sides in unlearning) or evaluates."""
 
     @cache
     def items(without: str | None) -> int:
@@ -109,7 +109,7 @@ def _sizes(sweep: Sweep, benchmark: Benchmark) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """Cells of a sweep with the seconds that each took or may take; nothing if no cell of its kind is done."""
+    """Cells of a sweep with measured or estimated seconds; None for kinds without a finished cell."""
 
     name: str
     cells: tuple[SweepCell, ...]
@@ -118,13 +118,13 @@ class SweepPlan:
     cost: SweepCost = field(default_factory=SweepCost)
 
     def counts(self) -> list[tuple[str, int, int]]:
-        """Kind, cells done, cells left."""
+        """Kind, number of finished cells, number of pending cells."""
         done = {kind: [cell.done for cell in self.cells if cell.kind == kind] for kind in KINDS}
         return [(kind, sum(cells), len(cells) - sum(cells)) for kind, cells in done.items() if cells]
 
     @property
     def done(self) -> set[str]:
-        """Names of the cells that are done."""
+        """Names of the finished cells."""
         return {cell.name for cell in self.cells if cell.done}
 
     @property
@@ -133,7 +133,7 @@ class SweepPlan:
         return len(self.cells) - len(self.done)
 
     def seconds_left(self) -> tuple[float, int]:
-        """Seconds of work left, by one worker, and how many cells left are not in it for want of a done one."""
+        """Estimated remaining seconds on one worker, and the number of pending cells without an estimate."""
         left = [cell.name for cell in self.cells if not cell.done]
         return sum(self.seconds.get(name, 0.0) for name in left), sum(name not in self.seconds for name in left)
 
@@ -142,7 +142,7 @@ class SweepPlan:
         return pd.DataFrame(self._rows())
 
     def facts(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """All numbers, for JSON."""
         seconds, unknown = self.seconds_left()
         return {
             "name": self.name,
@@ -169,10 +169,10 @@ class SweepPlan:
 
 
 def foresee(sweep: Sweep, *, device: str = "auto") -> SweepPlan:
-    """Done and pending cells of a sweep, and what is left costs. Runs and writes nothing.
+    """Finished and pending cells of a sweep, and the cost of the pending ones. Runs and writes nothing.
 
-    Of a benchmark that is not built yet, costs are those of invented patients, grown to its expected size; without
-    that, nothing is known but the cells and what is missing.
+    For a benchmark that is not built yet, costs are those of invented patients, scaled to its expected size;
+    without an expected size, only cells and missing parts are known.
     """
     seconds = {cell.name: 0.0 for cell in sweep.cells if cell.kind == "choose"}
     if (benchmark := sweep.opened) is not None:

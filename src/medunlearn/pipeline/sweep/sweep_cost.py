@@ -1,7 +1,7 @@
-"""Cost of a sweep's cells before it starts, and parts that it needs and this machine lacks.
+"""Cost of a sweep's cells before it starts, and required parts missing on this machine.
 
-One cell of each kind and method, the largest, is rehearsed; the others are taken in proportion to what they train
-on or ask. An 8B model so takes a few rehearsals instead of one per cell.
+The largest cell of each kind and method is rehearsed; the others are scaled by their number of sequences. An 8B
+model thus takes a few rehearsals instead of one per cell.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ LOADED = ("encoder", "nli", "bert", "bart")
 
 @dataclass(frozen=True)
 class KindCost:
-    """Cells of a kind that are left.
+    """Cost of the pending cells of one kind.
 
     Attributes:
-        label: kind, and the method where it has one.
-        work: of all of them; memory is one's.
-        hours: on the named device, of all processes together; None without one.
-        disk, scratch: bytes that all leave behind, and of one's checkpoints while it runs.
-        note: why there are no numbers, or what they leave out.
+        label: kind, and method if it has one.
+        work: work of all of them, with the memory of one.
+        hours: hours on the named device, summed over processes; None without one.
+        disk, scratch: bytes of all results, and of one cell's temporary checkpoints.
+        note: why there are no numbers, or what they exclude.
     """
 
     label: str
@@ -57,7 +57,7 @@ class KindCost:
 
 @dataclass(frozen=True)
 class SweepCost:
-    """Cost of all that is left; ``warnings`` say what does not fit, ``missing`` which parts are not there."""
+    """Cost of all pending work; ``warnings`` lists what does not fit, ``missing`` the missing parts."""
 
     kinds: tuple[KindCost, ...] = ()
     device: str | None = None
@@ -71,11 +71,11 @@ class SweepCost:
 
     @property
     def disk(self) -> float:
-        """Bytes that the sweep leaves, and its largest checkpoints."""
+        """Bytes of the sweep's results, and of its largest checkpoints."""
         return sum(kind.disk for kind in self.kinds) + max((kind.scratch for kind in self.kinds), default=0.0)
 
     def lines(self) -> Iterator[str]:
-        """Lines on the numbers, and on what to see to before the sweep starts."""
+        """Lines on the numbers, and on what to prepare before the sweep starts."""
         if self.hours is not None:
             yield (
                 f"About {self.hours:.3g} hours of one {self.device}, taken to reach {PASSES:.0%} of its matrix "
@@ -91,10 +91,10 @@ class SweepCost:
 def sweep_cost(
     sweep: Sweep, sizes: Callable[[Benchmark], Mapping[str, float]], *, device: str = "auto"
 ) -> SweepCost:
-    """Cost of the cells that are left, on this machine or the sweep's ``device_name``.
+    """Cost of the pending cells, on this machine or the sweep's ``device_name``.
 
     Args:
-        sizes: sequences of a benchmark that each cell trains on or asks.
+        sizes: number of sequences that each cell trains on or evaluates.
 
     Raises:
         UnknownNameError: no such device.
@@ -145,7 +145,7 @@ def _planner(sweep: Sweep, device: str) -> tuple[Planner, tuple[str, ...]]:
 def _kind_cost(
     sweep: Sweep, planner: Planner, cells: Sequence[SweepCell], sizes: Mapping[str, float], device: str | None
 ) -> KindCost:
-    """The largest cell of some that cost the same a sequence, and the others in proportion."""
+    """Cost of the largest of some cells with equal cost per sequence, and of the others in proportion."""
     largest = max(cells, key=lambda cell: sizes[cell.name])
     label: str = "train" if largest.kind in ("target", "retrained") else largest.kind
     label += f" {largest.method}" if largest.kind in ("unlearn", "search") else ""
@@ -179,10 +179,10 @@ def _kind_cost(
 
 
 def missing_parts(sweep: Sweep, benchmark: Benchmark | None) -> Iterator[str]:
-    """Models, tokenizers, extractors and keys of servers that the sweep needs and that are not here, or unnamed.
+    """Models, tokenizers, extractors and server keys that the sweep needs and that are missing or not named.
 
     Args:
-        benchmark: by whose kinds of question metrics are chosen; None if it is not built yet.
+        benchmark: its kinds of question determine the metrics; None if it is not built yet.
     """
     model = str(sweep.settings.train.get("model"))
     if model not in TINIES and shape_of(model) is None:

@@ -1,4 +1,4 @@
-"""A sweep before it runs: every setting checked at once, and its cells."""
+"""A sweep before it runs: validated settings, and its cells."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _SET_ABOVE = {
 
 @dataclass(frozen=True)
 class Sweep:
-    """A checked sweep: its cells, and what each will be given.
+    """A validated sweep: its cells, with their settings.
 
     Attributes:
-        methods: in the file's order.
-        cells: each behind those that it waits for.
-        notes: what a reader of the results should know.
-        opened: the benchmark, where looking at it costs no language model.
-        judges: what language models judge in the end; None: nothing.
+        methods: methods in file order.
+        cells: cells, each after its dependencies.
+        notes: remarks for readers of the results.
+        opened: the benchmark, if opening it needs no language model.
+        judges: the judge stage at the end; None: no judging.
     """
 
     settings: SweepSettings
@@ -75,12 +75,12 @@ class Sweep:
         return _seeds(self.settings)
 
     def training(self, seed: int, without: str | None = None) -> TrainSettings:
-        """Of the target, or without one split's forget set of a retrained model."""
+        """Training settings of the target, or of a retrained model without one split's forget set."""
         target = train_settings({"seed": seed, **self.settings.train})
         return target if without is None else target.model_copy(update={"without": without})
 
     def unlearning(self, cell: SweepCell, lr: float | None = None) -> UnlearnSettings:
-        """Of a ``search`` or ``unlearn`` cell; ``lr`` replaces the method's own rate."""
+        """Unlearning settings of a ``search`` or ``unlearn`` cell; ``lr`` replaces the method's own rate."""
         section = {key: value for key, value in self.settings.unlearn.items() if key not in ("methods", "search")}
         rate = {} if lr is None else {"lr": lr}
         values = {"seed": cell.seed, **section, "method": cell.method, "split": cell.split, **rate}
@@ -89,9 +89,9 @@ class Sweep:
         return with_retrained(settings, next((other.folder for other in needs if other.kind == "retrained"), None))
 
     def evaluating(self, cell: SweepCell) -> EvaluateSettings:
-        """Of an ``evaluate`` cell, or of a ``search`` cell: on the train fold, in the first of the contexts.
+        """Evaluation settings of an ``evaluate`` cell, or of a ``search`` cell: train fold, first context.
 
-        Every seed's models are asked the same questions: the subset and the bootstrap have the first seed.
+        All seeds use the same questions: subset and bootstrap use the first seed.
         """
         values = {"seed": self.seeds[0], **self.settings.evaluate, "split": cell.split}
         context = cell.context
@@ -102,18 +102,18 @@ class Sweep:
 
     @property
     def evaluation(self) -> EvaluateSettings:
-        """Settings that every evaluation run has."""
+        """Settings common to all evaluations."""
         return check(EvaluateSettings, {**self.settings.evaluate, "split": self.settings.splits[0]})
 
     def attacking(self, cell: SweepCell) -> AttackSettings:
-        """Of an ``attack`` cell; every seed's models are attacked alike."""
+        """Attack settings of an ``attack`` cell, equal for all seeds."""
         settings = attack_section(self.settings.attack, {"seed": self.seeds[0], "split": cell.split})
         if settings is None:
             raise AssertionError("a sweep without a section attack has no such cell")
         return settings
 
     def benchmark(self) -> Benchmark:
-        """The benchmark, in its folder. Raises ConfigError: it lacks a split that the sweep names."""
+        """The benchmark in its folder. Raises ConfigError: it lacks a split of the sweep."""
         section, folder = self.settings.benchmark, benchmark_folder(self.settings)
         if self.opened is not None:
             return self.opened if "folder" in section else save_new(self.opened, folder)
@@ -123,12 +123,12 @@ class Sweep:
         return benchmark
 
     def unjudgeable(self, benchmark: Benchmark) -> list[str]:
-        """Reasons why its judges may not get the benchmark's data."""
+        """Reasons why the sweep's judges may not get the benchmark's data."""
         return self.judges.why_not(benchmark) if self.judges else []
 
 
 def plan_from(sweep: Path | str | dict[str, Any], jobs: int | None, overrides: Mapping[str, Any]) -> Sweep:
-    """:func:`plan` of a file or settings with overrides; an override ``seed`` replaces all ``seeds``."""
+    """:func:`plan` for a file or settings with overrides; an override ``seed`` replaces all ``seeds``."""
     if jobs is not None and jobs < 1:
         raise ConfigError(["--jobs must be at least 1"])
     values = merged(sweep, overrides)
@@ -136,7 +136,7 @@ def plan_from(sweep: Path | str | dict[str, Any], jobs: int | None, overrides: M
 
 
 def plan(values: Mapping[str, Any]) -> Sweep:
-    """Check a sweep before anything runs. Raises ConfigError: every mistake in every section, at once."""
+    """Validate a sweep before anything runs. Raises ConfigError: every mistake in every section, at once."""
     values, fields = _folded(values), SweepSettings.model_fields
     # Taken out, so that they do not hide what is wrong with the rest.
     problems = [unknown_name("setting", key, fields) for key in values if key not in fields]
@@ -213,7 +213,9 @@ def _seeds(settings: SweepSettings) -> tuple[int, ...]:
 
 
 def _folded(values: Mapping[str, Any]) -> dict[str, Any]:
-    """With ``unlearn.search.KEY``, which the command line gives as a key ``search.KEY``, put into the search."""
+    """The values with ``unlearn.search.KEY``, given on the command line as ``search.KEY``, merged into the
+    search.
+    """
     unlearn = values.get("unlearn")
     if not isinstance(unlearn, Mapping) or not isinstance(search := unlearn.get("search") or {}, Mapping):
         return dict(values)
@@ -225,7 +227,7 @@ def _folded(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _section(problems: list[str], values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A section's own keys; what the sweep sets itself is a mistake in it."""
+    """The keys of a section; keys that the sweep sets itself are mistakes."""
     content = values.get(name)
     section = dict(content) if isinstance(content, Mapping) else {}
     for key, above in _SET_ABOVE[name].items():
@@ -238,7 +240,7 @@ def _section(problems: list[str], values: Mapping[str, Any], name: str) -> dict[
 
 
 def _search(problems: list[str], section: dict[str, Any]) -> SearchSettings | None:
-    """The search, taken out of the section ``unlearn``."""
+    """Take the search out of the section ``unlearn``."""
     content = section.pop("search", None)
     if content is None:
         return None
@@ -258,7 +260,7 @@ def _search(problems: list[str], section: dict[str, Any]) -> SearchSettings | No
 def _methods(
     problems: list[str], section: dict[str, Any], *, tiny: str | None, shape: Shape | None, processes: int
 ) -> dict[str, UnlearnSettings]:
-    """The methods, taken out of the section ``unlearn``, with settings by what is left of it."""
+    """Take the methods out of the section ``unlearn``, with their settings from the rest of it."""
 
     def method(name: str) -> UnlearnSettings:
         settings = unlearn_settings({**section, "method": name, "split": "any"}, tiny=tiny)
@@ -272,7 +274,7 @@ def _methods(
 
 
 def _list_problems(settings: SweepSettings) -> Iterator[str]:
-    """Errors in the sweep's own lists."""
+    """Mistakes in the sweep's lists."""
     if settings.seed is not None and settings.seeds:
         yield "seed and seeds are both given; leave one of them out"
     retrain = () if isinstance(settings.retrain, bool) else settings.retrain
@@ -299,7 +301,7 @@ def _twice(name: str, values: Sequence[Any]) -> list[str]:
 
 
 def _opened(problems: list[str], settings: SweepSettings) -> Benchmark | None:
-    """The benchmark, from its folder or in memory; None if that needs a model or its folder, or fails."""
+    """The benchmark, from its folder or in memory; None if it needs a model or its folder, or fails."""
     section, folder = settings.benchmark, benchmark_folder(settings)
     if ("notes" in section or needs_folder(section)) and not (folder / MANIFEST).exists():
         return None
@@ -307,7 +309,7 @@ def _opened(problems: list[str], settings: SweepSettings) -> Benchmark | None:
 
 
 def _against(benchmark: Benchmark, settings: SweepSettings, search: SearchSettings | None) -> list[str]:
-    """Splits and metrics that the benchmark does not have."""
+    """Splits and metrics that the benchmark lacks."""
     problems: list[str] = []
     for key, splits in {
         "splits": settings.splits,

@@ -1,4 +1,4 @@
-"""A sweep: every cell that is not done, in several processes; then the report of what there is."""
+"""Run a sweep: every pending cell, in several processes; then the report."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def run_sweep(
     quiet: bool = False,
     say: Say = lambda line: None,
 ) -> Swept:
-    """Run the cells that are not done. One that fails does not stop the rest: see :attr:`Swept.failed`.
+    """Run the pending cells. A failed cell does not stop the others: see :attr:`Swept.failed`.
 
     Args:
-        jobs: cells that run at the same time, each in a process of its own; None for one a GPU, or one a core.
-        say: told one line at the start, and one at the end of each cell.
+        jobs: number of concurrent cells, each in its own process; None for one per GPU, or one per core.
+        say: called with a line at the start, and at the end of each cell.
 
     Raises:
-        InputError: a device or number of jobs that cannot be used; another command writes to this folder.
-        KeyboardInterrupt: interrupted; the same call goes on from there.
+        InputError: an unusable device or number of jobs; another command writes to this folder.
+        KeyboardInterrupt: interrupted; the same call resumes.
     """
     with writing_to(sweep.settings.out, "sweep"):
         benchmark = sweep.benchmark()
@@ -53,7 +53,7 @@ def run_sweep(
 
 
 class _SweepRunner(CellRunner[SweepCell]):
-    """A running sweep: its cells, and the rates tried."""
+    """A running sweep: its cells, and the candidate rates."""
 
     record = Swept.record
 
@@ -86,7 +86,7 @@ class _SweepRunner(CellRunner[SweepCell]):
         return failure
 
     def findings(self) -> dict[str, Any]:
-        """Every rate that was tried."""
+        """Every candidate rate with its numbers."""
         if not self.sweep.search:
             return {}
         best = {row.method: row.lr for row in self.trials if row.chosen}
@@ -94,10 +94,10 @@ class _SweepRunner(CellRunner[SweepCell]):
         return {"search": {"rule": RULE, "split": self.sweep.search.split, "chosen": best, "tried": tried}}
 
     def result(self) -> Swept:
-        """Results of the cells that are done."""
+        """Results of the finished cells."""
         cells = pd.DataFrame([cell.facts() for cell in self.sweep.cells])
         return Swept(self.out, cells, search_table(self.trials), evaluated_cells(self.sweep.cells))
 
     def _tried(self, cell: SweepCell) -> list[Trial]:
-        """The rates that a choice has, with the best one marked."""
+        """The candidate rates of a choice, with the best one marked."""
         return [replace(row, chosen=row.lr == cell.lr) for row in trials(self.sweep, cell)]

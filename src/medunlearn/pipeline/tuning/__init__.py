@@ -1,1 +1,1 @@
-"""Tuning: every method's settings with an equal budget, chosen on one half of the subjects (docs/scale.md)."""
+"""Tuning of every method's settings with an equal budget, selected on one half of the subjects (docs/scale.md)."""

@@ -1,4 +1,4 @@
-"""One method's trials in their folder: what comes next, what ended, and what the budget still allows."""
+"""One method's trials in their folder: the next one, finished ones, and the remaining budget."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class MethodTrials:
     """A method's trials.
 
     Attributes:
-        cost: of a trial in FLOPs.
-        trials: in order; at most the last one is ``running``.
+        cost: function for the cost of a trial in FLOPs.
+        trials: trials in order; at most the last one is ``running``.
         ended: whether the budget is spent.
     """
 
@@ -37,7 +37,7 @@ class MethodTrials:
 
     @classmethod
     def open(cls, tuning: Tuning, method: str, benchmark: Benchmark, cost: Cost) -> MethodTrials:
-        """Results in the folder so far; settings that change trials have a folder of their own."""
+        """Open the trials in the folder; settings that affect trials have separate folders."""
         folder = tuning.settings.out / f"trials-{slug(method)}-{tuning.study_key(method, benchmark)[:8]}"
         opened = cls(tuning, method, folder, cost, read_trials(folder))
         opened.ended = opened._is_spent()
@@ -53,7 +53,7 @@ class MethodTrials:
 
     @property
     def spent(self) -> float:
-        """FLOPs of the trials that have ended, as far as they are known."""
+        """Known FLOPs of the finished trials."""
         return sum(trial.flops or 0.0 for trial in self.finished)
 
     @property
@@ -65,12 +65,12 @@ class MethodTrials:
 
     @property
     def seconds(self) -> float:
-        """Of all trials."""
+        """Run time of all trials."""
         return round(sum(trial.seconds or 0.0 for trial in self.trials), 2)
 
     @property
     def reasons(self) -> str:
-        """The first three different ends of trials."""
+        """The first three different reasons of ended trials."""
         return "; ".join(list(dict.fromkeys(trial.reason or trial.state for trial in self.trials))[:3])
 
     def run_of(self, trial: TuneTrial) -> Path:
@@ -78,9 +78,9 @@ class MethodTrials:
         return self.folder / f"{trial.number:03d}"
 
     def next(self) -> TuneTrial | None:
-        """The trial to run, written down before it does; None if the budget is spent.
+        """The next trial to run, recorded before it starts; None if the budget is spent.
 
-        One that was cut off has its settings again, and its run goes on from its last checkpoint.
+        An interrupted trial is returned again with its settings, and its run resumes from the last checkpoint.
         """
         if self.trials and self.trials[-1].state == "running":
             return self.trials[-1]
@@ -103,7 +103,7 @@ class MethodTrials:
         return trial
 
     def end(self, trial: TuneTrial) -> None:
-        """Write down how the running trial ended; only the untuned and the best trial keep their models."""
+        """Record the end of the running trial; only the untuned and the best trial keep their models."""
         if trial.flops is not None and trial.planned and trial.state == "pruned":
             trial = replace(trial, flops=trial.flops * trial.epochs / trial.planned)
         self.trials[-1] = trial

@@ -1,12 +1,12 @@
-"""Objective of a trial, lower is better: where a model stands on three axes, and how far that is from the goal.
+"""Objective of a trial, lower is better: the distance of a model from the goal on three axes.
 
 On one fold and half of the subjects: *utility* (MU's scored parts on retain), *forgetting* (AFE's on forget) and
 *ranks* (share of the forget set's facts that rank first among alternatives), each 0-1.
 
 - With a retrained model: root of the mean squared difference to it over the axes, 0-1, 0 = as the retrained model.
-  It counts both ways: a model that ranks her facts lower than a stranger's shows that they were removed.
-- Without one: how far the share ranked first is from the level of unseen subjects, 0-1, among models that keep the
-  floor of utility; one below the floor has 1 plus what it lacks, so that it is worse than every model above it.
+  It is two-sided: a model that ranks the forgotten facts lower than a stranger's reveals their removal.
+- Without one: distance of the share ranked first from the level of unseen subjects, 0-1, for models above the floor
+  of utility; a model below has 1 plus its deficit, which is worse than every model above.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RANKS = "ranked_first"
 
 @dataclass(frozen=True)
 class AxisValues:
-    """A model's numbers, 0-1; None of one that was not scored."""
+    """A model's numbers on the axes, 0-1; None for unscored ones."""
 
     utility: float | None = None
     forgetting: float | None = None
@@ -38,7 +38,7 @@ class AxisValues:
 
     @classmethod
     def of(cls, summary: pd.DataFrame, fold: str) -> AxisValues:
-        """From the summary of an evaluation, or from one epoch's rows of ``epochs.parquet``."""
+        """Axis values from an evaluation's summary, or from one epoch's rows of ``epochs.parquet``."""
         rows = summary[summary["node"].fillna("") == ""] if "node" in summary else summary
         place = (rows["measure"] == RANKS) & (rows["side"] == "forget") & (rows["fold"] == fold)
         shares = rows[place & (rows["kind"] == ALL_KINDS)]["value"].dropna()
@@ -64,10 +64,10 @@ class TuneObjective:
     """The distance of a model from the goal.
 
     Attributes:
-        fold: that is asked.
-        axes: of the distance to the retrained model.
-        goal: the retrained model's standing; None without one.
-        floor, level: without one: the least utility, and the share ranked first that unseen subjects have.
+        fold: fold of the evaluation.
+        axes: axes of the distance to the retrained model.
+        goal: the retrained model's values; None without one.
+        floor, level: without a retrained model: the least utility, and the share ranked first for unseen subjects.
     """
 
     fold: str
@@ -78,11 +78,11 @@ class TuneObjective:
 
     @property
     def needs(self) -> tuple[Axis, ...]:
-        """Axes that a model must have a number on."""
+        """Axes on which a model must have a value."""
         return self.axes if self.goal else ("utility", "ranks")
 
     def of(self, standing: AxisValues) -> float | None:
-        """The objective; None if a number that it needs is missing."""
+        """The objective; None if a required value is missing."""
         if standing.missing(self.needs):
             return None
         if self.goal is not None:
@@ -95,7 +95,7 @@ class TuneObjective:
         return abs(standing.ranks - self.level)
 
     def words(self) -> str:
-        """In a sentence."""
+        """Description in a sentence."""
         if self.goal is not None:
             names = ", ".join(self.axes)
             return f"distance to the retrained model over {names} (root mean square, fold {self.fold}); 0 is none"
@@ -109,13 +109,13 @@ class TuneObjective:
 
 
 def level_of_unseen(facts: pd.DataFrame, fold: str) -> float | None:
-    """Share of facts ranked first that a model shows which knows none of the forget set's, 0-1.
+    """Expected share of facts ranked first by a model that knows none of the forget set's facts, 0-1.
 
-    The chance of each fact among its alternatives where true value and alternatives are exchangeable. A model that
-    knows which values are usual ranks somewhat more of them first.
+    It is the mean chance per fact for exchangeable alternatives. A model that knows common values ranks somewhat
+    more of them first.
 
     Args:
-        facts: of an evaluation (:func:`medunlearn.results.fact_table.fact_table`).
+        facts: facts of an evaluation (:func:`medunlearn.results.fact_table.fact_table`).
     """
     if facts.empty:
         return None

@@ -1,9 +1,9 @@
-"""Search space of a method: ranges of its run's settings and of its own, by a stated rule or by the user.
+"""Search space of a method: ranges of run settings and method settings, by a fixed rule or from the user.
 
-The rule, the same for every method: the learning rate, and each number of the method's own that is not whole and
-above 0, from a tenth of the untuned value to ten times it, in log space and within the field's own range; epochs
-from half of the untuned number to twice it. Whole numbers, texts and switches of a method's own are searched where
-the user names them, but for the layers that CHIP edits: as untuned, all, or the last one.
+The rule for every method: the learning rate, and each positive non-integer setting of the method, from a tenth to
+ten times the untuned value, in log space and within the field's range; epochs from half to twice the untuned
+number. Integers, texts and switches of a method are searched only if the user names them, except for the layers
+that CHIP edits: as untuned, all, or the last one.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Dimension:
     """One setting's range: ``low`` to ``high``, or ``choices`` where there are any.
 
     Attributes:
-        name: as after ``METHOD.``.
-        whole: whole numbers alone.
-        log: equal steps are equal factors.
+        name: key after ``METHOD.``.
+        whole: only whole numbers.
+        log: True for a logarithmic scale.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Dimension:
 
     @property
     def ends(self) -> tuple[Value, ...]:
-        """Both ends, or every choice."""
+        """Both ends of the range, or every choice."""
         return self.choices or (self._number(self.low), self._number(self.high))
 
     @property
     def text(self) -> str:
-        """For tables: ``0.01 to 1, log``, ``paper or openunlearning``."""
+        """The range for tables: ``0.01 to 1, log``, ``paper or openunlearning``."""
         if self.choices:
             return " or ".join(map(str, self.choices))
         return f"{self.low:g} to {self.high:g}" + (", log" if self.log else "")
@@ -69,7 +69,7 @@ class Dimension:
         return isinstance(value, int | float) and not isinstance(value, bool) and self.low <= value <= self.high
 
     def edge(self, value: Any) -> str:
-        """``lowest`` or ``highest`` of a number within a fiftieth of an end of the range, else ""."""
+        """``lowest`` or ``highest`` for a number within a fiftieth of the range from an end, else ""."""
         if self.choices or self.high == self.low:
             return ""
         place = (value - self.low) / (self.high - self.low)
@@ -82,7 +82,7 @@ class Dimension:
         return "lowest" if place <= 0.02 else "highest" if place >= 0.98 else ""
 
     def distribution(self) -> BaseDistribution:
-        """The same for Optuna."""
+        """The range as an Optuna distribution."""
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
         if self.choices:
@@ -99,13 +99,13 @@ Space = tuple[Dimension, ...]
 
 
 def default_values(settings: UnlearnSettings) -> dict[str, Any]:
-    """Every setting that may be searched -> its untuned value; the method's own win over the run's."""
+    """Every searchable setting -> its untuned value; the method's take precedence over the run's."""
     run = {} if is_edit(settings.method) else {name: getattr(settings, name) for name in RUN_FIELDS}
     return run | hyperparameters(unlearning_method(settings))
 
 
 def default_space(settings: UnlearnSettings) -> dict[str, Dimension]:
-    """The space of a method by the rule of this module, by name."""
+    """The default space of a method by this module's rule, by setting name."""
     values, method = default_values(settings), settings.method
     own, dimensions = _own_bounds(method), list[Dimension]()
     if not is_edit(method):
@@ -134,17 +134,18 @@ def _around(name: str, value: float, bounds: Mapping[str, float]) -> Dimension:
 
 
 def _own_bounds(method: str) -> dict[str, dict[str, float]]:
-    """Settings of a method's own -> their range's bounds."""
+    """Settings of a method -> bounds of their range."""
     cls = method_class(method)
     hints = hints_of(cls)
     return {field.name: bounds_of(hints.get(field.name)) for field in fields(cls)}
 
 
 def space_of(settings: UnlearnSettings, section: Mapping[str, Any]) -> Space:
-    """A method's space: the default one with what the user says of all methods (``lr``) and of it (``npo.lr``).
+    """A method's space: the default one, changed by the user's ranges for all methods (``lr``) and for it
+    (``npo.lr``).
 
     Raises:
-        ConfigError: every mistake: no such setting, a range that is none, an empty space.
+        ConfigError: lists every mistake: an unknown setting, an invalid range, an empty space.
     """
     method, problems = settings.method, list[str]()
     own = {key.removeprefix(f"{method}."): v for key, v in section.items() if key.startswith(f"{method}.")}
@@ -174,7 +175,7 @@ def space_of(settings: UnlearnSettings, section: Mapping[str, Any]) -> Space:
 
 
 def _read(name: str, content: Any, value: Any) -> Dimension:
-    """A range as the user wrote it."""
+    """Parse a user's range."""
     words = "give [low, high], {low: ..., high: ..., log: false}, {choices: [...]}, or null"
     if isinstance(content, Mapping):
         if unknown := [key for key in content if key not in ("low", "high", "log", "choices")]:
@@ -196,7 +197,7 @@ def _read(name: str, content: Any, value: Any) -> Dimension:
         raise InputError(f"{content!r}: in log space low is above 0")
     whole = isinstance(value, int) and not isinstance(value, bool)
     if whole and (low != int(low) or high != int(high)):
-        raise InputError(f"{content!r}: it is a whole number")
+        raise InputError(f"{content!r}: use a whole number")
     if name == "epochs" and low < 1:
         raise InputError(f"{content!r}: a trial has at least one epoch")
     return Dimension(name, low, high, whole, low > 0 if log is None else log)
@@ -212,5 +213,5 @@ def _choices(name: str, choices: Any, *, alone: bool) -> Dimension:
 
 
 def space_facts(space: Space) -> list[dict[str, Any]]:
-    """For JSON and keys."""
+    """The space for JSON and keys."""
     return [asdict(dimension) for dimension in space]

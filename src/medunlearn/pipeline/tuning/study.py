@@ -1,7 +1,7 @@
-"""Optuna's part, by ask and tell: the next trial's settings, and whether a trial goes on after an epoch.
+"""Optuna by ask and tell: the next trial's settings, and whether a trial continues after an epoch.
 
-A study is built anew in memory from the trials so far, so that nothing but their table is kept. What it says
-depends on them, the seed and the trial's number alone, in whatever process.
+A study is rebuilt in memory from the trials so far, so only their table is stored. Its answers depend only on the
+trials, the seed and the trial's number, in any process.
 
 Source: tree-structured Parzen estimator, Bergstra et al. 2011; asynchronous successive halving, Li et al. 2020
 (arXiv 1810.05934), both as Optuna implements them.
@@ -39,7 +39,7 @@ def check_installed() -> None:
 def next_params(
     space: Space, trials: Sequence[TuneTrial], untuned: Mapping[str, Any], number: int, seed: int
 ) -> dict[str, Any]:
-    """Settings of a trial; of trial 0 none, which is the untuned method.
+    """Settings of the next trial; empty for trial 0, the untuned method.
 
     Args:
         untuned: values of the untuned method, those of trial 0.
@@ -71,7 +71,7 @@ def _new_study(**parts: Any) -> optuna.study.Study:
 
 
 def _frozen(trial: TuneTrial, **more: Any) -> optuna.trial.FrozenTrial:
-    """A trial that has ended, for Optuna."""
+    """A finished trial in Optuna's format."""
     import optuna
 
     states = optuna.trial.TrialState
@@ -91,8 +91,8 @@ class Pruner:
 
     Attributes:
         by_epoch: epoch -> objective, the target's as epoch 0.
-        standings: epoch -> where the model stands.
-        stopped: whether the trial ends early.
+        standings: epoch -> axis values of the model.
+        stopped: True if the trial was stopped early.
     """
 
     def __init__(self, objective: TuneObjective, trials: Sequence[TuneTrial], halving: int, planned: int) -> None:
@@ -102,7 +102,7 @@ class Pruner:
         self.stopped = False
 
     def __call__(self, epochs: pd.DataFrame) -> bool:
-        """Take in the epochs that are new; True ends the trial."""
+        """Process new epochs; True stops the trial."""
         for epoch in sorted({int(epoch) for epoch in epochs["epoch"]} - set(self.by_epoch)):
             standing = AxisValues.of(epochs[epochs["epoch"] == epoch], self.objective.fold)
             self.standings[epoch], self.by_epoch[epoch] = standing, self.objective.of(standing)
@@ -116,7 +116,7 @@ class Pruner:
 
     @property
     def rungs(self) -> dict[str, float]:
-        """The pruner's notes, for the trials after this one."""
+        """The pruner's records, for later trials."""
         if "_live" not in vars(self):
             return {}
         attributes = self._live.study._storage.get_trial(self._live._trial_id).system_attrs

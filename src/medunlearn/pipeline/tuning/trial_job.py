@@ -1,4 +1,4 @@
-"""One trial in a worker: unlearn, evaluate every epoch on the choosing half, stop where halving says so."""
+"""One trial in a worker: unlearn, evaluate every epoch on the choosing half, and stop by successive halving."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from medunlearn.training.processes import join
 
 @dataclass(frozen=True)
 class TrialJob:
-    """A trial with everything that it depends on known.
+    """A trial with all inputs resolved.
 
     Attributes:
-        folder: of its run.
+        folder: folder of its run.
         target: run whose model is unlearned.
-        measure: of a method that edits, which has no epochs; None of one that trains.
-        trial: its number and settings, ``running``.
-        trials: those before it.
+        measure: evaluation settings of a weight-editing method, which has no epochs; None for one that trains.
+        trial: the running trial, with its number and settings.
+        trials: earlier trials.
     """
 
     benchmark: Path
@@ -53,7 +53,7 @@ class TrialJob:
 
 @in_slot
 def perform_trial(job: TrialJob, slot: Slot) -> TuneTrial:
-    """The trial as it ended. One that diverges, moves nothing or does not fit in memory has failed."""
+    """Run a trial and return it finished. It fails if it diverges, changes nothing, or does not fit in memory."""
     started, work = time.perf_counter(), slot.work
     benchmark = Benchmark.load(job.benchmark) if work is None else work.benchmark(job.benchmark)
     pruner = Pruner(job.objective, job.trials, job.halving, job.settings.epochs)
@@ -106,7 +106,7 @@ def _ended(job: TrialJob, run: Run, benchmark: Benchmark, pruner: Pruner, device
 
 
 def _problem(job: TrialJob, run: Run, benchmark: Benchmark) -> str:
-    """The reason why the model is broken after its last epoch, by that epoch's evaluation."""
+    """Reason why the model is broken after its last epoch, from that epoch's evaluation."""
     settings = epoch_settings(job.settings, job.settings.split)
     assert settings is not None
     return "; ".join(RunRecord.read(evaluation_folder(run, benchmark, settings)).problems)

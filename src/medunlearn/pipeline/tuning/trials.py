@@ -1,4 +1,4 @@
-"""Trials of one method, and their table (``trials.parquet``), from which a study goes on after a kill."""
+"""Trials of one method, and their table (``trials.parquet``), from which a study resumes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _JSON = ("params", "by_epoch", "rungs")
 
 @dataclass(frozen=True)
 class TuneTrial:
-    """One trial: a method with one setting, unlearning once.
+    """One trial: one unlearning run of a method with given settings.
 
     Attributes:
-        number: from 0, the untuned settings.
-        params: searched settings that differ from the untuned ones; none of trial 0.
-        value: objective after the last epoch, on the choosing half; None of one that failed.
+        number: index from 0, the untuned settings.
+        params: searched settings that differ from the untuned ones; empty for trial 0.
+        value: objective after the last epoch, on the choosing half; None if it failed.
         by_epoch: epoch -> objective, None if a number was missing.
-        rungs: of the pruner: name -> objective there.
-        epochs: trained, and ``planned``; 0 of a method that edits.
-        flops: estimated, of what was trained; of a failed trial of the whole. None if not known.
+        rungs: records of the pruner: name -> objective.
+        epochs, planned: trained and planned epochs; 0 for a weight-editing method.
+        flops: estimated for the trained epochs; for the whole trial if it failed. None if unknown.
         reason: why it failed or was pruned. problem: why its model is broken.
     """
 
@@ -53,7 +53,7 @@ class TuneTrial:
 
     @property
     def eligible(self) -> bool:
-        """True if it may be the best one: it ran to its end and has a number."""
+        """True if the trial may be the best: it ran to its end and has a value."""
         return self.state == "complete" and self.value is not None
 
     @property
@@ -62,7 +62,7 @@ class TuneTrial:
 
 
 def best_trial(trials: Sequence[TuneTrial]) -> TuneTrial | None:
-    """The trial of the least objective, of equal ones the first; of a broken model only where all are broken."""
+    """The trial with the lowest objective, the first on ties; with a broken model only if all are broken."""
     eligible = [trial for trial in trials if trial.eligible]
     eligible = [trial for trial in eligible if not trial.problem] or eligible
     return min(eligible, key=lambda trial: (trial.value, trial.number), default=None)
@@ -86,7 +86,7 @@ def write_trials(folder: Path, trials: Sequence[TuneTrial]) -> None:
 
 
 def read_trials(folder: Path) -> list[TuneTrial]:
-    """The trials of a folder, in order; none without a table. One that cannot be read is set aside."""
+    """The trials of a folder, in order; empty without a table. An unreadable table is set aside."""
     path = folder / TABLE
     if not path.exists():
         return []

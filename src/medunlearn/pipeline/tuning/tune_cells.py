@@ -15,12 +15,12 @@ Setting = Literal["", "untuned", "best"]
 
 @dataclass
 class TuneCell(SweepCell):
-    """One piece of a tuning: a model, an evaluation, or a method's trials.
+    """One cell of a tuning: a model, an evaluation, or a method's trials.
 
     Attributes:
-        setting: of an unlearned model: the method's untuned settings, or its best ones.
-        half: of an evaluation, the subjects that are asked about.
-        place: of an evaluation on the choosing half, its settings' place in :attr:`Tuning.measures`.
+        setting: for an unlearned model: ``untuned`` or ``best`` settings of the method.
+        half: for an evaluation: its half of the subjects.
+        place: for an evaluation on the choosing half: index of its settings in :attr:`Tuning.measures`.
     """
 
     setting: Setting = ""
@@ -34,11 +34,11 @@ class TuneCell(SweepCell):
 def make_cells(
     methods: Sequence[str], seeds: Sequence[int], split: str, *, retrain: bool, measures: int
 ) -> Iterator[TuneCell]:
-    """Every cell, each behind those that it waits for.
+    """Every cell, after its dependencies.
 
     Args:
-        seeds: trials have the first one.
-        measures: number of ways in which trials are evaluated.
+        seeds: training seeds; trials use the first one.
+        measures: number of evaluation settings of trials.
     """
     first = seeds[0]
     roles: tuple[Literal["target", "retrained"], ...] = ("target", "retrained") if retrain else ("target",)

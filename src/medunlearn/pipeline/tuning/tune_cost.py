@@ -19,10 +19,10 @@ from medunlearn.pipeline.tuning.tune_plan import Tuning
 
 
 class TrialCosts:
-    """FLOPs of a trial's training by method and settings; its evaluations are not counted.
+    """FLOPs of a trial's training by method and settings, without its evaluations.
 
-    A number that is not whole scales a term of the loss and changes no FLOPs, so trials that differ in such numbers
-    alone are estimated once.
+    Non-integer settings scale a term of the loss without changing FLOPs, so trials that differ only in these are
+    estimated once.
     """
 
     def __init__(self, tuning: Tuning, benchmark: Benchmark, device: str) -> None:
@@ -31,7 +31,9 @@ class TrialCosts:
         self._known: dict[str, float | None] = {}
 
     def __call__(self, method: str, params: Mapping[str, Any]) -> float | None:
-        """None if it cannot be estimated: a model with images, or a plug-in that reads its tensors' values."""
+        """FLOPs of a trial; None if they cannot be estimated: a model with images, or a plug-in that reads tensor
+        values.
+        """
         fixed = {name: value for name, value in params.items() if not isinstance(value, float)}
         key = repr((method, sorted(fixed.items())))
         if key not in self._known:
@@ -52,32 +54,32 @@ class TrialCosts:
         return float(self._planner.unlearning(settings).work.flops)
 
     def check_budget(self) -> None:
-        """Refuse a budget in FLOPs that a method's untuned trial does not fit into, or that cannot be counted.
+        """Refuse a budget in FLOPs that is too small for a method's untuned trial, or cannot be estimated.
 
         Raises:
-            InputError: says how many FLOPs are needed at least.
+            InputError: names the least number of FLOPs.
         """
         if self.tuning.settings.flops is None:
             return
         needs = {method: self(method, {}) for method in self.tuning.methods}
         if unknown := [method for method, flops in needs.items() if flops is None]:
-            raise InputError(f"flops: those of {', '.join(unknown)} cannot be estimated here. Give runs instead.")
+            raise InputError(f"flops: those of {', '.join(unknown)} cannot be estimated here. Use runs instead.")
         most = max(needs, key=lambda method: needs[method] or 0.0)
         if (least := needs[most] or 0.0) > self.tuning.share:
             raise InputError(
-                f"flops={self.tuning.settings.flops:g}: the share of each method, {self.tuning.share:.3g}, is less "
-                f"than one untuned run of {most} takes ({least:.3g}). Give {least * len(needs):.3g} at least."
+                f"flops={self.tuning.settings.flops:g}: the share of each method, {self.tuning.share:.3g}, is "
+                f"less than one untuned run of {most} needs ({least:.3g}). Use at least {least * len(needs):.3g}."
             )
 
 
 @dataclass(frozen=True)
 class MethodForecast:
-    """A method's trials.
+    """Forecast of a method's trials.
 
     Attributes:
-        trials: of its budget; None if that is in FLOPs.
-        epochs: of the untuned settings, and at most; 0 of a method that edits.
-        flops: of an untuned trial's training, and of the longest one of the space; None if not known.
+        trials: number of trials in its budget; None if that is in FLOPs.
+        epochs: untuned and largest number of epochs; 0 for a weight-editing method.
+        flops: of an untuned trial's training, and of the longest one in the space; None if unknown.
     """
 
     method: str
@@ -93,9 +95,9 @@ class TuneForecast:
     """Cost of a tuning.
 
     Attributes:
-        models: trained or unlearned besides the trials, by kind.
-        questions: half -> asked after every epoch of a trial, or of each model at the end.
-        budget: in words.
+        models: number of models trained or unlearned besides the trials, by kind.
+        questions: half -> number asked after every epoch of a trial, or for each model at the end.
+        budget: budget in words.
     """
 
     name: str
@@ -111,11 +113,11 @@ class TuneForecast:
         return pd.DataFrame([asdict(method) for method in self.methods])
 
     def facts(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """All numbers, for JSON."""
         return asdict(self)
 
     def lines(self) -> Iterator[str]:
-        """Lines below the table."""
+        """Lines printed below the table."""
         kinds = ", ".join(f"{number} {kind}" for kind, number in self.models.items())
         yield f"Budget: {self.budget}. Besides: {kinds}."
         for half, what in (("choosing", "after every epoch of a trial"), ("reporting", "of each model at the end")):
@@ -129,7 +131,7 @@ class TuneForecast:
 
 
 def foresee(tuning: Tuning, *, device: str = "auto") -> TuneForecast:
-    """Cost of a tuning; of a benchmark that is yet to be built, only what its file says.
+    """Cost of a tuning; for a benchmark that is not built yet, only the content of its file.
 
     Raises:
         InputError: a budget in FLOPs that is too small or cannot be counted.

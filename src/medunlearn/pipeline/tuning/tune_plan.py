@@ -1,4 +1,4 @@
-"""Tuning before it runs: every setting checked at once, the space of each method, and the cells."""
+"""A tuning before it runs: validated settings, the space of each method, and the cells."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _SHARED = (
 
 @dataclass(frozen=True)
 class Tuning:
-    """A checked tuning.
+    """A validated tuning.
 
     Attributes:
-        base: the sweep of the same models, which trains them and knows their settings.
+        base: the sweep of the same models, with their settings.
         spaces: method -> its space.
-        cells: each behind those that it waits for.
+        cells: cells, each after its dependencies.
     """
 
     settings: TuneSettings
@@ -67,17 +67,17 @@ class Tuning:
 
     @property
     def fold(self) -> str:
-        """The fold that trials are chosen on: the first that is evaluated."""
+        """The fold on which trials are selected: the first one evaluated."""
         return self.evaluating("choosing").folds[0]
 
     @property
     def share(self) -> float:
-        """A method's budget: trials, or FLOPs."""
+        """A method's budget: number of trials, or FLOPs."""
         whole = self.settings.runs or self.settings.flops or 0.0
         return whole // len(self.methods) if self.settings.runs else whole / len(self.methods)
 
     def evaluating(self, half: Half, weights: str | None = None) -> EvaluateSettings:
-        """Of an evaluation on one half; trials are asked on the first fold alone."""
+        """Evaluation settings for one half; trials are evaluated only on the first fold."""
         values: dict[str, Any] = {"seed": self.seeds[0], **self.settings.evaluate, "split": self.settings.split}
         measures = check(EvaluateSettings, values).metrics or ("default",)
         values |= {"subjects": half, "metrics": list(dict.fromkeys((*measures, *self._ranks)))}
@@ -92,11 +92,11 @@ class Tuning:
 
     @property
     def budget(self) -> str:
-        """The share of each method, in words."""
+        """The budget of each method, in words."""
         return f"{self.share:g} {'trials' if self.settings.runs else 'FLOPs'} a method"
 
     def subject_counts(self, benchmark: Benchmark) -> dict[str, dict[str, int]]:
-        """Half -> side -> its number of subjects with questions, before any limit."""
+        """Half -> side -> number of subjects with questions, before any limit."""
         split = benchmark.split(self.settings.split)
         return {
             half: {side: len(half_of(benchmark, split, side, self.evaluating(half))) for side in SIDES}
@@ -110,7 +110,7 @@ class Tuning:
     def unlearning(
         self, method: str, params: Mapping[str, Any], seed: int, *, trial: bool, retrained: Path | None = None
     ) -> UnlearnSettings:
-        """Of a method with some settings; of a trial with an evaluation of each epoch."""
+        """Unlearning settings of a method with given parameters; for a trial with an evaluation of each epoch."""
         section = {key: value for key, value in self.settings.unlearn.items() if key != "methods"}
         values = {"seed": seed, **section, "method": method, "split": self.settings.split}
         values |= {f"{method}.{name}": value for name, value in params.items()}
@@ -122,18 +122,18 @@ class Tuning:
         return with_retrained(settings, retrained)
 
     def measuring(self, method: str) -> EvaluateSettings:
-        """Evaluation of a method's trials, and of target and retrained model with them."""
+        """Evaluation settings of a method's trials, and of target and retrained model for comparison."""
         settings = self.unlearning(method, {}, self.seeds[0], trial=True)
         return epoch_settings(settings, settings.split) or self.evaluating("choosing", settings.weights)
 
     @cached_property
     def measures(self) -> tuple[EvaluateSettings, ...]:
-        """Evaluations of the trials: mostly one, several where methods have weights of different types."""
+        """Evaluation settings of the trials: usually one, several if methods have different weight types."""
         different = {self.measuring(method).model_dump_json(): self.measuring(method) for method in self.methods}
         return tuple(different.values())
 
     def study_key(self, method: str, benchmark: Benchmark) -> str:
-        """Hash of everything that a method's trials depend on; the budget is not in it."""
+        """Hash of everything that a method's trials depend on, except the budget."""
         settings, seed = self.settings, self.seeds[0]
         return sha256_of_json(
             [
@@ -148,7 +148,7 @@ class Tuning:
 
 
 def plan_from(tuning: Path | str | dict[str, Any], jobs: int | None, overrides: Mapping[str, Any]) -> Tuning:
-    """:func:`plan` of a file or settings with overrides; an override ``seed`` replaces all ``seeds``."""
+    """:func:`plan` for a file or settings with overrides; an override ``seed`` replaces all ``seeds``."""
     if jobs is not None and jobs < 1:
         raise ConfigError(["--jobs must be at least 1"])
     values = merged(tuning, overrides)
@@ -156,7 +156,7 @@ def plan_from(tuning: Path | str | dict[str, Any], jobs: int | None, overrides: 
 
 
 def plan(values: Mapping[str, Any]) -> Tuning:
-    """Check a tuning before anything runs.
+    """Validate a tuning before anything runs.
 
     Raises:
         ConfigError: every mistake in every section, at once.
@@ -211,7 +211,7 @@ def plan(values: Mapping[str, Any]) -> Tuning:
 
 
 def _spaces(problems: list[str], tuning: Tuning) -> dict[str, Space]:
-    """Each method's space, with every end of it checked as the run's settings are."""
+    """Each method's space, with both ends validated like the run's settings."""
     settings, spaces, seed = tuning.settings, dict[str, Space](), tuning.seeds[0]
     known = names("methods", METHODS)
     for key in settings.space:
@@ -255,7 +255,7 @@ def _budget_problems(tuning: Tuning) -> Iterator[str]:
 
 
 def _half_problems(tuning: Tuning, benchmark: Benchmark) -> Iterator[str]:
-    """Sides with fewer than two subjects, which cannot be halved."""
+    """Sides with fewer than two subjects, which cannot be split into halves."""
     split = benchmark.split(tuning.settings.split)
     for side in SIDES:
         if not half_of(benchmark, split, side, tuning.evaluating("reporting")):

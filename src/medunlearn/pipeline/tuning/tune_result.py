@@ -34,19 +34,19 @@ _WORDS = ("objective", "caveats", "budget", "refused")
 
 @dataclass(frozen=True)
 class Tuned(CellResults):
-    """A finished tuning.
+    """Results of a tuning.
 
     Attributes:
-        cells: with columns ``setting`` and ``half``, too.
+        cells: table of cells, with the columns ``setting`` and ``half``.
         trials: one row per trial, on the choosing half (:class:`~.trials.TuneTrial`).
         results: one row per model, setting, seed and fold, on the reporting half: utility, forgetting, ranks,
             value.
-        best: one row per method: its best trial's settings and how much of the budget went.
-        objective: in a sentence.
-        caveats: sentences that a reader must know first.
+        best: one row per method: its best trial's settings and the spent budget.
+        objective: objective in a sentence.
+        caveats: warnings to read first.
         subjects: half -> side -> number of subjects.
-        refused: why nothing is decided against the retrained model; empty if it is a reference.
-        report: its path.
+        refused: why the retrained model is not a valid reference; empty if it is.
+        report: path of the report.
     """
 
     title: str
@@ -65,11 +65,13 @@ class Tuned(CellResults):
 
     @property
     def failed(self) -> list[tuple[str, str]]:
-        """Name and reason of every cell without a result, but for untuned settings that diverge: a finding."""
+        """Name and reason of every cell without a result, except diverging untuned settings, which are a
+        finding.
+        """
         return reasons(self.cells[self.cells["status"].isin(LOST) & (self.cells["setting"] != "untuned")])
 
     def table(self) -> pd.DataFrame:
-        """:attr:`results`."""
+        """The table :attr:`results`."""
         return self.results
 
     def content(self) -> TuneContent:
@@ -80,7 +82,7 @@ class Tuned(CellResults):
         return TuneContent(**shared, missing=tuple(self.failed))
 
     def with_report(self) -> Tuned:
-        """The same with its report written."""
+        """The results with their report written."""
         from medunlearn.reports import write_report
 
         return replace(self, report=write_report(tuning_report(self.content()), self.folder / "report"))
@@ -93,7 +95,7 @@ def tuned(
     objectives: Mapping[tuple[int, str], TuneObjective],
     benchmark: Benchmark,
 ) -> Tuned:
-    """The results of what is done."""
+    """The results of the finished cells."""
     settings = tuning.settings
     results = _results(tuning, evaluated, objectives)
     trials = [trial for study in studies.values() for trial in study.finished]
@@ -123,7 +125,7 @@ def tuned(
 
 
 def write_content(result: Tuned) -> dict[str, Any]:
-    """Write the results of the report; returns its other parts for the record."""
+    """Write the report's results; returns its other parts for the record."""
     content = result.content()
     write_atomically(result.folder / RESULTS, content.results.to_parquet)
     return {"report": plain({name: getattr(content, name) for name in (*_WORDS, "best", "missing")})}
@@ -133,12 +135,12 @@ def read_content(folder: Path) -> TuneContent:
     """Content of the report of a finished tuning, from its folder.
 
     Raises:
-        InputError: the folder holds no tuning that has ended.
+        InputError: the folder has no finished tuning.
     """
     info = read_json(folder / Tuned.record)
     words = info.get("report")
     if not isinstance(words, Mapping) or not {*_WORDS, "best", "missing"} <= {*words}:
-        raise InputError(f"{folder} holds a tuning that has not ended. Give its command again: it goes on.")
+        raise InputError(f"{folder} contains an unfinished tuning. Run its command again to resume.")
     results = read_frame(folder / RESULTS, ("model", "setting", "seed", "fold", "value"))
     trials = read_frame(folder / TABLE, ("method", "number", "state", "value"))
     return TuneContent(
@@ -155,7 +157,7 @@ def read_content(folder: Path) -> TuneContent:
 
 
 def _refused(tuning: Tuning, evaluated: Mapping[str, Evaluated]) -> tuple[str, ...]:
-    """The reason why there is no retrained model to read against, by the reference check on the reporting half."""
+    """Reason why there is no valid retrained model, by the reference check on the reporting half."""
     reasons: dict[str, None] = {}
     settings = tuning.evaluating("reporting")
     for seed in tuning.seeds:

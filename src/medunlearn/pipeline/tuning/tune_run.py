@@ -1,4 +1,6 @@
-"""A tuning: trials of every method with an equal budget, then the best and the untuned settings with every seed."""
+"""Run a tuning: trials of every method with an equal budget, then the best and the untuned settings with every
+seed.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +38,16 @@ def run_tuning(
     quiet: bool = False,
     say: Say = lambda line: None,
 ) -> Tuned:
-    """Run what is not done. A method that fails does not stop the rest: see :attr:`Tuned.failed`.
+    """Run pending work. A failed method does not stop the others: see :attr:`Tuned.failed`.
 
     Args:
-        jobs: methods, models and evaluations at the same time, each in a process of its own; None for one a GPU,
-            or one a core. A method's trials run one after another, so that each goes by those before it.
-        say: told one line at the start, and one at the end of each trial and cell.
+        jobs: number of concurrent methods, models and evaluations, each in its own process; None for one per GPU,
+            or one per core. A method's trials run sequentially, each based on the previous ones.
+        say: called with a line at the start, and at the end of each trial and cell.
 
     Raises:
-        InputError: a device, number of jobs or budget that cannot be used; another command writes to this folder.
-        KeyboardInterrupt: interrupted; the same call goes on from there.
+        InputError: an unusable device, number of jobs or budget; another command writes to this folder.
+        KeyboardInterrupt: interrupted; the same call resumes.
     """
     with writing_to(tuning.settings.out, "tune"):
         runner = _TuneRunner(tuning, tuning.base.benchmark(), device, say)
@@ -89,11 +91,11 @@ class _TuneRunner(CellRunner[TuneCell]):
         return bool(output) and not self._reference_problem(cell)
 
     def costs(self) -> Mapping[str, float]:
-        """The trials are the longest way."""
+        """Cost of the cells; trials are the longest path."""
         return {f"tune {method}": 1e3 for method in self.tuning.methods}
 
     def trials_left(self, cell: TuneCell) -> int:
-        """Trials of a ``tune`` cell that may still run, as far as that is known before."""
+        """Trials of a ``tune`` cell that may still run, as far as known in advance."""
         study, settings = self.studies[str(cell.method)], self.tuning.settings
         whole = int(self.tuning.share) if settings.runs else len(study.trials) + 1
         return max(0, whole - len(study.finished))
@@ -137,7 +139,7 @@ class _TuneRunner(CellRunner[TuneCell]):
         write_atomically(self.out / TABLE, trial_table(trials).to_parquet)
 
     def _reference_problem(self, cell: TuneCell) -> str:
-        """The reason why target or retrained model is not a reference, by its evaluation on the choosing half."""
+        """Reason why target or retrained model is not a valid reference, by its evaluation on the choosing half."""
         if cell.half != "choosing" or cell.evaluation is None or cell.folder is None:
             return ""
         evaluated = Evaluated(Run.open(cell.folder), Run.open(cell.evaluation))
@@ -155,7 +157,7 @@ class _TuneRunner(CellRunner[TuneCell]):
         return ""
 
     def job(self, cell: TuneCell) -> Job | None:
-        """The job of a cell whose needs are met, but of ``tune``; None if there is no model for it."""
+        """The job of a cell with met dependencies, except ``tune`` cells; None if there is no model for it."""
         tuning, out = self.tuning, self.out
         if cell.kind in ("target", "retrained"):
             return Job(self.folder, out, cell.kind, settings=tuning.base.training(cell.seed, cell.split))
@@ -203,7 +205,7 @@ class _TuneRunner(CellRunner[TuneCell]):
         return Evaluated(run, Run.open(evaluation_folder(run, self.benchmark, measure)))
 
     def _objective(self, target: Evaluated, goal: Evaluated | None, fold: str) -> TuneObjective:
-        """The objective on one half of the subjects, by target and retrained model there."""
+        """The objective on one half of the subjects, from target and retrained model."""
         settings = self.tuning.settings
         if settings.retrain:
             assert goal is not None
@@ -213,11 +215,11 @@ class _TuneRunner(CellRunner[TuneCell]):
         return TuneObjective(fold, settings.axes, None, settings.utility_floor * utility, level or 0.0)
 
     def evaluated(self) -> dict[str, Evaluated]:
-        """Name of each evaluation on the reporting half that is done -> its model and scores."""
+        """Name of each finished evaluation on the reporting half -> its model and scores."""
         return evaluated_cells(cell for cell in self.tuning.cells if cell.half == "reporting")
 
     def objectives(self) -> dict[tuple[int, str], TuneObjective]:
-        """Seed and fold -> the objective on the reporting half; none where a model that it needs is missing."""
+        """Seed and fold -> the objective on the reporting half; missing if a model that it needs is missing."""
         objectives, evaluated = dict[tuple[int, str], TuneObjective](), self.evaluated()
         for seed in self.tuning.seeds:
             end = f", seed {seed}" if len(self.tuning.seeds) > 1 else ""

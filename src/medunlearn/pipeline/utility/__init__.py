@@ -1,1 +1,1 @@
-"""A model's utility by lm-evaluation-harness, and our benchmarks as tasks of it."""
+"""A model's utility by lm-evaluation-harness, and export of benchmarks as its tasks."""

@@ -1,7 +1,7 @@
-"""lm-evaluation-harness (EleutherAI): its tasks on a model that is in memory.
+"""lm-evaluation-harness (EleutherAI): run its tasks on a model in memory.
 
-It is an optional dependency, imported when first needed. The model is handed over as it is, a delta or a LoRA
-adapter too, and nothing is written to disk. Random numbers of a training run that goes on are not touched.
+It is an optional dependency, imported when first needed. The model is passed unchanged, even as a delta or with a
+LoRA adapter, and nothing is written to disk. The random state of training is not touched.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Bar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 
 
 def fingerprint(settings: UtilitySettings) -> dict[str, str]:
-    """Inputs of the numbers besides settings and model: the harness, and files of ``include``.
+    """Inputs of the numbers besides settings and model: the harness version, and files of ``include``.
 
     Raises:
         InputError: the harness is not installed, or there is no such folder.
@@ -55,10 +55,10 @@ def fingerprint(settings: UtilitySettings) -> dict[str, str]:
 
 
 def task_manager(settings: UtilitySettings) -> Any:
-    """The harness's index of tasks. Its own 10,000 files are looked through only where one of them is named.
+    """The harness's index of tasks. Its own 10,000 files are only searched if one of them is named.
 
     Raises:
-        UnknownNameError: a task that there is not; says the nearest right one.
+        UnknownNameError: no such task; names the nearest valid one.
         InputError: the harness is not installed, or there is no such folder.
     """
     fingerprint(settings)
@@ -88,20 +88,21 @@ def run_tasks(
     processes: Processes | None = None,
     bar: Bar = lambda total: nullcontext(lambda count: None),
 ) -> tuple[list[TaskItem], list[Result], list[tuple[str, str, bool]]]:
-    """Ask a model everything that tasks hold.
+    """Run all items of the tasks on a model.
 
     Returns:
-        Its items, the numbers of tasks, and (reference, answer, ended by itself) of each item with a generated
-        answer; the harness does not say how it ended, and it is taken for whole.
+        The items, the tasks' numbers, and (reference, answer, finished) for each item with a generated answer; the
+        harness does not report how it ended, so it counts as finished.
 
     Args:
         language_model: in evaluation mode.
-        processes: that have the same model, and share the requests; all call this alike, and all get everything.
+        processes: processes with the same model that share the requests; all make the same call and get all
+            results.
 
     Raises:
-        UnknownNameError: a task that there is not.
+        UnknownNameError: no such task.
         InputError: a task that cannot be loaded (its data, say), or the harness is not installed.
-        ConfigError: a metric that no task has.
+        ConfigError: no task has the metric.
     """
     manager = task_manager(settings)
     from lm_eval.evaluator import evaluate
@@ -125,7 +126,7 @@ def run_tasks(
 
 
 def _loaded(manager: Any, settings: UtilitySettings) -> Any:
-    """The tasks with their data. Raises InputError: they cannot be had."""
+    """The tasks with their data. Raises InputError: tasks or data cannot be loaded."""
     try:
         loaded = manager.load(list(settings.tasks))
         for task in loaded["tasks"].values():
@@ -137,8 +138,8 @@ def _loaded(manager: Any, settings: UtilitySettings) -> Any:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise InputError(
             f"The tasks {', '.join(settings.tasks)} cannot be loaded: {type(error).__name__}: {lines[0][:300]} "
-            "Their data come from a hub and are kept: get them once on a machine with a network (HF_HOME says "
-            "where they lie), or name a task with local data (include=FOLDER)."
+            "Their data come from a hub and are cached: download them once on a machine with a network (HF_HOME "
+            "sets the cache folder), or use a task with local data (include=FOLDER)."
         ) from error
     return loaded
 
@@ -191,7 +192,7 @@ def _harness_model(language_model: LanguageModel, batch_size: int, processes: Pr
     from lm_eval.models.huggingface import HFLM
 
     class Shared(HFLM):  # type: ignore[misc]
-        """The harness's model of a Hugging Face model; processes share its requests."""
+        """The harness's wrapper of a Hugging Face model, with requests shared by processes."""
 
         def loglikelihood(self, requests: list[Any], disable_tqdm: bool = True) -> list[Any]:
             return self._shared(super().loglikelihood, requests)
@@ -222,7 +223,7 @@ def _harness_model(language_model: LanguageModel, batch_size: int, processes: Pr
 
 @contextmanager
 def _own_random_numbers(device: torch.device) -> Iterator[None]:
-    """Inside, global generators may be used; outside, they stand where they stood."""
+    """Context that restores the global random generators at its end."""
     python, numpy = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -234,7 +235,7 @@ def _own_random_numbers(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    """The harness's own bars and notes stay off the terminal; its errors do not."""
+    """Context that hides the harness's progress bars and messages, but not its errors."""
     import datasets
     import lm_eval.api.model
     import lm_eval.api.task

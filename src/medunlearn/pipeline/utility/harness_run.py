@@ -1,4 +1,4 @@
-"""Utility of runs' models; measured once and stored in each run's folder."""
+"""Utility of runs' models, measured once and stored in each run's folder."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def utility(
     """Measure a run's model and the runs that it is compared with.
 
     Raises:
-        InputError: lm-evaluation-harness is not installed; a task that there is not, or whose data cannot be had.
-        ModelError: a broken model, unless ``allow_broken``; what was measured is kept.
+        InputError: lm-evaluation-harness is not installed; an unknown task, or one without data.
+        ModelError: a broken model, unless ``allow_broken``; its measurements are stored.
     """
     runs = [run, *against]
     models = [utility_one(each, settings, device=device, quiet=quiet) for each in runs]
@@ -50,15 +50,15 @@ def utility_one(
     processes: Processes | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Utility:
-    """Measure one run's model; a complete measurement is returned as it is.
+    """Measure one run's model; a complete measurement is returned unchanged.
 
     Args:
-        live: the run's model where it is in memory already, in evaluation mode; otherwise it is loaded.
-        processes: that hold the same live model and share the work; each calls this alike.
-        check: called now and then; raises KeyboardInterrupt where the run is to stop.
+        live: the run's model if it is already in memory, in evaluation mode; otherwise it is loaded.
+        processes: processes with the same live model that share the work; each makes the same call.
+        check: called regularly; raises KeyboardInterrupt to stop the run.
 
     Raises:
-        InputError: as :func:`utility`; a model that cannot be loaded.
+        InputError: as in :func:`utility`; a model that cannot be loaded.
     """
     together = processes or Processes()
     folder = utility_folder(run, settings)
@@ -96,7 +96,7 @@ def utility_one(
 
 
 def utility_folder(run: Run, settings: UtilitySettings) -> Path:
-    """Each set of settings has a folder of its own."""
+    """Folder of a measurement, one per set of settings."""
     key = Recording.key_of("utility", settings, _inputs(run, settings))
     return keyed_folder(run.folder / FOLDER, settings.tasks[0], key)
 

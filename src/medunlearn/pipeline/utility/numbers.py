@@ -1,4 +1,4 @@
-"""Numbers of a measurement of utility, with intervals over items; read without torch and without the harness."""
+"""Numbers of a utility measurement, with intervals over items; read without torch and the harness."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Values = dict[tuple[str, str, str], dict[tuple[str, int], float | None]]
 
 
 class TaskItem(NamedTuple):
-    """One item of a task, by one metric; without a value where the metric gives an item no single number."""
+    """One item of a task, by one metric; without a value if the metric is not defined per item."""
 
     task: str
     item: int
@@ -40,10 +40,10 @@ class TaskItem(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A task's or a group's number, as the harness gives it.
+    """A number of a task or a group, as returned by the harness.
 
     Attributes:
-        leaves: the tasks behind it; of a task itself.
+        leaves: the tasks of the group, or the task itself.
         stderr: the harness's standard error; None if it gives none.
         higher_is_better: None if the task does not say.
         shots: examples in the prompt; None if the tasks of a group differ.
@@ -62,7 +62,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True)
 class Utility:
-    """Utility of a run's model; ``record`` is the measurement's own run, in a folder below it."""
+    """Utility of a run's model; ``record`` is the measurement's run, in a folder below it."""
 
     run: Run
     record: Run
@@ -80,12 +80,12 @@ class Utility:
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """As :func:`summary_table` gives it."""
+        """The table of :func:`summary_table`."""
         return read_frame(self.record.folder / SUMMARY, ("name", "value", "reason"))
 
     @property
     def value(self) -> float | None:
-        """The mean of the numbers that count, 0-1, higher = more useful; None if there is none."""
+        """The mean of the main numbers, 0-1, higher = more useful; None if there is none."""
         value = self.summary.iloc[-1]["value"]
         return None if pd.isna(value) else float(value)
 
@@ -112,24 +112,24 @@ class Utility:
 
 @dataclass(frozen=True)
 class Utilities:
-    """Models measured in the same way: the one in question first."""
+    """Models with the same measurement settings: first the model in question."""
 
     models: tuple[Utility, ...]
 
     @property
     def problems(self) -> dict[str, tuple[str, ...]]:
-        """Label of each model -> why it is broken; nothing of a healthy one."""
+        """Label of each model -> why it is broken; healthy models have no entry."""
         return {model.run.label: model.record.info.problems for model in self.models}
 
     def table(self) -> pd.DataFrame:
-        """One row per model, task or group, and metric, and ``utility`` for all tasks that were named."""
+        """One row per model, task or group, and metric, and ``utility`` over all named tasks."""
         return utilities(self.models)
 
 
 def gather_utility(runs: Sequence[Run]) -> pd.DataFrame:
-    """For a report: the rows that count, and ``utility``, of each run that was measured.
+    """For a report: the main rows, and ``utility``, of each measured run.
 
-    Models with other tasks or settings than the first of them are left out: their numbers cannot be compared.
+    Models with other tasks or settings than the first are skipped, since their numbers are not comparable.
     """
     models = [replace(model, run=run) for run in runs if (model := Utility.find(run)) is not None]
     table = utilities([model for model in models if model.comparability_key == models[0].comparability_key])
@@ -137,13 +137,13 @@ def gather_utility(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def utilities(models: Sequence[Utility]) -> pd.DataFrame:
-    """The summaries of several models, with a column ``model``; empty of none."""
+    """The summaries of several models, with a column ``model``; empty without models."""
     tables = [model.summary.assign(model=model.run.label) for model in models]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def item_scores(items: Sequence[TaskItem]) -> pd.DataFrame:
-    """Rows of the score table; each item of a task is a subject of its own. No text."""
+    """Rows of the score table; each item of a task is its own subject. No text."""
     table = pd.DataFrame(items, columns=list(TaskItem._fields)).rename(columns={"metric": "measure"})
     value = pd.to_numeric(table["value"])
     finite = np.isfinite(value)
@@ -154,13 +154,13 @@ def item_scores(items: Sequence[TaskItem]) -> pd.DataFrame:
 
 
 def summary_table(items: Sequence[TaskItem], results: Sequence[Result], settings: UtilitySettings) -> pd.DataFrame:
-    """One row per task or group and metric, and a last one, ``utility``, for all that were named.
+    """One row per task or group and metric, and a last one, ``utility``, over all named tasks.
 
-    Columns: name, metric, filter, counts (the row is a part of ``utility``), value (as the harness gives it), low,
-    high (95%, bootstrap over items), stderr (the harness's), reason (why there is no value or no interval),
-    n_scored, n_unscored, higher_is_better, version, shots.
+    Columns: name, metric, filter, counts (the row is part of ``utility``), value (from the harness), low, high
+    (95%, bootstrap over items), stderr (the harness's), reason (for a missing value or interval), n_scored,
+    n_unscored, higher_is_better, version, shots.
 
-    The interval is that of the mean over all items, and so is left out where the harness aggregates otherwise.
+    The interval is that of the mean over all items, so it is missing if the harness aggregates otherwise.
     """
     values: Values = {}
     for item in items:
@@ -190,9 +190,9 @@ def summary_table(items: Sequence[TaskItem], results: Sequence[Result], settings
 
 
 def _counting(results: Sequence[Result], settings: UtilitySettings) -> list[Result]:
-    """One number of each name in the settings: by the metric of the settings, or its first.
+    """The main number for each name in the settings: by the settings' metric, or the first one.
 
-    A name that has no number of its own, such as a tag, stands for its tasks.
+    A name without its own number, such as a tag, stands for its tasks.
     """
     covered = {leaf for result in results if result.name in settings.tasks for leaf in result.leaves}
     named = {result.name for result in results if result.name in settings.tasks}
@@ -213,7 +213,7 @@ def _problem(counting: Sequence[Result]) -> str | None:
 
 
 def _columns(counting: Sequence[Result], values: Values) -> list[dict[tuple[str, int], float | None]]:
-    """(task, item) -> value, of all tasks behind each number."""
+    """(task, item) -> value, for all tasks of each number."""
     return [
         {key: value for leaf in r.leaves for key, value in values.get((leaf, r.metric, r.filter), {}).items()}
         for r in counting
@@ -227,7 +227,7 @@ def _counts(counting: Sequence[Result], values: Values) -> dict[str, int]:
 
 
 def _numbers(counting: Sequence[Result], whose: str, values: Values, settings: UtilitySettings) -> dict[str, Any]:
-    """Mean of numbers, and its interval if it is the mean over each one's items."""
+    """Mean of numbers, with an interval if it equals the mean over items."""
     value = sum(result.value for result in counting) / len(counting)
     estimate = _estimate(_columns(counting, values), settings)
     numbers = {"value": value, "reason": f"no interval: {whose} number is no mean over its items"}
@@ -239,7 +239,7 @@ def _numbers(counting: Sequence[Result], whose: str, values: Values, settings: U
 def _estimate(
     columns: Sequence[Mapping[tuple[str, int], float | None]], settings: UtilitySettings
 ) -> Estimate | None:
-    """Mean over numbers of the mean over each one's items, items drawn again."""
+    """Mean over numbers of the mean over their items, with bootstrap over items."""
     keys = sorted({key for column in columns for key in column})
     if not keys or any(all(number is None for number in column.values()) for column in columns):
         return None

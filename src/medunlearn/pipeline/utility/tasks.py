@@ -1,7 +1,7 @@
-"""A benchmark as tasks of lm-evaluation-harness, for people who work with it.
+"""Export of a benchmark as tasks of lm-evaluation-harness.
 
-A folder of a YAML and a JSONL file per task, a ``utils.py`` that calls our metrics, and a README. A task is of one
-side, fold, kind and, where the benchmark's paper breaks numbers down, node (LUME's task); a group holds a side's.
+The folder has a YAML and a JSONL file per task, a ``utils.py`` that calls our metrics, and a README. A task covers
+one side, fold, kind and, if the benchmark's paper breaks numbers down, node (LUME's task); a group covers a side.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def load(file, **_):
 
 
 class ExportedTasks(NamedTuple):
-    """Written tasks: the folder for ``--include_path``, a group per side, task -> number of its questions."""
+    """Exported tasks: the folder for ``--include_path``, a group per side, task -> number of its questions."""
 
     folder: Path
     groups: tuple[str, ...]
@@ -111,7 +111,7 @@ def _like(benchmark: Benchmark, settings: TaskExportSettings) -> tuple[Rendering
 
 
 def _metrics(benchmark: Benchmark, settings: TaskExportSettings) -> tuple[str, ...]:
-    """The metrics that the harness can work out: those that read the response alone."""
+    """The metrics that the harness can compute: those that need only the response."""
     names = settings.metrics or default_metrics_of(benchmark.builder)
     light = [name for name in names if get_metric(name).needs == ("response",)]
     problems = [
@@ -129,11 +129,11 @@ def _slug(*parts: str) -> str:
 
 
 class _Function(str):
-    """A function of ``utils.py``, by the harness's tag."""
+    """A function of ``utils.py``, written with the harness's YAML tag."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes functions with their tag."""
+    """YAML dumper that writes functions with their tag."""
 
 
 _Dumper.add_representer(_Function, lambda dumper, name: dumper.represent_scalar("!function", f"utils.{name}"))

@@ -1,7 +1,7 @@
-"""Drawn chest phantoms: a body in three dimensions, turned to any angle and projected to a radiograph.
+"""Drawn chest phantoms: a three-dimensional body, rotated to any angle and projected to a radiograph.
 
-A body is made of ellipsoids and tubes, so that the way of a ray through each part is known exactly and no grid of
-voxels is needed; a radiograph takes a few milliseconds. Findings are those that a report tells.
+A body consists of ellipsoids and tubes, so path lengths of rays are exact without voxels; a radiograph takes a few
+milliseconds. The findings are those of the report.
 """
 
 from medunlearn.synthetic.phantom.anatomy import Anatomy, invent_anatomy

@@ -1,4 +1,4 @@
-"""Normal chest anatomy of one patient; drawn once a patient."""
+"""Normal chest anatomy, drawn once per patient."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Anatomy:
 
     Attributes:
         heart: width of the heart; below half of the chest's inner width.
-        lung_height: of the lungs at a usual breath, from apex to base.
+        lung_height: height of the lungs at normal inspiration, from apex to base.
         depth: half of the chest's depth, skin to skin.
-        fat: how much further than the ribs the skin is at the sides.
-        spine_curve: how far the spine leans to a side.
-        rib_distance: between neighbouring ribs.
-        rib_slope: how far a rib descends from back to front.
+        fat: distance from ribs to skin at the sides.
+        spine_curve: lateral deviation of the spine.
+        rib_distance: distance between neighbouring ribs.
+        rib_slope: descent of a rib from back to front.
         breast: radius of a woman's breasts; 0 for a man.
-        seed: of where in its zone a finding of this patient lies, in all studies.
+        seed: seed of the position of this patient's findings within their zones, equal in all studies.
         vessels: branches of lung vessels, each a line of points [n, 3].
     """
 
@@ -71,7 +71,7 @@ class Anatomy:
 
     @cached_property
     def soft_tissue(self) -> tuple[Ellipsoid, ...]:
-        """Shoulders, neck and breasts: what sticks out of the torso."""
+        """Shoulders, neck and breasts: soft tissue outside of the torso."""
         shoulders = (Ellipsoid((side * 150, -8, 152), (78, 52, 62)) for side in (-1, 1))
         size = self.breast
         breasts = (
@@ -90,7 +90,7 @@ class Anatomy:
 
 
 def invent_anatomy(rng: np.random.Generator, *, woman: bool = False) -> Anatomy:
-    """A chest that another patient's will hardly equal."""
+    """A random chest, different for every patient."""
     return Anatomy(
         heart=float(rng.uniform(118, 146)),
         lung_height=float(rng.uniform(248, 278)),

@@ -1,4 +1,4 @@
-"""A patient as they stood at one study: anatomy, findings and pose, as shapes."""
+"""A patient at one study: anatomy, findings and pose, as shapes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Pose:
     """A patient's position and breathing.
 
     Attributes:
-        breath: height of the lungs over their usual height.
-        turn: degrees that they stood turned although they should not.
-        shift: (u, z) by which they stood off the middle, mm.
-        seed: of quantum noise.
+        breath: height of the lungs relative to normal.
+        turn: unintended rotation in degrees.
+        shift: offset (u, z) from the centre, mm.
+        seed: seed of the quantum noise.
     """
 
     breath: float
@@ -36,7 +36,7 @@ class Pose:
 
 
 def invent_pose(rng: np.random.Generator) -> Pose:
-    """Small differences, so that no two studies are alike."""
+    """A random pose with small deviations, so that no two studies are equal."""
     return Pose(
         breath=float(rng.uniform(0.96, 1.04)),
         turn=float(rng.uniform(-1.5, 1.5)),
@@ -47,13 +47,13 @@ def invent_pose(rng: np.random.Generator) -> Pose:
 
 @dataclass(frozen=True)
 class Exposure:
-    """Exposure of a radiograph; its film shows it in words and numbers.
+    """Exposure of a radiograph, shown on its label.
 
     Attributes:
         position: ``ERECT``, ``SUPINE`` or ``PORTABLE``; the first is a PA view, the others are AP.
-        time: of day, ``14:32``.
-        kilovolts: the higher, the fainter are bones and metal.
-        milliampere_seconds: the fewer, the stronger is the noise.
+        time: time of day, ``14:32``.
+        kilovolts: tube voltage; higher values make bones and metal fainter.
+        milliampere_seconds: tube charge; lower values increase noise.
     """
 
     position: str
@@ -74,7 +74,7 @@ class Exposure:
 
 @dataclass(frozen=True)
 class Body:
-    """Everything between source and detector; without an exposure it is taken at 100 kV, on an unlabelled film."""
+    """Everything between source and detector; without an exposure at 100 kV, on an unlabelled film."""
 
     anatomy: Anatomy
     findings: tuple[ChestFinding, ...]
@@ -94,7 +94,7 @@ class Body:
 
     @property
     def heart_width(self) -> float:
-        """mm; that of the report where the heart is enlarged."""
+        """Width of the heart in mm; that of the report if the heart is enlarged."""
         enlarged = self.finding("cardiomegaly", "central")
         return float(enlarged.size_mm) if enlarged is not None and enlarged.size_mm else self.anatomy.heart
 
@@ -108,7 +108,7 @@ class Body:
         return Ellipsoid((0.13 * width, 28, -48), (width / 2, 0.36 * width, 0.3 * width + 18))
 
     def cavity(self, side: LungSide) -> Ellipsoid:
-        """The space of a lung, as high as the breath was deep; its base stays."""
+        """The space of a lung, with height by inspiration and a fixed base."""
         toward = -1 if side == "right" else 1
         half = self.anatomy.lung_height * self.pose.breath / 2
         width = 72.0 if side == "right" else 69.0
@@ -116,18 +116,18 @@ class Body:
         return Ellipsoid((center, -6, half - 134), (width, self.anatomy.depth - 26, half))
 
     def dome(self, side: LungSide) -> Ellipsoid:
-        """The half of the diaphragm below a lung, and what is under it."""
+        """The half of the diaphragm below a lung, and the tissue under it."""
         cavity = self.cavity(side)
         top = -80.0 if side == "right" else -90.0
         return Ellipsoid((cavity.center[0] * 0.94, 2, top - 62), (73, 0.92 * cavity.radii[1], 62))
 
     @cached_property
     def stomach(self) -> Ellipsoid:
-        """The air below the left half of the diaphragm."""
+        """Gastric air bubble below the left half of the diaphragm."""
         return Ellipsoid((62, 14, -122), (25, 26, 13))
 
     def collapsed(self, side: LungSide) -> Ellipsoid | None:
-        """A lung that has come off the chest wall at its apex and side; None if it has not."""
+        """A collapsed lung, detached from the chest wall at apex and side; None without a pneumothorax."""
         pneumothorax = self.finding("pneumothorax", side)
         if pneumothorax is None or pneumothorax.size_mm is None:
             return None

@@ -1,4 +1,4 @@
-"""Findings as shapes: where in the chest they lie, and of what density.
+"""Findings as shapes with position and density.
 
 Source of the sizes: the report's own findings (:class:`~medunlearn.synthetic.studies.ChestFinding`).
 """
@@ -71,7 +71,7 @@ def device(finding: ChestFinding) -> tuple[Tube, ...]:
 
 
 def _case(x: float, y: float, z: float, wide: float, high: float) -> tuple[Tube, ...]:
-    """A flat metal case with round corners, as a stack of bars."""
+    """A flat metal case with rounded corners, as a stack of bars."""
     steps = np.arange(-high, high + 1, 1.5)
     halves = wide * np.sqrt(np.sqrt(np.maximum(1 - (steps / high) ** 4, 0.06)))
     bars = (
@@ -92,7 +92,7 @@ def _ring(x: float, y: float, z: float, radius: float) -> tuple[Tube, ...]:
 
 
 def _place(body: Body, finding: ChestFinding, side: LungSide, radius: float) -> tuple[float, float, float]:
-    """Somewhere in its zone of its lung, away from the edges and from the heart."""
+    """A random position in the finding's zone of its lung, away from the edges and the heart."""
     rng = np.random.default_rng([body.anatomy.seed, _PLACES.index(finding.kind)])
     lung = body.cavity(side)
     outward = -1.0 if side == "right" else 1.0

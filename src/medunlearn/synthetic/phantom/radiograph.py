@@ -1,4 +1,4 @@
-"""From a body to an image: line integrals, Beer-Lambert, quantum noise, and a display and label like a film's."""
+"""Render a body as an image: line integrals, Beer-Lambert law, quantum noise, film-like display and label."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def project(body: Body, angle: float = 0.0, size: int = 128) -> Image:
     """Line integrals of density.
 
     Args:
-        angle: degrees by which the patient is turned about the vertical axis; 0 is a frontal view.
-        size: pixels a side of 400 mm.
+        angle: rotation of the patient about the vertical axis in degrees; 0 is a frontal view.
+        size: width and height in pixels, for 400 mm.
 
     Returns:
-        mm of water along each ray [size, size]; a row is a height, the highest first; at 0 degrees the patient's
-        right is on the left.
+        mm of water along each ray [size, size]; rows from top to bottom; at 0 degrees the patient's right is on the
+        left.
     """
     view = Projection(angle + body.pose.turn, size, body.pose.shift)
     torso = body.torso.span(view)
@@ -70,7 +70,7 @@ def project(body: Body, angle: float = 0.0, size: int = 128) -> Image:
 
 
 def radiograph(body: Body, angle: float = 0.0, size: int = 128) -> NDArray[np.uint8]:
-    """The image that a detector gives [size, size]: 0 is black (air), 255 white (bone, metal).
+    """The detector image [size, size]: 0 is black (air), 255 white (bone, metal). Deterministic.
 
     The same body, angle and size give the same bytes.
     """
@@ -87,14 +87,16 @@ def radiograph(body: Body, angle: float = 0.0, size: int = 128) -> NDArray[np.ui
 
 
 def heart_width(body: Body, angle: float = 0.0) -> float:
-    """Width of the heart's shadow in mm, from its shape; over the chest's inner width, the cardiothoracic ratio."""
+    """Width of the heart's shadow in mm, by its shape; divided by the chest's inner width, the cardiothoracic
+    ratio.
+    """
     turn = np.deg2rad(angle + body.pose.turn)
     x, y, _ = body.heart.radii
     return 2 * float(np.hypot(x * np.cos(turn), y * np.sin(turn)))
 
 
 def _lung(body: Body, side: LungSide, core: Extent, view: Projection) -> Image:
-    """mm of water that are missing because of a lung's air, findings in it considered."""
+    """Water equivalent in mm that is missing because of a lung's air, with its findings."""
     cavity, dome = body.cavity(side).span(view), body.dome(side).span(view)
     way = np.maximum(cavity.length() - cavity.common(core) - cavity.common(dome), 0)
     collapsed = body.collapsed(side)
@@ -112,7 +114,7 @@ def _lung(body: Body, side: LungSide, core: Extent, view: Projection) -> Image:
 def _without(
     air: Image, body: Body, finding: ChestFinding, side: LungSide, cavity: Extent, view: Projection
 ) -> Image:
-    """The air that a finding leaves."""
+    """The remaining air in a lung with a finding."""
     match finding.kind:
         case "effusion":
             return air * (1 - _fluid(body, finding, side, view))
@@ -129,10 +131,10 @@ def _without(
 
 
 def _fluid(body: Body, finding: ChestFinding, side: LungSide, view: Projection) -> Image:
-    """Share of a ray's air that fluid has taken, in [0, 1].
+    """Share of a ray's air replaced by fluid, in [0, 1].
 
-    Fluid stands as deep as reported at the lung's middle and climbs along the chest's wall (the meniscus): high and
-    steep at the side, a little at the heart. Above its edge a veil thins out: fluid before and behind the lung.
+    The fluid has the reported depth at the lung's middle and rises along the chest wall (the meniscus): high and
+    steep at the side, slightly at the heart. Above its edge it fades out: fluid before and behind the lung.
     """
     lung, outward = body.cavity(side), -1.0 if side == "right" else 1.0
     turn = np.deg2rad(view.angle)
@@ -154,10 +156,10 @@ def _devices(body: Body) -> list[Tube]:
 
 
 def _with_label(image: NDArray[np.uint8], lines: Sequence[str]) -> NDArray[np.uint8]:
-    """Burn text into the lower left corner, white on black; a dot is a pixel for each 128 of the image's width.
+    """Burn text into the lower left corner, white on black; a dot is one pixel per 128 of the image's width.
 
     Raises:
-        KeyError: a letter that nobody drew.
+        KeyError: an unsupported character.
     """
     dots = np.zeros((_HIGH * len(lines) + 1, _WIDE * max(map(len, lines)) + 1), dtype=np.uint8)
     for row, line in enumerate(lines):

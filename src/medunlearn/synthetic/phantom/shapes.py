@@ -1,7 +1,7 @@
-"""Ellipsoids and tubes, and the way of parallel rays through them.
+"""Ellipsoids and tubes, and path lengths of parallel rays through them.
 
 The patient's frame: x to the patient's left, y to the front, z up, in mm, the origin in the middle of the chest. A
-view turned by an angle looks along horizontal rays; its columns are u, its rows z.
+view at an angle has horizontal rays; its columns are u, its rows z.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ FIELD_MM = 400.0
 
 @dataclass(frozen=True)
 class Projection:
-    """A detector of ``size`` x ``size`` pixels; the patient stands turned by ``angle`` degrees about z.
+    """A detector of ``size`` x ``size`` pixels, for a patient rotated by ``angle`` degrees about z.
 
-    Only rows ``first`` to ``last`` are looked at; all of them, unless said otherwise. At 0 degrees it is a frontal
-    view: the patient's left is on the right of the image.
+    Only rows ``first`` to ``last`` are computed; by default all. At 0 degrees it is a frontal view: the patient's
+    left is on the right of the image.
 
     Attributes:
-        shift: (u, z) in mm by which the patient stands off the detector's middle.
+        shift: offset (u, z) in mm of the patient from the detector's centre.
     """
 
     angle: float
@@ -44,7 +44,7 @@ class Projection:
 
     @cached_property
     def along(self) -> Points:
-        """Unit vector of a row of pixels, in the patient's frame [3]."""
+        """Unit vector along a row of pixels, in the patient's frame [3]."""
         turn = np.deg2rad(self.angle)
         return np.array([np.cos(turn), np.sin(turn), 0.0])
 
@@ -61,43 +61,44 @@ class Projection:
 
     @cached_property
     def rows(self) -> Image:
-        """z of each row that is looked at in mm; the first row is the highest."""
+        """z of each computed row in mm; the first row is the highest."""
         down = (np.arange(self.size) + 0.5) * self.pixel - FIELD_MM / 2 + self.shift[1]
         return -down[self.first : self.last].astype(np.float32)
 
 
 @dataclass(frozen=True)
 class Extent:
-    """Entry and exit of each ray through a convex shape, in mm along the ray [size, size]; it leaves before it
-    enters where it misses."""
+    """Entry and exit of each ray through a convex shape, in mm along the ray [size, size]; exit < entry for a
+    miss.
+    """
 
     start: Image
     end: Image
 
     def length(self) -> Image:
-        """Way through the shape, mm."""
+        """Path length through the shape, mm."""
         way: Image = np.maximum(self.end - self.start, 0)
         return way
 
     def hull(self, other: Extent) -> Extent:
-        """From the first entry to the last exit: the way through two shapes that overlap, or through either."""
+        """From first entry to last exit: the path through two overlapping shapes."""
         return Extent(np.minimum(self.start, other.start), np.maximum(self.end, other.end))
 
     def common(self, other: Extent) -> Image:
-        """Way through both shapes at once, mm."""
+        """Path length through the intersection of both shapes, mm."""
         way: Image = np.minimum(self.end, other.end) - np.maximum(self.start, other.start)
         return np.maximum(way, 0, out=way)
 
 
 @dataclass(frozen=True)
 class Ellipsoid:
-    """With axes along x, y and z; all in mm."""
+    """An ellipsoid with axes along x, y and z; all in mm."""
 
     center: tuple[float, float, float]
     radii: tuple[float, float, float]
 
     def span(self, view: Projection) -> Extent:
-        """The rays' way: |(u along + z up + t ray - center) / radii| = 1 solved for t."""
+        """Entry and exit of the rays: |(u along + z up + t ray - center) / radii| = 1 solved for t."""
         radii = np.array(self.radii)
         ray, along = view.ray / radii, view.along / radii
         up, center = np.array([0.0, 0.0, 1.0]) / radii, np.array(self.center) / radii
@@ -115,7 +116,7 @@ class Ellipsoid:
         return Extent(middle - half, middle + half)
 
     def add_to(self, image: Image, view: Projection, density: float) -> None:
-        """Add the rays' way through it, times a density, to an image; only its own rows are looked at."""
+        """Add path length times density to an image, only in the ellipsoid's rows."""
         rows = np.flatnonzero(np.abs(view.rows - self.center[2]) < self.radii[2])
         if len(rows):
             strip = replace(view, first=int(rows[0]), last=int(rows[-1]) + 1)
@@ -124,11 +125,11 @@ class Ellipsoid:
 
 @dataclass(frozen=True)
 class Tube:
-    """A thin round tube along points [n, 3], so close to each other that they make a line.
+    """A thin round tube along points [n, 3], dense enough to form a line.
 
     Attributes:
-        radius: of its cross-section in mm.
-        density: that it has more than its surroundings, in densities of water.
+        radius: radius of its cross-section in mm.
+        density: density above its surroundings, relative to water.
     """
 
     points: Points
@@ -137,7 +138,7 @@ class Tube:
 
     @cached_property
     def volumes(self) -> Points:
-        """Extra mass at each point: half of the two stretches beside it times the cross-section [n]."""
+        """Extra mass at each point: half of the two adjacent segments times the cross-section [n]."""
         steps = np.linalg.norm(np.diff(self.points, axis=0), axis=1)
         lengths = np.zeros(len(self.points))
         lengths[:-1] += steps / 2
@@ -166,9 +167,9 @@ def curve(corners: Sequence[Sequence[float]], step: float = 2.0) -> Points:
 
 
 def thickness(tubes: Sequence[Tube], view: Projection) -> Image:
-    """Extra way through all tubes, in mm of water [size, size]; no mass is lost, whatever the angle.
+    """Extra path length of all tubes, in mm of water [size, size]; preserves mass at any angle.
 
-    Each point is shared among the four pixels around it, then spread over the tube's width.
+    Each point is distributed bilinearly to four pixels, then blurred to the tube's width.
     """
     total = np.zeros((view.size, view.size))
     for radius in sorted({tube.radius for tube in tubes}):
@@ -196,7 +197,7 @@ def _scatter(points: Points, mass: Points, view: Projection) -> Points:
 
 @lru_cache(maxsize=32)
 def _blur(size: int, radius: float) -> Points:
-    """A matrix that spreads a column over a round tube's width (half its radius as standard deviation)."""
+    """A blur matrix for a column, with half the tube's radius as standard deviation."""
     distance = np.arange(size)[:, None] - np.arange(size)[None, :]
     kernel = np.exp(-0.5 * (distance / max(radius / 2, 0.35)) ** 2)
     weights: Points = kernel / kernel.sum(axis=0, keepdims=True)

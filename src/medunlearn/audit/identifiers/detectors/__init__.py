@@ -32,7 +32,7 @@ class DetectedSpan(NamedTuple):
         start, end: offsets in characters.
         kind: name of its kind.
         score: the detector's confidence, 0-1.
-        detectors: names of those of several detectors that found it; empty of a single one.
+        detectors: which of several detectors found it; empty for a single detector.
     """
 
     start: int
@@ -43,7 +43,7 @@ class DetectedSpan(NamedTuple):
 
 
 class Detector(Protocol):
-    """Finds identifiers in any text; ``version`` changes whenever it may find something else."""
+    """Detector of identifiers in any text; ``version`` changes whenever its output may change."""
 
     @property
     def name(self) -> str: ...
@@ -52,12 +52,13 @@ class Detector(Protocol):
     def version(self) -> str: ...
 
     def find(self, texts: Sequence[str]) -> list[list[DetectedSpan]]:
-        """The spans of each text, in order of place and without overlaps."""
+        """The spans of each text, sorted by position, without overlaps."""
         ...
 
 
 class UnitedDetectors:
-    """The union of several detectors: spans of one group of kinds that overlap are one, of the surest kind.
+    """The union of several detectors: overlapping spans of one group of kinds are merged, with the most confident
+    kind.
 
     Attributes:
         parts: name -> detector. Two of one name are numbered (``tagger``, ``tagger 2``).
@@ -83,7 +84,7 @@ class UnitedDetectors:
 
 
 def _merged_groups(spans: Iterable[DetectedSpan]) -> list[DetectedSpan]:
-    """Spans of one group that overlap, as one over all their characters."""
+    """Overlapping spans of one group, merged into one."""
     merged: dict[str, list[DetectedSpan]] = {}
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         of_group = merged.setdefault(kinds()[span.kind].group, [])
@@ -98,12 +99,12 @@ def _merged_groups(spans: Iterable[DetectedSpan]) -> list[DetectedSpan]:
 
 
 def make_detectors(names: Sequence[str]) -> Detector | None:
-    """The detector of a name, the union of several names, or None without any; :func:`make_detector` otherwise."""
+    """The detector of one name, the union of several, or None without names; see :func:`make_detector`."""
     return make_detector(",".join(names)) if names else None
 
 
 class CachedDetector:
-    """A detector that reads each text once."""
+    """A detector with a cache: it reads each text once."""
 
     def __init__(self, detector: Detector) -> None:
         self.name, self.version, self._detector = detector.name, detector.version, detector
@@ -116,13 +117,13 @@ class CachedDetector:
 
 
 def cached(detector: Detector) -> Detector:
-    """The detector, or the union of its parts, each of which reads a text once."""
+    """The detector with a cache; the parts of a union are cached one by one."""
     parts = [CachedDetector(part) for part in parts_of(detector).values()]
     return parts[0] if len(parts) == 1 else UnitedDetectors(parts)
 
 
 def parts_of(detector: Detector) -> Mapping[str, Detector]:
-    """Name -> detector: those of a union, or the detector itself."""
+    """Name -> detector: the parts of a union, or the detector itself."""
     return detector.parts if isinstance(detector, UnitedDetectors) else {detector.name: detector}
 
 
@@ -147,7 +148,7 @@ def make_detector(name: str) -> Detector:
 
 
 def without_overlaps(spans: Iterable[DetectedSpan]) -> list[DetectedSpan]:
-    """Of overlapping spans the surest, then the longest, then the first; in order of place."""
+    """Of overlapping spans the most confident, then the longest, then the first; sorted by position."""
     separate: list[DetectedSpan] = []
     for span in sorted(spans, key=lambda span: (-span.score, span.start - span.end, span.start)):
         if all(span.end <= other.start or other.end <= span.start for other in separate):
@@ -156,7 +157,7 @@ def without_overlaps(spans: Iterable[DetectedSpan]) -> list[DetectedSpan]:
 
 
 def ages_as_numbers(spans: Iterable[DetectedSpan], text: str) -> list[DetectedSpan]:
-    """Spans of a text, ages without the words around their number: ``50`` of ``50-year-old``.
+    """Spans of a text, with ages reduced to their number: ``50`` of ``50-year-old``.
 
     Some label sets (i2b2's) hold the number alone.
     """
@@ -168,7 +169,7 @@ def ages_as_numbers(spans: Iterable[DetectedSpan], text: str) -> list[DetectedSp
 
 
 def covered(kind: str, start: int, end: int, spans: Iterable[DetectedSpan]) -> bool:
-    """True if spans of the kind's group cover at least half of a place."""
+    """True if spans of the kind's group cover at least half of a range of characters."""
     places: set[int] = set()
     for span in spans:
         if kinds()[span.kind].group == kinds()[kind].group:

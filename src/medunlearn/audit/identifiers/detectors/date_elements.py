@@ -1,4 +1,4 @@
-"""Elements of dates that say more than the year: a month, a day and month, a season with its year, a holiday.
+"""Elements of dates more specific than the year: a month, a day and month, a season with its year, a holiday.
 
 Full dates are in :func:`~medunlearn.audit.identifiers.normalized_text.dates_in`. The Safe Harbor method takes every
 element of a date but the year (45 CFR 164.514(b)(2)(i)(C)). Weekdays count only beside a date, seasons only with a
@@ -115,7 +115,7 @@ _SURE_ALONE = ("january", "february", "july", "september", "october", "november"
 
 
 class DateElement(NamedTuple):
-    """A partial date: offsets in characters; sure where it has a day and month, or a year."""
+    """A partial date with its character offsets; ``sure`` if it has a day and month, or a year."""
 
     start: int
     end: int
@@ -123,7 +123,7 @@ class DateElement(NamedTuple):
 
 
 def date_elements_in(text: str, lower: str) -> Iterator[DateElement]:
-    """Each partial date, in no order; some overlap, the longest is meant.
+    """Every partial date, unordered; of overlapping ones the longest is meant.
 
     Args:
         lower: the text in lower case, of the same length.
@@ -151,7 +151,7 @@ def date_elements_in(text: str, lower: str) -> Iterator[DateElement]:
 
 
 def _named(text: str, lower: str) -> Iterator[DateElement]:
-    """Dates around the name of a month."""
+    """Dates with the name of a month."""
     for match in _MONTH.finditer(lower):
         start, end = match.span()
         if start and (text[start - 1].isalnum() or text[start - 1] == "_"):
@@ -177,7 +177,9 @@ def _named(text: str, lower: str) -> Iterator[DateElement]:
 
 
 def _is_month(text: str, month: str, before: str, end: int, head: bool) -> bool:
-    """True if a month without a day or year is one: ``May`` and ``Dec`` need a cue, ``April Vane`` is a person."""
+    """True if a month without a day or year is a month: ``May`` and ``Dec`` need a cue, ``April Vane`` is a
+    person.
+    """
     lower = month.lower()
     if lower in _SURE_ALONE and month[0].isupper():
         return True
@@ -192,7 +194,7 @@ def _is_month(text: str, month: str, before: str, end: int, head: bool) -> bool:
 
 
 def _is_date(text: str, match: re.Match[str]) -> bool:
-    """True if two numbers around a stroke are a day and month, not a score, a strength or a share."""
+    """True if two numbers around a slash are a day and month, not a score, a strength or a fraction."""
     month, day, start = int(match["month"]), int(match["day"]), match.start()
     before, after = text[max(0, start - 40) : start], text[match.end() : match.end() + 24]
     if "-" in match.group():

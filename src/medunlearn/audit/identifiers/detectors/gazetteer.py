@@ -1,4 +1,4 @@
-"""Word lists that names and places are told by: ``gazetteer.yaml``."""
+"""Word lists for the recognition of names and places: ``gazetteer.yaml``."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Gazetteer:
     """Word lists, in lower case.
 
     Attributes:
-        given: given names that are nothing else.
+        given: unambiguous given names.
         ambiguous: given names that are also words, months, places or things.
         family: common family names.
-        no_names: words with a capital in notes that are in no name.
-        after_eponym: nouns behind the name of a sign, a disease or a tool.
-        relatives, staff: words before the name of a relative, or of one who treats.
-        persons_verbs: verbs of which persons are the subject.
+        no_names: capitalized words of notes that are never part of a name.
+        after_eponym: nouns after an eponym: a sign, a disease or a tool.
+        relatives, staff: words before the name of a relative, or of clinical staff.
+        persons_verbs: verbs whose subject is a person.
         large_places: states and countries.
     """
 

@@ -1,4 +1,4 @@
-"""GLiNER: named entities by labels in words, from a folder that the user has; on the GPU where there is one."""
+"""GLiNER: zero-shot named-entity recognition, from a local model folder; on the GPU if there is one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Gliner:
 
 
 def _windows(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end of pieces of :data:`WORDS` words that overlap by :data:`SHARED`."""
+    """Start and end of chunks of :data:`WORDS` words that overlap by :data:`SHARED`."""
     words = [match.span() for match in WORD.finditer(text)]
     for first in range(0, max(1, len(words) - SHARED), WORDS - SHARED):
         last = min(first + WORDS, len(words))

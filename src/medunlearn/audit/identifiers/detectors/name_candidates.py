@@ -1,4 +1,4 @@
-"""Runs of words with a capital that may be a person's name, with what stands around them."""
+"""Candidates for person names: runs of capitalized words, with their context."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENDINGS = re.compile(
 
 
 class CapitalizedWord(NamedTuple):
-    """A word with a capital: its offsets, without ``'s``, and the word folded (lower case, no accents)."""
+    """A capitalized word: its offsets, without ``'s``, and its folded form (lower case, no accents)."""
 
     start: int
     end: int
@@ -33,7 +33,7 @@ class CapitalizedWord(NamedTuple):
 
 @dataclass(frozen=True)
 class NameCandidate:
-    """Words with a capital that stand side by side, none of them known to be in no name."""
+    """Adjacent capitalized words, none of them on the list of non-names."""
 
     text: str
     words: Sequence[CapitalizedWord]
@@ -53,7 +53,7 @@ class NameCandidate:
 
     @cached_property
     def after(self) -> str:
-        """The text behind it, at most 60 characters."""
+        """The text after it, at most 60 characters."""
         return self.text[self.end : self.end + _AFTER]
 
     @cached_property
@@ -63,18 +63,18 @@ class NameCandidate:
 
     @cached_property
     def has_given(self) -> bool:
-        """One of its words is a given name, if only among others."""
+        """True if one of its words is a given name, even one that is also another word."""
         lists = gazetteer()
         return any(word.lower in lists.given or word.lower in lists.ambiguous for word in self.full)
 
     @cached_property
     def is_plausible(self) -> bool:
-        """It ends like a name and not like a word (``Ambulating``), or begins with a given name."""
+        """True if it ends like a name and not like a word (``Ambulating``), or begins with a given name."""
         return ends_like_name(self.full[-1].lower) or self.full[0].lower in gazetteer().given
 
     @property
     def is_acronym(self) -> bool:
-        """A single short word in capitals."""
+        """True for a single short word in capitals."""
         return len(self.full) == 1 and self.end - self.start < 5 and self.text[self.start : self.end].isupper()
 
     @property
@@ -87,12 +87,12 @@ class NameCandidate:
 
 
 def ends_like_name(word: str) -> bool:
-    """True if a word in lower case ends otherwise than verbs, drugs, diseases and procedures do."""
+    """True if a lower-case word lacks the endings of verbs, drugs, diseases and procedures."""
     return _ENDINGS.search(word) is None
 
 
 def name_candidates(text: str, words: Iterable[CapitalizedWord]) -> Iterator[NameCandidate]:
-    """Every candidate in a text, in order of place.
+    """Every candidate in a text, sorted by position.
 
     Args:
         words: of the text, by :func:`capitalized_words`.
@@ -115,7 +115,7 @@ def name_candidates(text: str, words: Iterable[CapitalizedWord]) -> Iterator[Nam
 
 
 def capitalized_words(text: str) -> Iterator[CapitalizedWord]:
-    """Words with a capital, in order."""
+    """Capitalized words of a text, in order."""
     for match in _CAPITALIZED.finditer(text):
         word, last = match.group(), match.end()
         if word.endswith(("'s", "’s", "'S")):

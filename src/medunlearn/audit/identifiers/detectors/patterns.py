@@ -1,7 +1,8 @@
-"""A detector of rules alone: nothing to install, nothing to load, and as good as its rules.
+"""Rule-based detector: nothing to install, nothing to load, and as good as its rules.
 
-It knows forms (dates, ages, numbers, addresses, what ends in "Hospital"), the words around names, and common given
-names. A rare name without a cue it misses: measure it (:mod:`recall`) before you rely on its counts.
+It knows formats (dates, ages, numbers, addresses, facilities ending in "Hospital"), the words around names, and
+common given names. It misses rare names without a cue: measure its recall (:mod:`recall`) before you rely on its
+counts.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _MONTHS = frozenset(
 
 
 class Form(NamedTuple):
-    """An expression of one kind: the group ``it`` is the identifier; a text has one of the pieces ``needs``."""
+    """Regular expression of one kind: the group ``it`` is the identifier; a text must contain one of ``needs``."""
 
     kind: str
     score: float
@@ -51,7 +52,7 @@ class Form(NamedTuple):
 
 
 class CuedForm(NamedTuple):
-    """An expression that is an identifier of a kind behind a cue."""
+    """Regular expression that is an identifier of a kind only after a cue."""
 
     kind: str
     score: float
@@ -59,9 +60,9 @@ class CuedForm(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Content of ``rules.yaml``; ``cued`` are the forms behind a cue by what they look like.
+    """Content of ``rules.yaml``; ``cued`` groups the forms that need a cue by their format.
 
-    ``endings`` have for a cue the words that end a place's name.
+    The cues of ``endings`` are the words that end a place's name.
     """
 
     forms: tuple[Form, ...]
@@ -72,7 +73,7 @@ class Rules(NamedTuple):
 
 
 class Patterns:
-    """Regular expressions for what has a form, cues and word lists for what has none."""
+    """Detector by regular expressions for formatted identifiers, by cues and word lists for others."""
 
     name = "patterns"
 
@@ -117,7 +118,7 @@ def lowered(text: str) -> str:
 
 
 def _cued(text: str) -> Iterator[DetectedSpan]:
-    """Numbers that are identifiers by what stands before them."""
+    """Numbers that are identifiers because of the words before them."""
     for expression, forms in rules().cued.items():
         for match in expression.finditer(text):
             before = text[max(0, match.start() - _CUE_LENGTH) : match.start()]
@@ -127,7 +128,7 @@ def _cued(text: str) -> Iterator[DetectedSpan]:
 
 
 def _places(text: str) -> Iterator[DetectedSpan]:
-    """Large cities, and any place of which it is said that somebody lives, travels or comes from there."""
+    """Large cities, and any place where somebody is said to live, travel or come from."""
     for match in _PLACE.finditer(text):
         start, end = match.span("it")
         if city := rules().cities.match(text, start, end):
@@ -139,7 +140,7 @@ def _places(text: str) -> Iterator[DetectedSpan]:
 
 
 def _facilities(text: str) -> Iterator[DetectedSpan]:
-    """Hospitals, schools and the like: words with a capital that end with what they are."""
+    """Hospitals, schools and other facilities: capitalized words that end with the type of facility."""
     for form in rules().endings:
         for match in form.cue.finditer(text):
             start, end = match.span()

@@ -1,4 +1,4 @@
-"""People's names by context and word lists: titles, cues, ages and credentials beside them, common given names.
+"""People's names by context and word lists: titles, cues, nearby ages and credentials, common given names.
 
 Evidence for a run of words with a capital, the strongest first:
 
@@ -8,7 +8,7 @@ Evidence for a run of words with a capital, the strongest first:
 - a common given name, alone or with what follows it (``Ada Vane has``);
 - the same word in a name elsewhere in the text.
 
-What is called after somebody (Murphy sign, Allen stirrups) names nobody. Word lists: :mod:`gazetteer`.
+Eponyms (Murphy sign, Allen stirrups) do not count. Word lists: :mod:`gazetteer`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class PersonName(NamedTuple):
 
 
 def names_in(text: str) -> list[PersonName]:
-    """Every person's name with a capital in a text, in no order; names may overlap."""
+    """Every capitalized person name in a text, unordered; names may overlap."""
     words = list(capitalized_words(text))
     names = [name for candidate in name_candidates(text, words) for name in _names_of(candidate)]
     return [*names, *_repeated(text, words, names)]
@@ -125,14 +125,14 @@ def _names_of(candidate: NameCandidate) -> Iterator[PersonName]:
 
 
 def _last_word(before: str) -> str:
-    """The word before a name, in lower case, past what may stand between them."""
+    """The last word before a name, in lower case, skipping permitted fillers."""
     tail = before.rstrip(" \t\n:,(|#-.")
     return tail[max(map(tail.rfind, " \n-]")) + 1 :].lower()
 
 
 @cache
 def _cue_words() -> frozenset[str]:
-    """Every word that a cue before a name may end with."""
+    """Every word that may end a cue before a name."""
     roles = (*gazetteer().relatives, *gazetteer().staff)
     return frozenset((*roles, *(role.rsplit("-", 1)[-1] for role in roles), *_CUES.split()))
 
@@ -184,7 +184,7 @@ def _credentialed(candidate: NameCandidate) -> PersonName | None:
 
 
 def _cued(candidate: NameCandidate) -> PersonName | None:
-    """A name by the words before it."""
+    """Names recognized by the words before them."""
     if not candidate.is_plausible:
         return None
     lists, before, has_given = gazetteer(), candidate.before, candidate.has_given
@@ -210,7 +210,7 @@ def _acts_alone(candidate: NameCandidate) -> bool:
 
 
 def _aged(candidate: NameCandidate) -> PersonName | None:
-    """A name by the age, birth date or record number behind it."""
+    """Names recognized by the age, birth date or record number after them."""
     if not candidate.is_plausible or not _AGE.match(candidate.after):
         return None
     if candidate.has_given or len(candidate.full) > 1 or candidate.starts_line:
@@ -219,7 +219,7 @@ def _aged(candidate: NameCandidate) -> PersonName | None:
 
 
 def _common(candidate: NameCandidate) -> Iterator[PersonName]:
-    """Names without a cue: by their own words, and by what they do."""
+    """Names without a cue: recognized by common given names and by verbs after them."""
     if _SAINT.search(candidate.before):
         return
     whole = PersonName(candidate.start, candidate.end, "name", COMMON)
@@ -244,7 +244,7 @@ def _common(candidate: NameCandidate) -> Iterator[PersonName]:
 
 
 def _start_of_known(candidate: NameCandidate) -> int | None:
-    """Start of a name of several words, of which one is a common name; None if none is."""
+    """Index of the first common name in a run of words; None without one."""
     lists, words, full = gazetteer(), candidate.words, candidate.full
     for word in words[:-1]:
         if word.lower in lists.given:
@@ -257,7 +257,7 @@ def _start_of_known(candidate: NameCandidate) -> int | None:
 
 
 def _is_strange(candidate: NameCandidate) -> bool:
-    """True if two or three words look like names, though no list has them."""
+    """True if two or three words look like names that no list contains."""
     return len(candidate.full) <= 3 and all(
         ends_like_name(word.lower) and not candidate.text[word.start : word.end].isupper()
         for word in candidate.full
@@ -270,7 +270,7 @@ def _is_eponym(after: str, words: Sequence[CapitalizedWord]) -> bool:
 
 
 def _person_follows(after: str, *, strictly: bool = False) -> bool:
-    """True if a verb follows of which persons are the subject, or ``'s`` and a relative."""
+    """True if a verb whose subject is a person follows, or ``'s`` and a relative."""
     if match := _OWNED.match(after):
         return match[1] in gazetteer().relatives or match[1] == "office"
     verb = _VERB.match(after)
@@ -280,7 +280,7 @@ def _person_follows(after: str, *, strictly: bool = False) -> bool:
 
 
 def _repeated(text: str, words: Sequence[CapitalizedWord], names: Sequence[PersonName]) -> Iterator[PersonName]:
-    """Words of names, wherever else they stand with a capital."""
+    """Other capitalized occurrences of words of known names."""
     if not names:
         return
     lists = gazetteer()

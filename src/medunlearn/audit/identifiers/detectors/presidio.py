@@ -1,4 +1,4 @@
-"""Presidio with a named-entity model where one is installed, and recognizers of ours for what it lacks.
+"""Presidio with a named-entity model if one is installed, and our recognizers for what it lacks.
 
 From Presidio: dates, telephone numbers (of several countries), social security numbers, IP addresses, IBANs and
 credit cards; people and places from a spaCy pipeline or a token classification model. From :mod:`patterns`: what
@@ -96,7 +96,7 @@ def _pipeline(model: str) -> tuple[Any, str]:
         pipeline = spacy.load(name)
     except (OSError, ValueError, ImportError) as error:
         raise InputError(
-            f"presidio:{name} is no spaCy pipeline and no folder of a token classification model: "
+            f"presidio:{name} is neither a spaCy pipeline nor a folder of a token classification model: "
             f"{first_line(error)} Install a pipeline, or write presidio alone."
         ) from error
     return pipeline, f"{pipeline.meta['name']}-{pipeline.meta['version']}"
@@ -118,11 +118,11 @@ def _analyzer(pipeline: Any, detectors: Sequence[Detector]) -> Any:
 
 
 def _recognizer(presidio: Any, detector: Detector) -> Any:
-    """A detector of ours as a recognizer of Presidio's."""
+    """Wrap one of our detectors as a Presidio recognizer."""
 
     class Recognizer(presidio.EntityRecognizer):  # type: ignore[misc]
         def load(self) -> None:
-            """There is nothing to load."""
+            """Do nothing: there is nothing to load."""
 
         def analyze(self, text: str, entities: Any, nlp_artifacts: Any = None) -> list[Any]:
             return [

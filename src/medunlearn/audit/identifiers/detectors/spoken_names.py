@@ -1,4 +1,4 @@
-"""Names in lower case, in transcripts of what was said (``[doctor] hi ada , how are you ?``)."""
+"""Lower-case names in transcripts of speech (``[doctor] hi ada , how are you ?``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOBODY = frozenset(
 
 
 def spoken_names_in(text: str) -> Iterator[PersonName]:
-    """Names without a capital, if the text is a transcript; in no order, some overlap."""
+    """Lower-case names if the text is a transcript; unordered, may overlap."""
     if not any(speaker in text for speaker in _SPEAKERS):
         return
     lists = gazetteer()

@@ -1,4 +1,4 @@
-"""A transformer that labels tokens, from a folder that the user has: a de-identification model, say."""
+"""Transformer token classifier from a local folder, such as a de-identification model."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _STRIDE = 32
 
 
 class Tagger:
-    """A token classification model (B-, I- or plain labels) in a folder, on the GPU where there is one.
+    """A token classification model (B-, I- or plain labels) in a folder, on the GPU if there is one.
 
     Args:
-        folder: of the model and its tokenizer, in safetensors; no code of its is run.
+        folder: the model (safetensors) and its tokenizer; none of its code is run.
 
     Attributes:
-        ignored: labels whose kind is not known; they are passed over.
+        ignored: labels of unknown kind, which are skipped.
 
     Raises:
         InputError: no such folder, no such model in it, or no label of a known kind.
@@ -64,7 +64,7 @@ class Tagger:
         return [without_overlaps(_merged(spans)) for spans in by_text]
 
     def _windows(self, texts: Sequence[str]) -> Iterator[tuple[int, list[DetectedSpan]]]:
-        """Spans of each window, with the place of the text that it is of; long texts have several windows."""
+        """Spans of each window, with the index of its text; long texts have several windows."""
         import torch
 
         encoded = self._tokenizer(
@@ -88,7 +88,7 @@ class Tagger:
     def _spans(
         self, text: str, labels: list[int], scores: list[float], offsets: list[list[int]]
     ) -> list[DetectedSpan]:
-        """Tokens of one kind that stand side by side are one span, unless a new one begins."""
+        """Merge adjacent tokens of one kind into a span, unless a label begins a new one."""
         spans: list[DetectedSpan] = []
         for label, score, (start, end) in zip(labels, scores, offsets, strict=True):
             kind = self._kinds[label]
@@ -105,7 +105,7 @@ class Tagger:
 
 
 def _merged(spans: Sequence[DetectedSpan]) -> list[DetectedSpan]:
-    """Spans of one kind that overlap, as windows do, are one."""
+    """Merge overlapping spans of one kind, as windows produce them."""
     merged_spans: list[DetectedSpan] = []
     for span in sorted(spans, key=lambda span: (span.start, span.end)):
         last = merged_spans[-1] if merged_spans else None
@@ -136,9 +136,9 @@ def _load(folder: Path) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         model = AutoModelForTokenClassification.from_pretrained(folder, local_files_only=True, use_safetensors=True)
     except (OSError, ValueError) as error:
-        raise InputError(f"{folder} holds no token classification model: {first_line(error)}") from error
+        raise InputError(f"{folder} is not a token classification model: {first_line(error)}") from error
     if not tokenizer.is_fast:
-        raise InputError(f"{folder}: its tokenizer does not say where tokens stand; a fast tokenizer is needed.")
+        raise InputError(f"{folder}: its tokenizer gives no token offsets; use a fast tokenizer.")
     # A tokenizer without a limit would never cut a text, and the model has one.
     longest = getattr(model.config, "max_position_embeddings", None)
     if longest and tokenizer.model_max_length > longest:

@@ -1,4 +1,4 @@
-"""AMNESIA's writing tasks: a disease category by a note's title, and eight questions on a note."""
+"""AMNESIA's writing tasks: a disease category from a note's title, and eight questions on a note."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ FACTUAL, REASONING = 0.6, 0.4
 
 
 class DiseaseLabel(WritingTask):
-    """Sorts a note's title into one of AMNESIA's eleven disease categories, or Other, with a short reason.
+    """Writing task: sort a note's title into one of AMNESIA's eleven disease categories, or Other, with a short
+    reason.
 
     A source has ``title``; a result is ``{"category", "reason"}``. The paper has the model repeat id and
-    title, too; here a result belongs to its request, so nothing has to be repeated.
+    title, too; here results are matched to requests, so that is unnecessary.
 
     Source: AMNESIA, Section 3.1, Table 1 and Appendix B.1.
     """
@@ -29,7 +30,7 @@ class DiseaseLabel(WritingTask):
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """The eleven, and Other at the end."""
+        """The eleven categories, with Other at the end."""
         return tuple(self.prompt.schema["properties"]["category"]["enum"])
 
     def wrong(self, source: Source, value: Any) -> str:
@@ -39,14 +40,14 @@ class DiseaseLabel(WritingTask):
 
 
 class AmnesiaQuestions(WritingTask):
-    """Writes eight questions on a note: four that recall one finding, four that join at least two.
+    """Writing task: eight questions on a note, four that recall one finding and four that join at least two.
 
     A source has ``note``; a result is ``{"factual": [...], "reasoning": [...]}``, four each, with ``question``,
-    ``answer`` and what of the note they rest on (``evidence``, ``findings``). Code checks: quotations stand in the
-    note to the letter, those of a reasoning question in two places at least; content words of the answer stand in
-    the note (60% of a factual, 40% of a reasoning answer, and every number of a factual one); 1-2 and 2-3
-    sentences; nothing identifies or asks for who the patient is; no question contains its answer; all differ. That
-    general knowledge does not answer a question is for the prompt, and for a panel of judges.
+    ``answer`` and their quotations from the note (``evidence``, ``findings``). Code checks: quotations are verbatim
+    in the note, those of a reasoning question in at least two places; content words of the answer occur in the note
+    (60% of a factual, 40% of a reasoning answer, and every number of a factual one); 1-2 and 2-3 sentences; nothing
+    identifies the patient or asks for the identity; no question contains its answer; all differ. That general
+    knowledge cannot answer a question is left to the prompt and to a panel of judges.
 
     Source: AMNESIA, Section 3.1 and Appendix B.2.
     """

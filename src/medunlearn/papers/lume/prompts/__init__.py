@@ -21,10 +21,10 @@ DECLINED = {
 
 
 class LumeStory(WritingTask):
-    """Writes a story of 150 to 200 words with the given genre, place and characters.
+    """Writing task: a story of 150 to 200 words with the given genre, place and characters.
 
     A source has ``genre``, ``place`` and ``names`` (with commas between them); a result is ``{"story"}``. Code
-    checks: its length, and that place and every name stand in it.
+    checks: its length, and that it contains the place and every name.
 
     Source: LUME, Section 2.1 (Task 1) and Appendix B.
     """
@@ -44,11 +44,11 @@ class LumeStory(WritingTask):
 
 
 class LumeBiography(WritingTask):
-    """Writes a biography of an invented person around given identifiers.
+    """Writing task: a biography of an invented person with given identifiers.
 
     A source has ``name``, ``birth_date``, ``ssn``, ``phone``, ``email``, ``address``; its ``identifiers`` are
-    ``()``, since they are nobody's. A result is ``{"biography"}``. Code checks: its length, and that every fact
-    stands in it to the letter.
+    ``()``, since they are invented. A result is ``{"biography"}``. Code checks: its length, and that it contains
+    every fact verbatim.
 
     Source: LUME, Section 2.1 (Task 2) and Appendix C; it gives no length.
     """
@@ -66,12 +66,12 @@ class LumeBiography(WritingTask):
 
 
 class LumeQuestion(WritingTask):
-    """Writes a question with exactly one short answer, or says that the text allows none.
+    """Writing task: a question with exactly one short answer, unless the text allows none.
 
     A source has ``document``; a result is ``{"proper_nouns", "reasoning", "outcome", "question", "answer"}``. Code
-    checks: proper nouns and the answer stand in the text, the answer has at most five words and is not in the
+    checks: proper nouns and the answer occur in the text, the answer has at most five words and is not in the
     question, the question names one of the proper nouns. A text without proper nouns, or without such a question,
-    is a reject with that reason. :class:`LumeVerify` has other models try the question.
+    is a reject with that reason. :class:`LumeVerify` has other models answer the question.
 
     Source: LUME, Section 2.3 and Appendix D.
     """
@@ -103,7 +103,7 @@ class LumeQuestion(WritingTask):
 
 
 class LumeVerify(WritingTask):
-    """Answers a question from its text and lists every answer that the text allows.
+    """Writing task: answer a question from its text and list every answer that the text allows.
 
     A source has ``document`` and ``question``, and not the answer; a result is ``{"answers"}``.
 
@@ -126,10 +126,10 @@ def verify(
     sampling: Sampling | None = None,
     quiet: bool = False,
 ) -> WritingOutput:
-    """Keep the questions for which every verifier finds exactly the one answer; LUME uses three verifiers.
+    """Keep the questions for which every verifier finds exactly the expected answer; LUME uses three verifiers.
 
-    A verifier is asked only what those before it confirmed. A question that server or network kept from being
-    verified is a reject of that status, not a wrong question.
+    A verifier only gets questions confirmed by those before it. A question whose verification failed through server
+    or network is a reject of that status, not a wrong question.
 
     Args:
         questions: sources of :class:`LumeVerify`; ``answers`` has the expected answer of each, by id.

@@ -1,4 +1,4 @@
-"""MedForget's writing tasks: three items on a report's section, and the same question in other words."""
+"""MedForget's writing tasks: three items on a report section, and paraphrases of questions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SHORTEST, LONGEST = 0.4, 2.5  # of the original's number of words
 
 
 class MedforgetSection(WritingTask):
-    """Writes three items on a report's section: describe it, fill a gap, choose among options.
+    """Writing task: three items on a report section: a description, a cloze, and a multiple choice.
 
     A source has ``section`` (its name) and ``text``; a result is ``{"generation", "cloze", "classification"}``.
-    Code checks: the section supports the generated answer; one gap, whose answer stands in the section and not in
-    the statement; options differ and the section supports the right one best. Options come back in an order
-    drawn from the source's id, since models like to put the right one first.
+    Code checks: the section supports the generated answer; one gap, whose answer occurs in the section and not in
+    the statement; options differ and the section supports the right one best. Options are shuffled by the source's
+    id, since models tend to put the right one first.
 
     Source: MedForget, Sections 3.2, 3.3 and Table 2.
     """
@@ -63,11 +63,11 @@ def _named(item: str, problem: str) -> str:
 
 
 class MedforgetParaphrase(WritingTask):
-    """Rewords a question; its answer stays the right one.
+    """Writing task: paraphrase a question, keeping its answer.
 
-    A source has ``question`` and ``answer``; a result is ``{"question"}``. Code checks: another wording, of like
-    length; a gap stays one gap and a question a question; an answer that the original did not contain is not given
-    away; no identifier that the original did not name.
+    A source has ``question`` and ``answer``; a result is ``{"question"}``. Code checks: another wording of similar
+    length; the gap, or the question form, is kept; the answer is not revealed unless the original contained it; no
+    new identifiers.
 
     Source: MedForget, Section 3.3 (Forget Rephrase Set).
     """

@@ -1,4 +1,4 @@
-"""Audits side by side: numbers, differences, trends, places, persistence, kinds; and their report."""
+"""Comparison of audits: numbers, differences, trends, positions, persistence, kinds; and their report."""
 
 from medunlearn.audit.audit_tables import AuditTables, is_audit, read_tables
 from medunlearn.audit.kinds.sorting import judge_spans, read_spans, sort_spans, span_sheet

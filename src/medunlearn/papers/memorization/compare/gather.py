@@ -1,4 +1,4 @@
-"""From audits' tables to the content of their report."""
+"""Convert audits' tables into the content of their report."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Audits = Mapping[str, AuditTables]
 def gather_audits(
     audits: Sequence[AuditTables], relations: AuditRelations, draws: Draws, *, title: str, show_text: bool = False
 ) -> AuditContent:
-    """Everything that a report shows; :func:`.report.audit_content` reads the audits for it."""
+    """Gather everything that a report shows; :func:`.report.audit_content` reads the audits for it."""
     whole = _by_label(audits)
     _check(relations, whole)
     # The paper's tables are of beginnings of texts; the first screen counts every way of asking.
@@ -78,7 +78,8 @@ def _by_label(audits: Sequence[AuditTables]) -> Audits:
     for audit in audits:
         if by_label.setdefault(audit.label, audit) is not audit:
             raise InputError(
-                f"{by_label[audit.label].folder} and {audit.folder} have one label, {audit.label!r}. Audit one of "
+                f"{by_label[audit.label].folder} and {audit.folder} have the same label, {audit.label!r}. Audit "
+                "one of "
                 "them with another --label, or leave it out."
             )
     return by_label
@@ -94,7 +95,7 @@ def _check(relations: AuditRelations, audits: Audits) -> None:
 
 
 def _screens(audits: Audits, relations: AuditRelations, show_text: bool) -> tuple[FirstScreen, ...]:
-    """First screens of the models that are asked about; a baseline stands beside them."""
+    """First screens of the selected models, each with its baselines."""
     names = pseudonyms(audits.values())
     beside = {other for others in relations.baselines.values() for other in others}
     return tuple(
@@ -116,7 +117,7 @@ def _audited(audit: AuditTables, relations: AuditRelations) -> AuditedModel:
 
 
 def _own_tables(audits: Sequence[AuditTables], draws: Draws) -> dict[str, list[pd.DataFrame]]:
-    """Tables that are of each audit by itself."""
+    """Tables of each audit on its own."""
     makers = {
         "ratios": ratios.ratios,
         "duplication": ratios.ratios_by_copies,
@@ -130,7 +131,7 @@ def _own_tables(audits: Sequence[AuditTables], draws: Draws) -> dict[str, list[p
 
 
 def _related(audits: Audits, relations: AuditRelations, draws: Draws) -> dict[str, list[pd.DataFrame]]:
-    """Tables that hold audits against each other."""
+    """Tables that compare audits."""
     baselines = [(model, other) for model, others in relations.baselines.items() for other in others]
     tuned = [(after, before) for before, after in relations.persistence]
     pairs = {"baseline": baselines, "size": relations.larger, "persistence": tuned}
@@ -162,7 +163,7 @@ def _related(audits: Audits, relations: AuditRelations, draws: Draws) -> dict[st
 
 
 def _kinds(audit: AuditTables, draws: Draws) -> pd.DataFrame:
-    """Number of spans by corpus, way of sorting and kind; spans without a kind too."""
+    """Number of spans by corpus, sorter and kind, including spans without a kind."""
     if audit.kinds is None:
         return pd.DataFrame()
     titles, ways = {name: kind.title for name, kind in kinds().items()}, _ways(audit)
@@ -186,7 +187,7 @@ def _agreement(audit: AuditTables, draws: Draws) -> pd.DataFrame:
 
 
 def _ways(audit: AuditTables) -> dict[str, str]:
-    """A judge is called by its model's name as well."""
+    """Names of an audit's sorters; a judge's includes its model's name."""
     judge = judge_of(audit.folder)
     return {} if judge is None else {"judge": f"judge {judge}"}
 
@@ -205,9 +206,9 @@ def _epochs(relations: AuditRelations) -> pd.DataFrame:
 
 
 def _own_measures(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of measures with a name of their own; what is not of the training texts has its fold in the name.
+    """Rows of measures with unique names; measures not on training texts have their fold in the name.
 
-    A training's own table of epochs holds the summary of every metric on every split as well.
+    A training run's table of epochs also contains the summary of every metric on every split.
     """
     if "metric" in table:
         table = table[table["measure"] != table["metric"]]
@@ -237,7 +238,7 @@ def _examples(audit: AuditTables) -> Iterator[Row]:
 
 
 def caveats(audits: Sequence[AuditTables], relations: AuditRelations, ratios: pd.DataFrame) -> Iterator[str]:
-    """Sentences that a reader must know before the numbers."""
+    """Warnings to read before the numbers."""
     yield from banner({audit.label: RunRecord.of(audit.info).problems for audit in audits})
     if any("tiny" in audit.info.get("lineage", []) for audit in audits):
         yield "A model is tiny and was trained here: its numbers show how the measurements work, and no more."
@@ -265,7 +266,7 @@ def caveats(audits: Sequence[AuditTables], relations: AuditRelations, ratios: pd
 
 
 def missing(audits: Sequence[AuditTables], relations: AuditRelations) -> Iterator[tuple[str, str]]:
-    """Parts that could be in the report and are not, and how each gets there."""
+    """Parts missing from the report, and how to add each."""
     if not relations.baselines:
         yield "Comparison with baselines", "audit a baseline on the same corpora (--baseline)"
     records = {audit.label: set(audit.probes["probe_id"] + "\n" + audit.probes["corpus"]) for audit in audits}

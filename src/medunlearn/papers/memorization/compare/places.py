@@ -40,11 +40,11 @@ def position_table(audit: AuditTables, draws: Draws, lengths: tuple[int, ...] = 
 def persistence_table(
     before: AuditTables, after: AuditTables, draws: Draws, *, by: lasting.By = "probe", at_least: int = 50
 ) -> pd.DataFrame:
-    """Unique, common and unique over the union, by corpus and prefix length, with the share that was retained.
+    """Unique and common shares of the union, by corpus and prefix length, and the retained share.
 
     Args:
-        by: what is counted: probes with a run of ``at_least`` tokens, spans with the same text, or tokens of
-        suffixes.
+        by: unit of counting: probes with a run of ``at_least`` tokens, spans with the same text, or tokens of
+            suffixes.
     """
     flags = []
     for audit in (before, after):
@@ -60,9 +60,9 @@ def persistence_table(
 
 
 def leaks(audit: AuditTables) -> pd.DataFrame:
-    """Regenerated values in the record and not in the prefix: one row per value of a kind in a response.
+    """Leaked values in the record and not in the prefix: one row per value, kind and response.
 
-    However often a value stands in a response, it counts once there.
+    Repeats of a value in a response count once.
     """
     tables = [table for table in (audit.findings, audit.sensitive) if table is not None]
     if not tables:
@@ -76,7 +76,7 @@ def leaks(audit: AuditTables) -> pd.DataFrame:
 
 
 def identifier_table(audit: AuditTables, draws: Draws) -> pd.DataFrame:
-    """One row per kind of what was regenerated: how often, in how many records, and per audited record.
+    """One row per kind of leaked identifier: count, number of records, and rate per audited record.
 
     Returns:
         model, table (``table_9`` or ``table_10``), group (the paper's row), kind, n, n_records, n_subjects,
@@ -89,7 +89,7 @@ def identifier_table(audit: AuditTables, draws: Draws) -> pd.DataFrame:
 
 
 def masked(value: str) -> str:
-    """The shape of a text: letters as x or X, digits as #; what stands between them stays."""
+    """The shape of a text: letters as x or X, digits as #; other characters stay."""
     shape = re.sub(r"[^\W\d_]", lambda match: "X" if match.group().isupper() else "x", value)
     return re.sub(r"\d", "#", shape)
 

@@ -18,19 +18,20 @@ Draws = Mapping[str, Any]
 
 
 def ratios(audit: AuditTables, draws: Draws) -> pd.DataFrame:
-    """Mean of every measure by corpus, prefix length and decoding: for ``run_30`` the memorization ratio.
+    """Mean of every measure by corpus, prefix length and decoding; for ``run_30`` it is the memorization ratio.
 
-    Samples of one probe are averaged first: a probe counts once. A number that nothing was scored for is null, with
-    the most frequent reason.
+    Samples of one probe are averaged first: a probe counts once. A number without scores is null, with the most
+    frequent reason.
     """
     table = _floats(summarize(_probe_scores(audit), CELL, **draws)).assign(model=audit.label)
     return _with_reason(table, audit.scores, [*CELL, "measure"], "no score")
 
 
 def ratios_by_copies(audit: AuditTables, draws: Draws) -> pd.DataFrame:
-    """Mean of runs by how often the records stood in the training text; greedy, records with a number alone.
+    """Mean of run measures by the records' number of copies in the training text; greedy, only records with a known
+    number.
 
-    Empty if the audit does not know it.
+    Empty if the audit has no copies.
     """
     if "copies" not in audit.probes or audit.probes["copies"].isna().all():
         return pd.DataFrame()
@@ -45,8 +46,8 @@ def ratios_by_copies(audit: AuditTables, draws: Draws) -> pd.DataFrame:
 def differences(first: AuditTables, second: AuditTables, relation: str, draws: Draws) -> pd.DataFrame:
     """Every measure of one model minus that of another, paired on the probes that both scored.
 
-    A probe is a record at a prefix length. Models with different tokenizers cut a record at different places; the
-    pairs are still of the same record. A file of stored responses may call a shared probe's length mixed.
+    A probe is a record at a prefix length. Models with different tokenizers cut a record at different positions,
+    but pairs are of the same record. Stored responses may label a shared probe's length as mixed.
     """
     ours, theirs = _probe_scores(first), _probe_scores(second)
     table = _paired(ours, align_probes(ours, theirs), CELL, draws)
@@ -68,7 +69,7 @@ def decoding_differences(audit: AuditTables, draws: Draws) -> list[pd.DataFrame]
 
 
 def option_table(audit: AuditTables, draws: Draws) -> pd.DataFrame:
-    """Share of removed options that the model gave back, by prompt; intervals over questions."""
+    """Share of removed options that the model restored, by prompt, with intervals over questions."""
     if audit.options is None:
         return pd.DataFrame()
     scores = _option_scores(audit.options)
@@ -91,9 +92,9 @@ def _probe_scores(audit: AuditTables) -> pd.DataFrame:
 
 
 def _option_scores(options: pd.DataFrame) -> pd.DataFrame:
-    """A score table of regenerated options: 1 if the model gave one back.
+    """A score table of regenerated options: 1 if the model restored one.
 
-    Lettered matches to options that were lettered anew are those of the paper's released code, and so named.
+    Lettered matches with restarted letters follow the paper's released code, and are named accordingly.
     """
     table = options.assign(item=options["question_id"] + "\n" + options["removed"], subject=options["question_id"])
     if "letters" in table and table["letters"].eq("restarted").all():
@@ -118,7 +119,7 @@ def _paired(ours: pd.DataFrame, theirs: pd.DataFrame, by: Sequence[str], draws: 
 
 
 def _with_reason(table: pd.DataFrame, scores: pd.DataFrame, by: list[str], otherwise: str) -> pd.DataFrame:
-    """The table with the most frequent reason of the scores where a value is null."""
+    """The table with the scores' most frequent reason wherever a value is null."""
     reasons = (
         scores.dropna(subset=["reason"])
         .groupby(by)["reason"]

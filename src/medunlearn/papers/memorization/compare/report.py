@@ -27,18 +27,18 @@ def audit_content(
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> AuditContent:
-    """Everything that the report of some audits shows.
+    """Gather everything that the report of some audits shows.
 
     Args:
         audits: folders of ``medunlearn audit``.
-        relations: which model is what to which other, as a YAML file or a mapping
+        relations: relations between models, as a YAML file or a mapping
             (:class:`~medunlearn.config.audit.AuditRelations`).
         show_text: put memorized spans into the report. They are text of records.
         replicates, seed: of the bootstrap over subjects.
 
     Raises:
-        InputError: a folder that holds no complete audit, or two audits with one label.
-        ConfigError: relations that are wrong or name what is not there; all at once.
+        InputError: a folder without a complete audit, or two audits with one label.
+        ConfigError: relations that are invalid or name unknown models; all at once.
     """
     tables, related = with_baselines([read_tables(Path(folder)) for folder in audits], read_relations(relations))
     draws = {"replicates": replicates, "seed": seed}
@@ -48,10 +48,10 @@ def audit_content(
 def write_audit_report(
     audits: Sequence[Path], out: Path, relations: Path | Mapping[str, Any] | None = None, **options: Any
 ) -> Path:
-    """Write ``report.html``, ``report.md`` and ``report.json`` of audits into ``out``; the path of the first.
+    """Write ``report.html``, ``report.md`` and ``report.json`` of audits into ``out``; returns the first path.
 
     Args:
-        options: as :func:`audit_content` has them.
+        options: as in :func:`audit_content`.
     """
     return write_report(audit_report(audit_content(audits, relations, **options)), Path(out))
 
@@ -69,9 +69,9 @@ def read_relations(relations: Path | Mapping[str, Any] | None) -> AuditRelations
 def with_baselines(
     audits: Sequence[AuditTables], relations: AuditRelations
 ) -> tuple[list[AuditTables], AuditRelations]:
-    """The audits with the baselines that they were made with, and relations that say so.
+    """The audits with their baselines, and relations extended accordingly.
 
-    A baseline that is itself a label of another audit (one folder, audited twice) is taken once.
+    A baseline that is itself a label of another audit (one folder, audited twice) is included once.
     """
     by_label = {audit.label: audit for audit in audits}
     if len(by_label) < len(audits):

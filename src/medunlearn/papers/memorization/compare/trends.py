@@ -1,7 +1,7 @@
-"""Trends of memorization with prefix, duplication, position and epochs; and evidence beyond baselines.
+"""Trends of memorization with prefix length, duplication, position and epochs; and evidence beyond baselines.
 
-Models repeat set phrases without having seen a corpus. A trend or a share over all runs is decided by those
-wherever they are many, so claims about memorized text rest on what a model repeats and none of its baselines does.
+Models repeat set phrases without having seen a corpus. Where these are frequent they dominate trends and shares
+over all runs, so claims about memorized text use only runs that none of the baselines repeats.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ Rows = Iterator[dict[str, Any]]
 
 
 def prefix_trends(audit: AuditTables, draws: Draws) -> Rows:
-    """Slope of a record's score over the prefix lengths in their order, a step each; paired over records.
+    """Slope of a record's score over the rank of the prefix length, paired over records.
 
-    Only records that have a probe of every length: a long prefix leaves out short records, and would compare other
-    records otherwise.
+    Only records with a probe of every length count, since long prefixes exclude short records.
     """
     if audit.probes["prefix_tokens"].nunique() < 2:
         return
@@ -44,9 +43,10 @@ def prefix_trends(audit: AuditTables, draws: Draws) -> Rows:
 
 
 def duplication_trends(audit: AuditTables, draws: Draws) -> Rows:
-    """Slope over records on log2 of how often each stood in the training text (``copies`` of ``probes.parquet``).
+    """Slope over records on log2 of each one's number of copies in the training text (``copies`` of
+    ``probes.parquet``).
 
-    Not paired: a record has one number of copies. None if the audit does not know it.
+    Not paired: a record has one number of copies. None if the audit has no copies.
     """
     greedy = _greedy(audit)
     copied = greedy[greedy["copies"] > 0] if "copies" in greedy else greedy.iloc[:0]
@@ -59,10 +59,10 @@ def duplication_trends(audit: AuditTables, draws: Draws) -> Rows:
 
 
 def position_trends(audit: AuditTables, draws: Draws) -> Rows:
-    """Slope over segments of 100 tokens of the share of a segment that stands in a run of 30; paired over records.
+    """Slope over segments of 100 tokens of the share of a segment inside a run of 30; paired over records.
 
-    Probes alone whose text goes on to the end of the last segment: behind a text's end nothing can be repeated.
-    There are as many segments as half of a corpus' probes have text for.
+    Only probes whose text reaches the end of the last segment count, since nothing can be repeated after a text's
+    end. The number of segments is the largest that half of a corpus' probes reach.
     """
     responses = audit.responses[audit.responses["variant"] == GREEDY]
     if responses.empty or "suffix_tokens" not in audit.probes:
@@ -86,8 +86,8 @@ def epoch_trends(name: str, audits: Mapping[int, AuditTables], draws: Draws) -> 
     """Slope of a probe's score over the epochs of one training run; paired over probes.
 
     Args:
-        name: of the training.
-        audits: after which epoch -> audit.
+        name: name of the training run.
+        audits: epoch -> audit after that epoch.
     """
     tables = [_greedy(audit).assign(epoch=epoch) for epoch, audit in sorted(audits.items())]
     for measure in _measures(*tables) if len(tables) > 1 else ():
@@ -99,10 +99,10 @@ def epoch_trends(name: str, audits: Mapping[int, AuditTables], draws: Draws) -> 
 def _over(
     group: pd.DataFrame, measure: str, unit: str, level: str, draws: Draws, *, spaced: bool = False
 ) -> tuple[str, int, Estimate, str]:
-    """Levels, number of units, trend over the levels of each, and the reason where there is none.
+    """Levels, number of units, trend over each unit's levels, and a reason if there is none.
 
     Args:
-        spaced: levels are as far apart as their numbers, not a step each.
+        spaced: levels are spaced by their values, not by rank.
     """
     table = group.pivot(index=unit, columns=level, values=measure)
     if table.shape[1] < 2:
@@ -159,7 +159,7 @@ def beyond_baselines(
     tuned: Sequence[tuple[str, str]],
     draws: Draws,
 ) -> pd.DataFrame:
-    """One row per factor, model, corpus and prefix length: value, low, high, n_subjects, or the reason for none.
+    """One row per factor, model, corpus and prefix length: value, low, high, n_subjects, or a reason.
 
     Factors: ``prefix length`` and ``duplication`` (slopes of the paired difference from each baseline),
     ``position`` (slope over segments), ``first tokens`` (share of matched tokens in the first 100) and
@@ -191,7 +191,7 @@ def beyond_baselines(
 
 
 def difference_of(audit: AuditTables, baseline: AuditTables) -> AuditTables:
-    """An audit whose greedy runs are paired differences from a baseline's, -1 to 1, on the probes of both."""
+    """An audit whose greedy run scores are paired differences from a baseline's, -1 to 1, on common probes."""
     ours, theirs = (_greedy_runs(side).groupby(["item", "measure"])["value"].mean() for side in (audit, baseline))
     gaps = (ours - theirs).dropna().rename("value").reset_index()
     gaps = gaps.assign(decoding=GREEDY, sample=0).astype({"value": "Float64"})
@@ -199,7 +199,7 @@ def difference_of(audit: AuditTables, baseline: AuditTables) -> AuditTables:
 
 
 def unrepeated(audit: AuditTables, baselines: Sequence[AuditTables]) -> AuditTables:
-    """The audit without probes of which a baseline gives a run of 30 back, or which a baseline was not given."""
+    """The audit without probes for which a baseline repeats a run of 30, or that a baseline was not given."""
     probes = set(audit.probes["probe_id"])
     for baseline in baselines:
         runs = _greedy_runs(baseline)
@@ -215,7 +215,7 @@ def _greedy_runs(audit: AuditTables) -> pd.DataFrame:
 
 
 def _first_tokens(audit: AuditTables, draws: Draws) -> Rows:
-    """Share of the matched tokens that stand in the first 100; no value where the design forces it above a half."""
+    """Share of the matched tokens in the first 100; no value if the design forces it above a half."""
     table = places.position_table(audit, draws, (30,))
     table = table[(table["measure"] == "tokens") & (table["segment"] == 0)]
     limit = int(audit.info.get("config", {}).get("max_new_tokens", LIMIT))
@@ -230,7 +230,7 @@ def _first_tokens(audit: AuditTables, draws: Draws) -> Rows:
 
 
 def _forced(probes: pd.DataFrame, limit: int) -> str | None:
-    """Reason that the first 100 tokens hold most matches whatever the model does; None if they need not."""
+    """Reason why the first 100 tokens have most matches by design; None if they need not."""
     if "suffix_tokens" not in probes:
         return "how far the texts go on is not known"
     reach = probes["suffix_tokens"].map(len).clip(upper=limit)

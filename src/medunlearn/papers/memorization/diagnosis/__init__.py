@@ -1,1 +1,1 @@
-"""The diagnosis case: top-k accuracy and memorization by epoch."""
+"""Disease diagnosis: top-k accuracy and memorization by epoch."""

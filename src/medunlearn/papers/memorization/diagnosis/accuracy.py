@@ -1,4 +1,4 @@
-"""Top-k diagnostic accuracy: ask a model for diagnoses, read its lists, and tables of what is right."""
+"""Top-k diagnostic accuracy: ask a model for diagnoses, parse its lists, and tabulate accuracy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def questions_of(benchmark: Benchmark, part: str) -> list[Question]:
     """The questions about one part's admissions.
 
     Raises:
-        InputError: the benchmark is none of diagnosis.
+        InputError: it is not a diagnosis benchmark.
         UnknownNameError: it has no such part.
     """
     if benchmark.builder != "diagnosis":
@@ -55,10 +55,10 @@ def ask(
     quiet: bool = False,
     allow_broken: bool = False,
 ) -> dict[str, Response]:
-    """Responses of a run's model to a part's questions; stored ones are not asked for again.
+    """Responses of a run's model to a part's questions; stored ones are not requested again.
 
     Raises:
-        InputError: responses are missing, and the run holds no weights to ask.
+        InputError: responses are missing, and the run has no weights.
     """
     questions = questions_of(benchmark, settings.part)
     # An epoch without weights has its run's tokenizer.
@@ -80,7 +80,7 @@ def ask(
         return {question_id: stored[key] for question_id, key in keys.items()}
     if live is None and not run.model.is_dir():
         raise InputError(
-            f"{run.folder} holds no weights, so that nothing more can be asked. Ask in training (watch.part="
+            f"{run.folder} has no weights, so nothing more can be asked. Ask in training (watch.part="
             f"{settings.part}), or keep the epochs' models with --keep-epochs."
         )
     model = live or load_model(run.model, device=device, weights=weights, allow_broken=allow_broken)
@@ -94,8 +94,8 @@ def predictions(
 ) -> pd.DataFrame:
     """One row per question: question_id, subject, specialty, named, rank; no text.
 
-    ``named`` is how many diagnoses the response names, 0 if none can be read in it; ``rank`` the place of the
-    first right one, null if none is.
+    ``named`` is the number of diagnoses in the response, 0 if none can be parsed; ``rank`` is the position of the
+    first right one, null without any.
     """
     names = names_with(settings.synonyms)
     rows = [
@@ -118,7 +118,7 @@ ALL = ""
 def accuracy_scores(predictions: pd.DataFrame, ks: Sequence[int]) -> pd.DataFrame:
     """A score table: 1 if a right diagnosis is among the first k, else 0; the measure is k.
 
-    A response in which no diagnosis can be read names none that is right: 0, and counted as unread beside it.
+    A response without a readable diagnosis scores 0, and is also counted as unread.
     """
     ranks = predictions["rank"].astype("Float64").to_numpy(dtype=float, na_value=np.inf)
     items = predictions.rename(columns={"question_id": "item"})
@@ -128,7 +128,7 @@ def accuracy_scores(predictions: pd.DataFrame, ks: Sequence[int]) -> pd.DataFram
 
 
 def small_specialties(predictions: pd.DataFrame, least_patients: int) -> dict[str, int]:
-    """Specialties with fewer patients and their number of them, those with most first."""
+    """Specialties with too few patients and their numbers, largest first."""
     return {name: n for name, n in _patients(predictions).items() if n < least_patients}
 
 
@@ -162,8 +162,8 @@ def difference_table(
     """The first model minus each other on the same admissions, paired on patients.
 
     Returns:
-        model, against, specialty, k, difference, low, high, p, n_pairs, n_subjects. p is two-sided, of one
-        comparison (:class:`medunlearn.statistics.Estimate`). Nothing of a model alone.
+        model, against, specialty, k, difference, low, high, p, n_pairs, n_subjects. p is two-sided, for a single
+        comparison (:class:`medunlearn.statistics.Estimate`). Empty for a single model.
     """
     scores = {label: accuracy_scores(_by_specialty(table, least_patients), ks) for label, table in models.items()}
     (label, first), *others = scores.items()
@@ -183,7 +183,7 @@ def _patients(predictions: pd.DataFrame) -> dict[str, int]:
 
 
 def _by_specialty(predictions: pd.DataFrame, least_patients: int) -> pd.DataFrame:
-    """All admissions together, and those of each specialty with enough patients, those with most first."""
+    """All admissions, and those of each specialty with enough patients, largest first."""
     large = [name for name, n in _patients(predictions).items() if n >= least_patients]
     parts = [predictions[predictions["specialty"] == name] for name in large]
     return pd.concat([predictions.assign(specialty=ALL), *parts], ignore_index=True)

@@ -1,4 +1,4 @@
-"""A person's own admissions: a table with history, laboratory results and diagnoses, one stay a row."""
+"""User-supplied admissions: a table with history, laboratory results and diagnoses, one stay per row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"^\s*\d+[.)]\s+")
 
 @dataclass(frozen=True, slots=True)
 class OwnAdmissions:
-    """A file's admissions in its order, the part of each by its id, and (place, reason) of rows left out."""
+    """A file's admissions in order, the part of each by its id, and (place, reason) of skipped rows."""
 
     admissions: tuple[Admission, ...]
     parts: Mapping[str, str]
@@ -40,11 +40,11 @@ def read_admissions(path: Path, columns: Mapping[str, str], *, skip_bad_rows: bo
 
     Args:
         columns: column of each of :data:`FIELDS`.
-        skip_bad_rows: leave out rows that cannot be used, and list them, instead of refusing the file.
+        skip_bad_rows: skip and list unusable rows instead of refusing the file.
 
     Raises:
-        ConfigError: columns that are not there, all at once.
-        SourceError: the file cannot be read, or rows cannot be used; gives the place of each.
+        ConfigError: missing columns, all at once.
+        SourceError: the file cannot be read, or rows are unusable; gives the place of each.
     """
     admissions: dict[str, Admission] = {}
     parts: dict[str, str] = {}
@@ -67,12 +67,12 @@ def read_admissions(path: Path, columns: Mapping[str, str], *, skip_bad_rows: bo
     if not skip_bad_rows:
         refuse_bad_rows(excluded, path)
     if not admissions:
-        raise SourceError(f"{path} holds no usable admission.")
+        raise SourceError(f"{path} contains no usable admission.")
     return OwnAdmissions(tuple(admissions.values()), parts, tuple(excluded))
 
 
 def _present(columns: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    """The columns that are there, by field; refused where a required or a named one is not."""
+    """The existing columns by field; refuses missing required or named columns."""
     absent = {field: name for field, name in columns.items() if name not in names}
     problems = [
         f"{field}: {unknown_name('column', name, names)} Name the right one: {field}_column=NAME."
@@ -116,7 +116,7 @@ def _text(value: Any, column: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
-        raise BadRowError(f"has no text but a {type(value).__name__} in {column!r}")
+        raise BadRowError(f"has a {type(value).__name__} instead of text in {column!r}")
     if BROKEN.search(value):
         raise BadRowError(f"has half a character or a zero byte in {column!r}; what wrote the file broke it")
     return value.strip()
@@ -134,7 +134,7 @@ def _labs(value: Any, column: str) -> str:
 
 
 def _number(value: float) -> str:
-    """All digits of a number, without those that single precision adds."""
+    """A number with all its digits, without artefacts of single precision."""
     if value.is_integer():
         return str(int(value))
     short = f"{value:g}"
@@ -142,12 +142,12 @@ def _number(value: float) -> str:
 
 
 def _diagnoses(value: Any, column: str) -> tuple[str, ...]:
-    """Names in their order, each once."""
+    """Names in order, without duplicates."""
     listed = listed_cell(value, column, "diagnoses", ";\n")
     names = (" ".join(_NUMBER.sub("", _text(name, column)).split()) for name in listed)
     return tuple(dict.fromkeys(name for name in names if name))
 
 
 def is_iso_date(text: str) -> bool:
-    """True if a date is written so that dates sort as texts do: ``2019-03-02``, perhaps with a time behind it."""
+    """True if a date is in a sortable notation: ``2019-03-02``, possibly followed by a time."""
     return bool(_ISO.match(text))

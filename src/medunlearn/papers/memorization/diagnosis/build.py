@@ -1,11 +1,11 @@
 """Disease diagnosis from an admission: history and laboratory results in, a list of diagnoses out.
 
 A record is one admission without its diagnoses; they are the answer to its one question. Records of the validation
-and the test part are of the fold ``holdout``: no model is trained on them.
+and test parts are in the fold ``holdout``: no model is trained on them.
 
 Source: Memorization in Large Language Models in Medicine, Section 3.3. The paper's 13,000 patients are 10,000 for
-training, 2,000 for validation and 1,000 for testing in that section; elsewhere it has the last two the other way
-round. So sizes are settings, and the section's are the default shares.
+training, 2,000 for validation and 1,000 for testing in that section; elsewhere it swaps the last two. So sizes are
+settings, with that section's shares as defaults.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ ASK = (
 
 
 def build(settings: DiagnosisSettings) -> Benchmark:
-    """The benchmark of a file of admissions or of an invented hospital.
+    """Build the benchmark from a file of admissions or an invented hospital.
 
     Raises:
         ConfigError: wrong settings or columns, all at once.
-        SourceError: rows that cannot be used, each with its place.
-        InputError: too few patients for the parts, or dates by which the latest stay cannot be told.
+        SourceError: unusable rows, each with its place.
+        InputError: too few patients for the parts, or dates that do not determine the latest stay.
     """
     if (settings.admissions is None) == (settings.synthetic is None):
         raise ConfigError(["give either a file of admissions or --synthetic N (patients to invent)"])
@@ -80,7 +80,7 @@ def build(settings: DiagnosisSettings) -> Benchmark:
 
 
 def _own(settings: DiagnosisSettings) -> tuple[list[Admission], dict[str, str], dict[str, Any]]:
-    """Stays of a file, the part of each where the file has parts, and notes on what was left out."""
+    """Stays of a file, the part of each if the file has parts, and notes on skipped rows."""
     assert settings.admissions is not None
     columns = {field: getattr(settings, f"{field}_column") for field in FIELDS}
     read = read_admissions(settings.admissions, columns, skip_bad_rows=settings.skip_bad_rows)
@@ -93,14 +93,14 @@ def _own(settings: DiagnosisSettings) -> tuple[list[Admission], dict[str, str], 
 
 
 def _latest(stays: Sequence[Admission]) -> list[Admission]:
-    """One stay a patient."""
+    """Select one stay per patient, the latest."""
     several = {patient for patient, n in Counter(stay.patient for stay in stays).items() if n > 1}
     undated = [stay.admission_id for stay in stays if stay.patient in several and not is_iso_date(stay.date)]
     if undated:
         raise InputError(
             f"{len(several)} patients have several admissions, and {len(undated)} of these have no date like "
-            f"2019-03-02 (first: {undated[0]!r}), so that the latest cannot be told. Write dates so, or keep all "
-            "with --stays all."
+            f"2019-03-02 (first: {undated[0]!r}), so the latest is unknown. Use such dates, or keep all with "
+            "--stays all."
         )
     # Of a patient's stays on one day the last of the file is the latest; the others keep their order.
     newest = {stay.patient: stay.admission_id for stay in sorted(stays, key=lambda stay: stay.date)}
@@ -108,7 +108,7 @@ def _latest(stays: Sequence[Admission]) -> list[Admission]:
 
 
 def _own_parts(stays: Sequence[Admission], part_of: Mapping[str, str]) -> dict[str, str]:
-    """The file's own partition, refused where a part has another name or none, or a patient is in two."""
+    """The file's own partition; refused if a part is unknown or missing, or a patient is in two."""
     problems = []
     parts: dict[str, str] = {}
     for stay in stays:
@@ -166,7 +166,7 @@ def _question(stay: Admission, record: Record) -> Question:
 
 
 def _splits(records: Iterable[Record], settings: DiagnosisSettings) -> dict[str, Split]:
-    """Random shares of the training patients, for unlearning; the other parts are retained."""
+    """Random shares of the training patients to forget, for unlearning; the other parts are retained."""
     every = list(records)
     trained = Hierarchy((PART, "patient"), [record for record in every if record.fold == "train"])
     outside = tuple(dict.fromkeys(record.groups["patient"] for record in every if record.fold != "train"))

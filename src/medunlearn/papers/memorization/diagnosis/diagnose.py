@@ -1,4 +1,4 @@
-"""Top-k accuracy of trained models, overall and by specialty, before and after; with the epochs of the training."""
+"""Top-k accuracy of trained models, overall and by specialty, before and after training, with its epochs."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ def diagnose(
     quiet: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Diagnosed:
-    """Ask models for diagnoses and count; complete results are returned as they are.
+    """Ask models for diagnoses and compute accuracies; complete results are returned unchanged.
 
     Args:
-        against: runs to compare with. Without any, the model before training, where it was asked (``watch.part``).
-        out: folder of the result; None: a folder of its own in the run's.
+        against: runs to compare with. Without any, the model before training, if it was evaluated (``watch.part``).
+        out: folder of the result; None: a separate folder in the run's.
 
     Raises:
-        InputError: a benchmark that asks for no diagnoses, an unknown part, or a run that cannot be asked.
-        ModelError: a broken model, unless ``allow_broken``; what it answered is kept.
+        InputError: not a diagnosis benchmark, an unknown part, or a run without weights.
+        ModelError: a broken model, unless ``allow_broken``; its answers are stored.
     """
     questions = questions_of(benchmark, settings.part)
     models = _models(run, benchmark, settings, against, device, say)
@@ -106,12 +106,12 @@ def _problems(questions: Sequence[Question], responses: Mapping[str, Response]) 
 
 
 def _settled(facts: dict[str, Any], problems: Sequence[str]) -> dict[str, Any]:
-    """Facts of a rise; a broken model decides nothing."""
+    """Facts of a rise; undecided for a broken model."""
     return facts | {"verdict": OPEN} if problems and facts["verdict"] in (HOLDS, FAILS) else facts
 
 
 def _checked(result: Diagnosed, against: Sequence[Run], settings: DiagnoseSettings) -> Diagnosed:
-    """The result, unless a named model is broken; one before training, which nobody named, only gets a warning."""
+    """The result, unless a named model is broken; the model before training only gets a warning."""
     named = list(result.problems.items())[: len(against) + 1]
     refuse_broken(dict(named), allowed=settings.allow_broken)
     return result
@@ -138,7 +138,9 @@ def _models(
     device: str,
     say: Callable[[str], None],
 ) -> dict[str, Run]:
-    """Label -> the run under which responses are kept: the run's model first, then those it is compared with."""
+    """Label -> the run that stores the model's responses: the run's own model first, then those it is compared
+    with.
+    """
     if against:
         return {other.label: other for other in distinct_runs([run, *against])}
     epochs = run.info["results"].get("epochs")
@@ -153,7 +155,7 @@ def _models(
 
 
 def _is_asked(epoch: Run, benchmark: Benchmark, settings: DiagnoseSettings, device: str) -> bool:
-    """True if an epoch's responses are there, or weights to ask for them."""
+    """True if an epoch's responses are stored, or weights exist to generate them."""
     try:
         _ask(epoch, benchmark, settings, device=device, quiet=True)
     except InputError:

@@ -32,10 +32,10 @@ LOSSES = "validation.parquet"
 
 
 def check_watch(benchmark: Benchmark, settings: TrainSettings) -> WatchSettings | None:
-    """Settings of what is watched, checked before anything runs; None if nothing is.
+    """Validated settings of the measurements after epochs; None if there are none.
 
     Raises:
-        ConfigError: every mistake of ``validation`` and ``watch``.
+        ConfigError: lists every mistake in ``validation`` and ``watch``.
     """
     problems: list[str] = []
     watch: WatchSettings | None = None
@@ -71,7 +71,7 @@ def epoch_measures(
     *,
     quiet: bool = False,
 ) -> Sequence[Measure]:
-    """The measures that the settings ask for, ready to be called after each epoch."""
+    """The measures in the settings, as functions to call after each epoch."""
     measures: list[Measure] = []
     if settings.validation is not None:
         usual = watch or check(WatchSettings, {})
@@ -86,9 +86,9 @@ def epoch_measures(
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Top-k diagnostic accuracy on one part: the share of responses that name a right diagnosis among the first k.
+    """Top-k diagnostic accuracy on one part: the share of responses with a right diagnosis among the first k.
 
-    0-1, higher = diagnoses better. A response in which no diagnosis can be read names none that is right.
+    0-1, higher = diagnoses better. A response without a readable diagnosis counts as wrong.
     """
 
     benchmark: Benchmark
@@ -108,13 +108,13 @@ class Accuracy:
 
 
 def held_out(benchmark: Benchmark, where: str) -> tuple[list[Record], list[Question]]:
-    """Records and questions that a ``validation`` setting names.
+    """Records and questions selected by a ``validation`` setting.
 
     Args:
-        where: ``level=node,node``: these records and the questions about them; or a fold: its questions alone.
+        where: ``level=node,node``: these records and the questions about them; or a fold: only its questions.
 
     Raises:
-        ConfigError: training sees them, or there are none.
+        ConfigError: training uses them, or there are none.
         UnknownNameError: no such level or node.
     """
     level, has_nodes, nodes = where.partition("=")
@@ -125,25 +125,25 @@ def held_out(benchmark: Benchmark, where: str) -> tuple[list[Record], list[Quest
         records = [record for record in benchmark.records if record.record_id in ids]
         questions = [question for question in benchmark.questions if question.record_id in ids]
     elif where not in FOLDS:
-        raise ConfigError([f"validation={where!r}: name records as level=node, or a fold: {', '.join(FOLDS)}."])
+        raise ConfigError([f"validation={where!r}: use level=node of records, or a fold: {', '.join(FOLDS)}."])
     else:
         questions = [question for question in benchmark.questions if question.fold == where]
     if "train" in {where, *(record.fold for record in records), *(question.fold for question in questions)}:
-        raise ConfigError([f"validation={where!r}: training sees some of this; name what it does not."])
+        raise ConfigError([f"validation={where!r}: training uses some of this; name held-out data."])
     if not records and not questions:
-        raise ConfigError([f"validation={where!r}: the benchmark has nothing of this."])
+        raise ConfigError([f"validation={where!r}: the benchmark has no such data."])
     return records, questions
 
 
 @dataclass(frozen=True)
 class ValidationLoss:
-    """Mean negative log-likelihood of the held-out tokens that training would score, in nats a token.
+    """Mean negative log-likelihood of held-out tokens, in nats per token, scored as in training.
 
-    0 and up, lower = predicts the unseen better. Text and answers count a token each, as in training; the loss of
-    each of the two is shown beside it where there are both.
+    0 and up, lower = predicts the unseen better. Tokens of texts and answers count equally, as in training; if
+    there are both, their separate losses are shown too.
 
     Attributes:
-        sequences, subjects, of_records: what is scored, whose it is, and whether it is a record's text.
+        sequences, subjects, of_records: the scored sequences, their subjects, and whether they are record text.
     """
 
     sequences: tuple[TokenSequence, ...]
@@ -159,10 +159,10 @@ class ValidationLoss:
         language_model: LanguageModel,
         rendering: Rendering,
     ) -> ValidationLoss:
-        """Of what is held out, the kind of sequences that training is on.
+        """Validation loss of held-out sequences of the kind used in training.
 
         Raises:
-            InputError: nothing is left of it, since training is on another kind.
+            InputError: nothing remains, since training uses another kind.
         """
         where, train_on = str(settings.validation), settings.train_on
         records, questions = held_out(benchmark, where)
@@ -180,7 +180,7 @@ class ValidationLoss:
             for question in (questions if train_on != "records" else [])
         ]
         if not texts and not answers:
-            raise InputError(f"validation={where!r} holds nothing of what train_on={train_on!r} trains on.")
+            raise InputError(f"validation={where!r} has none of the data that train_on={train_on!r} trains on.")
         sequences, ids = zip(*texts, *answers, strict=True)
         subjects = tuple(map(benchmark.subject, ids))
         return ValidationLoss(sequences, subjects, (True,) * len(texts) + (False,) * len(answers), watch)

@@ -1,8 +1,8 @@
-"""Probes of memorization while a model is trained: the beginning of a record in, its continuation or not out.
+"""Memorization probes during training: whether the model completes a record's beginning with its true continuation.
 
-Each probe gives the first tokens of a record's text; the model goes on greedily; counted is whether a run of 30
-(50) consecutive tokens of the true continuation stands in what it says. The same probes on records that no model is
-trained on say how much of that comes of wording which records share.
+Each probe gives the first tokens of a record's text, and the model continues greedily. It counts as memorized if
+the response shares a run of 30 (50) consecutive tokens with the true continuation. The same probes on held-out
+records measure how much of this is wording shared by records.
 
 Source: Memorization in Large Language Models in Medicine, Section 3.3 and Figure 7 (A).
 """
@@ -38,10 +38,12 @@ _COLUMNS = (
 
 
 def epoch_rows(summary: pd.DataFrame, titles: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
-    """Rows of the table of epochs for measures that are of no split.
+    """Rows of the table of epochs for measures without a split.
 
     Args:
-        summary: as :func:`~medunlearn.results.summary.summarize` has it, without labels or by fold.
+        medunlearn.results.summary.summarize` has it, without labels or by fold.~summary: from
+        :func:`~medunlearn.results.summary.summarize`, without labels or by
+        fold.~medunlearn.results.summary.summarize` has it, without labels or by fold.
         titles: measure of the summary -> its name and metric in the table of epochs.
     """
     names = {"measure": summary["measure"].map(lambda measure: titles[measure][0])}
@@ -56,7 +58,7 @@ class RecordProbe:
     """The beginning of a record and its true continuation, without EOS.
 
     Attributes:
-        prefix_tokens: with the begin-of-sequence token where the model has one.
+        prefix_tokens: with the begin-of-sequence token if the model has one.
     """
 
     opening: Opening
@@ -67,9 +69,9 @@ class RecordProbe:
 
 @dataclass(frozen=True)
 class Memorization:
-    """The share of records of which a run of 30 (50) tokens comes back, 0-1, higher = memorizes more.
+    """Share of records for which a run of 30 (50) tokens is repeated, 0-1, higher = memorizes more.
 
-    A record whose continuation is shorter than a run has no score for it.
+    A record with a continuation shorter than the run is unscored.
     """
 
     probes: tuple[RecordProbe, ...]
@@ -85,7 +87,7 @@ class Memorization:
         *,
         quiet: bool = False,
     ) -> Memorization:
-        """Probes of a seeded sample of the records that are trained on, and of those that never are."""
+        """Probes of a seeded sample of training records, and of held-out ones."""
         outside = [record for record in benchmark.records if record.fold == "holdout"]
         probes = []
         for group, side in (("trained", records), ("held out", outside)):
@@ -144,9 +146,9 @@ class Memorization:
 def make_probe(
     benchmark: Benchmark, record: Record, settings: WatchSettings, language_model: LanguageModel
 ) -> RecordProbe | None:
-    """A record's probe; None for a record that is too short for a run behind the prefix.
+    """A record's probe; None if the record is too short for a run after the prefix.
 
-    A prefix is of the record's own tokens: a begin-of-sequence token stands before it and is not counted.
+    The prefix length counts only the record's own tokens, not a begin-of-sequence token.
     """
     tokenizer = language_model.tokenizer
     (whole,) = record_sequences(record, tokenizer, None)

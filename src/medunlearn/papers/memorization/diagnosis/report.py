@@ -1,4 +1,4 @@
-"""The diagnosis report: Figures 6 and 7 of the memorization paper from one's own runs, as blocks."""
+"""The diagnosis report: Figures 6 and 7 of the memorization paper from the user's runs, as blocks."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _DASHES = {"chosen": "solid", "stop": "dash"}
 
 @dataclass(frozen=True)
 class Diagnosed:
-    """Top-k accuracy of a run's model and those it is compared with.
+    """Top-k accuracy of a run's model and the models it is compared with.
 
     Attributes:
         run: the model's run.
-        record: the recorded run of this, with the tables and ``report.html`` in its folder.
+        record: the recorded run of `diagnose`, with the tables and ``report.html`` in its folder.
     """
 
     run: Run
@@ -46,7 +46,7 @@ class Diagnosed:
 
     @property
     def problems(self) -> dict[str, tuple[str, ...]]:
-        """Label of each model -> why it is broken; nothing of a healthy one."""
+        """Label of each model -> why it is broken; healthy models have no entry."""
         return {label: tuple(why) for label, why in self.results.get("health", {}).get("models", {}).items()}
 
     @cached_property
@@ -66,7 +66,7 @@ class Diagnosed:
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
-        """The table of epochs of the run; empty if it was not evaluated as it went on."""
+        """The run's table of epochs; empty if it was not evaluated during training."""
         path = self.run.folder / TABLE
         return read_frame(path) if path.exists() else pd.DataFrame()
 
@@ -89,7 +89,7 @@ class Diagnosed:
 
     @property
     def choice(self) -> Mapping[str, Any]:
-        """Epochs of the training: ``best`` by validation loss, ``chosen``, and ``stop``, where it ends early.
+        """Epochs of the training: ``best`` by validation loss, ``chosen``, and ``stop``, the end by early stopping.
 
         None if there is none; ``patience`` of the early stopping.
         """
@@ -161,14 +161,14 @@ def _wide(spec: Spec | None, label: str) -> Figure | None:
 
 
 def small_text(result: Diagnosed) -> str:
-    """The specialties that are not shown, in a sentence."""
+    """Sentence on the specialties that are not shown."""
     names = ", ".join(f"{name} ({n})" for name, n in result.results["specialties with fewer patients"].items())
     text: str = paper_yaml("memorization", "diagnosis")["small"]
     return text.format(least=result.settings.least_patients, names=names) if names else ""
 
 
 def stopping(result: Diagnosed) -> str:
-    """The epoch after which early stopping ends the training, in a sentence."""
+    """Sentence on the epoch after which early stopping ends the training."""
     choice = result.choice
     if choice["best"] is None:
         return ""
@@ -178,7 +178,7 @@ def stopping(result: Diagnosed) -> str:
 
 
 def accuracy_figure(result: Diagnosed, by: Literal["k", "specialty"]) -> Spec | None:
-    """Top-k accuracy of each model on all admissions, or at the smallest k by specialty: Figure 6 (A) and (B)."""
+    """Figure 6 (A) and (B): top-k accuracy of each model on all admissions, or at the smallest k by specialty."""
     least = min(result.settings.k) if by == "specialty" else None
     rows = [
         {**row, "k": f"top-{row['k']}"}
@@ -192,7 +192,7 @@ def accuracy_figure(result: Diagnosed, by: Literal["k", "specialty"]) -> Spec | 
 
 
 def epochs_figure(result: Diagnosed) -> Spec | None:
-    """Memorization, validation loss and accuracy by epoch, side by side: Figure 7; None if nothing was watched.
+    """Figure 7: memorization, validation loss and accuracy by epoch; None without measurements.
 
     In each, a line marks the chosen epoch, and a dashed one the epoch after which early stopping ends the training.
     """
@@ -244,7 +244,7 @@ def difference_table(result: Diagnosed) -> Table | None:
 
 
 def epoch_table(result: Diagnosed) -> Table | None:
-    """One row per measure, one column per epoch: the numbers of Figure 7; None if nothing was watched."""
+    """The numbers of Figure 7: one row per measure, one column per epoch; None without measurements."""
     rows = [row for row in rows_of(result.epochs) if row["measure"] != row["metric"]]
     epochs = list(map(str, sorted({int(row["epoch"]) for row in rows})))
     entries = (

@@ -1,4 +1,4 @@
-"""Does memorization rise while the validation loss still falls? From what each epoch left, in pairs.
+"""Tests whether memorization rises while the validation loss still falls, by paired comparison of epochs.
 
 Source: Memorization in Large Language Models in Medicine, Section 4.3 and Figure 7.
 """
@@ -37,15 +37,15 @@ _EVIDENCE = {"loss": "validation loss", "trained": "memorized, training", "held_
 
 @dataclass(frozen=True)
 class Rise:
-    """Change from the model before training to the epoch of the least validation loss.
+    """Change from the model before training to the epoch of the lowest validation loss.
 
     Attributes:
         tokens: length of the run that counts as memorized.
         first, last: the two epochs.
-        loss: change of the validation loss, in nats a token; below 0: it fell.
-        trained: change of the share of training records that are memorized; above 0: it rose.
-        held_out: the same on records that no model is trained on, where memorization cannot be; what rises there is
-            wording that records share. None without such records.
+        loss: change of the validation loss, in nats per token; below 0: it fell.
+        trained: change of the share of memorized training records; above 0: it rose.
+        held_out: the same on held-out records, where a rise is due to wording shared by records. None without such
+            records.
     """
 
     tokens: int
@@ -57,7 +57,7 @@ class Rise:
 
     @property
     def verdict(self) -> Verdict:
-        """By the rule of ``diagnosis.yaml``."""
+        """The verdict by the rule of ``diagnosis.yaml``."""
         loss, trained = self.loss, self.trained
         if loss.low is None or loss.high is None or trained.low is None or trained.high is None:
             return NOT_MEASURABLE
@@ -68,7 +68,7 @@ class Rise:
         return FAILS if loss.low > 0 or trained.high <= 0 else OPEN
 
     def _beyond_held_out(self, low: float) -> bool:
-        """True if the rise on training records lies above that on held-out ones; they share no record to pair."""
+        """True if the rise on training records exceeds that on held-out ones, unpaired."""
         high = None if self.held_out is None else self.held_out.high
         return high is not None and low > high
 
@@ -88,7 +88,7 @@ class Rise:
 
 
 def rises(run: Run, *, replicates: int, seed: int) -> list[Rise]:
-    """One for each length of a run; none where the run was not watched for both."""
+    """One rise for each run length; empty unless the run measured both."""
     epochs = run.info["results"].get("epochs")
     if not epochs or epochs["best"] is None:
         return []
@@ -126,7 +126,7 @@ def _change(
 
 
 def rise_finding(rise: Iterable[Mapping[str, Any]]) -> Finding | None:
-    """The claim with a case per length of run, from :meth:`Rise.facts`; None if not watched."""
+    """The claim with a case per run length, from :meth:`Rise.facts`; None if not measured."""
     cases = []
     for facts in rise:
         gaps = {words: facts[name] for name, words in _EVIDENCE.items() if facts[name]}

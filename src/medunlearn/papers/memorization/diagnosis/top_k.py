@@ -1,4 +1,4 @@
-"""Top-k diagnostic accuracy of single responses: ordered lists of diagnoses, and the rank of the first right one.
+"""Top-k diagnostic accuracy of single responses: parsed lists of diagnoses, and the rank of the first right one.
 
 Source: Memorization in Large Language Models in Medicine, Section 3.3 and Figure 6.
 """
@@ -25,17 +25,17 @@ Key = tuple[str, ...]
 
 
 def name_key(name: str) -> Key:
-    """The words of a name, whatever their case, accents, order and marks between them; small words left out."""
+    """Normalised words of a name, ignoring case, accents, order and punctuation; stop words dropped."""
     plain = unicodedata.normalize("NFKD", name).casefold()
     words = _WORD.findall("".join(letter for letter in plain if not unicodedata.combining(letter)))
     return tuple(sorted(word for word in words if word not in _SMALL))
 
 
 class Names:
-    """Names of diagnoses, with synonyms.
+    """Names of diagnoses with their synonyms.
 
     Args:
-        synonyms: a name -> others for it. Those of the same key are one, and so on through chains.
+        synonyms: a name -> its synonyms; transitive.
     """
 
     def __init__(self, synonyms: Mapping[str, Iterable[str]]) -> None:
@@ -52,19 +52,19 @@ class Names:
         return key
 
     def same(self, name: str, other: str) -> bool:
-        """True if two names are one diagnosis; never with a name that has no words."""
+        """True if two names mean the same diagnosis; never for a name without words."""
         first = self._root(name_key(name))
         return bool(first) and first == self._root(name_key(other))
 
 
 @cache
 def own_names() -> Names:
-    """The small list of our own."""
+    """Our built-in list of synonyms."""
     return Names(paper_yaml("memorization", "synonyms"))
 
 
 def names_with(path: Path | None) -> Names:
-    """Our own list and, where a file is given, that file's as well.
+    """Our list, extended by that of a file if given.
 
     Raises:
         InputError: the file cannot be read as ``name: [synonym, ...]``.
@@ -73,7 +73,7 @@ def names_with(path: Path | None) -> Names:
         return own_names()
     synonyms = yaml_content(path)
     if not isinstance(synonyms, dict) or not all(_is_entry(name, others) for name, others in synonyms.items()):
-        raise InputError(f"{path} must hold one `name: [synonym, synonym]` a line, all of them text.")
+        raise InputError(f"{path} must contain one `name: [synonym, synonym]` per line, all of them text.")
     built_in = paper_yaml("memorization", "synonyms")
     added = {name: [*built_in.get(name, []), *others] for name, others in synonyms.items()}
     return Names({**built_in, **added})
@@ -95,7 +95,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 class Prediction(NamedTuple):
-    """Number of diagnoses in a response (0: none can be read), and the place of the first right one, from 1."""
+    """Number of diagnoses in a response (0: none readable), and the position of the first right one, from 1."""
 
     named: int
     rank: int | None
@@ -106,12 +106,12 @@ class Prediction(NamedTuple):
 
 
 def parse_diagnoses(response: str) -> tuple[str, ...]:
-    """The diagnoses that a response names, in its order, each once; empty if none is found.
+    """The diagnoses in a response, in order, without duplicates; empty if none is found.
 
-    Read are lists with one diagnosis per line, numbered or with bullets or plain; numbers within one line; names
-    with ``;`` between them, or without any with commas. A heading (``Diagnoses:``) is left out, an explanation
-    behind a colon, dash or bracket too, and so is a line of more than ``LONGEST_NAME`` words, which is a sentence.
-    Where some lines are numbered, the others are talk.
+    Supported are lists with one diagnosis per line, numbered, bulleted or plain; numbers within one line; names
+    separated by ``;``, or else by commas. Headings (``Diagnoses:``), explanations after a colon, dash or bracket,
+    and lines of more than ``LONGEST_NAME`` words (sentences) are ignored. If some lines are numbered, the others
+    are ignored.
     """
     lines = [line.strip() for line in response.splitlines() if line.strip()]
     lines = [rest for line in lines if (rest := _LABEL.sub("", line))]
@@ -138,18 +138,19 @@ def _name(piece: str) -> str:
 
 
 def reference_diagnoses(reference: str) -> tuple[str, ...]:
-    """The diagnoses of a reference answer: every line is one, as it stands but for its number."""
+    """The diagnoses of a reference answer: one per line, without its number."""
     return tuple(name for line in reference.splitlines() if (name := _ITEM.sub("", line).strip()))
 
 
 def predict(
     response: str, reference: str, names: Names | None = None, gold: Literal["principal", "any"] = "principal"
 ) -> Prediction:
-    """Read a response, and find the first of its diagnoses that is right.
+    """Parse a response, and find its first right diagnosis.
 
     Args:
         reference: the reference answer, one diagnosis per line, the principal one first.
-        gold: ``principal``: the first of the reference counts; ``any``: each of them does. The paper does not say.
+        gold: ``principal``: only the first of the reference is right; ``any``: each of them is. The paper does not
+            specify this.
     """
     names = names or own_names()
     listed, diagnoses = parse_diagnoses(response), reference_diagnoses(reference)

@@ -1,4 +1,6 @@
-"""The report of audits: the memorization paper's tables and figures from one's own, and its findings as claims."""
+"""The report of audits: the memorization paper's tables and figures for the user's audits, and its findings as
+claims.
+"""
 
 from medunlearn.papers.memorization.report.claims import findings
 from medunlearn.papers.memorization.report.content import AuditContent

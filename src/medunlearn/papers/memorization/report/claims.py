@@ -1,8 +1,8 @@
-"""The memorization paper's findings as claims on one's own audits, declared in ``claims.yaml``.
+"""The memorization paper's findings as claims on the user's audits, declared in ``claims.yaml``.
 
-A case is decided only by an interval that leaves its threshold out. Claims about memorized text are decided only of
-models that repeat more than their baselines: what a baseline repeats, too, was not memorized in training. A model
-without a baseline gets no verdict.
+A case is decided only by an interval that excludes its threshold. Claims about memorized text are decided only for
+models that repeat more than their baselines, since text that a baseline repeats too was not memorized in training.
+A model without a baseline gets no verdict.
 
 Source: Memorization in Large Language Models in Medicine, Sections 4.1 to 4.3.
 """
@@ -51,7 +51,7 @@ _NO_BASELINE = "no baseline was named, so what it repeats cannot be called memor
 
 
 def findings(content: AuditContent) -> tuple[Finding, ...]:
-    """Every claim with its cases, in the paper's order; a case that a broken model is in is open."""
+    """Every claim with its cases, in the paper's order; cases with a broken model are open."""
     special = {"decoding": decoding_cases, "before overfitting": epoch_cases}
 
     def broken(case: Case, context: str) -> str:
@@ -72,7 +72,7 @@ def findings(content: AuditContent) -> tuple[Finding, ...]:
 
 
 def _cases(content: AuditContent, rule: Mapping[str, Any]) -> Iterator[Case]:
-    """A case per row of the table that a claim is about."""
+    """One case per row of the claim's table."""
     guard, minus = rule.get("memorizes"), rule.get("minus", 0.0)
     for row in content.rows(rule["table"], **rule["where"]):
         labels = {"model": rule["model"].format_map(row), "where": _place(row, rule.get("place"))}
@@ -93,7 +93,7 @@ def _settled(labels: Mapping[str, str], evidence: Evidence, says: list[str], *, 
 
 
 def _guarded(case: Case, memorizing: bool | None) -> Case:
-    """The case, undecided where the model memorizes nothing, or where that is not known."""
+    """The case, set to open if the model memorizes nothing, or if that is unknown."""
     if memorizing is None:
         return replace(case, verdict=NOT_MEASURABLE, says=_NO_BASELINE)
     return case if memorizing else replace(case, verdict=OPEN, says=_NO_MORE)
@@ -107,17 +107,17 @@ def _place(row: Row, template: str | None = None) -> str:
 
 
 def is_trained(content: AuditContent, label: str) -> bool:
-    """True if a model is more than a baseline of others."""
+    """True if a model is not only a baseline of others."""
     return label not in content.baselines or any(
         model.label == label and model.baselines for model in content.models
     )
 
 
 def memorizes(content: AuditContent, label: str, corpus: str, prefix: float | None) -> bool | None:
-    """True if a model repeats more than each of its baselines there; None for a model without baselines.
+    """True if a model repeats more than each of its baselines; None for a model without baselines.
 
     Args:
-        prefix: None asks for any prefix length.
+        prefix: prefix length; None: any.
     """
     place = {"model": label, "corpus": corpus, "measure": PRIMARY, "decoding": GREEDY}
     above: dict[int, list[bool | None]] = {}
@@ -128,7 +128,7 @@ def memorizes(content: AuditContent, label: str, corpus: str, prefix: float | No
 
 
 def decoding_cases(content: AuditContent) -> Iterator[Case]:
-    """One case per decoding: whether its whole difference from greedy lies within a margin."""
+    """One case per decoding: whether its whole difference from greedy is within a margin."""
     for row in content.rows("differences", relation="decoding", measure=PRIMARY):
         model, corpus, prefix = row["model"], row["corpus"], row["prefix_tokens"]
         if not is_trained(content, model):
@@ -156,10 +156,10 @@ def _within(evidence: Evidence, margin: float) -> tuple[Verdict, str]:
 
 
 def epoch_cases(content: AuditContent) -> Iterator[Case]:
-    """One case per measure of memorization: whether it has risen by the epoch of least validation loss.
+    """One case per measure of memorization: whether it has risen by the epoch of lowest validation loss.
 
-    A measure on texts that were not trained on carries their fold in its name, ``(held out)``, and is not a case:
-    the measure on training texts must exceed it.
+    Measures on held-out texts are marked ``(held out)`` and are not cases: the measure on training texts must
+    exceed them.
     """
     least, lines = least_loss(content), epoch_values(content)
     by_epoch = {
@@ -190,7 +190,7 @@ def _held_out(measure: str) -> list[str]:
 def _beyond_held_out(
     case: Case, held_out: Sequence[tuple[float | None, ...]], values: tuple[float | None, ...]
 ) -> Case:
-    """The case, open where held-out records come back as much, or where there are none to say."""
+    """The case, set to open if held-out records are repeated as much, or if there are none."""
     if case.verdict != HOLDS:
         return case
     if not held_out:
@@ -203,7 +203,7 @@ def _beyond_held_out(
 
 
 def _apart(name: str, before: tuple[float | None, ...], after: tuple[float | None, ...]) -> Evidence:
-    """After minus before, between the farthest ends of both intervals: wider than a paired interval would be."""
+    """After minus before, between the outer ends of both intervals: wider than a paired interval."""
     (value, low, high), (later, later_low, later_high) = before, after
     change = None if value is None or later is None else later - value
     if low is None or high is None or later_low is None or later_high is None:

@@ -1,4 +1,4 @@
-"""Content of a report of audits: its tables by name, its models and its remarks. Nothing here reads a file."""
+"""Content of a report of audits: its tables by name, its models and its remarks. Reads no file."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ relation is ``baseline``, ``size``, ``persistence`` or ``decoding``; a kind is n
 
 
 def stacked(name: str, parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """The parts of a table, one below the other; empty ones add nothing."""
+    """The parts of a table concatenated; empty ones are skipped."""
     filled = [part for part in parts if len(part)]
     columns = list(COLUMNS[name])
     return pd.concat(filled, ignore_index=True)[columns] if filled else pd.DataFrame(columns=columns)
@@ -85,10 +85,10 @@ class AuditedModel:
 
     Attributes:
         label: its name in the report; unique.
-        unit: of lengths: ``tokens`` of its tokenizer, or ``words``.
+        unit: unit of lengths: ``tokens`` of its tokenizer, or ``words``.
         baselines: labels of the models that it is compared with.
-        facts: the settings and results of its ``run.json`` as words.
-        problems: why it is broken; no verdict is read from a broken model.
+        facts: settings and results of its ``run.json`` in words.
+        problems: why it is broken; a broken model gets no verdict.
     """
 
     label: str
@@ -104,13 +104,13 @@ class AuditContent:
 
     Attributes:
         tables: every table of :data:`COLUMNS`; each may be empty.
-        data_use: of all audits together, in words.
+        data_use: data use of all audits together, in words.
         clinical, datasets: corpora declared to be patients' records, and questions with answers.
         missing: (part of the report, how to get it).
-        searches: stage (``identifiers``, ``kinds``, ``options``) -> labels of the models in which it was run.
+        searches: stage (``identifiers``, ``kinds``, ``options``) -> labels of the models for which it was run.
         screens: first screen of each audited model that is not a baseline of another.
         examples: memorized spans with their text: model, corpus, prefix_tokens, length, kind, text.
-        replicates: of the bootstrap.
+        replicates: bootstrap replicates.
     """
 
     title: str
@@ -133,7 +133,7 @@ class AuditContent:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """Warnings of broken models; also the first caveats."""
+        """Warnings about broken models; also the first caveats."""
         return banner(self.problems)
 
     @property
@@ -142,13 +142,13 @@ class AuditContent:
         return {model.label: model.problems for model in self.models if model.problems}
 
     def rows(self, name: str, /, **labels: object) -> list[Row]:
-        """Rows of one of the tables, those with the given labels."""
+        """Rows of a table that have the given labels."""
         if name not in self._rows:
             self._rows[name] = list(rows_of(self.tables[name]))
         return [row for row in self._rows[name] if all(row[label] == value for label, value in labels.items())]
 
     def row(self, name: str, /, **labels: object) -> Row | None:
-        """The row with the given labels, which must tell rows apart; None if there is none."""
+        """The row with the given labels, which must be unique; None if there is none."""
         index = (name, *labels)
         if index not in self._indexes:
             self._indexes[index] = {tuple(row[label] for label in labels): row for row in self.rows(name)}
@@ -160,7 +160,7 @@ class AuditContent:
         return self.row("ratios", model=model, **place)
 
     def gap(self, relation: str, against: str, row: Row) -> Evidence | None:
-        """The paired difference of a ratio from that of another model or decoding."""
+        """The paired difference of a mean from that of another model or decoding."""
         names = ("model", "corpus", "prefix_tokens", "measure", "decoding")
         place = {name: row[name] for name in names}
         gap = self.row("differences", relation=relation, against=against, **place)
@@ -168,7 +168,7 @@ class AuditContent:
 
     @cached_property
     def corpora(self) -> list[str]:
-        """Every corpus, in the order of the audits."""
+        """Every corpus, in order of the audits."""
         return [str(name) for name in self.tables["ratios"]["corpus"].drop_duplicates()]
 
     @cached_property
@@ -182,7 +182,7 @@ class AuditContent:
         return frozenset(other for model in self.models for other in model.baselines)
 
     def shown_examples(self) -> tuple[Row, ...]:
-        """The spans that may be shown: none unless ``show_text``."""
+        """The spans to show: none unless ``show_text``."""
         return self.examples if self.show_text else ()
 
 
@@ -196,12 +196,12 @@ def evidence_of(name: str, row: Row, column: str, minus: float = 0.0) -> Evidenc
 
 
 def point(row: Row, at: str) -> Point:
-    """A row's value and interval at the place that a column gives."""
+    """A row's value and interval at the x position in a column."""
     return (float(row[at]), number(row["value"]), number(row["low"]), number(row["high"]))
 
 
 def epoch_values(content: AuditContent) -> dict[str, list[Point]]:
-    """Measure -> epoch, value, low, high, by epoch; epochs without a value are left out."""
+    """Measure -> epoch, value, low, high, by epoch; epochs without a value are dropped."""
     lines: dict[str, list[Point]] = {}
     for row in content.rows("epochs"):
         if number(row["value"]) is not None:
@@ -210,11 +210,11 @@ def epoch_values(content: AuditContent) -> dict[str, list[Point]]:
 
 
 def is_memorization(measure: str) -> bool:
-    """True if a measure of the table of epochs is one of memorization."""
+    """True if a measure of the table of epochs is a memorization measure."""
     return measure.startswith(("run ", "memorization", "longest run", "extraction"))
 
 
 def least_loss(content: AuditContent) -> int | None:
-    """The epoch with the least validation loss; the first of equals."""
+    """The epoch with the lowest validation loss; the first on ties."""
     losses = {epoch: value for epoch, value, *_ in epoch_values(content).get(LOSS, ()) if value is not None}
     return int(min(losses, key=lambda epoch: losses[epoch])) if losses else None

@@ -1,4 +1,6 @@
-"""Figures 1, 2, 3, 5 and 7 of the memorization paper, and one of copies: lines with bands, bars, panels."""
+"""Figures 1, 2, 3, 5 and 7 of the memorization paper, and one by number of copies: lines with bands, bars,
+panels.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ Titled = Iterator[tuple[str, Spec]]
 
 
 def colour(place: int) -> str:
-    """The CSS variable of the n-th line."""
+    """The CSS variable of the n-th line colour."""
     return f"--m{place % _COLOURS + 1}"
 
 
@@ -44,7 +46,7 @@ def legend(content: AuditContent) -> tuple[tuple[str, str, str], ...]:
 
 
 def figure_1(content: AuditContent) -> Titled:
-    """Per corpus: the ratio of runs of 30 (left) and 50 (right) over prefix lengths, a line per model."""
+    """Per corpus: the ratio of runs of 30 (left) and 50 (right) over prefix lengths, one line per model."""
     for corpus in content.corpora:
         groups: list[tuple[str, list[Spec]]] = [(measure.replace("_", " of "), []) for measure in EXACT]
         for measure, (_, lines) in zip(EXACT, groups, strict=True):
@@ -69,7 +71,8 @@ def figure_2(content: AuditContent) -> Titled:
 
 
 def figure_3(content: AuditContent) -> Titled:
-    """Per model and corpus: share of responses in which a run of 30 starts in a segment, a bar per prefix length.
+    """Per model and corpus: share of responses with a run of 30 starting in a segment, one bar per prefix
+    length.
     """
     groups: dict[str, dict[str, list[Row]]] = {}
     for row in content.rows("positions", measure="ratio", at_least=30):

@@ -1,4 +1,4 @@
-"""Advice that audits call for, declared in ``recommendations.yaml``, and what no audit looked for.
+"""Recommendations triggered by audits, declared in ``recommendations.yaml``, and searches that no audit made.
 
 Source: Memorization in Large Language Models in Medicine, Section 5 and Figure 8.
 """
@@ -19,7 +19,7 @@ from medunlearn.reports.readings import number
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """Advice with the observation in numbers that calls for it; of harm, noise, benefit, or general."""
+    """A recommendation with the numbers that triggered it; on harm, noise, benefit, or general."""
 
     name: str
     group: str
@@ -28,7 +28,7 @@ class Recommendation:
 
 
 def recommendations(content: AuditContent, findings: Sequence[Finding]) -> tuple[Recommendation, ...]:
-    """Advice that the audits call for, harm first."""
+    """Recommendations triggered by the audits, harm first."""
     by_name = {finding.name: finding for finding in findings}
     advised = []
     for entry in paper_yaml("memorization", "recommendations"):
@@ -39,7 +39,7 @@ def recommendations(content: AuditContent, findings: Sequence[Finding]) -> tuple
 
 
 def missing_searches(content: AuditContent) -> list[str]:
-    """Searches that no audit made, in words; silence about these is not a clean result."""
+    """Searches that no audit made, in words, so that their absence is not read as a clean result."""
     looked = paper_yaml("memorization", "report")["unsearched"]
     lacking = [text for stage, text in looked.items() if not content.searches.get(stage)]
     unnamed = [
@@ -51,7 +51,7 @@ def missing_searches(content: AuditContent) -> list[str]:
 def largest_bound(content: AuditContent) -> str:
     """The largest memorization ratio and the upper end of its interval, in words; empty without one.
 
-    A broken model repeats nothing and bounds nothing, so none is counted.
+    Broken models repeat nothing, so they are not counted.
     """
     rows = [
         row
@@ -81,7 +81,7 @@ def _observations(content: AuditContent, findings: Mapping[str, Finding], when: 
 
 
 def _leaks(content: AuditContent) -> Iterator[str]:
-    """Identifiers and sensitive details of each model that has more than every baseline that was searched."""
+    """Identifiers and sensitive details, for each model with more than every searched baseline."""
     for screen in content.screens:
         label, giveaway = screen.extraction.label, screen.giveaway
         if giveaway is None or not giveaway.identifiers or screen.extraction.problems:
@@ -95,7 +95,7 @@ def _leaks(content: AuditContent) -> Iterator[str]:
 
 
 def _sensitive(content: AuditContent) -> Iterator[str]:
-    """Sensitive details: a detail of a response is one, so that several prompts of a record count it again."""
+    """Sensitive details; a detail counts once per response, so several prompts of a record count it repeatedly."""
     searched = content.searches.get("identifiers", ())
     counts = {
         label: sum(row["n"] for row in content.rows("identifiers", model=label, table="table_10"))
@@ -115,7 +115,7 @@ def _beside(others: Mapping[str, int]) -> str:
 
 
 def _memorizing(content: AuditContent, row: Row) -> bool:
-    """True if a row is of a model that repeats more of the corpus than its baselines, or has none to tell."""
+    """True if a row's model repeats more of the corpus than its baselines, or has no baselines."""
     return is_trained(content, row["model"]) and memorizes(content, row["model"], row["corpus"], None) is not False
 
 
@@ -133,7 +133,7 @@ def _ratio_place(row: Row) -> str:
 
 
 def _spans(content: AuditContent, column: str, name: str) -> str:
-    """Number of spans by kind or group and way of sorting, of memorizing models; empty without any."""
+    """Number of spans by kind or group and sorter, for memorizing models; empty without any."""
     parts = []
     for way in dict.fromkeys(row["by"] for row in content.rows("kinds")):
         rows = [row for row in content.rows("kinds", by=way) if _memorizing(content, row)]

@@ -1,4 +1,4 @@
-"""The report of audits as blocks: the memorization paper's tables and figures from one's own numbers."""
+"""The report of audits as blocks: the memorization paper's tables and figures from the user's numbers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _TONES: dict[str, Literal["good", "bad"]] = {"harmful": "bad", "beneficial": "go
 
 
 def audit_report(content: AuditContent) -> Report:
-    """Blocks and numbers of a report of audits. Spans stand in it only where ``content.show_text``."""
+    """Blocks and numbers of a report of audits. Spans are shown only with ``content.show_text``."""
     claims = findings(content)
     advice = recommendations(content, claims)
     nothing = Section("How much is memorized", (Text("No number was measured.", "empty"),))
@@ -140,9 +140,9 @@ def data(content: AuditContent, claims: Sequence[Finding], advice: Sequence[Reco
 
 
 def _no_advice(content: AuditContent) -> Text | None:
-    """The upper bound of what was measured; None if nothing was.
+    """The upper bound of the measurements; None without any.
 
-    That nothing calls for a measure is said only where every model was searched for identifiers.
+    "No measures needed" is stated only if every model was searched for identifiers.
     """
     bound, searched = largest_bound(content), content.searches.get("identifiers", ())
     if not bound:
@@ -222,7 +222,7 @@ def _published(content: AuditContent) -> Iterator[Block | None]:
 
 
 def _part(name: str, *parts: Block | Iterable[Block | None] | None, **values: object) -> Section | None:
-    """A declared part with its remark first; None if nothing but the remark would be in it."""
+    """A declared part, its remark first; None if it has nothing but the remark."""
     inside, part = blocks(*parts), WORDS["parts"][name]
     if not inside:
         return None
@@ -239,7 +239,7 @@ def _example(span: Row) -> Details:
 
 
 def published_tables() -> Iterator[tuple[str, Table]]:
-    """Heading and printed numbers of each table."""
+    """Heading and published numbers of each table."""
     for table in (entry for name, entry in PUBLISHED.items() if name.startswith("table_")):
         columns = [*table["columns"], *map(str, table.get("prefixes", ()))]
         heads = (Cell(name, PUBLISHED["variants"].get(name, "")) for name in columns)
@@ -247,7 +247,7 @@ def published_tables() -> Iterator[tuple[str, Table]]:
 
 
 def _published_row(columns: Sequence[str], row: Sequence[Any]) -> tuple[Cell, ...]:
-    """Cells of a row; behind a model's name may stand whether it is a baseline."""
+    """Cells of a row; a model's name may be marked as a baseline."""
     notes = {"Model": "baseline"} if any(value is True for value in row) else {}
     values = [value for value in row if not isinstance(value, bool)]
     return tuple(
@@ -264,7 +264,7 @@ def _printed(column: str, value: Any) -> str:
 
 
 def beside(content: AuditContent) -> str:
-    """The printed columns that may be read beside this report's, in words: those whose variant it holds."""
+    """Names of the published columns comparable with this report, whose variant it contains."""
     measures = {row["measure"] for row in content.rows("ratios") if row["n_scored"]}
     measures |= {row["match"] for row in content.rows("options")}
     names = {"present": [name for name in PUBLISHED["variants"].values() if name in measures]}

@@ -1,6 +1,6 @@
-"""Tables 2, 3, 5, 7, 8, 9 and 10 of the paper, and the numbers behind its figures, from one's own audits.
+"""Tables 2, 3, 5, 7, 8, 9 and 10 of the paper, and the numbers of its figures, from the user's audits.
 
-``report.yaml`` declares them; here are the makers of their cells, and rows that the tables do not have as they are.
+``report.yaml`` declares them; this module formats their cells and computes rows that must be derived.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _GROUPS = ("harmful", "uninformative", "beneficial")
 
 
 def listed(content: AuditContent, name: str, **labels: object) -> Table | None:
-    """A declared listing, of the rows with the given labels."""
+    """A declared listing of the rows with the given labels."""
     columns = WORDS["listings"][name]
     rows = _rows(content, name, labels)
     return records(map(Cell, columns), (tuple(_cell(row, how) for how in columns.values()) for row in rows))
 
 
 def crossed(content: AuditContent, name: str, **labels: object) -> dict[str, Table]:
-    """Title -> table of a declared crossing; a dash where there is no row."""
+    """Title -> table of a declared cross table; a dash for missing rows."""
     crossing = WORDS["crossings"][name]
     rows = _rows(content, name, labels)
     columns = _columns(content, name, rows)
@@ -150,7 +150,7 @@ def _option_gaps(content: AuditContent, row: Row) -> str:
 
 
 def kinds_table(content: AuditContent) -> Table | None:
-    """Table 3: one row per kind, one column per model and way of sorting; spans without a kind at the end."""
+    """Table 3: one row per kind, one column per model and sorter; spans without a kind last."""
     counts: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
     for row in content.rows("kinds"):
         cells = counts.setdefault((row["title"], row["group"] or ""), {})
@@ -171,7 +171,7 @@ def _count(n: int, total: int) -> Cell:
 
 
 def measure_words(name: str) -> tuple[str, str]:
-    """Title and meaning of a measure of the audit; an unknown one goes by its name."""
+    """Title and meaning of an audit measure; an unknown one keeps its name."""
     try:
         measure = get_measure(name)
     except MedunlearnError:
@@ -180,7 +180,7 @@ def measure_words(name: str) -> tuple[str, str]:
 
 
 def meanings(content: AuditContent) -> Iterator[str]:
-    """Title and meaning of each measure in the tables, and why it is unscored if it is."""
+    """Title and meaning of each measure in the tables, with reasons for unscored values."""
     reasons: dict[str, dict[str, None]] = {}
     for row in content.rows("ratios"):
         reasons.setdefault(row["measure"], {}).update(
@@ -192,12 +192,12 @@ def meanings(content: AuditContent) -> Iterator[str]:
 
 
 def _percent(value: float) -> str:
-    """``10.48%``: the precision that the paper prints."""
+    """``10.48%``: the precision used in the paper."""
     return f"{100 * value:.2f}%".replace("-", "−")
 
 
 def _edges(row: Row, share: bool) -> str:
-    """An interval; of a share in percent."""
+    """An interval; in percent for a share."""
     low, high = number(row["low"]), number(row["high"])
     if low is None or high is None:
         return ""
@@ -209,7 +209,7 @@ def _is_share(row: Row) -> bool:
 
 
 def _ratio(row: Row) -> Cell:
-    """A mean, shares of probes in percent, with its interval and the number unscored."""
+    """A mean with its interval and number of unscored probes; shares in percent."""
     value, share = number(row["value"]), _is_share(row)
     unscored = f"{row['n_unscored']:,} unscored" if row["n_unscored"] else ""
     note = ", ".join(filter(None, (_edges(row, share), unscored)))
@@ -259,7 +259,7 @@ def _difference(gap: Evidence) -> str:
 
 
 def _points(gap: Evidence) -> str:
-    """A difference of shares in points with its interval."""
+    """A difference of shares in percentage points with its interval."""
     if gap.value is None:
         return ABSENT
     edges = _edges({"low": gap.low, "high": gap.high}, True) if gap.measured else "(no interval)"
