@@ -79,7 +79,7 @@ def timestamp_problem(folder: Path) -> str:
 
 
 def reply_problem(query: bytes, reply: bytes) -> str:
-    """The reason why a reply does not answer a query; "" of one that does."""
+    """Reason why a reply does not answer a query; "" if it does."""
     try:
         tag, content, rest = _read(reply)
         _, status, _ = _read(content)
@@ -97,25 +97,25 @@ def reply_problem(query: bytes, reply: bytes) -> str:
 
 
 def _imprint(query: bytes) -> bytes:
-    """The hash in a query; b"" of what is not a query."""
+    """The hash in a query; b"" if the bytes are not a query."""
     place = query.find(_SHA256) + len(_SHA256)
     return query[place + 2 : place + 34] if query[place : place + 2] == b"\x04\x20" else b""
 
 
 def _nonce(query: bytes) -> bytes:
-    """The nonce of a query as it stands there, with its tag and length."""
+    """The nonce of a query, DER-encoded with its tag and length."""
     place = query.find(_SHA256) + len(_SHA256) + 34
     return query[place : place + 2 + query[place + 1]]
 
 
 def _der(tag: int, *parts: bytes) -> bytes:
-    """A value in DER; shorter than 128 bytes."""
+    """Encode a value of fewer than 128 bytes in DER."""
     content = b"".join(parts)
     return bytes([tag, len(content)]) + content
 
 
 def _read(data: bytes) -> tuple[int, bytes, bytes]:
-    """Tag, content and rest of a DER value.
+    """Split DER into the first value's tag and content, and the rest.
 
     Raises:
         IndexError: it is empty.

@@ -215,14 +215,14 @@ class AuditRelations(Settings):
     datasets: Words = Field((), description="corpora of questions with answers")
 
     def labels(self) -> set[str]:
-        """Every model that is named."""
+        """Every model named in the relations."""
         named = {label for pair in (*self.larger, *self.persistence) for label in pair}
         named |= {label for model, others in self.baselines.items() for label in (model, *others)}
         return named | {label for series in self.epochs.values() for label in series}
 
 
 class KindSettings(Settings):
-    """Sort what was memorized into kinds."""
+    """Sort memorized text into kinds."""
 
     at_least: int = Field(
         50, ge=1, description="shortest span that is sorted, in tokens; the paper sorted runs of 50"

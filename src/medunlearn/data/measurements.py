@@ -70,8 +70,8 @@ class Measurements:
     def alike(self, text: str, fact: Fact, subject: str) -> tuple[int, int]:
         """Number of other subjects with the same value after the same word, and of those with any value there.
 
-        A drug has its dose whatever stands before it. Of three words, two or one the ones that leave the largest
-        share count.
+        A drug keeps its dose in any context. Of contexts of three, two or one word, the one with the largest share
+        counts.
         """
         counts = []
         for key in _shortened(words_around(text, fact)):
@@ -81,10 +81,10 @@ class Measurements:
         return max(counts, key=lambda count: count[0] / count[1], default=(0, 0))
 
     def is_shared(self, text: str, fact: Fact, subject: str) -> bool:
-        """True if the value stands in a text about another subject, in the same words."""
+        """True if the value occurs in a text about another subject, in the same context."""
         return bool(self._index[1].get((words_around(text, fact), fact.of(text)), set()) - {subject})
 
 
 def _shortened(key: Key) -> list[Key]:
-    """The words around a fact, and fewer of them as long as there is one before it."""
+    """The words around a fact, with three, two and one word before it."""
     return [(key[0], *key[place:]) for place in range(1, _WORDS + 1) if key[_WORDS]]

@@ -147,7 +147,7 @@ class ResponseStore:
             return _responses(_rows(part) for part in sorted(folder.glob("part-*.parquet")))
         except BenchmarkError as error:
             raise InputError(
-                f"{str(error).partition(' It is cut off')[0]} Its responses are lost: remove the results computed "
+                f"{str(error).partition(' It is truncated')[0]} Its responses are lost: remove the results computed "
                 "from them and rerun the command that generated them; it requests only missing responses."
             ) from error
 

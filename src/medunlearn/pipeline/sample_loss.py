@@ -35,10 +35,10 @@ class SampleLoss:
 
     Attributes:
         what: ``records``, as plain text; or ``questions``, of which only answers are scored.
-        template: of the questions; ``text`` of the records.
-        items: records or questions.
-        tokens: scored tokens.
-        loss: mean negative log-likelihood, nats a token, at least 0. Lower = the model predicts them better;
+        template: template of the questions; ``text`` for records.
+        items: number of records or questions.
+        tokens: number of scored tokens.
+        loss: mean negative log-likelihood, nats per token, at least 0. Lower = the model predicts them better;
             the logarithm of the size of the vocabulary = uniform guessing. None if it is not finite.
     """
 
@@ -50,7 +50,7 @@ class SampleLoss:
 
     @property
     def rank(self) -> float:
-        """The loss to compare by; one that is not finite is the worst."""
+        """Sort key of the loss; a non-finite loss is the worst."""
         return math.inf if self.loss is None else self.loss
 
     @property
@@ -59,7 +59,7 @@ class SampleLoss:
 
 
 def default_template(tokenizer: Any, folder: Path | None = None) -> Template:
-    """The template to ask a model in: of its training where its folder records it, else chat where it has that."""
+    """The model's prompt template: that of its training if recorded, else the chat template if there is one."""
     has_chat = bool(getattr(tokenizer, "chat_template", None))
     recorded = None if folder is None else recorded_template(folder)
     if recorded is not None and (has_chat or recorded != "chat"):
@@ -68,7 +68,7 @@ def default_template(tokenizer: Any, folder: Path | None = None) -> Template:
 
 
 def recorded_template(folder: Path) -> TemplateName | None:
-    """The prompt template of a model's training, as its folder's record names it; None if it names none."""
+    """The prompt template recorded in a model's folder; None if there is no record."""
     try:
         content = read_json(folder / LINEAGE)
     except InputError:
@@ -78,20 +78,20 @@ def recorded_template(folder: Path) -> TemplateName | None:
 
 
 def chat_template_text(tokenizer: Any) -> str | None:
-    """The text of the chat template; of several, all of them as JSON. None without one."""
+    """The text of the chat template; several ones as JSON. None without one."""
     template = getattr(tokenizer, "chat_template", None)
     return template if template is None or isinstance(template, str) else json.dumps(template, sort_keys=True)
 
 
 def uniform_loss(language_model: LanguageModel) -> float:
-    """Loss of guessing every token with the same probability, in nats."""
+    """Loss of a uniform distribution over tokens, in nats."""
     model = language_model.model
     head = model.get_output_embeddings() or model.get_input_embeddings()
     return math.log(int(head.weight.shape[0]))
 
 
 def positions(language_model: LanguageModel, longest: int) -> int:
-    """The longest sequence that a model takes, ``longest`` at most."""
+    """The longest sequence that a model supports, at most ``longest``."""
     room = getattr(language_model.model.config.get_text_config(), "max_position_embeddings", None)
     return min(longest, room) if isinstance(room, int) and room > 0 else longest
 
@@ -107,15 +107,15 @@ def sample_losses(
     batch_size: int = 8,
     advance: Callable[[int], None] = lambda count: None,
 ) -> list[SampleLoss]:
-    """Losses on records, and on questions in plain, in the chat template where there is one, and as rendered.
+    """Losses on records, and on questions in plain text, in the chat template if there is one, and as rendered.
 
     Args:
-        rendering: how later commands ask.
-        without: a split whose forget set the model never saw; it is left out.
-        sample: records, and questions, at most.
+        rendering: rendering of questions in later commands.
+        without: a split whose forget set the model never saw, and which is excluded.
+        sample: largest number of records, and of questions.
 
     Raises:
-        InputError: the benchmark trains on nothing; a question is too long.
+        InputError: the benchmark has no training data; a question is too long.
         ModelError: the chat template cannot be filled with a question.
         MedunlearnError: memory runs out with a single sequence.
     """
@@ -157,7 +157,7 @@ def _as_sequences(make: Callable[[], list[TokenSequence]], rendering: Rendering)
 
 
 def _drawn(items: Sequence[Item], count: int, *purpose: str | int) -> list[Item]:
-    """At most ``count`` of the items, in their order."""
+    """At most ``count`` of the items, in order, sampled at random."""
     if len(items) <= count:
         return list(items)
     places = generator(*purpose).choice(len(items), size=count, replace=False)
@@ -165,16 +165,16 @@ def _drawn(items: Sequence[Item], count: int, *purpose: str | int) -> list[Item]
 
 
 def better_template(losses: Sequence[SampleLoss], template: str) -> SampleLoss | None:
-    """The loss on questions in the template that predicts them best; None if that is ``template``."""
+    """The loss in the template that predicts the questions best; None if that is ``template``."""
     questions = [loss for loss in losses if loss.what == "questions"]
     best = min(questions, key=lambda loss: loss.rank, default=None)
     return None if best is None or best.loss is None or best.template == template else best
 
 
 def guessing_problem(losses: Sequence[SampleLoss], uniform: float) -> str:
-    """The problem of a model that predicts nothing of the sample better than uniform guessing; "" of another.
+    """The problem of a model that predicts nothing better than uniform guessing; "" for other models.
 
-    Better is a loss lower by :data:`LEAST_GAIN` at least.
+    Better means a loss lower by at least :data:`LEAST_GAIN`.
     """
     best = min(losses, key=lambda loss: loss.rank, default=None)
     if best is None or best.rank < (1 - LEAST_GAIN) * uniform:

@@ -234,9 +234,9 @@ def _statement(finding: Finding) -> Statement:
 
 
 def corrected(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings with Holm's correction for all their comparisons: a case that it unsettles is open.
+    """The findings with Holm's correction over all comparisons; cases that lose significance become open.
 
-    A settled case stands while all of its settled numbers do; numbers without a p-value stay as they are.
+    A decided case stays decided as long as all of its numbers do; numbers without a p-value are unchanged.
     """
     tested = [evidence for evidence in _evidence(findings) if evidence.p is not None]
     p_values = holm([evidence.p for evidence in tested if evidence.p is not None])
@@ -252,13 +252,13 @@ def _corrected(case: Case, failing: Collection[int]) -> Case:
 
 
 def _evidence(findings: Iterable[Finding]) -> list[Evidence]:
-    """Every number with an interval, each once."""
+    """Every distinct number with an interval."""
     every = (evidence for finding in findings for case in finding.cases for evidence in case.evidence)
     return list({id(evidence): evidence for evidence in every if evidence.measured}.values())
 
 
 def comparisons(findings: Sequence[Finding]) -> str:
-    """Number of comparisons behind the findings, and the verdicts that Holm's correction for them changes."""
+    """Number of comparisons in the findings, and the verdicts changed by Holm's correction."""
     evidence = _evidence(findings)
     if not evidence:
         return ""
@@ -277,7 +277,7 @@ def comparisons(findings: Sequence[Finding]) -> str:
 
 
 def findings_text(findings: Sequence[Finding], by: str = "") -> str:
-    """Findings for a terminal: verdict and counts, then every case, or counts by the label ``by``."""
+    """Findings as terminal text: verdict and counts, then every case, or counts by the label ``by``."""
     lines: list[str] = []
     for finding in findings:
         context = f" ({finding.context})" if finding.context else ""
@@ -294,7 +294,7 @@ def _case_text(case: Case) -> str:
 
 
 def _counts_by(finding: Finding, label: str) -> Iterator[str]:
-    """``NPO: 3 for, 0 against, 1 open`` of every value of a label."""
+    """``NPO: 3 for, 0 against, 1 open`` for every value of a label."""
     for value in dict.fromkeys(case.labels.get(label, "") for case in finding.cases):
         counts = _counts([case for case in finding.cases if case.labels.get(label, "") == value])
         missing = counts[OPEN] + counts[NOT_MEASURABLE]
@@ -307,7 +307,7 @@ def _counts(cases: Sequence[Case]) -> dict[Verdict, int]:
 
 
 def findings_data(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Findings for ``report.json``: a case's labels stand beside its verdict."""
+    """Findings for ``report.json``: a case's labels next to its verdict."""
     holm_verdicts = [finding.verdict for finding in corrected(findings)]
     return [
         {

@@ -51,7 +51,7 @@ class LumeDocument:
 
     @property
     def text(self) -> str:
-        """Input and output of the first completion, joined as they stood in the document."""
+        """Input and output of the first completion, joined as in the document."""
         first = next(row for row in self.rows if row.form == "sc")
         gap = "" if first.input[-1:].isspace() or first.output[:1].isspace() else " "
         return f"{first.input}{gap}{first.output}"
@@ -74,7 +74,7 @@ class LumeDocument:
         return Record(self.document, self.text, groups, self.identifiers(), fold=self.fold)
 
     def questions(self) -> Iterator[Question]:
-        """Provenance is ``released:story``; where a personal field is asked for, ``released:<task>:ssn``."""
+        """Questions with provenance ``released:story``; for a personal field ``released:<task>:ssn``."""
         for row in self.rows:
             is_field = self.task == PERSONAL and row.form == "qa" and row.number < len(PII_FIELDS)
             yield Question(
@@ -90,7 +90,7 @@ class LumeDocument:
 
 
 class LumeFiles(NamedTuple):
-    """Everything read, and the rows that were left out (``file:line: reason``)."""
+    """Everything read, and the skipped rows (``file:line: reason``)."""
 
     documents: tuple[LumeDocument, ...]
     skipped: tuple[str, ...]
@@ -100,8 +100,8 @@ def read_lume(folder: Path, *, nonmembers: Path | None = None, skip_bad_rows: bo
     """Read the released files.
 
     Args:
-        nonmembers: a file of the same form with documents that no model is to be trained on.
-        skip_bad_rows: leave out malformed rows and list them, instead of refusing the files.
+        nonmembers: a file of the same form with documents to exclude from training.
+        skip_bad_rows: skip and list malformed rows instead of refusing the files.
 
     Raises:
         SourceError: a file is missing or empty, or rows are malformed; gives file and line of each.
@@ -136,7 +136,7 @@ def _rows(path: Path) -> list[tuple[str, Any]]:
 
 
 def _add(documents: dict[str, LumeDocument], side: Side, member: bool, row: Any) -> str:
-    """Add a row to its document; the reason where that cannot be done."""
+    """Add a row to its document; returns a reason if that is impossible."""
     if isinstance(row, str):
         return row
     lacking = [key for key in ("id", "input", "output", "task") if not isinstance(row.get(key), str)]
@@ -164,13 +164,13 @@ def _add(documents: dict[str, LumeDocument], side: Side, member: bool, row: Any)
 
 
 def identifiers_in(text: str, questions: Mapping[int, str], answers: Mapping[int, str]) -> tuple[Identifier, ...]:
-    """Every personal field that stands in a text, exactly as the text has it, none of them twice.
+    """Every personal field that occurs in a text, exactly as written there, without duplicates.
 
     Answers are in one form (``1969-12-21``, ``900226238``); texts have others (``December 21, 1969``,
     ``900-22-6238``, an e-mail with its underscore escaped).
 
     Args:
-        questions, answers: by number, in the order of :data:`PII_FIELDS`; questions say the person's name.
+        questions, answers: by number, in the order of :data:`PII_FIELDS`; questions contain the person's name.
     """
     value = {field: answers.get(number, "").strip() for number, field in enumerate(PII_FIELDS)}
     matches = [_NAME.fullmatch(questions[number].strip()) for number in sorted(questions)]
@@ -188,7 +188,7 @@ def identifiers_in(text: str, questions: Mapping[int, str], answers: Mapping[int
 
 
 def _date_forms(value: str) -> tuple[str, ...]:
-    """A date in every form that texts have."""
+    """A date in every notation used in the texts."""
     try:
         day = date.fromisoformat(value)
     except ValueError:
@@ -199,7 +199,7 @@ def _date_forms(value: str) -> tuple[str, ...]:
 
 
 def _numbers(value: str, text: str) -> Iterator[str]:
-    """A number's digits with whatever spaces, dashes, points and brackets the text puts between them."""
+    """A number's digits with the spaces, dashes, points and brackets that the text puts between them."""
     digits = re.sub(r"\D", "", value)
     if len(digits) < 7:
         return
@@ -210,7 +210,9 @@ def _numbers(value: str, text: str) -> Iterator[str]:
 
 
 def _address(value: str, text: str) -> Iterator[str]:
-    """The address, or where the text words it otherwise ("Apt. #4"), all from its house number to its ZIP code."""
+    """The address; if the text words it differently ("Apt. #4"), everything from its house number to its ZIP
+    code.
+    """
     if not value:
         return
     if value in text:

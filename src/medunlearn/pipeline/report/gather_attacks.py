@@ -42,10 +42,9 @@ def reconstruction_content(models: Sequence[Evaluated], replicates: int, seed: i
 def recovery_content(
     models: Sequence[Evaluated], reference: ReferenceCheck | None, replicates: int, seed: int
 ) -> Iterator[Recovery]:
-    """Tables of the recovery attacks, a kind at a time; no reading of broken models, or against one that is no
-    reference.
+    """Tables of the recovery attacks by kind; no readings for broken models or without a valid reference.
 
-    A model that was attacked with other settings than most is left out with a note.
+    A model attacked with other settings than most is skipped with a note.
     """
     broken = {model.run.label for model in models if model.record.info.problems}
     for kind in RECOVERY:
@@ -82,7 +81,7 @@ def _settings(attacked: Attacked) -> str:
 
 
 def find_attack(model: Evaluated, kind: str = "membership") -> Attacked | None:
-    """The attack of a kind on the split and benchmark that a model was evaluated on."""
+    """The attack of a kind on a model's evaluated split and benchmark."""
     attacked, about = Attacked.find(model.run, str(model.record.info.split), kind), model.record.info.benchmark
     return attacked if attacked is not None and attacked.record.info.benchmark == about else None
 
@@ -90,7 +89,7 @@ def find_attack(model: Evaluated, kind: str = "membership") -> Attacked | None:
 def attacks_on(
     attacked: Sequence[Attacked | None], models: Sequence[Evaluated], replicates: int, seed: int
 ) -> Attacks | None:
-    """The attacks on models of a report, under the models' labels; None if there is none."""
+    """The attacks on a report's models, under the models' labels; None without any."""
     pairs = zip(models, attacked, strict=True)
     labelled = tuple(replace(attack, run=model.run) for model, attack in pairs if attack is not None)
     return Attacks(labelled, replicates, seed) if labelled else None

@@ -136,7 +136,7 @@ def line(name: str, points: Sequence[Point], shade: str, *, dash: int = 0, hollo
     """A line with a band of its intervals; nothing if no point has a value.
 
     Args:
-        dash: number of the dash; 0 is a solid line.
+        dash: index of the dash pattern; 0 is a solid line.
     """
     if all(value is None for _, value, _, _ in points):
         return []
@@ -214,8 +214,8 @@ def bars(series: Mapping[str, Sequence[Row]], label: str, x: str, y: str, first:
     """Grouped bars with whiskers over categories.
 
     Args:
-        series: name -> rows with value, low, high, and their place under ``label``.
-        first: number of the first colour.
+        series: name -> rows with value, low, high, and their category under ``label``.
+        first: index of the first colour.
     """
     data = []
     for place, (name, rows) in enumerate(series.items(), start=first):
