@@ -206,7 +206,7 @@ def test_files_are_read_like_overrides(tmp_path: Path) -> None:
 
 BOMB = b"a: &a [x]\n" + b"".join(b"%c: &%c [%s]\n" % (n, n, b"*%c," % (n - 1) * 9) for n in range(98, 110))
 """Twelve lists of nine times the one before: 9^12 values once they are written out."""
-NO_YAML, NO_KEYS = r"x\.yaml cannot be read as YAML", "must hold keys and values"
+NO_YAML, NO_KEYS = r"x\.yaml cannot be read as YAML", "must contain keys and values"
 
 
 @pytest.mark.parametrize(

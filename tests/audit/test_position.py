@@ -77,5 +77,5 @@ def test_nothing_memorized_is_unscored_and_not_zero():
 def test_mistakes():
     with pytest.raises(InputError, match="do not fit into 50"):
         positions(SPANS, RESPONSES, segment=100, limit=50)
-    with pytest.raises(InputError, match="response that is not there"):
+    with pytest.raises(InputError, match="response that is missing"):
         positions(SPANS, RESPONSES.iloc[1:], segment=100, limit=300)

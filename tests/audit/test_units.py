@@ -76,5 +76,5 @@ def test_a_tokenizer_from_a_folder(tmp_path: Path, unit: TokenizerUnit, tokenize
         tokenizer_in(tmp_path)
     with pytest.raises(ModelError, match=r"tokenizer\.json"):
         tokenizer_in(tmp_path / "nowhere")
-    with pytest.raises(ModelError, match="does not say where its tokens stand"):
+    with pytest.raises(ModelError, match="gives no token offsets"):
         unit_of(object(), "m")

@@ -139,5 +139,5 @@ def test_unequal_numbers_of_texts_are_refused(function: object) -> None:
 
 def test_empty_runs_are_refused() -> None:
     for call in (lambda: runs_of_at_least([[1]], [[1]], [30, 0]), lambda: shared_runs([[1]], [[1]], 0)):
-        with pytest.raises(InputError, match="ask for at least 1"):
+        with pytest.raises(InputError, match="needs at least 1 token"):
             call()

@@ -148,5 +148,5 @@ def test_a_ledger_of_another_model_stops_the_export(forgotten: Path, tmp_path: P
     shutil.copy(forgotten / LEDGER, other / LEDGER)
     assert "ledger of another model" in export(other, tmp_path / "hf", code=2)
     (forgotten / LEDGER).unlink()
-    assert "was cut off or put back" in export(forgotten, tmp_path / "hf", code=2)
+    assert "was truncated or replaced" in export(forgotten, tmp_path / "hf", code=2)
     assert not (tmp_path / "hf").exists()

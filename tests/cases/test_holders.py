@@ -319,7 +319,7 @@ def test_nobody_and_nowhere(bench: Benchmark, tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError) as error:
         find_holders([tmp_path], bench, "patient=patient-9999")
     assert "patient-0" not in str(error.value)
-    with pytest.raises(InputError, match="nobody to look for"):
+    with pytest.raises(InputError, match="no subject to search for"):
         find_holders([tmp_path], None)
     with pytest.raises(InputError, match="name its folder too"):
         find_holders([tmp_path], None, "patient=patient-0001")

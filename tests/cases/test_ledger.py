@@ -85,7 +85,7 @@ def test_the_same_case_is_written_once(three: list[Path]) -> None:
     before = (c / LEDGER).read_bytes()
     append_request(b, c, entry(b, c, "bo", "cy", case="c2"))
     assert (c / LEDGER).read_bytes() == before
-    with pytest.raises(InputError, match="holds other requests"):
+    with pytest.raises(InputError, match="contains other requests"):
         append_request(b, c, entry(b, c, "dee", case="c3"))
 
 
@@ -157,7 +157,7 @@ def test_a_broken_ledger_is_refused_and_never_taken_for_an_empty_one(three: list
     with pytest.raises(InputError, match="Restore it from a copy"):
         read_ledger(three[2])
     (three[2] / LEDGER).unlink()
-    with pytest.raises(InputError, match="cut off or put back"):
+    with pytest.raises(InputError, match="truncated or replaced"):
         read_ledger(three[2])
 
 

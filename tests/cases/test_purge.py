@@ -110,6 +110,6 @@ def test_mistakes(place: Path) -> None:
     with pytest.raises(UnknownNameError) as refused:
         purge_patient([place], BENCHMARK, "patient-0099", confirmed=True, quiet=True)
     assert "patient-00" not in str(refused.value).replace("patient-0099", "")
-    with pytest.raises(InputError, match="nobody to look for"):
+    with pytest.raises(InputError, match="no subject to search for"):
         purge_patient([place], None, None, confirmed=True, quiet=True)
     assert (place / "copy.txt").exists()

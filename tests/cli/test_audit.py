@@ -166,7 +166,7 @@ def test_credentialed_text_does_not_leave(medunlearn: Run, tmp_path: Path) -> No
         (("--responses", "nowhere.jsonl"), "There is no file"),
         (("model", "--responses", "x.jsonl"), "leave these out"),
         (("http://127.0.0.1:1/v1", "corpus.txt"), "--model-name is missing"),
-        (("model", "corpus.txt", "--model-name", "m"), "is no server"),
+        (("model", "corpus.txt", "--model-name", "m"), "is not a server address"),
     ],
 )
 def test_wrong_words(medunlearn: Run, tmp_path: Path, words: tuple[str, ...], reason: str) -> None:

@@ -123,4 +123,4 @@ def test_verify_says_what_differs(medunlearn: Medunlearn, target: Path, tmp_path
     assert "model.safetensors differs" in result.text
     checks = json.loads(medunlearn("verify", folder, "--json", code=1).stdout)["checks"]
     assert [row["name"] for row in checks if row["state"] == "differs"] == ["model/model.safetensors"]
-    assert "are not those that its run made" in medunlearn("export", folder, "--out", tmp_path / "hf", code=2).text
+    assert "were changed after the run" in medunlearn("export", folder, "--out", tmp_path / "hf", code=2).text

@@ -48,14 +48,14 @@ def test_the_same_command_again_changes_nothing(medunlearn: Medunlearn, bench: P
 def test_another_benchmark_is_not_written_over(medunlearn: Medunlearn, bench: Path) -> None:
     before = content(bench)
     result = medunlearn("build", "amnesia", "--synthetic", 20, "--seed", 1, "--out", bench, code=2)
-    assert "holds another benchmark. Choose another --out" in result.text
+    assert "contains another benchmark. Choose another --out" in result.text
     assert content(bench) == before
 
 
 def test_a_folder_with_somebodys_files_is_left_alone(medunlearn: Medunlearn, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     result = medunlearn("build", "amnesia", "--synthetic", 20, "--out", tmp_path, code=2)
-    assert "is not empty and holds no benchmark" in result.text
+    assert "is not empty and contains no benchmark" in result.text
     assert content(tmp_path) == {"thesis.txt": b"mine"}
 
 

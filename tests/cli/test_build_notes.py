@@ -121,7 +121,7 @@ def test_other_can_be_kept(build: Build, own_notes: Any, canned: Any, tmp_path: 
 def test_when_no_note_comes_through_it_says_why(build: Build, tmp_path: Path) -> None:
     with FakeServer(answer=lambda body: "I am a teapot.") as server:
         result = build(server, code=1)
-    assert "No note came through" in result.text
+    assert "All notes were rejected" in result.text
     assert "12 x disease_label@1: invalid: No usable answer: the answer holds no JSON value." in result.text
     assert len(rejects(tmp_path / "bench")) == 12
 
@@ -293,11 +293,11 @@ def test_another_benchmark_is_refused_before_anything_is_asked(
         assert "holds another benchmark" in medunlearn(*words, bench, code=2).text
         (tmp_path / "mine").mkdir()
         (tmp_path / "mine" / "thesis.txt").write_text("mine")
-        assert "is not empty and holds no benchmark" in medunlearn(*words, tmp_path / "mine", code=2).text
+        assert "is not empty and contains no benchmark" in medunlearn(*words, tmp_path / "mine", code=2).text
         assert server.count == 0
         medunlearn(*words, out)
         assert "holds another benchmark" in medunlearn(*words, out, "--seed", 1, code=2).text
-        assert "holds this benchmark already" in medunlearn(*words, out, "--again", code=2).text
+        assert "contains this benchmark already" in medunlearn(*words, out, "--again", code=2).text
         medunlearn(*words, tmp_path / "c", "--store", out / "llm", "--again")
         medunlearn(*words, tmp_path / "d", "--store", out / "llm", "--seed", 1)
         assert server.count == 24

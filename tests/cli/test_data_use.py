@@ -244,7 +244,7 @@ def test_sections_of_a_file_do_not_loosen(medunlearn: Medunlearn, house: Path, t
     choices = house / "closed" / "bench" / "choices.jsonl"
     for benchmark, part in (
         ({"builder": "options", "file": str(choices), "data_use": "open"}, "recorded as credentialed"),
-        ({"folder": str(house / "closed" / "bench"), "data_use": "open"}, "give folder alone"),
+        ({"folder": str(house / "closed" / "bench"), "data_use": "open"}, "give only folder"),
     ):
         values = {"name": "x", "benchmark": benchmark, "train": {"model": "tiny"}, "out": str(tmp_path / "runs")}
         values |= {"splits": ["random_50"]} if verb == "sweep" else {"split": "random_50"}
@@ -361,7 +361,7 @@ def test_a_build_keeps_what_is_there(medunlearn: Medunlearn, house: Path, tmp_pa
     medunlearn(*words)
     assert recorded_use(tmp_path / "b") == "credentialed"
     assert Benchmark.load(tmp_path / "b").data_use == "credentialed"
-    assert "holds this benchmark as credentialed" in medunlearn(*words, "--data-use", "open", code=2).text
+    assert "contains this benchmark as credentialed" in medunlearn(*words, "--data-use", "open", code=2).text
     assert mu.build.options(file=file, percents=[50]).data_use == "credentialed"
     assert mu.build.options(file=file, percents=[50], data_use="open").data_use == "open"
 

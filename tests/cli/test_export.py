@@ -150,7 +150,7 @@ def test_given_again(medunlearn: Medunlearn, one_layer: Path, exported: Path, ta
     before = {file: file.stat().st_mtime_ns for file in exported.iterdir()}
     result = medunlearn("export", one_layer, "--out", exported, "--json")
     assert json.loads(result.stdout) == {"folder": str(exported), "pushed": None}
-    assert "holds another model" in medunlearn("export", target, "--out", exported, code=2).text
+    assert "contains another model" in medunlearn("export", target, "--out", exported, code=2).text
     assert {file: file.stat().st_mtime_ns for file in exported.iterdir()} == before
 
 
@@ -358,9 +358,9 @@ def test_a_hub_that_refuses(medunlearn: Medunlearn, one_layer: Path, tmp_path: P
     ("words", "part"),
     [
         (("nowhere", "--out", "hf"), "There is no run or model folder nowhere"),
-        (("RUN", "--out", "RUN"), "is not empty and holds no exported model"),
+        (("RUN", "--out", "RUN"), "is not empty and contains no exported model"),
         (("RUN", "--out", "RUN/run.json"), "is a file, not a folder"),
-        (("RUN", "--out", "RUN/model"), "is not empty and holds no exported model"),
+        (("RUN", "--out", "RUN/model"), "is not empty and contains no exported model"),
         (("RUN", "--out", "hf", "--push", "model"), "'model' is no hub id. Write it as org/name"),
         (("RUN", "--out", "hf", "--public"), "give --push org/name too"),
         (("RUN", "--out", "hf", "--allow-push"), "give --push org/name too"),

@@ -210,7 +210,7 @@ def test_notes_that_cannot_be_used(medunlearn: Medunlearn, here: Path) -> None:
     assert "notes.txt" in medunlearn(*request(notes="notes.txt"), code=2).text
     alone = [{"patient_id": PATIENT, "note": row["note"]} for row in rows]
     assert (
-        "a benchmark needs two at least"
+        "a benchmark needs at least two"
         in medunlearn(*request(notes=write_csv(here / "one.csv", alone)), code=2).text
     )
 
@@ -236,7 +236,7 @@ def test_a_folder_that_is_no_model(medunlearn: Medunlearn, here: Path, hospital:
 def test_a_folder_that_is_no_case(medunlearn: Medunlearn, here: Path) -> None:
     (here / "case").mkdir()
     (here / "case" / "letter.txt").write_text("x")
-    assert "holds no case. Choose another --out" in medunlearn(*request(), code=2).text
+    assert "contains no case. Choose another --out" in medunlearn(*request(), code=2).text
     assert (here / "case" / "letter.txt").read_text() == "x"
 
 

@@ -56,7 +56,7 @@ def test_labels_from_dry_run_to_people(medunlearn: Command, bench: Path, tmp_pat
         assert again["outcomes"]["two"] == {"answered": 20}
     sheet = tmp_path / "sheet"
     assert "open it in a browser" in medunlearn("annotate", out, "--limit", 5, "--out", sheet).text
-    assert "may hold labels" in medunlearn("annotate", out, "--out", sheet, code=2).text
+    assert "may contain labels" in medunlearn("annotate", out, "--out", sheet, code=2).text
     rows = list(csv.DictReader((sheet / "labels.csv").read_text(encoding="utf-8-sig").splitlines()))
     with (tmp_path / "anna.csv").open("w", newline="") as file:
         writer = csv.writer(file)
@@ -78,7 +78,7 @@ def test_labels_from_dry_run_to_people(medunlearn: Command, bench: Path, tmp_pat
         (("--task", "label"), "needs --task"),
         (("--task", "label", "--out", "x", "per_grup=3"), "Did you mean --per-group?"),
         (("--task", "label", "--out", "x", "--llm.concurency=3"), "judge 1: There is no setting 'concurency'"),
-        (("--task", "label", "--out", "x", "--split=random_10"), "go with a run"),
+        (("--task", "label", "--out", "x", "--split=random_10"), "only for judging the responses of a run"),
     ],
 )
 def test_wrong_words(medunlearn: Command, bench: Path, words: tuple[str, ...], part: str) -> None:

@@ -124,7 +124,7 @@ def test_a_mistake_does_not_take_the_folder(
 
 def test_an_out_that_holds_something_else(train: Train, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    assert "is not empty and holds no run" in train(out=tmp_path, code=2).text
+    assert "is not empty and contains no run" in train(out=tmp_path, code=2).text
     assert "is a file, not a folder" in train(out=tmp_path / "thesis.txt", code=2).text
     assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]
 

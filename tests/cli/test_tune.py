@@ -75,10 +75,10 @@ def test_its_report_is_written_again(tuned: Any, medunlearn: Medunlearn, tmp_pat
         key: first[key] for key in ("ranking", "results", "trials", "best")
     }
     assert "Again" in (tmp_path / "page" / "report.md").read_text()
-    assert "give its folder alone" in medunlearn("report", out, out, "--out", tmp_path / "p2", code=2).text
+    assert "give only its folder" in medunlearn("report", out, out, "--out", tmp_path / "p2", code=2).text
     (tmp_path / "tune.json").write_text('{"status": "running"}')
     result = medunlearn("report", tmp_path, "--out", tmp_path / "p3", code=2)
-    assert "has not ended" in result.text
+    assert "contains an unfinished tuning" in result.text
 
 
 def test_every_setting_that_the_page_names_is_one(medunlearn: Medunlearn) -> None:

@@ -65,7 +65,7 @@ def test_mistakes(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:
     assert "patient-0099" in wrong
     assert "patient-00" not in wrong.replace("patient-0099", "")
     assert "holds no run" in medunlearn("verify", bench, code=2).text
-    assert "nobody to look for" in medunlearn("verify", bench, "--benchmark", bench, code=2).text
+    assert "no subject is named" in medunlearn("verify", bench, "--benchmark", bench, code=2).text
     (tmp_path / "empty.txt").touch()
     about = ("--identifiers", tmp_path / "empty.txt")
     assert "has no identifier" in medunlearn("verify", bench, *about, code=2).text

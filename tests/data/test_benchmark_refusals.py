@@ -61,7 +61,7 @@ def test_a_missing_table(folder: Path, table: str) -> None:
 def test_a_table_that_is_cut_off(folder: Path, table: str, keep: int) -> None:
     whole = (folder / table).read_bytes()
     (folder / table).write_bytes(whole[:keep])
-    refused(folder, f"{re.escape(table)} cannot be read as Parquet .* cut off or broken")
+    refused(folder, f"{re.escape(table)} cannot be read as Parquet .* truncated or broken")
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -82,12 +82,12 @@ def test_another_schema_version(folder: Path, version: int) -> None:
 )  # fmt: skip
 def test_a_manifest_without_a_key(folder: Path, key: str) -> None:
     edit(folder, **{key: None})
-    refused(folder, f"lacks or has wrong: {key}")
+    refused(folder, f"lacks or has invalid: {key}")
 
 
 def test_several_wrong_keys_are_named_together(folder: Path) -> None:
     edit(folder, seed="seven", levels="patient", notes=None)
-    refused(folder, "lacks or has wrong: seed, levels, notes")
+    refused(folder, "lacks or has invalid: seed, levels, notes")
 
 
 @pytest.mark.parametrize("hashes", [{}, {"records.parquet": "0" * 64}, dict.fromkeys([*TABLES, "more"], "0")])

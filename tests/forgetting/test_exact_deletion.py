@@ -171,7 +171,7 @@ def test_the_case_of_a_dropped_adapter_says_deleted_and_who_states_the_base(
     how: dict[str, Any] = {"others": 3, "facts": 2, "battery": [], "anyway": True, "quiet": True}
     how |= {"evaluate": {"max_new_tokens": 4}}
     how |= {"method": "exact", "patient": ",".join(patients), "key": tmp_path / "owner" / "signing.key"}
-    with pytest.raises(InputError, match="Nobody recorded what the base"):
+    with pytest.raises(InputError, match="The training data of the base"):
         mu.forget(run, folder / "bench", out=tmp_path / "case", **how)
     result = mu.forget(run, folder / "bench", out=tmp_path / "case", base_unseen=True, **how)
     evidence = result.case.evidence
@@ -196,7 +196,7 @@ def test_the_base_of_an_adapter_must_be_known_not_to_have_seen_them(
     # A folder without a record: only its owner can know.
     export(base.folder, folder / "plain")
     over = make("over-plain", model=str(folder / "plain"), **LORA)
-    with pytest.raises(InputError, match="Nobody recorded what the base"):
+    with pytest.raises(InputError, match="The training data of the base"):
         delete_exactly(over, bench, request, tmp_path / "b", quiet=True)
     after, facts = delete_exactly(over, bench, request, tmp_path / "b", base_unseen=True, quiet=True)
     assert facts.base == "stated"
@@ -223,7 +223,7 @@ def test_a_base_that_changed_or_is_gone(adapter: Run, bench: Benchmark, folder: 
         with pytest.raises(InputError, match=r"base of .* is not at .*Move it back"):
             delete_exactly(adapter, bench, request, folder / "none")
         shutil.copytree(folder / "full", base.folder)
-        with pytest.raises(InputError, match="not the model any more"):
+        with pytest.raises(InputError, match="has changed since"):
             delete_exactly(adapter, bench, request, folder / "none")
     finally:
         shutil.rmtree(base.folder, ignore_errors=True)
@@ -254,7 +254,7 @@ def test_what_is_no_training_of_ours_is_refused(
     adopted = adopt(
         export(full.folder, tmp_path / "hf"), bench, AdoptSettings(allow_broken=True), tmp_path / "ours"
     )
-    refused(adopted, "was adopted: nobody recorded its training")
+    refused(adopted, "was adopted: its training is not recorded")
     settings = UnlearnSettings(method="graddiff", split="random_10", epochs=1, precision="fp32")
     unlearned = unlearn(full, bench, settings, tmp_path / "unlearned", quiet=True)
     refused(unlearned, f"was unlearned.*Name the run that was trained .{full.folder}")

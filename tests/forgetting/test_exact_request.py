@@ -54,7 +54,7 @@ def test_what_was_not_trained_by_us_is_refused_before_anything_is_measured(
     exported = mu.export(full.folder, tmp_path / "exported")
     lora = {"model": str(exported), "trainable": "lora", "epochs": 1}
     adapter = mu.train(folder / "bench", out=tmp_path / "adapter", quiet=True, **lora)
-    for model, problem in ((exported, "no run of `medunlearn train`"), (adapter, "--base-unseen")):
+    for model, problem in ((exported, "not a run of `medunlearn train`"), (adapter, "--base-unseen")):
         with pytest.raises(InputError, match=problem):
             mu.forget(model, folder / "bench", out=tmp_path / "case", quiet=True, **settings)
         assert not (tmp_path / "case-work" / "before").exists()

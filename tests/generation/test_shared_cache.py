@@ -185,7 +185,7 @@ def test_a_models_own_attention_comes_back(model: Any) -> None:
 def test_what_is_not_known_is_refused(arguments: dict[str, Any]) -> None:
     attention = AttentionInterface()[NAME]
     states = torch.ones(1, 1, 1, 2)
-    with pytest.raises(ValueError, match="not known here"):
+    with pytest.raises(ValueError, match="unsupported argument"):
         attention(None, states, states, states, **{"attention_mask": None, **arguments})
 
 

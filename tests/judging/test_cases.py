@@ -111,7 +111,7 @@ def test_cases_of_a_table(tmp_path: Path, suffix: str) -> None:
         ("case_id,title,category,subject\n1,a,Cancer,s\n2,b,Cancer,\n", "row 2 has no subject"),
         ("case_id,title,category,group\n1,a,Cancer,\n2,b,Cancer,g\n", "row 1 has no group"),
         ("case_id,title,category,group\n1,a,Cancer,all\n2,b,Cancer,g\n", "a group is called 'all'"),
-        ("case_id,title,category\n", "holds nothing to judge"),
+        ("case_id,title,category\n", "contains nothing to judge"),
         ("", "is empty"),
     ],
 )

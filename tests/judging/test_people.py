@@ -96,7 +96,7 @@ def test_a_sheet_is_private_and_never_overwritten(tmp_path: Path) -> None:
     table, page = write_sheet(tmp_path / "sheet", LABEL, CASES)
     assert (tmp_path / "sheet").stat().st_mode & 0o077 == 0
     assert (table.name, page.name) == ("labels.csv", "annotate.html")
-    with pytest.raises(InputError, match="may hold labels"):
+    with pytest.raises(InputError, match="may contain labels"):
         write_sheet(tmp_path / "sheet", LABEL, CASES)
 
 

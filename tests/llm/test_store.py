@@ -98,13 +98,13 @@ def test_something_else_in_its_place_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a file"):
         Store(tmp_path / "file")
     (tmp_path / "responses.sqlite").write_bytes(b"not a database, but long enough to be taken for one" * 50)
-    with pytest.raises(InputError, match="no store of responses"):
+    with pytest.raises(InputError, match="not a response store"):
         Store(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("statement", "part"),
-    [("CREATE TABLE responses (id)", "no store of responses"), ("PRAGMA user_version = 9", "another version")],
+    [("CREATE TABLE responses (id)", "not a response store"), ("PRAGMA user_version = 9", "another version")],
 )
 def test_another_database_and_another_version_are_refused(tmp_path: Path, statement: str, part: str) -> None:
     database = sqlite3.connect(tmp_path / "responses.sqlite")

@@ -54,7 +54,7 @@ def other_shape(delta: Path) -> None:
     [
         (lambda delta: shutil.rmtree(delta.parent / "base"), 'its base is not at .*base. Move .*"base" in .*json'),
         (lambda delta: edit(delta, base="/nowhere/at/all"), "its base is not at /nowhere/at/all"),
-        (lambda delta: edit(delta, base="."), "stands on itself"),
+        (lambda delta: edit(delta, base="."), "is its own base"),
         (lambda delta: edit(delta, format=2), "format 2; this medunlearn reads format 1"),
         (lambda delta: edit(delta, weights="int3"), "weights is 'int3'"),
         (lambda delta: edit(delta, changed=5), "another type"),

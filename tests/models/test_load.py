@@ -103,7 +103,7 @@ def wider(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
-        (lambda folder: (folder / "config.json").unlink(), "no model folder: it has no config.json"),
+        (lambda folder: (folder / "config.json").unlink(), "not a model folder: it has no config.json"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "no tokenizer.json.*save_pretrained"),
         (lambda folder: (folder / "model.safetensors").unlink(), "no weights as safetensors"),
         (only_bin, "no weights as safetensors"),

@@ -112,7 +112,7 @@ def a_delta(folder: Path) -> None:
         (nothing, "has no config.json"),
         (a_benchmark, "is a benchmark. The model comes first"),
         (a_run, "is a run of medunlearn already"),
-        (a_delta, "holds only what changed of another model"),
+        (a_delta, "contains only the changed tensors of another model"),
     ],
 )
 def test_a_folder_that_is_not_one_model(copy: Callable[[str], Path], spoil: Any, words: str) -> None:

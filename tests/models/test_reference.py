@@ -145,5 +145,5 @@ def test_the_head_is_the_old_one(tiny: Make, make_sequences: Make, trainable: st
 def test_what_was_said_to_be_kept_is_not_asked_for(tiny: Make) -> None:
     reference = Reference(tiny().model, complete=True)
     assert reference.kind == "kept numbers"
-    with pytest.raises(RuntimeError, match="not kept before training"), reference.active():
+    with pytest.raises(RuntimeError, match="not cached before training"), reference.active():
         pass

@@ -202,7 +202,7 @@ def test_probed_and_limit_are_patients(notes: Path) -> None:
     ("values", "message"),
     [
         ({"prompt": "Of {nmae}"}, "--prompt: There is no column 'nmae'. Did you mean 'name'"),
-        ({"prompt": "Tell me all."}, "names no column in braces"),
+        ({"prompt": "Tell me all."}, "contains no column in braces"),
         ({"prefixes": ["0"]}, "'0' is neither a number of words"),
         ({"prefixes": "25%,25%"}, "name each of them once"),
         ({"level": "warrd"}, "--level: There is no column 'warrd'. Did you mean 'ward'"),

@@ -196,7 +196,7 @@ def test_a_run_of_ours_is_a_base(target: Run, hospital: Benchmark, tmp_path: Pat
     adapter = save_adapter(tmp_path / "whole", tmp_path / "adapter")
     run = adopted(adapter, hospital, tmp_path / "run", base=str(delta.folder))
     torch.testing.assert_close(logits(run.model), logits(adapter), rtol=1e-5, atol=1e-5)
-    with pytest.raises(InputError, match="holds only what changed"):
+    with pytest.raises(InputError, match="contains only the changed tensors"):
         adopted(adapter, hospital, tmp_path / "copy", base=str(delta.folder), copy_weights=True)
 
 
@@ -224,7 +224,7 @@ def test_a_file_that_changed_is_noticed(own_chat: Path, hospital: Benchmark, tmp
     os.utime(own_chat / "model.safetensors", ns=(before.st_atime_ns, before.st_mtime_ns))
     load_model(run.model, device="cpu")
     assert {check.what for check in verify_runs([run.folder]).wrong} == {"base", "source"}
-    with pytest.raises(InputError, match="holds another run"):
+    with pytest.raises(InputError, match="contains another run"):
         adopted(own_chat, hospital, tmp_path / "run", allow_broken=True)
     (own_chat / "model.safetensors").unlink()
     with pytest.raises(ModelError, match=r"model.safetensors is missing"):
@@ -380,7 +380,7 @@ def test_a_model_that_does_nothing_is_refused(own_chat: Path, hospital: Benchmar
 
 def test_weights_of_another_architecture(own_chat: Path, hospital: Benchmark, tmp_path: Path) -> None:
     edit_json(own_chat / "config.json", num_hidden_layers=3)
-    with pytest.raises(ModelError, match=r"lacks weights that its config.json asks for"):
+    with pytest.raises(ModelError, match=r"lacks weights that its config.json requires"):
         adopted(own_chat, hospital, tmp_path / "run")
     edit_json(own_chat / "config.json", num_hidden_layers=2, intermediate_size=8)
     with pytest.raises(ModelError, match=rf"{own_chat} cannot be loaded: its weights have other shapes"):

@@ -54,7 +54,7 @@ def test_a_folder_that_holds_the_same_is_left_and_another_is_refused(tmp_path: P
     before = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
     again = save_new(by_hand({"size": 3}), tmp_path)
     assert (again, again.folder) == (by_hand({"size": 3}), tmp_path)
-    with pytest.raises(InputError, match=r"holds another benchmark. Choose another --out"):
+    with pytest.raises(InputError, match=r"contains another benchmark. Choose another --out"):
         save_new(by_hand({"size": 4}), tmp_path)
     assert {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()} == before
     # What a save that was killed left is written again.
@@ -67,7 +67,7 @@ def test_a_folder_that_holds_the_same_is_left_and_another_is_refused(tmp_path: P
 def test_somebodys_files_are_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("my project")
     (tmp_path / "main.py").write_text("")
-    with pytest.raises(InputError, match="is not empty and holds no benchmark"):
+    with pytest.raises(InputError, match="is not empty and contains no benchmark"):
         save_new(by_hand({"size": 3}), tmp_path)
     assert (tmp_path / "README.md").read_text() == "my project"
 
@@ -78,7 +78,7 @@ def test_an_experiments_section_with_a_builder_from_outside_the_tree(tmp_path: P
     assert built.counts()["records"] == 3
     assert from_section({"folder": str(tmp_path / "bench")}, tmp_path / "unused") == built
     assert not (tmp_path / "unused").exists()
-    with pytest.raises(ConfigError, match="give folder alone"):
+    with pytest.raises(ConfigError, match="give only folder"):
         from_section({"folder": "x", "builder": path}, tmp_path)
     with pytest.raises(ConfigError, match=r"benchmark\.builder is missing: amnesia, diagnosis, lume"):
         from_section({"size": 3}, tmp_path)

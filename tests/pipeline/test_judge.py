@@ -154,7 +154,11 @@ def test_what_goes_with_what(hospital: Benchmark, target: Run, evaluated: Evalua
     judges = judges_of(here)
     for what, more, part in (
         (hospital, {"task": "label"}, "needs --task .* and --out"),
-        (hospital, {"task": "label", "out": tmp_path, "benchmark": hospital}, "go with a run"),
+        (
+            hospital,
+            {"task": "label", "out": tmp_path, "benchmark": hospital},
+            "only for judging the responses of a run",
+        ),
         (target, {}, "--benchmark FOLDER"),
         (target, {"task": "label", "benchmark": hospital}, "task factuality"),
     ):

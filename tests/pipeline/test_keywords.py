@@ -118,7 +118,7 @@ def test_another_benchmark_or_extractor_or_a_broken_table_is_found_anew(
     first.path.write_bytes(first.path.read_bytes()[:50])
     assert keywords(saved, quiet=True).by_question == first.by_question
     monkeypatch.setattr(counting, "phrases", lambda self, texts: [[]])
-    with pytest.raises(MedunlearnError, match="one a text"):
+    with pytest.raises(MedunlearnError, match="one per text"):
         keywords(replace(saved, name="third"), extractor="counting", quiet=True)
 
 
@@ -150,7 +150,7 @@ def test_what_cannot_be_found(saved: Benchmark, hospital: Benchmark, tmp_path: P
     assert saved.folder is not None
     records = saved.folder / "records.parquet"
     before = records.read_bytes()
-    with pytest.raises(InputError, match="would be written over"):
+    with pytest.raises(InputError, match="would be overwritten"):
         keywords(saved, out=records, quiet=True)
     assert records.read_bytes() == before
     assert keywords(hospital, out=tmp_path / "k.parquet", quiet=True).path.exists()
@@ -222,7 +222,7 @@ def test_a_file_that_does_not_fit_is_refused_before_anything_is_asked(
     (tmp_path / "text.parquet").write_text("no Parquet")
     for name, part in (
         ("other", "another benchmark"),
-        ("strangers", "that the benchmark has not"),
+        ("strangers", "that the benchmark lacks"),
         ("text", "cannot be read as Parquet"),
         ("missing", "There is no file"),
     ):

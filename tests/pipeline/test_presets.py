@@ -123,7 +123,7 @@ def test_a_method_refuses_values_of_another_type(key: str, value: Any) -> None:
 
 def test_nothing_is_held_where_no_value_is_capped_as_a_whole() -> None:
     assert make_method("counterfactual", {"whole_values": True, "hold": 0.25}).hold == 0.25
-    with pytest.raises(ConfigError, match="hold needs values that are capped as wholes"):
+    with pytest.raises(ConfigError, match="hold needs whole-value caps"):
         make_method("counterfactual", {"hold": 0.25})
 
 

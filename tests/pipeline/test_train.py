@@ -170,7 +170,7 @@ def test_a_stopped_run_keeps_its_folder_once_it_has_a_checkpoint(
         with pytest.raises(KeyboardInterrupt):
             train(hospital, train_settings(small), out, quiet=True)
     assert list(out.glob("checkpoints/finetune/step-*/state.json"))
-    with pytest.raises(InputError, match="holds another run"):
+    with pytest.raises(InputError, match="contains another run"):
         train(hospital, train_settings({**small, "epochs": 1}), out, quiet=True)
 
 

@@ -140,7 +140,7 @@ def test_another_reference_that_does_not_fit_is_refused(
     hospital: Benchmark, target: Run, retrained: Run, tmp_path: Path
 ) -> None:
     for reference, more, message in (
-        ("retrained", {}, "name the run's folder"),
+        ("retrained", {}, "give the run's folder"),
         (str(target.folder), {}, "without the forget set of"),
         (str(retrained.folder), {"split": "cancer_05"}, "without the forget set of"),
         (str(retrained.folder), {"keep_gb": 0.0}, "Raise --keep-gb"),

@@ -28,7 +28,7 @@ from medunlearn.pipeline.train import train
 from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.results.runs import Run
 
-OTHER = "are not those that its run made"
+OTHER = "were changed after the run"
 
 
 class TestLoading:

@@ -121,7 +121,7 @@ def test_a_reference_that_never_saw_the_forget_set_reads_the_target_s_images(
     assert others is not None
     rendering = seen_target.rendering(max_length=512)
     forget = training_sides(xrays, settings, models[0], rendering)["forget"]
-    with pytest.raises(MedunlearnError, match="picture tokens that it did not make"):
+    with pytest.raises(MedunlearnError, match="picture tokens of another model"):
         score_answers(models[1], forget)
     others.read_tokens_of(pictures)
     assert len(score_answers(models[1], forget)) == len(forget)
@@ -193,7 +193,7 @@ def test_an_image_control_asks_with_other_images_and_compares(
     assert (control["difference"] - (control["true"] - control["value"])).abs().max() < 1e-9
     assert set(evaluation.private_table()["kind"]) >= {"cloze", "identity"}
     blind = replace(xrays, records=tuple(replace(record, image=None) for record in xrays.records))
-    with pytest.raises(ConfigError, match="the model is shown no image"):
+    with pytest.raises(ConfigError, match="no image is shown to the model"):
         evaluate(seen_target, blind, settings.model_copy(update={"other_texts": True}), quiet=True)
 
 

@@ -152,5 +152,5 @@ def test_no_value_says_why() -> None:
 
 def test_unlike_labels_of_two_models_are_refused() -> None:
     ours = SCORES[(SCORES["model"] == "m") & (SCORES["seed"] == 0)]
-    with pytest.raises(InputError, match="one model alone"):
+    with pytest.raises(InputError, match="only one model"):
         compare(ours, ours.assign(side="retain"), ("side", "split"))

@@ -141,7 +141,7 @@ def test_another_version_is_another_run(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(InputError, match=r"is not empty and holds no run. Choose another --out"):
+    with pytest.raises(InputError, match=r"is not empty and contains no run. Choose another --out"):
         recording(tmp_path)
     with pytest.raises(InputError, match=r"holds no run \(no run.json\)"):
         Run.open(tmp_path)
@@ -149,7 +149,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
         Run.open(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize(("text", "message"), [("{", "cannot be read as JSON"), ("[]", "is not what a run writes")])
+@pytest.mark.parametrize(("text", "message"), [("{", "cannot be read as JSON"), ("[]", "is not a run's record")])
 def test_a_broken_run_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / FILE).write_text(text)
     for look in (lambda: recording(tmp_path), lambda: Run.open(tmp_path)):

@@ -399,5 +399,5 @@ def test_columns_and_refusals_of_differences() -> None:
     with pytest.raises(InputError, match="more than once"):
         compare(a, pd.concat([b, b.iloc[:1]]), meta)
     elsewhere = table_of(b, meta).assign(item="elsewhere").drop_duplicates("measure")
-    with pytest.raises(InputError, match="scores of one model alone"):
+    with pytest.raises(InputError, match="scores of only one model"):
         summary.compare(table_of(a, meta), elsewhere, BY)

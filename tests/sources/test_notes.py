@@ -115,7 +115,7 @@ BAD_ROWS: dict[str, Any] = {
     "has the id of notes.jsonl:1: 'good'": {"id": "good", "text": "Other."},
     "has half a character": {"id": "x", "text": "broken \ud83d"},
     "has an identifier that is neither": {"id": "x", "text": "Fine.", "identifiers": [[5]]},
-    "has a list that is no JSON": {"id": "x", "text": "Fine.", "identifiers": "[1,"},
+    "has a list that is not JSON": {"id": "x", "text": "Fine.", "identifiers": "[1,"},
     "has an empty identifier": {"id": "x", "text": "Fine.", "identifiers": [" "]},
     "has no whole number of copies": {"id": "x", "text": "Fine.", "copies": -1},
     "has no whole number of copies in 'copies'": {"id": "x", "text": "Fine.", "copies": 10**400},
@@ -158,17 +158,17 @@ def test_a_csv_row_of_another_width_has_the_line_where_it_starts(tmp_path: Path)
 
 
 WHOLE_FILES = {
-    "open.csv": (b'id,text\na,"never closed\n', "no CSV"),
+    "open.csv": (b'id,text\na,"never closed\n', "not CSV"),
     "twice.csv": (b"text,text\na,b\n", "has the column 'text' twice"),
     "empty.csv": (b"", "is empty"),
-    "header.csv": (b"id,text\n", "holds no rows"),
+    "header.csv": (b"id,text\n", "has no rows"),
     "latin.csv": ("id,text\na,Müde\n".encode("latin-1"), r"is not UTF-8 text .* at byte 11\). Save it as UTF-8"),
     "latin.jsonl": ('{"text": "Müde"}'.encode("latin-1"), "is not UTF-8 text"),
     "lines.json": (b'{"id": 1}\n[2]', r"lines\.json:2: no JSON .* is JSONL"),
-    "object.json": (b'{"id": 1}', "must hold a list of objects"),
+    "object.json": (b'{"id": 1}', "must contain a list of objects"),
     "cut.parquet": (b"PAR1 and nothing else", "cannot be read as Parquet"),
     "notes.xlsx": (b"PK", r"notes are read from \.csv, .*\.parquet"),
-    "nothing.jsonl": (b"\n\n", "holds no rows"),
+    "nothing.jsonl": (b"\n\n", "has no rows"),
 }
 
 
@@ -214,7 +214,7 @@ def test_the_shards_of_a_folder_are_one_table(tmp_path: Path) -> None:
         ('[{"text": "a"} {}]', "Expecting ',' delimiter"),
         ('[{"text": "a"}', "Expecting ',' delimiter"),
         ("[] 5", "Extra data"),
-        ('{"a": 1}', "must hold a list"),
+        ('{"a": 1}', "must contain a list"),
         ("", "Expecting value"),
         ("[" * 100_000, "nested too deep"),
         (f"[{'9' * 5000}]", "no JSON that can be read"),

@@ -66,13 +66,13 @@ def test_medmcqa_as_published_on_the_hub_and_by_its_authors(
 
 def test_numbers_that_may_count_from_0_or_1_must_be_said(write_file: WriteFile) -> None:
     path = write_file(medmcqa(1, id=1), medmcqa(2, id=2))
-    with pytest.raises(SourceError, match=r"cannot be told whether A is 0 or 1\. Say it: --count-from 0"):
+    with pytest.raises(SourceError, match=r"it is unknown whether A is 0 or 1\. Say it: --count-from 0"):
         read_options(path)
     assert [question.gold for question in read_options(path, count_from=0).questions] == ["B", "C"]
     assert [question.gold for question in read_options(path, count_from=1).questions] == ["A", "B"]
     # An answer that is the text of an option says nothing about where numbers start.
     doses = {"question": "How many?", "options": ["4", "6", "8", "9"], "answer": 4}
-    with pytest.raises(SourceError, match="cannot be told whether A is 0 or 1"):
+    with pytest.raises(SourceError, match="it is unknown whether A is 0 or 1"):
         read_options(write_file(medmcqa(1, id=1), doses))
     assert [question.gold for question in read_options(write_file(medmcqa(0, id=1), doses)).questions] == ["A", "A"]
     with pytest.raises(SourceError, match="some are 0 and some the number of options"):
@@ -124,11 +124,14 @@ def test_json_lines_under_the_ending_of_json(write_file: WriteFile, tmp_path: Pa
 BAD = [
     ({"question": " ", "options": ["a", "b"]}, "no text in question"),
     ({"question": "Q", "options": ["a"]}, "fewer than two options"),
-    ({"question": "Q", "options": "a;b"}, "the options are no JSON"),
+    ({"question": "Q", "options": "a;b"}, "the options are not a JSON"),
     ({"question": "Q", "options": ["a", " "]}, "option B is empty"),
     ({"question": "Q", "options": {"A": "a", "B": None, "C": "c"}}, "option B is empty"),
-    ({"question": "Q", "options": ["a", "b"], "answer": "9" * 5000}, "no letter, no number"),
-    ({"question": "Q", "options": ["a", "b"], "answer": "c b"}, "no letter, no number, and none of the options"),
+    ({"question": "Q", "options": ["a", "b"], "answer": "9" * 5000}, "neither a letter, a number"),
+    (
+        {"question": "Q", "options": ["a", "b"], "answer": "c b"},
+        "neither a letter, a number, nor one of the options",
+    ),
     ({"question": "Q", "options": ["a", "b"], "answer": "E"}, "option 5 of 2"),
     (
         {"question": "Q", "options": {"A": "yes", "B": "no"}, "answer_idx": "A", "answer": "no"},

@@ -143,7 +143,7 @@ def test_two_columns_that_could_be_the_note_are_for_the_user(tmp_path: Path) -> 
         (b"", "empty"),
         (b"patient_id,note\n4711,Fever,more\n4712,Fever\n", "has 3 cells, and the header 2"),
         (b"patient_id,note\n4711,\n4712,  \n", "no usable note \\(2 without text\\)"),
-        (b'patient_id,note\n4711,"Fever\n', "no CSV"),
+        (b'patient_id,note\n4711,"Fever\n', "not CSV"),
     ],
 )
 def test_a_broken_file_is_a_clear_error_without_anybodys_id(tmp_path: Path, content: bytes, message: str) -> None:

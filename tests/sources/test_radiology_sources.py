@@ -94,7 +94,7 @@ def test_what_is_wrong_in_a_mimic_is_listed_or_refused(tmp_path: Path) -> None:
     (folder / "mimic-cxr-2.0.0-metadata.csv.gz").write_bytes(b"no gzip")
     with pytest.raises(SourceError, match="Download it again"):
         MimicCxr(folder).studies(first)
-    with pytest.raises(SourceError, match="not laid out as MIMIC-CXR"):
+    with pytest.raises(SourceError, match="not in MIMIC-CXR's layout"):
         MimicCxr(tmp_path / "files" / "p10" / first)
 
 
@@ -294,5 +294,5 @@ def test_any_table_of_questions_on_images_will_do(tmp_path: Path) -> None:
     assert [kind for kind, *_ in everything[0].tasks()] == ["generation", "cloze", "classification"]
     assert [kind for kind, *_ in everything[1].tasks()] == ["generation"]
     (tmp_path / "a.png").unlink()
-    with pytest.raises(SourceError, match="no question on an image that is there"):
+    with pytest.raises(SourceError, match="no question with an existing image"):
         read_general(tmp_path / "q.csv", 6, 0)

@@ -59,7 +59,7 @@ def test_one_level_has_no_slope():
 
 @pytest.mark.parametrize(
     ("values", "places", "words"),
-    [([[1.0], [2.0]], None, "at least two levels"), ([[1.0, 2.0]], [3.0, 3.0], "not all the same")],
+    [([[1.0], [2.0]], None, "at least two levels"), ([[1.0, 2.0]], [3.0, 3.0], "not all equal")],
 )
 def test_mistakes(values, places, words):
     with pytest.raises(InputError, match=words):

@@ -118,7 +118,7 @@ def test_a_reference_is_asked_of_unlearning_alone(
     tiny: Callable[[], Any], make_sequences: Callable[..., Any]
 ) -> None:
     plan = Plan({"forget": make_sequences(2, "f"), "retain": make_sequences(2, "r")}, 2, 1, 0)
-    with pytest.raises(TypeError, match="keeps no reference"):
+    with pytest.raises(TypeError, match="has no reference model"):
         train_loop(tiny().model, 2, objective_of("npo"), plan, LoopSettings(1e-3))
 
 

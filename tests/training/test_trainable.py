@@ -86,7 +86,7 @@ def test_wrong_forms_are_answered_with_the_right_ones(tiny: Tiny, choice: str) -
         ("lora:", "rank and alpha must be whole numbers"),
         ("lora:4:x", "alpha must be whole numbers"),
         ("lora:4:4:4", "alpha must be whole numbers"),
-        ("pattern:(", "is no regular expression"),
+        ("pattern:(", "is not a regular expression"),
         ("layers:9", "layers 0 to 2"),
         ("layers:0,9", "layers 0 to 2"),
         ("layers:2-1", "matches no parameter"),

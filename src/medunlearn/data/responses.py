@@ -147,8 +147,8 @@ class ResponseStore:
             return _responses(_rows(part) for part in sorted(folder.glob("part-*.parquet")))
         except BenchmarkError as error:
             raise InputError(
-                f"{str(error).partition(' It is truncated')[0]} Its responses are lost: remove the results computed "
-                "from them and rerun the command that generated them; it requests only missing responses."
+                f"{str(error).partition(' It is truncated')[0]} Its responses are lost: remove the results "
+                "computed from them and rerun the command that generated them; it requests only missing responses."
             ) from error
 
 

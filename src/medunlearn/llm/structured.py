@@ -117,9 +117,9 @@ def _find(text: str) -> Any:
     values = _values_in_prose(text)
     objects = [value for value in values if isinstance(value, dict)] or values
     if len(objects) > 1:
-        raise UnusableError(f"the answer contains {len(objects)} JSON values instead of one")
+        raise UnusableError(f"the answer holds {len(objects)} JSON values instead of one")
     if not objects:
-        raise UnusableError("the answer contains no JSON value")
+        raise UnusableError("the answer holds no JSON value")
     return objects[0]
 
 
@@ -164,7 +164,7 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(word: str) -> NoReturn:
-    raise UnusableError(f"{word} is not a JSON number")
+    raise UnusableError(f"{word} is no JSON number")
 
 
 def _finite(digits: str) -> float:

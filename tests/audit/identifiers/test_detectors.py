@@ -123,7 +123,7 @@ def test_detectors_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path
         make_detector("presido")
     with pytest.raises(InputError, match="no model folder"):
         make_detector("tagger")
-    with pytest.raises(InputError, match="holds no token classification model"):
+    with pytest.raises(InputError, match="is not a token classification model"):
         make_detector(f"tagger:{tmp_path}")
 
 
@@ -270,7 +270,7 @@ def test_presidio_takes_people_and_places_from_a_pipeline_that_is_named(tmp_path
     ]
     assert detector.model.startswith("ruled-")
     assert "ruled" in detector.version
-    with pytest.raises(InputError, match="no spaCy pipeline and no folder"):
+    with pytest.raises(InputError, match="neither a spaCy pipeline nor a folder"):
         make_detector("presidio:nowhere")
 
 

@@ -97,7 +97,7 @@ def test_an_audits_folder_is_read(tmp_path: Path) -> None:
     probes[:1].to_parquet(tmp_path / "probes.parquet")
     with pytest.raises(InputError, match="1 responses belong to no probe"):
         read_audit(tmp_path)
-    with pytest.raises(InputError, match="is no audit"):
+    with pytest.raises(InputError, match="is not an audit"):
         read_audit(tmp_path / "responses")
 
 

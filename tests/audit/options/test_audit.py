@@ -117,7 +117,7 @@ def test_it_is_not_done_twice_and_another_is_refused(
     monkeypatch.setattr("medunlearn.audit.options.local.load_model", None)
     again = audit_options(before_and_after[1], question_file, out=audit.folder, **SMALL)
     assert again.options.equals(audit.options)
-    with pytest.raises(InputError, match=r"holds another run \(differs in .*seed: 0 there, 1 here"):
+    with pytest.raises(InputError, match=r"contains another run \(differs in .*seed: 0 there, 1 here"):
         audit_options(before_and_after[1], question_file, out=audit.folder, seed=1, **SMALL)
 
 

@@ -143,7 +143,7 @@ def test_prompts_of_a_file(tmp_path: Path) -> None:
         read_prompts(path)
     for part in ("a.form='chat'", "part of a.prompt 'gold'", "b: needs form", "c.prompt: does not", "d.prompt: "):
         assert part in str(caught.value)
-    for text, reason in (("[1, 2]", "must hold prompts"), ("a: [", "cannot be read as YAML")):
+    for text, reason in (("[1, 2]", "must contain prompts"), ("a: [", "cannot be read as YAML")):
         path.write_text(text)
         with pytest.raises(InputError, match=reason):
             read_prompts(path)

@@ -108,5 +108,5 @@ def test_images_that_cannot_be_read(seeing: LanguageModel, model_folder: Path, p
         seeing.pictures.of(1)
     nowhere = load_model(model_folder, device="cpu")
     assert nowhere.pictures is not None
-    with pytest.raises(InputError, match="benchmark lies in no folder"):
+    with pytest.raises(InputError, match="benchmark has no folder"):
         nowhere.pictures.tokens(("one.png",), "r7")

@@ -300,5 +300,5 @@ def test_an_expression_is_a_weighted_sum() -> None:
     first, second, third = parts("0.5 m.AFE[holdout] - t.AFE@small + r.ls")
     assert (first.weight, first.model, first.name, first.where, first.split) == (0.5, "m", "AFE", "holdout", "")
     assert (second.weight, second.split, third.weight, third.name) == (-1.0, "small", 1.0, "ls")
-    with pytest.raises(ValueError, match="no weighted sum"):
+    with pytest.raises(ValueError, match="not a weighted sum"):
         parts("m.AFE / t.AFE")

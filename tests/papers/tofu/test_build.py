@@ -80,7 +80,7 @@ def test_authors_that_nobody_is_trained_on(tofu_files: Path, rewrite: Callable[.
     with pytest.raises(SourceError, match=r"holdout05.json:1: holdout05 holds out a question that full has"):
         built(tofu_files, holdout="holdout05")
     rewrite(tofu_files / "holdout01.json", rows[:3], lines=True)
-    with pytest.raises(SourceError, match="no multiple"):
+    with pytest.raises(SourceError, match="not a multiple"):
         built(tofu_files, holdout="holdout01")
 
 
@@ -98,10 +98,12 @@ def test_refusals(tofu_files: Path, rewrite: Callable[..., None]) -> None:
     with pytest.raises(SourceError, match="holds 4 of the 8 questions on one author"):
         built(tofu_files, questions_an_author=8)
     rewrite(tofu_files / "forget05.json", [{"question": "Who?", "answer": "Nobody"}], lines=True)
-    with pytest.raises(SourceError, match=r"forget05.json:1: forget05 asks something that full does not hold"):
+    with pytest.raises(
+        SourceError, match=r"forget05.json:1: forget05 has a question that full lacks that full does not hold"
+    ):
         built(tofu_files)
     rewrite(tofu_files / "forget05.json", [{"question": "Who?"}, "text"], lines=False)
-    with pytest.raises(SourceError, match=r"forget05.json:1.*asks something|has no text"):
+    with pytest.raises(SourceError, match=r"forget05.json:1.*has a question that full lacks|has no text"):
         built(tofu_files)
     for name in ("forget05", "forget10"):
         (tofu_files / f"{name}.json").unlink()
@@ -114,7 +116,7 @@ def test_refusals(tofu_files: Path, rewrite: Callable[..., None]) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"question": "a", "answer": "b"}\n{"question": "c", "ans', "neither a JSON list nor an object a line"),
+        (b'{"question": "a", "answer": "b"}\n{"question": "c", "ans', "neither a JSON list nor an object per line"),
         (b"\xff\xfe", "is not UTF-8"),
         (b"", "is empty"),
         (b'[{"question": "a"}]', r"full.json:1 has no text in 'answer'"),

@@ -157,7 +157,7 @@ def test_what_an_engine_needs(small: Values, monkeypatch: pytest.MonkeyPatch) ->
         ({"on": "torchrun"}, "give processes, 2 or more"),
         ({"on": "ray"}, r"pip install 'medunlearn\[ray\]'"),
         ({"slurm": {"partition": "a"}}, "go with on=slurm"),
-        ({"train": {**small["train"], "sharding": "fsdp2"}}, "give --on torchrun --processes 8"),
+        ({"train": {**small["train"], "sharding": "fsdp2"}}, "use for example --on torchrun --processes 8"),
     ):
         with pytest.raises(ConfigError, match=problem):
             plan({**small, **changes})

@@ -161,7 +161,7 @@ def test_the_command(audits: Path, tmp_path: Path):
     [
         ("med", ("--relations", "none.yaml", "--out", "r"), "There is no file none.yaml"),
         ("med", ("--out", "r.html"), "A report is a folder"),
-        ("", ("--relations", "x.yaml", "--out", "r"), "--relations goes with runs of"),
+        ("", ("--relations", "x.yaml", "--out", "r"), "--relations is only for runs of"),
     ],
 )
 def test_bad_input_ends_with_2(audits: Path, folder: str, words: tuple[str, ...], says: str, tmp_path, monkeypatch):
