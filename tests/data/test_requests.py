@@ -136,6 +136,6 @@ def test_ids_of_a_request(tmp_path: Path) -> None:
     assert read_subjects(",".join(many)) == many, "longer than the name of a file may be"
     (tmp_path / "ids.txt").write_text("4711\nVane, Ann\n\n")
     assert read_subjects(str(tmp_path / "ids.txt")) == ["4711", "Vane, Ann"]
-    for words, message in ((" , ", "names nobody"), ("none.txt", "There is no file")):
+    for words, message in ((" , ", "names no patient"), ("none.txt", "There is no file")):
         with pytest.raises(InputError, match=message):
             read_subjects(words)

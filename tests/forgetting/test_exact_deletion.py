@@ -257,7 +257,7 @@ def test_what_is_no_training_of_ours_is_refused(
     refused(adopted, "was adopted: its training is not recorded")
     settings = UnlearnSettings(method="graddiff", split="random_10", epochs=1, precision="fp32")
     unlearned = unlearn(full, bench, settings, tmp_path / "unlearned", quiet=True)
-    refused(unlearned, f"was unlearned.*Name the run that was trained .{full.folder}")
+    refused(unlearned, f"is an unlearned model.*Name the training run .{full.folder}")
     other = without(bench, bench.hierarchy.closure("patient", ["patient-0001"]))
     refused(full, "trained on other texts", "patient=patient-0002", other)
     alone = others(bench, "disease", COHORT)

@@ -211,7 +211,7 @@ def test_probed_and_limit_are_patients(notes: Path) -> None:
         ({"split_by": "ward", "level": "disease"}, "split_by=ward: it is no level"),
         ({"split_by": "nothing"}, "There is no level 'nothing'"),
         ({"split_by": "patient", "percents": [1, 1]}, "percents"),
-        ({"forget_patients": ","}, "names nobody"),
+        ({"forget_patients": ","}, "names no patient"),
     ],
 )
 def test_wrong_settings(notes: Path, values: dict[str, Any], message: str) -> None:
