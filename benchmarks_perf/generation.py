@@ -102,8 +102,8 @@ def compare(
     for _ in range(chosen.turns):
         for way in ways:
             shared = [note] * questions if way == SHARED else []
-            cache = growing if way == GROWING else sharing.roomy_cache
-            with patch.object(sharing, "roomy_cache", cache):
+            cache = growing if way == GROWING else sharing.preallocated_cache
+            with patch.object(sharing, "preallocated_cache", cache):
                 seconds, answers = (
                     by_generate(model, prompts, chosen.new)
                     if way == GENERATE

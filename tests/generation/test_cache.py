@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-from medunlearn.generation.cache import RoomyLayer, roomy_cache
+from medunlearn.generation.cache import PreallocatedLayer, preallocated_cache
 
 ROWS, HEADS, WIDTH = 3, 2, 4
 
@@ -17,8 +17,8 @@ ROWS, HEADS, WIDTH = 3, 2, 4
 @pytest.mark.parametrize("room", [0, 2, 50])
 def test_it_holds_what_the_growing_cache_holds(tiny: Callable[[], Any], room: int) -> None:
     model = tiny().model
-    ours, theirs = roomy_cache(model, room), DynamicCache(config=model.config)
-    assert all(isinstance(layer, RoomyLayer) for layer in ours.layers)
+    ours, theirs = preallocated_cache(model, room), DynamicCache(config=model.config)
+    assert all(isinstance(layer, PreallocatedLayer) for layer in ours.layers)
     draw = torch.Generator().manual_seed(0)
     rows = ROWS
     for step, (count, rows_left) in enumerate([(5, None), (3, [1, 1, 0, 2]), (1, None), (1, [3, 0]), (1, None)]):
@@ -37,7 +37,7 @@ def test_it_holds_what_the_growing_cache_holds(tiny: Callable[[], Any], room: in
 
 
 def test_nothing_is_copied_where_there_is_room() -> None:
-    layer = RoomyLayer(4)
+    layer = PreallocatedLayer(4)
     keys, _ = layer.update(*torch.randn(2, ROWS, HEADS, 6, WIDTH))
     where = keys.data_ptr()
     for _ in range(4):

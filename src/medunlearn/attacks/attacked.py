@@ -286,9 +286,9 @@ def _is_anchored(model: Attacked, other: Attacked) -> bool:
 
 def reading(sides: list[object]) -> str | None:
     """Reading of an AUC from the sides of its references on which it lies; None if no side is known."""
-    named = {side for side in sides if isinstance(side, str)}
-    if not named:
+    side_names = {side for side in sides if isinstance(side, str)}
+    if not side_names:
         return None
-    if BELOW in named:
+    if BELOW in side_names:
         return OVER_FORGOTTEN
-    return LEAKS if ABOVE in named else NOT_TOLD_APART
+    return LEAKS if ABOVE in side_names else NOT_TOLD_APART

@@ -221,8 +221,8 @@ def _audit_stored(
             stored = read_stored(file, unit, settings.max_new_tokens, references)
             write_probes(folder, list(stored.probes.values()))
             store = _store(recording, unit)
-            answered = store.read()
-            if missing := [response for key, response in stored.responses.items() if key not in answered]:
+            responses = store.read()
+            if missing := [response for key, response in stored.responses.items() if key not in responses]:
                 store.add(missing)
         _score(recording, stored, settings, unit)
         records: dict[str, set[str]] = {}

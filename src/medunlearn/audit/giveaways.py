@@ -195,8 +195,8 @@ def _against(audit: AuditTables, baseline: AuditTables, members: pd.DataFrame, d
     """Both models on those members' probes that the baseline was given too."""
     if baseline.findings is None:
         return BaselineGiveaway(baseline.label, searched=False)
-    answered = set(baseline.scores.loc[baseline.scores["decoding"] == decoding, "item"])
-    shared = members[members["probe_id"].isin(answered & shared_probes(members, baseline.probes))]
+    baseline_items = set(baseline.scores.loc[baseline.scores["decoding"] == decoding, "item"])
+    shared = members[members["probe_id"].isin(baseline_items & shared_probes(members, baseline.probes))]
     owners = shared.set_index("probe_id")["subject"]
     sides = []
     for tables in (audit, baseline):

@@ -135,13 +135,15 @@ def score_continuations(
 
 def _score(names: Sequence[str], share: Sequence[Continuation]) -> dict[str, list[Score]]:
     """Scores by measure; continuations without a response are unscored and not passed to a measure."""
-    answered = [continuation for continuation in share if continuation.no_response is None]
+    answered_continuations = [continuation for continuation in share if continuation.no_response is None]
     table = {}
     for name in names:
         function = get_measure(name).score
-        scores = function(answered) if answered and function else []
-        if len(scores) != len(answered):
-            raise MedunlearnError(f"measure {name!r} gave {len(scores)} scores for {len(answered)} responses.")
+        scores = function(answered_continuations) if answered_continuations and function else []
+        if len(scores) != len(answered_continuations):
+            raise MedunlearnError(
+                f"measure {name!r} gave {len(scores)} scores for {len(answered_continuations)} responses."
+            )
         rest = iter(scores)
         table[name] = [
             next(rest) if continuation.no_response is None else Score.unscored(continuation.no_response)

@@ -125,7 +125,12 @@ def _suffix_text(probe: Probe, start: int, length: int) -> str:
 
 
 def _starts(keys: Sequence[Key], probes: Sequence[Probe], starts: Mapping[Key, str]) -> pa.Table:
-    answered = [(key, p.encoded.start_of(p.suffix)) for key, p in zip(keys, probes, strict=True) if key in starts]
-    columns = _key_columns([key for key, _ in answered])
-    columns |= {"response": [starts[key] for key, _ in answered], "suffix": [suffix for _, suffix in answered]}
+    probe_starts = [
+        (key, p.encoded.start_of(p.suffix)) for key, p in zip(keys, probes, strict=True) if key in starts
+    ]
+    columns = _key_columns([key for key, _ in probe_starts])
+    columns |= {
+        "response": [starts[key] for key, _ in probe_starts],
+        "suffix": [suffix for _, suffix in probe_starts],
+    }
     return pa.table(columns, schema=STARTS_SCHEMA)

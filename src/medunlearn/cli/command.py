@@ -318,8 +318,8 @@ class _Reader:
         key, equals, value = word.partition("=")
         key = key.replace("-", "_")
         setting = bool(equals) and bool(re.fullmatch(r"[A-Za-z][\w.:]*", key)) and not Path(word).exists()
-        named = setting and self.names_paths and (Path(value).exists() or value.startswith("hub:"))
-        if named and (key not in self.flags or "PATH" not in self.flags[key].metavar):
+        is_path = setting and self.names_paths and (Path(value).exists() or value.startswith("hub:"))
+        if is_path and (key not in self.flags or "PATH" not in self.flags[key].metavar):
             self.places.append(word)  # a corpus may be called as a setting is: unseen=notes.csv
         elif setting and (key in self.flags or self._nested(key)):
             flag = key if ":" in key else key.replace("_", "-")

@@ -17,8 +17,8 @@ def forget(result: Any, output: Output) -> None:
 
     evidence = result.case.evidence
     decision, battery = evidence.decision, evidence.battery
-    named = {"case": result.case.folder, "model": result.model, "work": result.work, "report": result.report}
-    places = {name: str(path) for name, path in named.items()}
+    paths = {"case": result.case.folder, "model": result.model, "work": result.work, "report": result.report}
+    places = {name: str(path) for name, path in paths.items()}
     if output.data(lambda: {**places, "trials": list(result.trials), **evidence.model_dump(mode="json")}):
         return
     rows = []

@@ -216,9 +216,9 @@ class AuditRelations(Settings):
 
     def labels(self) -> set[str]:
         """Every model named in the relations."""
-        named = {label for pair in (*self.larger, *self.persistence) for label in pair}
-        named |= {label for model, others in self.baselines.items() for label in (model, *others)}
-        return named | {label for series in self.epochs.values() for label in series}
+        labels = {label for pair in (*self.larger, *self.persistence) for label in pair}
+        labels |= {label for model, others in self.baselines.items() for label in (model, *others)}
+        return labels | {label for series in self.epochs.values() for label in series}
 
 
 class KindSettings(Settings):

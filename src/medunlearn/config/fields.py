@@ -78,7 +78,7 @@ def _flag(key: str, field: FieldInfo, group: str) -> Flag:
         section=bool(origins & {dict, abc.Mapping}),
         group=group,
         metavar="" if switch else _metavar(members),
-        default=default if isinstance(default, str) else _shown(default),
+        default=default if isinstance(default, str) else _default_text(default),
         help=_with_range(field.description or "", bounds_of(field.annotation, field.metadata)),
         repeated=repeated,
     )
@@ -121,7 +121,7 @@ def _metavar(members: set[Any]) -> str:
     return next((text for kind, text in _METAVARS.items() if kind in origins), "VALUE")
 
 
-def _shown(default: Any) -> str:
+def _default_text(default: Any) -> str:
     if default is None or default is False or default in ((), {}, ""):
         return ""
     if isinstance(default, tuple | list):

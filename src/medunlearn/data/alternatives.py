@@ -111,10 +111,10 @@ class AlternativePool:
 
     def _with_other_values(self, text: str, fact: Fact, record: Record, rng: np.random.Generator) -> Alternatives:
         subject, true = record.groups[self.subject_level], fact.of(text)
-        named = self._identified[fact.type] if fact.type else {}
-        if named.get(true, {subject}) - {subject} or self._measurements.is_shared(text, fact, subject):
+        values = self._identified[fact.type] if fact.type else {}
+        if values.get(true, {subject}) - {subject} or self._measurements.is_shared(text, fact, subject):
             return Alternatives((), f"{SHARED}: another subject's text says the same")
-        others = [value for value, subjects in named.items() if subjects - {subject}]
+        others = [value for value, subjects in values.items() if subjects - {subject}]
         if fact.kind == "number":
             alike, total = self._measurements.alike(text, fact, subject)
             if alike > USUAL * total:
@@ -132,7 +132,7 @@ class AlternativePool:
         # The true value is one of those whose form counts.
         names = [identifier.value for identifier in record.identifiers if identifier.type in NAMES]
         own_words = [word for name in names for word in name.split()]
-        return self._collect(text, fact, _distinct(codes_like(true, [*named], rng, self.count, own_words), true))
+        return self._collect(text, fact, _distinct(codes_like(true, [*values], rng, self.count, own_words), true))
 
     def _collect(self, text: str, fact: Fact, values: Iterable[str]) -> Alternatives:
         """The first ``count`` values, unless they are too few or too similar to the true one.

@@ -100,5 +100,5 @@ def write_lineage(folder: Path, use: DataUse | None, made_from: Mapping[str, Any
     Args:
         template: prompt template of its training; templates from a user's file are omitted.
     """
-    named = {"template": template} if isinstance(template, str) else {}
-    write_json(folder / LINEAGE, {"data_use": use or "unknown", "made_from": dict(made_from), **named})
+    template_setting = {"template": template} if isinstance(template, str) else {}
+    write_json(folder / LINEAGE, {"data_use": use or "unknown", "made_from": dict(made_from), **template_setting})

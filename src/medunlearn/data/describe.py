@@ -213,5 +213,5 @@ def _splits(benchmark: Benchmark) -> Iterable[SplitSize]:
 
 def _size(split: Split) -> tuple[str, str]:
     """Label of a split's row in Table 5, and the scope listed there."""
-    named = _PERCENT.fullmatch(split.name)
-    return (f"{int(named[2])}%", named[1]) if named else (split.name, split.level)
+    percent = _PERCENT.fullmatch(split.name)
+    return (f"{int(percent[2])}%", percent[1]) if percent else (split.name, split.level)

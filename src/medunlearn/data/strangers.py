@@ -60,7 +60,7 @@ def invent_strangers(record: Record, pool: AlternativePool, count: int, seed: in
 
     Identifiers are drawn like alternatives; if none of a kind can be drawn, the subject's own stays.
     """
-    return [Stranger(dict(_drawn(record, pool, seed, place))) for place in range(count)]
+    return [Stranger(dict(_draw_names(record, pool, seed, place))) for place in range(count)]
 
 
 def redraw_values(text: str, rng: np.random.Generator, keep: Sequence[str] = ()) -> str:
@@ -81,7 +81,7 @@ def redraw_values(text: str, rng: np.random.Generator, keep: Sequence[str] = ())
     return "".join(parts) + text[end:]
 
 
-def _drawn(record: Record, pool: AlternativePool, seed: int, place: int) -> Iterator[tuple[str, str]]:
+def _draw_names(record: Record, pool: AlternativePool, seed: int, place: int) -> Iterator[tuple[str, str]]:
     rng = generator("stranger", seed, record.record_id, place)
     words: dict[str, str] = {}
     for identifier in record.identifiers:

@@ -75,8 +75,8 @@ class ForgetForecast:
         """Lines printed below the table of stages."""
         who = ", ".join(f"{number} {words}" for words, number in self.patients.items() if number)
         yield f"Patients who are asked about: {who}{' (invented)' if self.invented else ''}."
-        asked = ", ".join(f"{number} {words}" for words, number in self.questions.items() if number)
-        yield f"Questions to a model: {asked}; {self.facts} facts are ranked to verify it."
+        question_counts = ", ".join(f"{number} {words}" for words, number in self.questions.items() if number)
+        yield f"Questions to a model: {question_counts}; {self.facts} facts are ranked to verify it."
         if self.cost.warnings:
             yield "Settings of the tries begin with --unlearn here: --unlearn.trainable lora."
         yield f"Models that are measured: at most {self.models}. The tries end with the first that is good enough."
@@ -93,8 +93,8 @@ def foresee(
     """
     request = ForgetRequest(str(model), notes, settings, out, device, True, lambda line: None)
     request.check_methods()
-    made = make_benchmarks(notes, settings, request.ledger, request.secret, quiet=True)
-    return _RequestForecast(request, made).whole
+    benchmarks = make_benchmarks(notes, settings, request.ledger, request.secret, quiet=True)
+    return _RequestForecast(request, benchmarks).whole
 
 
 @dataclass
@@ -170,21 +170,21 @@ class _RequestForecast:
 
     def _patients(self) -> dict[str, int]:
         benchmark, made = self.made.benchmark, self.made
-        asked = {benchmark.subject(question.record_id) for question in benchmark.questions}
+        subjects = {benchmark.subject(question.record_id) for question in benchmark.questions}
         earlier = len(made.earlier.split("earlier").forget) if made.earlier else 0
         return {
             "to forget": len(made.patients),
-            "retained": len(asked - {*made.patients} - made.unseen),
-            "whom no model saw": len(asked & made.unseen),
+            "retained": len(subjects - {*made.patients} - made.unseen),
+            "whom no model saw": len(subjects & made.unseen),
             "of earlier requests": earlier,
         }
 
     def _questions(self) -> dict[str, int]:
         benchmark, split = self.made.benchmark, self.made.benchmark.split(REQUEST)
-        asked = {"to verify it": self.meter.verifying_settings}
+        settings_by_purpose = {"to verify it": self.meter.verifying_settings}
         if self.meter.searches:
-            asked = {"to choose by": self.meter.choosing_settings, **asked}
-        return {words: len(questions_to_ask(benchmark, split, how)) for words, how in asked.items()}
+            settings_by_purpose = {"to choose by": self.meter.choosing_settings, **settings_by_purpose}
+        return {words: len(questions_to_ask(benchmark, split, how)) for words, how in settings_by_purpose.items()}
 
     def _facts(self) -> int:
         benchmark, settings = self.made.benchmark, self.meter.verifying_settings
@@ -211,18 +211,20 @@ class _RequestForecast:
             disk = stage.disk if place < KEPT else 0
             stages = [replace(stage, name=name, disk=disk, note="; ".join(filter(None, (stage.note, words))))]
             if self.meter.searches:
-                asked = self.planner.evaluating(f"ask try {place + 1}", self.meter.choosing_settings, folder)
-                stages.append(asked)
+                evaluation_cost = self.planner.evaluating(
+                    f"ask try {place + 1}", self.meter.choosing_settings, folder
+                )
+                stages.append(evaluation_cost)
             yield stages
 
     def _exact(self) -> Iterator[Stage]:
         """Training without the patients, twice; dropping an adapter costs nothing."""
-        plan, done = self.request.exact_plan, is_complete(self.request.model_out)
+        plan, is_retrained = self.request.exact_plan, is_complete(self.request.model_out)
         for name in ("make the model without the patients", "make it a second time, to compare"):
             stage = None
-            if isinstance(plan.making, TrainSettings) and not done:
+            if isinstance(plan.making, TrainSettings) and not is_retrained:
                 stage = train_stage(plan.benchmark, plan.making, self.request.device)
-            yield replace(stage or Stage(name, "done" if done else "to do"), name=name)
+            yield replace(stage or Stage(name, "done" if is_retrained else "to do"), name=name)
 
     def _general(self) -> Iterator[Stage]:
         """General tasks, for each verified model."""
@@ -250,10 +252,12 @@ class _RequestForecast:
         if folder == self.request.work / BEFORE and self.meter.searches:
             more = self.planner.evaluating(f"ask {name} to choose by", self.meter.choosing_settings, folder)
             stages.append(more)
-        done = set() if folder is None else _attacks_done(folder)
+        finished_attacks = set() if folder is None else _attacks_done(folder)
         for kind in self.settings.battery if self.meter.attacking_settings else ():
             title = f"{kind} of {name}"
-            stages.append(Stage(title, "done") if kind in done else Stage(title, "to do", work=self._attack(kind)))
+            stages.append(
+                Stage(title, "done") if kind in finished_attacks else Stage(title, "to do", work=self._attack(kind))
+            )
         return stages
 
     def _earlier(self) -> list[Stage]:
@@ -269,14 +273,14 @@ class _RequestForecast:
     def _attacked(self) -> Planner:
         """Estimates of an attack's questions, with as many per unseen patient as per patient to forget."""
         benchmark, unseen = self.made.benchmark, self.made.unseen
-        asked = [
+        evaluations = [
             question
             for question in benchmark.questions
             if question.kind != GAP and question.fold in (VERIFYING[0], UNSEEN)
         ]
-        own = [question for question in asked if self._is_theirs(question, self.made.patients)]
+        own = [question for question in evaluations if self._is_theirs(question, self.made.patients)]
         most, number = -(-len(own) // len(self.made.patients)), Counter[str]()
-        for question in asked:
+        for question in evaluations:
             if self._is_theirs(question, unseen) and number[(who := benchmark.subject(question.record_id))] < most:
                 number[who] += 1
                 own.append(question)
@@ -295,13 +299,13 @@ class _RequestForecast:
             return Work()
         how = {"rank_in": "questions", "metrics": ("rouge_l",), "folds": (VERIFYING[0], UNSEEN)}
         ranked = self.meter.verifying_settings.model_copy(update={**how, "metrics": ("ranked_first",)})
-        asked = self._attacked.evaluating("", ranked.model_copy(update=how), None).work
+        several_ranks = self._attacked.evaluating("", ranked.model_copy(update=how), None).work
         if isinstance(attack, RepeatedSampling):
-            return _times(asked, attack.samples)
-        one = self._attacked.evaluating("", ranked, None).work
+            return _times(several_ranks, attack.samples)
+        single_rank = self._attacked.evaluating("", ranked, None).work
         if isinstance(attack, Relearning):
-            return _times(one, 1 + len(attack.points)) + self._relearning(attack)
-        return _times(one, 1 + len(attack.strengths)) if isinstance(attack, Quantization) else one
+            return _times(single_rank, 1 + len(attack.points)) + self._relearning(attack)
+        return _times(single_rank, 1 + len(attack.strengths)) if isinstance(attack, Quantization) else single_rank
 
     def _relearning(self, attack: Relearning) -> Work:
         """Relearning: six FLOPs per parameter and token, for records of average length."""

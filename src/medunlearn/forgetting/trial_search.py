@@ -173,10 +173,10 @@ class TrialReading:
 
     def distance(self, floor: float) -> float:
         """Distance from the goal of no excess and no cost, >= 0; cost for others below the floor weighs most."""
-        lost = max(0.0, floor - (1.0 if self.retained is None else self.retained))
+        shortfall = max(0.0, floor - (1.0 if self.retained is None else self.retained))
         residual = max(0.0, max(self.excess, default=1.0))
         trace = max(0.0, -min(self.excess, default=0.0))
-        return (100.0 if self.problems else 0.0) + 10.0 * lost + residual + 0.5 * trace
+        return (100.0 if self.problems else 0.0) + 10.0 * shortfall + residual + 0.5 * trace
 
     @property
     def words(self) -> str:
@@ -184,8 +184,8 @@ class TrialReading:
         words = "no way of asking found the patient before"
         if self.excess:
             words = f"excess {self.mean:+.3f} on average, {min(self.excess):+.3f} to {max(self.excess):+.3f}"
-        kept = "" if self.retained is None else f", others keep {self.retained:.1%}"
-        return f"{words}{kept}{', broken' if self.problems else ''}"
+        retention = "" if self.retained is None else f", others keep {self.retained:.1%}"
+        return f"{words}{retention}{', broken' if self.problems else ''}"
 
 
 @dataclass(frozen=True)
@@ -278,8 +278,8 @@ class TrialSearch:
             if is_dropped(run) and not meter.is_measured(run):
                 run = self._trained_again(place, candidate)  # something else is asked of it now
             evaluated, standing = meter.choosing(run)
-            lost = self.battery.lost(before[0], evaluated, None)
-            reading = TrialReading.of(self.battery.material(before[1], standing), lost)
+            retention_loss = self.battery.lost(before[0], evaluated, None)
+            reading = TrialReading.of(self.battery.material(before[1], standing), retention_loss)
         return ForgetTrial(place, candidate, run, run.info.config, reading)
 
     def _unlearned(self, place: int, candidate: ForgetCandidate) -> Run:

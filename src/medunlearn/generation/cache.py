@@ -14,17 +14,17 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 
-def roomy_cache(model: Any, room: int) -> DynamicCache:
+def preallocated_cache(model: Any, room: int) -> DynamicCache:
     """An empty cache that preallocates ``room`` tokens beyond the first pass; it grows, more slowly, past that.
 
     Only full-attention layers are preallocated. Sliding windows and other kinds of layers stay unchanged.
     """
     cache = DynamicCache(config=model.config)
-    cache.layers = [RoomyLayer(room) if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    cache.layers = [PreallocatedLayer(room) if type(layer) is DynamicLayer else layer for layer in cache.layers]
     return cache
 
 
-class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # transformers' classes are untyped
+class PreallocatedLayer(DynamicLayer):  # type: ignore[misc]  # transformers' classes are untyped
     """Keys and values of one layer, [rows, heads, tokens, width], as views of larger preallocated tensors."""
 
     keys: Tensor

@@ -98,8 +98,8 @@ def continue_openings(
             rated: Mapping[str, AnswerScore] = {}
         else:
             rated = _rated(language_model, [opening for opening, _ in pairs], for_ratings)
-            begun = [greedy_prefix(opening.suffix, rated[opening.key].choices) for opening, _ in pairs]
-            batches = _decoded(language_model, pairs, begun, max_new_tokens, for_responses, None, advance)
+            prefixes = [greedy_prefix(opening.suffix, rated[opening.key].choices) for opening, _ in pairs]
+            batches = _decoded(language_model, pairs, prefixes, max_new_tokens, for_responses, None, advance)
         for batch in batches:
             store.add(_response(language_model, *pairs[place], decoding, answer, rated) for place, answer in batch)
 

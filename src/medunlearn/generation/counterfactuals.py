@@ -156,14 +156,14 @@ class _Maker:
             if stranger.replaced(passage.prompt) != passage.prompt
         ]
         by_key: dict[str, list[StrangerAnswer]] = {passage.sequence.key: [] for passage in passages}
-        begun = [self._begun(passage, stranger) for passage, _, stranger in questions]
+        prefixes = [self._stranger_prompt(passage, stranger) for passage, _, stranger in questions]
         # Each answer has a limit of its own, so that none depends on what is asked beside it.
         limits = [int(_LONGER * passage.sequence.scored) + 1 for passage, *_ in questions]
         most = max(limits, default=1)
         purposes = [("told", self.seed, passage.sequence.key, place) for passage, place, _ in questions]
         decoded = decode(
             self.language_model,
-            [prompt + beginning for prompt, beginning in begun],
+            [prompt + beginning for prompt, beginning in prefixes],
             max_new_tokens=most,
             batch_size=self.batch_size,
             choose=TokenSampler(Decoding(temperature=1.0), purposes, most),
@@ -171,20 +171,22 @@ class _Maker:
         rows = dict(answer for batch in decoded for answer in batch)
         for row, (passage, place, stranger) in enumerate(questions):
             tokens = rows[row].tokens[: limits[row]]
-            ended = rows[row].finished and len(rows[row].tokens) < limits[row]
-            ids = begun[row][1] + tokens + ((self.tokenizer.eos_token_id,) if ended else ())
+            has_ended = rows[row].finished and len(rows[row].tokens) < limits[row]
+            ids = prefixes[row][1] + tokens + ((self.tokenizer.eos_token_id,) if has_ended else ())
             text = self.tokenizer.decode(tokens, skip_special_tokens=True)
             by_key[passage.sequence.key].append(StrangerAnswer(passage, place, stranger, ids, text))
         return by_key
 
-    def _begun(self, passage: ForgetPassage, stranger: Stranger) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _stranger_prompt(
+        self, passage: ForgetPassage, stranger: Stranger
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The prompt about a stranger, and the first tokens of the answer if the passage is from a record."""
         prompt = stranger.replaced(passage.prompt)
         if passage.question is not None:
-            return self._asked(passage, prompt, passage.answer).prompt, ()
+            return self._question_sequence(passage, prompt, passage.answer).prompt, ()
         return passage.sequence.prompt, self._encoded(prompt.rstrip())
 
-    def _asked(self, passage: ForgetPassage, prompt: str, answer: str, key: str = "") -> TokenSequence:
+    def _question_sequence(self, passage: ForgetPassage, prompt: str, answer: str, key: str = "") -> TokenSequence:
         assert passage.question is not None
         question = replace(passage.question, question_id=key, question=prompt, answer=answer)
         pictures = self.language_model.pictures
@@ -216,7 +218,7 @@ class _Maker:
         """An alternative as a training sequence, scored after the passage's prompt."""
         key = f"{passage.sequence.key}~{place}"
         if passage.question is not None:
-            return self._asked(passage, passage.prompt, text, key)
+            return self._question_sequence(passage, passage.prompt, text, key)
         prompt = passage.sequence.prompt + self._encoded(passage.prompt.rstrip())
         space = " " if passage.prompt.rstrip() else ""
         ids = prompt + self._encoded(space + text) + (self.tokenizer.eos_token_id,)
@@ -244,8 +246,10 @@ class _Maker:
         renamed_ids: Sequence[int] = true
         if passage.question is not None:
             # What the prompt says itself, her name say, is the stranger's in the answer too.
-            named = answer.stranger.named_in(passage.prompt)
-            renamed = self._asked(passage, answer.stranger.replaced(passage.prompt), named.replaced(passage.answer))
+            prompt_stranger = answer.stranger.named_in(passage.prompt)
+            renamed = self._question_sequence(
+                passage, answer.stranger.replaced(passage.prompt), prompt_stranger.replaced(passage.answer)
+            )
             prompt, renamed_ids = renamed.prompt, renamed.ids[renamed.scored_from :]
         return _Reading.of(true, renamed_ids, prompt, answer.ids)
 

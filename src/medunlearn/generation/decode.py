@@ -143,6 +143,8 @@ def end_tokens(language_model: LanguageModel) -> frozenset[int]:
     Chat models end their turn with a special token, which often is not the tokenizer's EOS.
     """
     settings = getattr(language_model.model, "generation_config", None)
-    named = getattr(settings, "eos_token_id", None)
-    more = named if isinstance(named, (list, tuple)) else [] if named is None else [named]
+    eos_token_id = getattr(settings, "eos_token_id", None)
+    more = (
+        eos_token_id if isinstance(eos_token_id, (list, tuple)) else [] if eos_token_id is None else [eos_token_id]
+    )
     return frozenset([language_model.tokenizer.eos_token_id, *more])

@@ -42,6 +42,6 @@ def passage_of(sequence: TokenSequence, record: Record, question: Question | Non
 
 def _beginning(text: str, names: Sequence[str]) -> int:
     """End of the first sentence that names the subject, or else of the first sentence."""
-    named = min((place + len(name) for name in names if (place := text.find(name)) >= 0), default=0)
-    match = _SENTENCE_END.search(text, named)
+    name_end = min((place + len(name) for name in names if (place := text.find(name)) >= 0), default=0)
+    match = _SENTENCE_END.search(text, name_end)
     return match.end() if match else len(text)

@@ -104,7 +104,7 @@ def respond(
             language_model,
             [sequence.prompt for sequence in members],
             shared=[sequence.shared for sequence in members],
-            begun=_begun(language_model, members, scores, max_new_tokens, scoring),
+            begun=_answer_prefixes(language_model, members, scores, max_new_tokens, scoring),
             max_new_tokens=max_new_tokens,
             batch_size=decoding,
             advance=advance,
@@ -216,7 +216,7 @@ def _decoded_log_probs(
     return [tuple(part.tolist()) for part in values]
 
 
-def _begun(
+def _answer_prefixes(
     language_model: LanguageModel,
     sequences: Sequence[TokenSequence],
     scores: Sequence[AnswerScore],

@@ -23,7 +23,7 @@ from torch import Tensor
 from transformers import AttentionInterface, DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from medunlearn.generation.cache import RoomyLayer
+from medunlearn.generation.cache import PreallocatedLayer
 from medunlearn.models.precision import at_least_fp32
 
 
@@ -96,7 +96,7 @@ NAME = "medunlearn_shared_cache"
 MOST_SCORES = 2**24
 """Attention scores held at a time; where queries have more, they take turns."""
 
-PLAIN = (DynamicLayer, RoomyLayer, DynamicSlidingWindowLayer)
+PLAIN = (DynamicLayer, PreallocatedLayer, DynamicSlidingWindowLayer)
 UNKNOWN = ("position_bias", "s_aux")
 """Arguments of some models' attention that change its scores; not supported here."""
 
@@ -123,7 +123,7 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
         self.shared = mask.shape[1]
         if any(type(layer) not in PLAIN or layer.keys.shape[2] != self.shared for layer in heads.layers):
             raise ValueError("This model's cache does not hold keys and values of all tokens.")
-        self.layers = [RoomyLayer(room) for _ in heads.layers]
+        self.layers = [PreallocatedLayer(room) for _ in heads.layers]
         self.heads = [(at_least_fp32(layer.keys), layer.values) for layer in heads.layers]
         self.families = Families(owner, mask.device)
         self._head_padding = None if bool(mask.all()) else mask == 0

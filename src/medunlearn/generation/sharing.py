@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from medunlearn.generation.cache import roomy_cache
+from medunlearn.generation.cache import preallocated_cache
 from medunlearn.generation.shared_cache import SharedCache
 from medunlearn.models.layouts import LayoutProbe, attention_window
 from medunlearn.models.vision.positions import axes_of, last_axes
@@ -155,7 +155,7 @@ def begin(model: Any, prompts: Sequence[SharedPrompt], *, pad: int, most: int) -
 
 def _whole(model: Any, rows: Sequence[Sequence[int]], pad: int, room: int) -> Pass:
     ids, mask = pad_left(rows, pad, model.device)
-    return Pass(ids, mask, _positions(model, rows, mask, ids.shape[1]), roomy_cache(model, room))
+    return Pass(ids, mask, _positions(model, rows, mask, ids.shape[1]), preallocated_cache(model, room))
 
 
 def _branched(

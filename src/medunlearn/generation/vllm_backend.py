@@ -121,7 +121,8 @@ class Served:
 
         stop: dict[str, Any] = {"stop_token_ids": sorted(ends), "detokenize": False}
         how = [
-            SamplingParams(max_tokens=most, **stop, **_drawn(decoding, purposes, n)) for n, most in enumerate(room)
+            SamplingParams(max_tokens=most, **stop, **_sampling_options(decoding, purposes, n))
+            for n, most in enumerate(room)
         ]
         answers = []
         for output in self._generate(prompts, how):
@@ -137,7 +138,7 @@ class Served:
         return outputs
 
 
-def _drawn(decoding: Decoding, purposes: Sequence[Sequence[str | int]], place: int) -> dict[str, Any]:
+def _sampling_options(decoding: Decoding, purposes: Sequence[Sequence[str | int]], place: int) -> dict[str, Any]:
     if not decoding.draws:
         return {"temperature": 0.0}
     cuts = {"top_k": decoding.top_k, "top_p": decoding.top_p}

@@ -66,8 +66,8 @@ def body_of(
             optional |= {"logprobs": True, "top_logprobs": request.log_probs}
         if request.schema is not None and enforce:
             schema = {"name": "answer", "schema": dict(request.schema), "strict": True}
-            named = {"json_schema": schema} if settings.structured != "json_object" else {}
-            optional["response_format"] = {"type": settings.structured, **named}
+            named_schema = {"json_schema": schema} if settings.structured != "json_object" else {}
+            optional["response_format"] = {"type": settings.structured, **named_schema}
     return body | {name: value for name, value in optional.items() if value is not None}
 
 

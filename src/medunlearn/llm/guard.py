@@ -87,11 +87,11 @@ def decide(
     url = read_address(base_url)
     here = is_loopback(url.host)
     server = f"{url.scheme}://{url.netloc.decode()}"
-    named = sum(bool(record.identifiers) for record in records)
+    identified_records = sum(bool(record.identifiers) for record in records)
     reasons = {
         "the data is credentialed": data_use == "credentialed",
         "nobody says that the data is open": data_use not in ("open", "credentialed"),
-        f"{named} records carry identifiers": named,
+        f"{identified_records} records carry identifiers": identified_records,
     }
     why = " and ".join(reason for reason, applies in reasons.items() if applies)
     allowed = here or permitted or not why
@@ -106,7 +106,7 @@ def decide(
             f"{server} is off this machine, and {why}: it stays here. Use a server on this machine "
             f"(http://127.0.0.1:PORT/v1), or pass {FLAG} if you are permitted to send it there."
         )
-    return Decision(allowed, server, here, url.scheme == "https", data_use, named, permitted, reason)
+    return Decision(allowed, server, here, url.scheme == "https", data_use, identified_records, permitted, reason)
 
 
 def read_address(base_url: str) -> httpx.URL:

@@ -107,9 +107,9 @@ class ServerSettings(Settings):
         """
         if self.api_key_env is None:
             return None
-        named, key = f"api_key_env={self.api_key_env!r}", os.environ.get(self.api_key_env, "").strip()
+        setting_name, key = f"api_key_env={self.api_key_env!r}", os.environ.get(self.api_key_env, "").strip()
         if not key:
-            raise ConfigError([f"{named}: the variable is not set. Export it, or leave it out."])
+            raise ConfigError([f"{setting_name}: the variable is not set. Export it, or leave it out."])
         if not (key.isascii() and key.isprintable()):
-            raise ConfigError([f"{named}: its value is not printable ASCII. Export it again."])
+            raise ConfigError([f"{setting_name}: its value is not printable ASCII. Export it again."])
         return key

@@ -126,14 +126,14 @@ class CHIP:
             for number in numbers:
                 of.setdefault(number, []).append(group)
         total: dict[str, Sums] = {}
-        for batch_values in side.each(lambda look: list(self._seen(look, matrices, joining))):
+        for batch_values in side.each(lambda look: list(self._activations(look, matrices, joining))):
             for name, values, places in batch_values:
                 inside = [of.get(place, []) for place in places]
                 more = Sums.of(values, inside, len(groups), [times[place] for place in places])
                 total[name] = total[name] + more if name in total else more
         return total
 
-    def _seen(
+    def _activations(
         self, look: Look, matrices: Sequence[Matrix], joining: Sequence[Matrix]
     ) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
         """Name of each matrix, each sample's activation of it, [S, W], and the samples' indices."""

@@ -66,11 +66,11 @@ class MANU:
     def _importances(self, mlps: Sequence[Mlp], side: Side, images: bool) -> list[Tensor]:
         sites = [Site(str(mlp.layer), mlp.reads.module, "in") for mlp in mlps]
         total: dict[str, Moments] = {}
-        for batch_moments in side.each(lambda look: self._seen(look, sites, images)):
+        for batch_moments in side.each(lambda look: self._moments(look, sites, images)):
             total = {name: total[name] + more if name in total else more for name, more in batch_moments.items()}
         return [importance(total[site.name]) for site in sites]
 
-    def _seen(self, look: Look, sites: Sequence[Site], images: bool) -> dict[str, Moments]:
+    def _moments(self, look: Look, sites: Sequence[Site], images: bool) -> dict[str, Moments]:
         if not images:
             return look.see(sites, lambda values, tokens: Moments.of(values, self.threshold, tokens.weights))
         pictured, bare = (

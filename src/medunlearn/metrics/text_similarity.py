@@ -24,7 +24,7 @@ LEAST_OVERLAP = 0.1
 """ROUGE-L recall below which a response counts as not entailed, whatever the model would say."""
 
 
-def _given(name: str, tool: Tool | None) -> Tool:
+def _require(name: str, tool: Tool | None) -> Tool:
     if tool is None:
         raise MedunlearnError(f"The measure needs a model: pass Tools({name}=...).")
     return tool
@@ -57,7 +57,7 @@ def cosine_similarity(a: Array, b: Array) -> float:
 
 
 def _score_cosines(items: Sequence[Item], tools: Tools) -> list[Score]:
-    encoder = _given("encoder", tools.encoder)
+    encoder = _require("encoder", tools.encoder)
     texts = (text for item in items for text in (item.response or "", item.reference))
     encoded = _ask_once(encoder.encode, texts, "The sentence encoder gave {} vectors for {} texts.")
     vectors = {text: np.asarray(vector, dtype=np.float64) for text, vector in encoded.items()}
@@ -87,7 +87,7 @@ def premise_and_hypothesis(item: Item) -> tuple[str, str]:
 
 
 def _score_entailment(items: Sequence[Item], tools: Tools) -> list[Score]:
-    nli = _given("nli", tools.nli)
+    nli = _require("nli", tools.nli)
     recalls = rouge_l_recalls(*_pairs(items))
     # A pair that is not asked is one that the least overlap decides.
     pairs = [
@@ -116,7 +116,7 @@ ENTAILMENT = Measure(
 
 
 def _score_bert(items: Sequence[Item], tools: Tools) -> list[Score]:
-    bert = _given("bert", tools.bert)
+    bert = _require("bert", tools.bert)
     matches = bert.score(*_pairs(items)) if items else ()
     reason = "response or reference has no token that counts"
     return [Score.unscored(reason) if match is None else Score(match.f1) for match in matches]
@@ -133,7 +133,7 @@ BERT_SCORE = Measure(
 
 
 def _score_bart(items: Sequence[Item], tools: Tools) -> list[Score]:
-    bart = _given("bart", tools.bart)
+    bart = _require("bart", tools.bart)
     values = bart.score(*_pairs(items)) if items else ()
     return [Score.unscored("response or reference is empty") if value is None else Score(value) for value in values]
 

@@ -105,14 +105,14 @@ def adapter_base(folder: Path) -> str:
         ModelError: the adapter names no base, or has no weights as safetensors.
     """
     facts = read_json(folder / ADAPTER)
-    named = facts.get("base_model_name_or_path") if isinstance(facts, dict) else None
-    if not isinstance(named, str) or not named:
+    base_name = facts.get("base_model_name_or_path") if isinstance(facts, dict) else None
+    if not isinstance(base_name, str) or not base_name:
         raise ModelError(
             f'{folder / ADAPTER} names no base. Write its folder or hub id: "base_model_name_or_path".'
         )
     if not (folder / ADAPTER_TENSORS).exists():
         raise ModelError(f"{folder} has no {ADAPTER_TENSORS}. Save the adapter with save_pretrained of PEFT.")
-    return str(folder / named) if (folder / named).is_dir() else named
+    return str(folder / base_name) if (folder / base_name).is_dir() else base_name
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -264,11 +264,11 @@ def _check_full(folder: Path) -> None:
     shards = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
         raise ModelError(f"{folder / INDEX} is broken: it has no weight_map. Copy the whole model again.")
-    named = sorted(set(shards.values()))
-    missing = [name for name in named if not (folder / name).exists()]
+    files = sorted(set(shards.values()))
+    missing = [name for name in files if not (folder / name).exists()]
     if missing:
         raise ModelError(
-            f"{folder} lacks {len(missing)} of its {len(named)} files of weights: {first_few(missing)}. Copy the "
+            f"{folder} lacks {len(missing)} of its {len(files)} files of weights: {first_few(missing)}. Copy the "
             "whole model again."
         )
 

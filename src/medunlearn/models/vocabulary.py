@@ -164,12 +164,12 @@ def vocabulary_owners(
     for question in benchmark.questions:
         parts = (question.question, question.answer, *question.options)
         texts[benchmark.subject(question.record_id)] += map(vocabulary.normalize, parts)
-    holders, named = (_holders(vocabulary.strings, owned, bit) for owned in (texts, identifiers))
+    holders, identifier_holders = (_holders(vocabulary.strings, owned, bit) for owned in (texts, identifiers))
     to_forget = sum(bit[subject] for subject in set(forgotten) & set(bit))
 
     def owned(text: str, mask: int) -> OwnedString:
         return OwnedString(
-            text, tuple(name for name in subjects if bit[name] & mask), bool(named.get(text, 0) & mask)
+            text, tuple(name for name in subjects if bit[name] & mask), bool(identifier_holders.get(text, 0) & mask)
         )
 
     owned_strings = sorted(

@@ -77,7 +77,7 @@ def build(settings: NotesSettings, *, quiet: bool = True) -> Benchmark:
 
 def _read(settings: NotesSettings) -> tuple[PatientNotes, PatientNotes | None]:
     """The notes, and the non-members' notes."""
-    named = NoteFields(
+    note_fields = NoteFields(
         settings.patient_column,
         settings.text_column,
         settings.id_column,
@@ -90,11 +90,11 @@ def _read(settings: NotesSettings) -> tuple[PatientNotes, PatientNotes | None]:
     if odd := [name for name in settings.split_by if settings.level and name not in (*settings.level, PATIENT)]:
         raise ConfigError([f"split_by={odd[0]}: it is not a level. Name it in --level too"])
     skip = settings.skip_bad_rows
-    read = read_patient_notes(settings.notes, named, required=flags, skip_bad_rows=skip)
+    read = read_patient_notes(settings.notes, note_fields, required=flags, skip_bad_rows=skip)
     if settings.holdout is None:
         return read, None
     return read, read_patient_notes(
-        settings.holdout, replace(named, holdout=None), skip_bad_rows=skip, held_out=True
+        settings.holdout, replace(note_fields, holdout=None), skip_bad_rows=skip, held_out=True
     )
 
 

@@ -152,8 +152,8 @@ def evaluate_one(
             work.base.drop()
         with recording.stage("score"):
             _write_scores(answers, keywords, benchmark, split, settings, metrics, folder, device)
-        given = ((q.answer, answers.responses[q.question_id]) for q in questions)
-        problems = answer_problems((reference, answer.response, answer.finished) for reference, answer in given)
+        pairs = ((q.answer, answers.responses[q.question_id]) for q in questions)
+        problems = answer_problems((reference, answer.response, answer.finished) for reference, answer in pairs)
         recording.info.results = {
             "health": {"problems": [*answers.problems, *problems]},
             "context": rendering.context,
@@ -246,9 +246,9 @@ def _write_scores(
         ]
         write_atomically(folder / FACTS, joined(facts).to_parquet)
     if answers.controls:
-        names, shown = _image_measures(metrics), _questions_on_images(benchmark, questions)
+        names, image_questions = _image_measures(metrics), _questions_on_images(benchmark, questions)
         others: dict[str, pd.DataFrame] = {
-            control: score_items(question_items(shown, sides, *answer), names, settings, labels, device)
+            control: score_items(question_items(image_questions, sides, *answer), names, settings, labels, device)
             for control, answer in answers.controls.items()
         }
         write_atomically(folder / IMAGE_CONTROL, control_table(tables[0], others).to_parquet)
@@ -295,7 +295,7 @@ def _ask_with_other_images(
         folder: folder of the evaluation, where blank images and these responses are stored.
     """
     benchmark, place = questioning.benchmark, folder / IMAGES
-    shown = _questions_on_images(benchmark, questions)
+    image_questions = _questions_on_images(benchmark, questions)
     answers: dict[ImageControl, Answers] = {}
     for control in CONTROLS:
         other = (
@@ -304,8 +304,8 @@ def _ask_with_other_images(
             else with_blank_images(benchmark, place)
         )
         asking = replace(questioning, benchmark=other, live=questioning.language_model, folder=place)
-        _, responses, _ = asking.ask(shown)
-        answers[control] = responses, asking.rate(shown, _image_measures(metrics))[0]
+        _, responses, _ = asking.ask(image_questions)
+        answers[control] = responses, asking.rate(image_questions, _image_measures(metrics))[0]
     return answers
 
 

@@ -24,7 +24,7 @@ LAST_LINES = 5
 
 def interpreter_problem(python: str | None) -> str:
     """Reason why the named Python cannot be started; empty if it can, or none is named."""
-    if python is None or _found(python):
+    if python is None or _find_python(python):
         return ""
     return (
         f"extractor_python={python}: there is no such program. Make the environment (docs/papers.md), or name its "
@@ -32,7 +32,7 @@ def interpreter_problem(python: str | None) -> str:
     )
 
 
-def _found(python: str) -> str | None:
+def _find_python(python: str) -> str | None:
     """Path of a Python; a bare name is looked up in this environment, even if it is not activated."""
     places = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     return shutil.which(python, path=os.pathsep.join(places))
@@ -56,7 +56,7 @@ def find_keywords(
         raise MedunlearnError(problem)
     say(f"keywords: {settings.extractor}, by {python}")
     command = [
-        str(_found(python)),
+        str(_find_python(python)),
         "-m",
         "medunlearn",
         "build",

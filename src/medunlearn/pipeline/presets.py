@@ -153,8 +153,8 @@ def unlearn_settings(values: Mapping[str, Any], *, tiny: bool | str | None, shar
     problems = [unknown_name("method", owner, methods) + hint for owner in sorted(owners - set(methods))]
     general = {key: value for key, value in values.items() if "." not in key}
     method_values = _below(values, method)
-    named = _preset_of(general, tiny="tiny" if tiny is True else tiny or None, problems=problems)
-    defaults = named.for_method(method) if named else {}
+    base_preset = _preset_of(general, tiny="tiny" if tiny is True else tiny or None, problems=problems)
+    defaults = base_preset.for_method(method) if base_preset else {}
     section = general.pop("arguments", None) or {}
     if not isinstance(section, Mapping):
         problems.append(f"arguments={section!r}: must be the method's settings, e.g. arguments={{beta: 0.1}}")

@@ -120,8 +120,8 @@ def sample_losses(
         MedunlearnError: memory runs out with a single sequence.
     """
     records, questions = training_data(benchmark, without)
-    records = _drawn(records, sample, "adopt records", seed)
-    questions = _drawn(questions, sample, "adopt questions", seed)
+    records = _draw(records, sample, "adopt records", seed)
+    questions = _draw(questions, sample, "adopt questions", seed)
     if not records and not questions:
         raise InputError(f"Benchmark {benchmark.name!r} has no training records and no training questions.")
     losses = []
@@ -156,7 +156,7 @@ def _as_sequences(make: Callable[[], list[TokenSequence]], rendering: Rendering)
         ) from error
 
 
-def _drawn(items: Sequence[Item], count: int, *purpose: str | int) -> list[Item]:
+def _draw(items: Sequence[Item], count: int, *purpose: str | int) -> list[Item]:
     """At most ``count`` of the items, in order, sampled at random."""
     if len(items) <= count:
         return list(items)

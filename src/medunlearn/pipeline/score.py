@@ -100,18 +100,18 @@ def score(
     evaluated = Evaluated.find(Run.of(run), split)
     settings = check(EvaluateSettings, evaluated.record.info.config)
     texts = [measures] if isinstance(measures, str) else measures
-    named = [word.strip() for text in texts for word in text.split(",")]
-    named = [name for name in named if name] or list(evaluated.record.info.inputs["metrics"])
-    check_names(named)
+    metric_list = [word.strip() for text in texts for word in text.split(",")]
+    metric_list = [name for name in metric_list if name] or list(evaluated.record.info.inputs["metrics"])
+    check_names(metric_list)
     source = _benchmark(evaluated, benchmark)
-    named = list(metric_names(source, settings.model_copy(update={"metrics": tuple(named)})))
-    items, labels, records = _stored_items(evaluated, source, settings, named)
-    table = score_items(items, named, settings, labels, device)
-    of_records = score_records(records, named, source, settings)
+    metric_list = list(metric_names(source, settings.model_copy(update={"metrics": tuple(metric_list)})))
+    items, labels, records = _stored_items(evaluated, source, settings, metric_list)
+    table = score_items(items, metric_list, settings, labels, device)
+    of_records = score_records(records, metric_list, source, settings)
     table = joined([table, of_records])
     with lock_folder(evaluated.record.folder, "score"):
         scores = read_scores(evaluated.record.folder)
-        others = scores[~scores["measure"].isin(named)]
+        others = scores[~scores["measure"].isin(metric_list)]
         write_tables(evaluated.record.folder, source, settings, pd.concat([others, table], ignore_index=True))
         info, responses = evaluated.record.info, evaluated.responses
         pairs = ((item.reference, responses[item.question_id]) for item in items)

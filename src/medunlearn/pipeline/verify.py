@@ -89,22 +89,24 @@ def verify_runs(folders: Sequence[Path]) -> Verification:
 
 def _run_checks(run: Run) -> Iterator[Check]:
     records = {folder: RunRecord.read(folder) for folder in _record_folders(run.folder)}
-    named: set[Path] = set()
+    recorded_files: set[Path] = set()
     for folder, record in records.items():
-        named |= {folder / RECORD, *(folder / name for name in record.tables or ())}
+        recorded_files |= {folder / RECORD, *(folder / name for name in record.tables or ())}
         if not record.complete:
             yield Check(folder, "record", RECORD, "not complete", f"it is {record.status}: give its command again")
         yield from _tables(folder, record)
         if (folder / "model").is_dir() or record.model_files:
             yield from _model(folder, record)
-            named |= {path for path in (folder / "model").rglob("*") if path.is_file()} - _unnamed_weights(folder)
+            recorded_files |= {path for path in (folder / "model").rglob("*") if path.is_file()} - _unnamed_weights(
+                folder
+            )
         if is_delta(folder / BASE):  # of an adopted adapter
             yield _base(folder, folder / BASE)
-            named |= {path for part in (BASE, COPY) for path in (folder / part).glob("*.safetensors")}
+            recorded_files |= {path for part in (BASE, COPY) for path in (folder / part).glob("*.safetensors")}
         yield from _dependencies(folder, record)
     for folder, record in records.items():
         yield from _responses(run, folder, record)
-    yield from _orphans(run.folder, named)
+    yield from _orphans(run.folder, recorded_files)
 
 
 def _record_folders(folder: Path) -> list[Path]:

@@ -172,12 +172,12 @@ class Finding:
 
 def decide(signs: Iterable[bool | None]) -> Verdict:
     """Holds if every sign is True, does not hold if one is False, else open; not measurable without signs."""
-    settled = list(signs)
-    if not settled:
+    sign_list = list(signs)
+    if not sign_list:
         return NOT_MEASURABLE
-    if any(sign is False for sign in settled):
+    if any(sign is False for sign in sign_list):
         return FAILS
-    return HOLDS if all(settled) else OPEN
+    return HOLDS if all(sign_list) else OPEN
 
 
 def settle(evidence: Sequence[Evidence], side: Literal["above", "below"] = "above") -> Verdict:

@@ -78,7 +78,7 @@ def epoch_figures(content: ReportContent) -> list[tuple[str, Spec]]:
             label, shade = model.label, colour[model.label]
             reading = references.get((label, panel))
             if label in lines:
-                data += _method(label, lines[label], shade, symbol[label][0])
+                data += _method_traces(label, lines[label], shade, symbol[label][0])
             # A model that was asked more or fewer questions than the epochs is not a reference for them.
             elif reading and reading.value is not None and questions == {reading.n_scored + reading.n_unscored}:
                 value = short(reading.value)
@@ -119,7 +119,7 @@ def _utilities(content: ReportContent) -> Iterator[Mapping[str, Any]]:
             yield {**row, **_NOWHERE, "node": "", "measure": UTILITY, "n_subjects": row["n_scored"]}
 
 
-def _method(label: str, readings: Line, colour: str, symbol: str) -> list[Spec]:
+def _method_traces(label: str, readings: Line, colour: str, symbol: str) -> list[Spec]:
     common = {"type": "scatter", "name": safe(label), "legendgroup": safe(label), "cliponaxis": False}
     texts = [
         f"epoch {epoch}: {value_text(reading)} {interval(reading.low, reading.high)}"

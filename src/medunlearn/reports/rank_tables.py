@@ -60,10 +60,10 @@ def nothing_to_forget(ranks: Ranks) -> Iterator[str]:
     for reading in ranks.readings:
         before = reading.known
         if before is not None and before["verdict"] == "nothing":
-            yield f"Nothing to forget, as far as ranks can tell ({CONTEXTS[reading.context]}): {_known(before)}"
+            yield f"Nothing to forget, as far as ranks can tell ({CONTEXTS[reading.context]}): {_rank_text(before)}"
 
 
-def _known(before: Mapping[str, Any]) -> str:
+def _rank_text(before: Mapping[str, Any]) -> str:
     beside = before["unseen_first"]
     unseen = "" if beside is None else f", the retrained model {decimal(beside)}"
     return (
@@ -171,9 +171,9 @@ def _reading(reading: RankReading, ranks: Ranks) -> Iterator[str]:
         more = unseen if reading.beside_unseen else f"rank among more alternatives ({option})"
         yield f"So it tells nobody at {ranks.alpha:g}: {more}."
     if reading.known is not None and reading.known["verdict"] == "nothing":
-        yield f"Nothing to forget, as far as these ranks can tell: {_known(reading.known)}"
+        yield f"Nothing to forget, as far as these ranks can tell: {_rank_text(reading.known)}"
     if reading.known is not None and reading.known["verdict"] == "open":
-        yield f"Too few subjects to tell whether there was anything to forget: {_known(reading.known)}"
+        yield f"Too few subjects to tell whether there was anything to forget: {_rank_text(reading.known)}"
     if reading.unscored:
         counts = "; ".join(f"{count}: {reason}" for reason, count in reading.unscored.items())
         yield f"Facts without a rank, and why: {counts}."

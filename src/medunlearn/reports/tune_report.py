@@ -201,7 +201,9 @@ def budget_table(content: TuneContent) -> Table | None:
 
 def _budget_row(row: Mapping[str, Any]) -> tuple[Cell, ...]:
     value, untuned, flops = number(row["value"]), number(row["untuned_value"]), number(row["flops"])
-    ended = ", ".join(f"{row[state]:.0f} {state}" for state in ("pruned", "failed", "broken") if number(row[state]))
+    state_counts = ", ".join(
+        f"{row[state]:.0f} {state}" for state in ("pruned", "failed", "broken") if number(row[state])
+    )
     trial = number(row["trial"])
     at_edge = f"at an end: {row['edges']}" if row["edges"] else ""
     return (
@@ -212,7 +214,7 @@ def _budget_row(row: Mapping[str, Any]) -> tuple[Cell, ...]:
             ABSENT if value is None else decimal(value),
             f"choosing half; untuned {ABSENT if untuned is None else decimal(untuned)}",
         ),
-        Cell(f"{row['trials']:.0f}", ended),
+        Cell(f"{row['trials']:.0f}", state_counts),
         Cell(duration(float(row["seconds"])), "" if flops is None else f"{flops:.3g} FLOPs"),
     )
 

@@ -86,8 +86,8 @@ def licence_of(expression: str | None, classifiers: Sequence[str], text: str | N
         return expression
     if len(lines) == 1 and len(lines[0]) <= 60 and lines[0].lower() not in ("unknown", "dual license"):
         return lines[0]
-    named = [line.rpartition(" :: ")[2] for line in classifiers if line.startswith("License ::")]
-    return ", ".join(named) or (lines[0] if lines else "not stated")
+    licenses = [line.rpartition(" :: ")[2] for line in classifiers if line.startswith("License ::")]
+    return ", ".join(licenses) or (lines[0] if lines else "not stated")
 
 
 def _component(name: str, distribution: Distribution) -> dict[str, Any]:

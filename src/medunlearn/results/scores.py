@@ -77,8 +77,8 @@ def measured(scores: pd.DataFrame, labels: pd.DataFrame) -> pd.DataFrame:
         scores: question_id, metric, value, reason.
         labels: ``item``, ``subject`` and other labels, one row per item.
     """
-    named = scores.rename(columns={"question_id": "item", "metric": "measure"})
-    return score_table(named.merge(labels, on="item", how="left", validate="many_to_one"))
+    renamed_scores = scores.rename(columns={"question_id": "item", "metric": "measure"})
+    return score_table(renamed_scores.merge(labels, on="item", how="left", validate="many_to_one"))
 
 
 def numbers(table: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.float64]]:

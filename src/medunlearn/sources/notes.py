@@ -127,22 +127,22 @@ def read_notes(
 
 def _choose(user_columns: NoteColumns, names: Sequence[str]) -> tuple[NoteColumns, bool]:
     """The columns to read, and whether they are PMC-Patients-V2's."""
-    named = {
+    note_fields = {
         field.name: getattr(user_columns, field.name)
         for field in fields(NoteColumns)
         if getattr(user_columns, field.name)
     }
     problems = [
         f"--{flag}: {unknown_name('column', column, names)}"
-        for flag, column in named.items()
+        for flag, column in note_fields.items()
         if column not in names
     ]
-    is_pmc = PMC_FIELDS.issubset(names) and named.get("text", PMC.text) == PMC.text
+    is_pmc = PMC_FIELDS.issubset(names) and note_fields.get("text", PMC.text) == PMC.text
     usual = {field.name: getattr(PMC, field.name) if is_pmc else field.name for field in fields(NoteColumns)}
     columns = {
-        flag: column for flag, column in {**usual, **named}.items() if column is not None and column in names
+        flag: column for flag, column in {**usual, **note_fields}.items() if column is not None and column in names
     }
-    if "text" not in columns and "text" not in named:
+    if "text" not in columns and "text" not in note_fields:
         problems.append(f"--text: {unknown_name('column', 'text', names)} Name the column that holds the note.")
     if problems:
         raise ConfigError(problems)

@@ -93,10 +93,10 @@ def compare_paired_shares(only_first: int, only_second: int, both: int, n: int) 
     if not n:
         return ShareDifference(None, None, None, None)
     value = (only_first - only_second) / n
-    gained, lost = SubjectShare(only_first, n), SubjectShare(only_second, n)
+    gained, losses = SubjectShare(only_first, n), SubjectShare(only_second, n)
     p_gained, p_lost = only_first / n, only_second / n
     spread = math.sqrt(p_gained * (1 - p_gained) * p_lost * (1 - p_lost))
-    low, high = _mover(gained, lost, value, -p_gained * p_lost / spread if spread else 0.0)
+    low, high = _mover(gained, losses, value, -p_gained * p_lost / spread if spread else 0.0)
     return ShareDifference(value, low, high, sign_test(only_first, only_second))
 
 

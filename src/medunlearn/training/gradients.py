@@ -80,8 +80,8 @@ def gradients(training: Training, sequences: Mapping[str, Sequence[TokenSequence
     apart = TermGradients(tensors)
 
     def backward(terms: Terms, weight: float) -> None:
-        named = terms if method else {"": torch.stack(list(terms.values())).sum()}
-        apart.backward({name: value * weight for name, value in named.items()})
+        named_terms = terms if method else {"": torch.stack(list(terms.values())).sum()}
+        apart.backward({name: value * weight for name, value in named_terms.items()})
 
     def work() -> _Share:
         apart.clear()

@@ -92,8 +92,8 @@ def train_loop(
             model.eval()
     if run.step:
         # The first step leaves A of a LoRA adapter, as B is still 0.
-        due = {name: bits for name, bits in before.items() if run.step > 1 or ".lora_A." not in name}
-        check_moved(due, parts, processes)
+        expected_changes = {name: bits for name, bits in before.items() if run.step > 1 or ".lora_A." not in name}
+        check_moved(expected_changes, parts, processes)
         whole = {name: tensor for name, tensor in trained(model).items() if not is_sharded(tensor)}
         _check_same_weights(processes, whole)
     if keep_final:
@@ -140,16 +140,16 @@ class _Run:
         self._saved_at = time.monotonic()
         try:
             processes.each(lambda: self._end_step(self.history, interruption))
-            ended = self._end_epoch(interruption)
-            while self.step < plan.steps and not ended:
+            has_ended = self._end_epoch(interruption)
+            while self.step < plan.steps and not has_ended:
                 with naming_step(self.step, self._saved_step if self.checkpoints else 0):
                     last_rate = self.history[-1]["lr"] if self.history else None
                     self.history.append(_step(self.training, self.step, last_rate))
                 self.step += 1
-                due = processes.each(lambda: self._end_step(self.history[-1:], interruption))[0]
-                if due or (self.on_epoch and plan.ends_epoch(self.step)):
+                is_due = processes.each(lambda: self._end_step(self.history[-1:], interruption))[0]
+                if is_due or (self.on_epoch and plan.ends_epoch(self.step)):
                     self.save()
-                ended = self._end_epoch(interruption)
+                has_ended = self._end_epoch(interruption)
         except (KeyboardInterrupt, NonFiniteLossError, OutOfMemoryError) as error:
             # A step changes weights only at its very end: the state in memory is that after `step` steps.
             if not interruption.torn and not getattr(error, "torn", False):
@@ -196,7 +196,7 @@ def _step(training: Training, number: int, last_rate: float | None) -> dict[str,
     norm = clip(training, math.inf if result.lengths else settings.clip or math.inf)
     if not torch.isfinite(norm):
         raise NonFiniteLossError(
-            f"The gradient is not finite at step {number} although the loss is ({_shown(result.terms)}). The "
+            f"The gradient is not finite at step {number} although the loss is ({_terms_text(result.terms)}). The "
             "model is kept in its state before this step. Lower --lr, or use --precision fp32."
         )
     rate = _optimizer_step(training, sequences, number, result.terms, last_rate)
@@ -259,5 +259,5 @@ def _check_same_weights(processes: Processes, tensors: Mapping[str, Tensor]) -> 
         )
 
 
-def _shown(terms: Mapping[str, float]) -> str:
+def _terms_text(terms: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in terms.items())

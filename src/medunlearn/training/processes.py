@@ -112,7 +112,7 @@ class Processes:
         try:
             dist.all_gather_object(values, value)
         except RuntimeError as error:
-            raise raised or _lost(error) from error
+            raise raised or _lost_process(error) from error
         return values
 
     def sum_(self, tensors: Iterable[Tensor], *, bucket_bytes: int = BUCKET_BYTES) -> None:
@@ -131,7 +131,7 @@ class Processes:
             try:
                 dist.all_reduce(flat)
             except RuntimeError as error:
-                raise _lost(error) from error
+                raise _lost_process(error) from error
             parts = torch.split(flat, [tensor.numel() for tensor in bucket])
             for tensor, part in zip(bucket, parts, strict=True):
                 tensor.copy_(part.view_as(tensor))
@@ -195,7 +195,7 @@ def join() -> Processes:
         try:
             dist.init_process_group(backend, timeout=_PATIENCE)
         except (RuntimeError, ValueError) as error:
-            raise _lost(error) from error
+            raise _lost_process(error) from error
         atexit.register(_close)
     return Processes(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", dist.get_rank())))
 
@@ -212,7 +212,7 @@ def leave(error: BaseException | None, speak: Callable[[BaseException], None]) -
     rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
     if rank == 0:
         if error is not None:
-            speak(_told(error, store))
+            speak(_stored_error(error, store))
         store.set(_ENDED, "1")
     elif error is not None:
         store.set(_FAILED, f"Process {rank}: {_Failure.of(error).message}")
@@ -224,15 +224,15 @@ def leave(error: BaseException | None, speak: Callable[[BaseException], None]) -
             return
 
 
-def _told(error: BaseException, store: Any) -> BaseException:
+def _stored_error(error: BaseException, store: Any) -> BaseException:
     """An error stored for rank 0 by a process that failed on its own."""
-    lost = isinstance(error, ProcessError) and error.lost
-    if lost and store.check([_FAILED]):
+    is_lost = isinstance(error, ProcessError) and error.lost
+    if is_lost and store.check([_FAILED]):
         return ProcessError(store.get(_FAILED).decode())
     return error
 
 
-def _lost(error: BaseException) -> ProcessError:
+def _lost_process(error: BaseException) -> ProcessError:
     return ProcessError(
         f"Another process of this run was lost (killed, or out of memory?): {str(error).strip().splitlines()[0]} "
         "Give the same command again: it goes on from the last checkpoint.",

@@ -132,8 +132,8 @@ def _adapted_maps(model: Any, choice: str) -> list[str]:
         return inside
     called = {name.rpartition(".")[2] for name in inside}
     unreached = {name.rpartition(".")[0] for name in sight.left_out(whole=False)}
-    named = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    return [name for name in named if name.rpartition(".")[2] in called and name not in unreached]
+    linear_names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    return [name for name in linear_names if name.rpartition(".")[2] in called and name not in unreached]
 
 
 def decoder_maps(model: Any) -> list[str]:

@@ -82,12 +82,12 @@ class NodeNames:
         finest where its nodes are the subjects (a patient under a disease), not parts of them (a section).
         """
         by_node = node_names(benchmark)
-        named = {level for level, _ in by_node}
-        if not named:
-            named = {
+        levels = {level for level, _ in by_node}
+        if not levels:
+            levels = {
                 level for level in benchmark.levels if level in (benchmark.subject_level, *benchmark.levels[:-1])
             }
-        return NodeNames(benchmark, tuple(level for level in benchmark.levels if level in named), by_node)
+        return NodeNames(benchmark, tuple(level for level in benchmark.levels if level in levels), by_node)
 
     def contexts(self) -> list[ContextLevel]:
         """Context levels from none to all: no names, the finest level, the two finest, ..., all."""

@@ -74,5 +74,5 @@ def reported(table: pd.DataFrame) -> pd.DataFrame:
 def _with_context(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     """The rows with ``context`` and ``identifiers``."""
     identifiers = scores.drop_duplicates("given").set_index("given")["identifiers"]
-    named = rows.rename(columns={"given": "context"})
-    return named.assign(identifiers=named["context"].map(identifiers))
+    renamed_rows = rows.rename(columns={"given": "context"})
+    return renamed_rows.assign(identifiers=renamed_rows["context"].map(identifiers))

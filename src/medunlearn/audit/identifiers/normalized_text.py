@@ -128,8 +128,8 @@ def dates_in(text: str) -> list[tuple[int, int, frozenset[date]]]:
     dates: list[tuple[int, int, frozenset[date]]] = []
     lower = text.lower()
     # Searching twelve short words is much faster than trying an expression everywhere.
-    named = any(month in lower for month in _MONTHS)
-    for form in _FORMS if named else _FORMS[:2]:
+    has_month = any(month in lower for month in _MONTHS)
+    for form in _FORMS if has_month else _FORMS[:2]:
         for match in form.finditer(text):
             days = _days(match.groupdict(""))
             inside = any(start < match.end() and match.start() < end for start, end, _ in dates)

@@ -65,15 +65,15 @@ def judge_sensitive(
         results = write(SensitiveContent(), sources, client, quiet=quiet)
         facts = client.facts()
     replies = [results.results.get(source.id) for source in sources]
-    answered = [(output, reply["pieces"]) for output, reply in zip(sample, replies, strict=True) if reply]
-    findings = as_frame(row for output, reply in answered for row in _rows(output, reply, judge.name))
+    judged_outputs = [(output, reply["pieces"]) for output, reply in zip(sample, replies, strict=True) if reply]
+    findings = as_frame(row for output, reply in judged_outputs for row in _rows(output, reply, judge.name))
     if tokens is not None:
         findings = tokens.place(findings, sample)
     write_atomically(folder / FILE, lambda part: findings.to_parquet(part, index=False))
     content = {
         "model": judge.name,
         "of": _digest(outputs),
-        "answered": [output.key for output, _ in answered],
+        "answered": [output.key for output, _ in judged_outputs],
         "unanswered": dict(Counter(reject.reason for reject in results.rejects)),
         "llm": facts,
     }
@@ -88,8 +88,8 @@ def read_judged(outputs: Sequence[RecordResponse], folder: Path) -> JudgedConten
     facts = read_json(folder / FACTS)
     if facts["of"] != _digest(outputs):
         return None
-    answered = set(map(tuple, facts["answered"]))
-    answered_outputs = [output for output in outputs if output.key in answered]
+    judged_keys = set(map(tuple, facts["answered"]))
+    answered_outputs = [output for output in outputs if output.key in judged_keys]
     return JudgedContent(str(facts["model"]), read_frame(folder / FILE), answered_outputs, facts["unanswered"])
 
 

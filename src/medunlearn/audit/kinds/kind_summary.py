@@ -70,8 +70,8 @@ def kind_settings(folder: Path, values: Mapping[str, Any]) -> KindSettings:
     """
     settings = check(KindSettings, {**settings_of(folder).model_dump(), **values})
     corpora = read_tables(folder).probes["corpus"].unique().tolist()
-    named = (*settings.clinical, *settings.datasets)
-    if problems := [unknown_name("corpus", name, corpora) for name in named if name not in corpora]:
+    corpus_names = (*settings.clinical, *settings.datasets)
+    if problems := [unknown_name("corpus", name, corpora) for name in corpus_names if name not in corpora]:
         raise ConfigError(problems)
     return settings
 

@@ -131,10 +131,10 @@ class ServerRespondent:
         ):
             outcomes = list(client.stream(requests, what=title, quiet=job.quiet))
             halted = client.halted
-        if lost := [outcome for outcome in outcomes if outcome.status in UNFINISHED]:
-            reason = halted or Counter(outcome.reason for outcome in lost).most_common(1)[0][0]
+        if failures := [outcome for outcome in outcomes if outcome.status in UNFINISHED]:
+            reason = halted or Counter(outcome.reason for outcome in failures).most_common(1)[0][0]
             raise MedunlearnError(
-                f"{len(lost)} of {len(outcomes)} prompts were not answered: {reason} Run it again: answered "
+                f"{len(failures)} of {len(outcomes)} prompts were not answered: {reason} Run it again: answered "
                 "prompts are stored and not sent again."
             )
         return sorted(outcomes, key=lambda outcome: int(outcome.id))

@@ -199,7 +199,9 @@ def missing(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[
     if not _needed(metrics) or settings.keywords is not None or benchmark.folder is None:
         return False
     path = _in_folder(benchmark.folder, settings.extractor)
-    return LEVEL in benchmark.hierarchy.groups() and _cached(path, _origin(benchmark, settings.extractor)) is None
+    return (
+        LEVEL in benchmark.hierarchy.groups() and _read_cache(path, _origin(benchmark, settings.extractor)) is None
+    )
 
 
 def _needed(metrics: Iterable[str]) -> bool:
@@ -211,9 +213,9 @@ def _of_evaluation(benchmark: Benchmark, extractor: str, run: Path, quiet: bool)
     origin = _origin(benchmark, extractor)
     places = [_in_folder(folder, extractor) for folder in (benchmark.folder, run) if folder is not None]
     for place in places:
-        cached = _cached(place, origin)
-        if cached is not None:
-            return cached
+        stored_keywords = _read_cache(place, origin)
+        if stored_keywords is not None:
+            return stored_keywords
     return _read_or_extract(benchmark, extractor, next(filter(_writable, places), places[-1]), quiet)
 
 
@@ -233,7 +235,7 @@ def _origin(benchmark: Benchmark, extractor: str) -> Origin:
     return Origin(benchmark.fingerprint, extractor, _version(extractor))
 
 
-def _cached(path: Path, origin: Origin) -> Keyworded | None:
+def _read_cache(path: Path, origin: Origin) -> Keyworded | None:
     """The keywords in a file with this origin; None if it is missing or broken."""
     with suppress(InputError):
         return table.read(path) if table.origin_of(path) == origin else None
@@ -242,7 +244,7 @@ def _cached(path: Path, origin: Origin) -> Keyworded | None:
 
 def _read_or_extract(benchmark: Benchmark, extractor: str, path: Path, quiet: bool) -> Keyworded:
     origin = _origin(benchmark, extractor)
-    by_question = _cached(path, origin)
+    by_question = _read_cache(path, origin)
     if by_question is None:
         parts = path.with_name(f"{path.name}.parts")
         by_question = _extract(benchmark, extractor, origin, parts, quiet)
@@ -264,7 +266,7 @@ def _extract(benchmark: Benchmark, name: str, origin: Origin, parts: Path, quiet
         for start in range(0, len(records), AT_ONCE):
             some = records[start : start + AT_ONCE]
             part = parts / f"{start:07d}-{AT_ONCE}.parquet"
-            of_part = _cached(part, origin)
+            of_part = _read_cache(part, origin)
             if of_part is None:
                 extractor = extractor or extractor_class(name)()
                 of_part = of_records(some, extractor)

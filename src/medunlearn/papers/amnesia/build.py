@@ -39,8 +39,8 @@ def build(settings: AmnesiaSettings) -> Benchmark:
     trained_on = {record.record_id for record in records if record.fold == "train"}
     hierarchy = Hierarchy(levels, [record for record in records if record.fold == "train"])
     counts = Counter(patient.disease for patient in hospital.patients if patient.patient_id not in outside)
-    named = settings.diseases or [name for name, _ in counts.most_common(LARGEST_DISEASES)]
-    splits = amnesia_splits(hierarchy, named, settings.seed, settings.percents, must=bool(settings.diseases))
+    diseases = settings.diseases or [name for name, _ in counts.most_common(LARGEST_DISEASES)]
+    splits = amnesia_splits(hierarchy, diseases, settings.seed, settings.percents, must=bool(settings.diseases))
     titles = {patient.patient_id: _title(patient) for patient in hospital.patients}
     notes = {question.record_id for question in hospital.questions()}
     return Benchmark(

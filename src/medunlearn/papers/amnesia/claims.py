@@ -114,13 +114,13 @@ def _largest_with_interval(results: SizeResults, context: str, scope: str, metho
     """The scope's largest split with enough retained same-disease patients for an interval; else the largest with
     any.
     """
-    lost = {
+    losses = {
         step.split: results.contrast(LOST, context, step.split, method, TRAIN, MEAN_OF_KINDS)
         for step in reversed(results.scopes[scope])
         if results.has(context, step.split, unlearned(method))
     }
-    settling = [split for split, contrast in lost.items() if contrast.low is not None]
-    valued = [split for split, contrast in lost.items() if contrast.value is not None]
+    settling = [split for split, contrast in losses.items() if contrast.low is not None]
+    valued = [split for split, contrast in losses.items() if contrast.value is not None]
     return next(iter([*settling, *valued]), None)
 
 

@@ -109,11 +109,13 @@ def _with_questions(notes: Benchmark, answers: Mapping[str, Any], provenance: st
         for record in _probed(notes)
         if record.record_id in answers
     ]
-    named = _named(notes, written_questions(questioned, provenance, notes.seed))
-    return replace(notes, questions=(*notes.questions, *named), notes={**notes.notes, "questions by": provenance})
+    named_questions = _with_note_phrases(notes, written_questions(questioned, provenance, notes.seed))
+    return replace(
+        notes, questions=(*notes.questions, *named_questions), notes={**notes.notes, "questions by": provenance}
+    )
 
 
-def _named(notes: Benchmark, questions: Sequence[Question]) -> list[Question]:
+def _with_note_phrases(notes: Benchmark, questions: Sequence[Question]) -> list[Question]:
     """The questions, each with a phrase that identifies its note, unless that reveals the answer."""
     who = {q.question_id: whose(notes.record[q.record_id], q.answer) for q in questions}
     return [

@@ -193,11 +193,11 @@ def plan_from_notes(values: Mapping[str, Any], out: Path) -> dict[str, CostEstim
     Questions are counted for every note, since rejected labels are not known in advance.
     """
     notes = read_input(check(AmnesiaNotesSettings, with_server(values)), out)
-    named = _named(notes)
+    patients = _labelled_notes(notes)
     labels: dict[WritingTask, list[Source]] = (
-        {notes.label_task: _sources(named, title="title")} if notes.label_column == "title" else {}
+        {notes.label_task: _sources(patients, title="title")} if notes.label_column == "title" else {}
     )
-    return notes.writer.estimates(labels | {notes.question_task: _sources(named, note="text")})
+    return notes.writer.estimates(labels | {notes.question_task: _sources(patients, note="text")})
 
 
 def _write(notes: NotesInput, session: WritingSession) -> tuple[Results, Results]:
@@ -205,7 +205,7 @@ def _write(notes: NotesInput, session: WritingSession) -> tuple[Results, Results
     for place, reason in notes.notes.excluded:
         session.exclude("notes", place, reason)
     why = f"it has no {notes.label_column}, so its disease cannot be told"
-    named = _named(notes)
+    named = _labelled_notes(notes)
     for note in notes.sample:
         if not getattr(note, notes.label_column):
             session.exclude("notes", note.note_id, why)
@@ -223,7 +223,7 @@ def _write(notes: NotesInput, session: WritingSession) -> tuple[Results, Results
     )
 
 
-def _named(notes: NotesInput) -> list[Note]:
+def _labelled_notes(notes: NotesInput) -> list[Note]:
     """Notes with a disease, or with a title to derive it from."""
     return [note for note in notes.sample if getattr(note, notes.label_column)]
 

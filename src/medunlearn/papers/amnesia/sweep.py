@@ -106,8 +106,8 @@ class SizeResults(SweepResults):
     @cached_property
     def kinds(self) -> list[str]:
         """The kinds of questions asked, without aggregates."""
-        named = dict.fromkeys(self.numbers["kind"].tolist())
-        return [kind for kind in named if kind not in (ALL_KINDS, MEAN_OF_KINDS)]
+        kind_names = dict.fromkeys(self.numbers["kind"].tolist())
+        return [kind for kind in kind_names if kind not in (ALL_KINDS, MEAN_OF_KINDS)]
 
     @cached_property
     def folds(self) -> list[str]:
@@ -276,10 +276,10 @@ def _numbers(
             value = None if pd.isna(row["value"]) else float(row["value"])
             yield {**row, "value": value, "n_seeds": 1, "by_seed": () if value is None else (value,)}
         return
-    named: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    rows_by_place: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for row in rows_of(every):
-        named.setdefault(tuple(str(row[label]) for label in _ROW), []).append(row)
-    for labels, rows in named.items():
+        rows_by_place.setdefault(tuple(str(row[label]) for label in _ROW), []).append(row)
+    for labels, rows in rows_by_place.items():
         side, fold, kind, measure, parts = labels
         composite = is_composite(measure)
         name, columns = (COMPOSITE[side], tuple(parts.split(","))) if composite else (measure, (measure,))

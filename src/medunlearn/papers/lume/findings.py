@@ -60,7 +60,7 @@ def _case(
     return Case(labels, verdict, says, tuple(evidence))
 
 
-def _settled(
+def _case_of(
     measured: Measured,
     run: str,
     task: str,
@@ -82,7 +82,7 @@ def _memorized(measured: Measured) -> Iterator[Case]:
             if 0 in line:
                 above = minus(f"regurgitation on {side}", line[0], MEMORIZED)
                 says = {HOLDS: f"memorized on {side}", FAILS: f"not memorized on {side}"}
-                case = _settled(measured, runs[0], task, [above], says)
+                case = _case_of(measured, runs[0], task, [above], says)
                 yield replace(case, labels={**case.labels, "run": "target"})
 
 
@@ -92,7 +92,7 @@ def _to_zero(measured: Measured) -> Iterator[Case]:
             stays = sum(number.above is True for number in evidence)
             failed = f"stays above in {stays} of {len(evidence)} numbers"
             says = {HOLDS: "falls to zero on both sides", FAILS: failed}
-            yield _settled(measured, run, task, evidence, says, "below")
+            yield _case_of(measured, run, task, evidence, says, "below")
 
 
 def _recovers(measured: Measured) -> Iterator[Case]:
@@ -119,7 +119,7 @@ def _slower(measured: Measured) -> Iterator[Case]:
         for task, evidence in measured.contrasts("slower", run).items():
             faster = sum(number.below is True for number in evidence)
             failed = f"faster in {faster} of {len(evidence)} comparisons"
-            case = _settled(measured, run, task, evidence, {HOLDS: "slower than each", FAILS: failed}, note=note)
+            case = _case_of(measured, run, task, evidence, {HOLDS: "slower than each", FAILS: failed}, note=note)
             absent = f"no run of {', '.join(missing)} to be slower than"
             yield replace(case, verdict=OPEN, says=absent) if missing and case.verdict == HOLDS else case
 
@@ -166,7 +166,7 @@ def _npo_membership(measured: Measured) -> Iterator[Case]:
         if not any(number.below for number in fell):
             reason = reason or "nothing was forgotten, so its AUC says nothing"
         says = {HOLDS: "stays nearer to the target", FAILS: "comes nearer to the retrained model"}
-        case = _settled(measured, run, "", [area], says)
+        case = _case_of(measured, run, "", [area], says)
         yield _case(measured, run, "", OPEN, reason, [start, area, *fell]) if reason else case
 
 
@@ -174,7 +174,7 @@ def _over_forgotten(measured: Measured) -> Iterator[Case]:
     for run, start, gap, reason in _attacked(measured, "graddiff"):
         area = replace(gap, name=_WAY)
         says = {HOLDS: "below the retrained model's", FAILS: "above the retrained model's"}
-        case = _settled(measured, run, "", [area], says, "below")
+        case = _case_of(measured, run, "", [area], says, "below")
         yield _case(measured, run, "", OPEN, reason, [start, area]) if reason else case
 
 
@@ -184,13 +184,13 @@ def _utility(measured: Measured) -> Iterator[Case]:
         start = line[0].value if 0 in line else None
         if start is not None and max(line) > 0:
             loss = minus(f"utility after epoch {max(line)}, 0.9 of target", line[max(line)], 0.9 * start)
-            yield _settled(measured, run, "", [loss], {HOLDS: "loses utility", FAILS: "keeps utility"}, "below")
+            yield _case_of(measured, run, "", [loss], {HOLDS: "loses utility", FAILS: "keeps utility"}, "below")
 
 
 def _of_all(measured: Measured, cases: Sequence[Case], methods: Sequence[str]) -> tuple[Case, ...]:
     """A claim on several methods: it holds only if none of them is missing or open."""
-    settled = {case.labels["run"] for case in cases if case.verdict in (HOLDS, FAILS)}
-    missing = [method for method in methods if not settled & set(measured.of_method(method))]
+    decided_runs = {case.labels["run"] for case in cases if case.verdict in (HOLDS, FAILS)}
+    missing = [method for method in methods if not decided_runs & set(measured.of_method(method))]
     if not cases or not missing:
         return tuple(cases)
     titles = ", ".join(TITLES[method] for method in missing)

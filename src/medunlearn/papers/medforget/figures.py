@@ -95,11 +95,11 @@ def level_examples(sweep: LevelSweep, *, show_text: bool = False) -> tuple[dict[
             "thumbnail": _thumbnail(benchmark, question) if pictures else "",
         }
         for split, scope in ladder(sweep.scopes).items()
-        for question in _drawn(benchmark, split, scope.level)
+        for question in _level_questions(benchmark, split, scope.level)
     )
 
 
-def _drawn(benchmark: Benchmark, split: str, level: str) -> list[Question]:
+def _level_questions(benchmark: Benchmark, split: str, level: str) -> list[Question]:
     """A question on the level's own identifier; for a section, on its content."""
     kind = "generation" if level == LEVELS[-1] else "identity"
     questions = {

@@ -97,7 +97,7 @@ def select(source: RadiologySource, settings: MedforgetSettings) -> Selection:
     if len(full) < settings.institutions:
         people = sum(map(len, eligible.values()))
         raise InputError(_too_few(source, settings, len(full), people, [*source.excluded, *excluded], looked_at))
-    return Selection(tuple(_named(full, settings)), tuple(excluded), looked_at)
+    return Selection(tuple(_name_nodes(full, settings)), tuple(excluded), looked_at)
 
 
 def askable(text: str) -> bool:
@@ -152,7 +152,7 @@ def _candidates(study: RadiologyStudy, settings: MedforgetSettings) -> list[str]
     return in_order(names)
 
 
-def _named(full: Institutions, settings: MedforgetSettings) -> Iterator[ChosenStudy]:
+def _name_nodes(full: Institutions, settings: MedforgetSettings) -> Iterator[ChosenStudy]:
     """Nodes and names of all selected items, in order; numbers are zero-padded to the largest, or as in the
     paper.
     """

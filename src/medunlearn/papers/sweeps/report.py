@@ -129,8 +129,8 @@ def sweep_page(
     """
     text, request = paper_yaml(paper, "report"), results.request
     findings = reopened(paper, findings, results)
-    lost = tuple(f"{name}: {reason}" for name, reason in request.missing)
-    notices = (("Read this first", results.caveats), ("Not in this report", lost))
+    missing_runs = tuple(f"{name}: {reason}" for name, reason in request.missing)
+    notices = (("Read this first", results.caveats), ("Not in this report", missing_runs))
     setting = str(paper_yaml(paper, "published")["setting"])
     to_compare = f"{setting}: to compare with, not a target: another model, other patients, other questions."
     rates = details("Learning rates tried", search_table(request.search), opened=not splits_open)
@@ -248,9 +248,9 @@ def _inside(folder: Path, recorded: str) -> Path:
 
 
 def _benchmark_folder(folder: Path, settings: Mapping[str, Any]) -> Path:
-    named = (settings.get("benchmark") or {}).get("folder")
-    if named:
-        return Path(named)
+    benchmark_folder = (settings.get("benchmark") or {}).get("folder")
+    if benchmark_folder:
+        return Path(benchmark_folder)
     built = sorted(path.parent for path in folder.glob("bench-*/benchmark.yaml"))
     if len(built) != 1:
         raise InputError(f"{folder} holds {len(built)} benchmarks. Name the sweep's own: --benchmark.")

@@ -66,7 +66,7 @@ def _rows(model: Evaluated, retrained: Evaluated | None, benchmark: Benchmark) -
         yield from _forget_quality(model, retrained, suffix)
 
 
-def _named(measure: str, suffix: str) -> str:
+def _measure_name(measure: str, suffix: str) -> str:
     return f"{measure}, {VARIANTS[suffix]}" if suffix else measure
 
 
@@ -101,18 +101,18 @@ def _utility(
         name = f"harmonic mean of {len(means)} of {whole} parts"
         note = "parts are missing, so this is not TOFU's model utility"
     mean = harmonic_mean(means) if means else None
-    return [*rows, _row(model, _named(name, suffix), mean, len(means), note)]
+    return [*rows, _row(model, _measure_name(name, suffix), mean, len(means), note)]
 
 
 def _forget_ratio(model: Evaluated, suffix: str) -> dict[str, Any]:
     ratios, unscored = _ratios(model, suffix)
     mean = sum(min(ratio, 1 / ratio) if ratio else 0.0 for ratio in ratios) / len(ratios) if ratios else None
     note = f"without truth ratio, left out: {unscored}" if ratios and unscored else "" if ratios else _NO_RATIO
-    return _row(model, _named(FORGET_RATIO, suffix), mean, len(ratios), note)
+    return _row(model, _measure_name(FORGET_RATIO, suffix), mean, len(ratios), note)
 
 
 def _forget_quality(model: Evaluated, retrained: Evaluated | None, suffix: str) -> list[dict[str, Any]]:
-    measure, logarithm = (_named(name, suffix) for name in (FORGET_QUALITY, f"log10 of {FORGET_QUALITY}"))
+    measure, logarithm = (_measure_name(name, suffix) for name in (FORGET_QUALITY, f"log10 of {FORGET_QUALITY}"))
     if retrained is None:
         return [_row(model, measure, None, 0, "no retrained model of this split: name one with --against")]
     if model is retrained:

@@ -170,7 +170,9 @@ class StateMeasurer:
         # The same answer to all of the forget set alone is what some methods aim at.
         if {*map(self.side, questions)} == set(SIDES):
             pairs = ((question.answer, responses[question.question_id]) for question in questions)
-            problems += answer_problems((reference, given.response, given.finished) for reference, given in pairs)
+            problems += answer_problems(
+                (reference, answer.response, answer.finished) for reference, answer in pairs
+            )
         if problems:
             self.problems[f"{attack} {strength}"] = problems
         scores = score_items(items, MEASURES, self.evaluation, labels, str(model.device))

@@ -78,7 +78,7 @@ class _AttackCosts:
         and backward.
         """
         planner, settings = self.planner, self.settings
-        who = [one.record for one in membership_candidates(planner.benchmark, settings)]
+        who = [candidate.record for candidate in membership_candidates(planner.benchmark, settings)]
         needs = {need for attack in attacks for need in attack.needs}
         reading = self._reading(document_sequences(who, planner.blueprint.tokenizer, self.trained.max_length))
         yield reading, BYTES_A_TOKEN * reading.tokens
@@ -98,8 +98,8 @@ class _AttackCosts:
     def _reconstruction(self, attack: Cumulative) -> Iterator[tuple[Work, int]]:
         """Work of reconstruction: the questions are asked once at every context level."""
         benchmark = self.planner.benchmark
-        asked = SIDES if attack.sides == "both" else (attack.sides,)
-        names, plain, _ = attacked_questions(benchmark, benchmark.split(self.settings.split), asked)
+        sides = SIDES if attack.sides == "both" else (attack.sides,)
+        names, plain, _ = attacked_questions(benchmark, benchmark.split(self.settings.split), sides)
         asked_like = check(
             EvaluateSettings,
             {
@@ -134,9 +134,9 @@ class _AttackCosts:
         if isinstance(attack, Quantization):
             yield self._measured(measurer, measurer.questions, 1 + len(attack.strengths))
             return
-        asked = measurer.attacked
-        work = self.planner.answering(asked, measurer.evaluation)
-        yield work.times(attack.samples), BYTES_AN_ANSWER * attack.samples * len(asked)
+        attacked = measurer.attacked
+        work = self.planner.answering(attacked, measurer.evaluation)
+        yield work.times(attack.samples), BYTES_AN_ANSWER * attack.samples * len(attacked)
 
     def _relearning(self, attack: Relearning) -> Iterator[tuple[Work, int]]:
         """Work of relearning: the original model, some steps of each variant, and measurements in between."""
@@ -157,8 +157,8 @@ class _AttackCosts:
             loop = trained.model_copy(update={**own, "sharding": "none"})
             yield _beside_a_copy(rehearsal.training(plan, loop, NextToken(), on_gpu=planner.on_gpu)), 0
             yield self._measured(measurer, questions, 1)
-            asked = {question.question_id for question in questions}
-            after = [question for question in measurer.attacked if question.question_id in asked]
+            question_ids = {question.question_id for question in questions}
+            after = [question for question in measurer.attacked if question.question_id in question_ids]
             yield self._measured(measurer, after, len(attack.points))
 
 

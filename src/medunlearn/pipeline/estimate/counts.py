@@ -118,7 +118,7 @@ class _CpuFakes(FakeTensorMode):  # type: ignore[no-untyped-call]
         except (LookupError, TypeError):  # TypeError: an input without a hash.
             return super().__torch_dispatch__(func, types, args, kwargs)
         if recipe:
-            return _each(recipe, lambda part: self._made(part, inputs))
+            return _each(recipe, lambda part: self._make_tensor(part, inputs))
         output = super().__torch_dispatch__(func, types, args, kwargs)
         if recipe is None:
             with suppress(LookupError):
@@ -126,7 +126,7 @@ class _CpuFakes(FakeTensorMode):  # type: ignore[no-untyped-call]
             self._recipes[key] = recipe or False
         return output
 
-    def _made(self, recipe: _Recipe, inputs: list[Any]) -> Any:
+    def _make_tensor(self, recipe: _Recipe, inputs: list[Any]) -> Any:
         if recipe.layout is None:
             return None if recipe.source is None else inputs[recipe.source]
         dtype, *layout, offset = recipe.layout

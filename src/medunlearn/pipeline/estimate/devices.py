@@ -53,7 +53,7 @@ DEVICES: Mapping[str, Device] = {
 
 def device_named(name: str) -> Device:
     """A device of the table. Raises UnknownNameError: names the closest one."""
-    for known, device in DEVICES.items():
-        if known.lower() == name.lower():
+    for device_name, device in DEVICES.items():
+        if device_name.lower() == name.lower():
             return device
     raise UnknownNameError("device", name, DEVICES)

@@ -155,9 +155,11 @@ def _attacks_and_utility(
 
     def of_each(verb: str, result_folder: Callable[[Run], Path], cost: Callable[[str], Stage]) -> Iterator[Stage]:
         for name, folder in folders.items():
-            done = folder is not None and is_complete(folder) and is_complete(result_folder(Run.open(folder)))
+            is_finished = (
+                folder is not None and is_complete(folder) and is_complete(result_folder(Run.open(folder)))
+            )
             title = f"{verb} {name}"
-            yield Stage(title, "done") if done else _estimated(title, lambda: cost(title))  # noqa: B023
+            yield Stage(title, "done") if is_finished else _estimated(title, lambda: cost(title))  # noqa: B023
 
     if (attack := experiment.attack) is not None:
         from medunlearn.pipeline.attacking.attack_run import attack_folder

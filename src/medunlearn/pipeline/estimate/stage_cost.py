@@ -141,8 +141,10 @@ class Planner:
         )
         if not partners:
             return stage
-        told = [one for own in partners[SIDE].values() for one in own]
-        making = rehearsal.answering(told, max(one.scored for one in told), settings.batch_size)
+        partner_sequences = [one for own in partners[SIDE].values() for one in own]
+        making = rehearsal.answering(
+            partner_sequences, max(one.scored for one in partner_sequences), settings.batch_size
+        )
         return replace(stage, work=stage.work + making.times(self.growth))
 
     def evaluating(self, name: str, settings: EvaluateSettings, folder: Path | None) -> Stage:
@@ -158,10 +160,10 @@ class Planner:
                 return Stage(name, "done")
             stored = store_of(run, benchmark, settings, rendering, limit).read()
             questions = [q for q in questions if (q.question_id, rendering.context, 0) not in stored]
-        left = len(questions)
-        note = f"{total - left} of {total} answers are there" if left < total else ""
+        remaining = len(questions)
+        note = f"{total - remaining} of {total} answers are there" if remaining < total else ""
         work = self._seeing(self.answering(questions, settings) + self.ranking(settings, folder), settings.weights)
-        return Stage(name, "resumes" if note else "to do", note, work, BYTES_AN_ANSWER * left)
+        return Stage(name, "resumes" if note else "to do", note, work, BYTES_AN_ANSWER * remaining)
 
     def answering(self, questions: Sequence[Question], settings: EvaluateSettings) -> Work:
         """Work of answering some questions, by the settings of an evaluation."""
@@ -185,14 +187,14 @@ class Planner:
         if folder is not None and is_complete(folder):
             ranks = rank_settings(settings.alternatives, settings.versions)
             stored = store_of(Run.open(folder), benchmark, settings, rendering, 0, ranks=ranks).read()
-        done = {
+        finished_ranks = {
             *stored_ranks(plan.questions, stored, rendering.context),
             *stored_ranks(plan.records, stored, IN_RECORD),
         }
-        key = (plan, settings.weights, settings.batch_size, rendering.context, frozenset(done))
+        key = (plan, settings.weights, settings.batch_size, rendering.context, frozenset(finished_ranks))
         if key not in self._answers:
             rehearsal = self.rehearsal("all", settings.weights, "fp32")
-            branches, notes = self._rank_sequences(plan, rendering, done)
+            branches, notes = self._rank_sequences(plan, rendering, finished_ranks)
             work = rehearsal.reading(branches, AT_ONCE * settings.batch_size)
             growth = self.growth if settings.ranked is None else 1.0
             self._answers[key] = (work + rehearsal.reading(notes, settings.batch_size)).times(growth)
@@ -205,17 +207,17 @@ class Planner:
         ranks.
         """
         records, length = self.benchmark.record, self.rendering.max_length
-        made = RankSequences(self.blueprint.tokenizer, records, rendering, length)
+        sequences = RankSequences(self.blueprint.tokenizer, records, rendering, length)
         questions = {question.question_id: question for question in self.benchmark.questions}
         branches, notes = list[TokenSequence](), list[TokenSequence]()
         for key, facts in plan.questions.items():
             for fact, alternatives in facts if key not in done else ():
                 if alternatives.texts:
-                    branches += chain.from_iterable(made.of_answer(questions[key], fact, alternatives))
+                    branches += chain.from_iterable(sequences.of_answer(questions[key], fact, alternatives))
         for key, facts in plan.records.items():
             for fact, alternatives in facts if key not in done else ():
                 if alternatives.texts:
-                    of_fact = chain.from_iterable(made.in_record(key, fact, alternatives))
+                    of_fact = chain.from_iterable(sequences.in_record(key, fact, alternatives))
                     (notes if fact.kind == "note" else branches).extend(of_fact)
         return branches, notes
 

@@ -145,19 +145,19 @@ class Rehearsal:
         ]
         prompting = self.reading(prompts, batch_size)
         if prompting.memory is not None:
-            cached = max(tokens_once(batch) + len(batch) * limit for batch in _batches(prompts, batch_size))
-            memory = replace(prompting.memory, cache=cached * cache_bytes(self.model))
+            cached_tokens = max(tokens_once(batch) + len(batch) * limit for batch in _batches(prompts, batch_size))
+            memory = replace(prompting.memory, cache=cached_tokens * cache_bytes(self.model))
             prompting = replace(prompting, memory=memory)
         flops = sum(limit * self._decoded(sequence.scored_from + limit / 2) for sequence in sequences)
         decoding = Work(generated=limit * len(sequences), flops=flops)
         return prompting + decoding + self.reading(sequences, batch_size)
 
-    def _decoded(self, cached: float) -> float:
+    def _decoded(self, cached_tokens: float) -> float:
         """FLOPs per decoded token: two per weight, plus attention to the cached tokens."""
         model, config = self.model, self.model.config.get_text_config()
         embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
         weights = sum(tensor.numel() for tensor in model.parameters() if tensor is head or tensor is not embedding)
-        return float(2 * weights + 4 * int(config.num_hidden_layers) * int(config.hidden_size) * cached)
+        return float(2 * weights + 4 * int(config.num_hidden_layers) * int(config.hidden_size) * cached_tokens)
 
 
 class _TrainingPasses:
@@ -199,7 +199,7 @@ class _TrainingPasses:
         """Counts of a micro-batch's loss and gradients, or of a method's learning-rate probe."""
         model, reference, objective = self.rehearsal.model, self.reference, self.objective
         if reference is not None:
-            reference.cache = self._cached(micro)
+            reference.cache = self._cache_bytes(micro)
 
         def run() -> None:
             views = {
@@ -226,12 +226,12 @@ class _TrainingPasses:
         flops, plan = float(self.choosing), self.cache_plan
         for side in plan.sides if plan else ():
             pieces = [{side: piece} for piece in plan.pieces(side)] if plan else []
-            measure = lambda piece: self.rehearsal.measure(lambda: self._cached(piece))  # noqa: E731
+            measure = lambda piece: self.rehearsal.measure(lambda: self._cache_bytes(piece))  # noqa: E731
             flops += _extrapolated(pieces, _tokens, measure, self.depth, backward=False)[0]
         return flops
 
     @torch.no_grad()
-    def _cached(self, micro: Micro) -> ActivationCache:
+    def _cache_bytes(self, micro: Micro) -> ActivationCache:
         """Bytes of a micro-batch's part of the cache."""
         cache, plan = ActivationCache(), self.cache_plan
         self.rehearsal.model.eval()

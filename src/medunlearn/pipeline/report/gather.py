@@ -242,9 +242,11 @@ def _model(evaluated: Evaluated, may_show: bool) -> ModelResult:
 def _examples(benchmark: Benchmark, models: Sequence[Evaluated]) -> Iterator[Example]:
     """A few questions per side, always the same ones, alternating between kinds and folds."""
     split = benchmark.split(str(models[0].record.info.split))
-    answered = set.intersection(*(set(model.responses) for model in models))
+    common_questions = set.intersection(*(set(model.responses) for model in models))
     for side in SIDES:
-        questions = {q.question_id: q for q in benchmark.questions_of(split, side) if q.question_id in answered}
+        questions = {
+            q.question_id: q for q in benchmark.questions_of(split, side) if q.question_id in common_questions
+        }
         turns: dict[tuple[str, str], int] = {}
         keyed = []
         for question in (questions[name] for name in shuffled([*questions], "examples")):

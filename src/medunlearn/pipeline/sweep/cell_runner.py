@@ -179,15 +179,15 @@ class CellRunner(ABC, Generic[C]):
 
     def _settle(self, cell: C, failure: str, seconds: float, advance: Advance) -> None:
         """Record the end of a cell, and report a failure."""
-        lost = list[str]()
+        lost_cells = list[str]()
         if failure:
-            lost = self.board.fail(cell, failure)
+            lost_cells = self.board.fail(cell, failure)
             self.say(f"{cell.name}: failed{f' after {seconds:.1f} s' if seconds else ''}: {failure}")
-            if lost:
-                self.say(f"{len(lost)} cells that need {cell.name} will not run")
+            if lost_cells:
+                self.say(f"{len(lost_cells)} cells that need {cell.name} will not run")
         else:
             cell.status = "done"
-        advance(1 + len(lost))
+        advance(1 + len(lost_cells))
         self.write()
 
 

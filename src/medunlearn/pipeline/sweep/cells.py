@@ -167,12 +167,12 @@ def shown(split: str) -> str:
 
 def mark_done(cells: Sequence[C], is_done: Callable[[C], bool]) -> None:
     """Mark cells with their output on disk as done, if their dependencies are done."""
-    done = set[str]()
+    finished_names = set[str]()
     for cell in cells:
         cell.status, cell.reason = "to do", None
-        if done.issuperset(cell.needs) and is_done(cell):
+        if finished_names.issuperset(cell.needs) and is_done(cell):
             cell.status = "done"
-            done.add(cell.name)
+            finished_names.add(cell.name)
 
 
 class Board(Generic[C]):
@@ -211,9 +211,9 @@ class Board(Generic[C]):
     def fail(self, failed: C, reason: str) -> list[str]:
         """Record a failure; returns the names of the cells that cannot run because of it."""
         failed.status, failed.reason = "failed", reason
-        lost = [failed.name]
+        lost_cells = [failed.name]
         for name, cell in self.cells.items():
-            if cell.status == "to do" and {*lost} & {*cell.needs}:
-                lost.append(name)
+            if cell.status == "to do" and {*lost_cells} & {*cell.needs}:
+                lost_cells.append(name)
                 cell.status, cell.reason = "not run", f"not run, because {failed.name} failed"
-        return lost[1:]
+        return lost_cells[1:]

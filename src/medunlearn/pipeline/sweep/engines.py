@@ -141,7 +141,7 @@ class SlurmEngine:
         values.setdefault("gpus_per_node", processes if slots and slots[0].device != "cpu" else 0)
         values.setdefault("cpus_per_task", 2 * processes)
         try:
-            self._executor.update_parameters(**_named(values))
+            self._executor.update_parameters(**_submitit_parameters(values))
         except (AssertionError, NameError, TypeError, ValueError) as error:
             raise ConfigError([f"slurm: {error}"]) from error
         stored = read_json(self._known) if self._known.exists() else {}
@@ -234,11 +234,11 @@ class RayEngine:
         self._running[reference] = call.name, time.monotonic()
 
     def wait(self) -> CallResult:
-        while not (done := self._ray.wait(list(self._running), num_returns=1, timeout=POLL)[0]):
+        while not (finished := self._ray.wait(list(self._running), num_returns=1, timeout=POLL)[0]):
             continue
-        name, started = self._running.pop(done[0])
+        name, started = self._running.pop(finished[0])
         try:
-            value, failure = self._ray.get(done[0])
+            value, failure = self._ray.get(finished[0])
         except Exception as error:
             value, failure = None, failure_reason(error)
         return CallResult(name, value, failure, time.monotonic() - started)
@@ -267,7 +267,7 @@ def _result(job: Any) -> tuple[Any, str]:
     return value
 
 
-def _named(values: Mapping[str, Any]) -> dict[str, Any]:
+def _submitit_parameters(values: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters with submitit's names: its own, or Slurm's with the prefix ``slurm_``."""
     own = {"name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "tasks_per_node"}
     return {

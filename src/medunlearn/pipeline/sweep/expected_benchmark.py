@@ -42,8 +42,8 @@ def _lengthened(benchmark: Benchmark, expected: ExpectedSettings, tokenizer: Any
 
     def lengthened(place: int, record: Record) -> Record:
         tokens = len(tokenizer(record.text)["input_ids"])
-        wanted = longest if several and place % LONG == 0 else rest
-        letters = round(len(record.text) * wanted / max(tokens, 1))
+        target_length = longest if several and place % LONG == 0 else rest
+        letters = round(len(record.text) * target_length / max(tokens, 1))
         text = f"{record.text} " * (letters // len(record.text) + 1)
         return replace(record, text=text[:letters].strip())
 

@@ -100,9 +100,9 @@ class Pool:
     def wait(self) -> CallResult:
         """Wait for the next call that ends."""
         # With a time limit, so that Ctrl-C is heard everywhere.
-        while not (done := wait(self._running, timeout=1.0, return_when=FIRST_COMPLETED).done):
+        while not (finished := wait(self._running, timeout=1.0, return_when=FIRST_COMPLETED).done):
             continue
-        future = done.pop()
+        future = finished.pop()
         worker, name, started = self._running.pop(future)
         value, failure = worker.result(future)
         self._idle.append(worker)

@@ -119,8 +119,8 @@ class SweepPlan:
 
     def counts(self) -> list[tuple[str, int, int]]:
         """Kind, number of finished cells, number of pending cells."""
-        done = {kind: [cell.done for cell in self.cells if cell.kind == kind] for kind in KINDS}
-        return [(kind, sum(cells), len(cells) - sum(cells)) for kind, cells in done.items() if cells]
+        finished = {kind: [cell.done for cell in self.cells if cell.kind == kind] for kind in KINDS}
+        return [(kind, sum(cells), len(cells) - sum(cells)) for kind, cells in finished.items() if cells]
 
     @property
     def done(self) -> set[str]:
@@ -134,8 +134,10 @@ class SweepPlan:
 
     def seconds_left(self) -> tuple[float, int]:
         """Estimated remaining seconds on one worker, and the number of pending cells without an estimate."""
-        left = [cell.name for cell in self.cells if not cell.done]
-        return sum(self.seconds.get(name, 0.0) for name in left), sum(name not in self.seconds for name in left)
+        remaining = [cell.name for cell in self.cells if not cell.done]
+        return sum(self.seconds.get(name, 0.0) for name in remaining), sum(
+            name not in self.seconds for name in remaining
+        )
 
     def table(self) -> pd.DataFrame:
         """One row per cell: name, kind, state, method, split, seed, context, lr, seconds."""

@@ -118,8 +118,8 @@ def sweep_cost(
             trained = cell.kind in ("target", "retrained")
             method = cell.method if cell.kind in ("unlearn", "search") else None
             groups.setdefault(("train",) if trained else (cell.kind, method or cell.context or ""), []).append(cell)
-    asked = sizes(planner.benchmark)
-    kinds = tuple(_kind_cost(sweep, planner, cells, asked, name) for cells in groups.values())
+    benchmark_sizes = sizes(planner.benchmark)
+    kinds = tuple(_kind_cost(sweep, planner, cells, benchmark_sizes, name) for cells in groups.values())
     largest = max(kinds, key=lambda kind: kind.work.memory.total if kind.work.memory else 0, default=None)
     cost = SweepCost(kinds, name, (), missing, doubts)
     memory_used = largest.work.memory if largest else None
@@ -208,5 +208,5 @@ def _is_fetched(source: str) -> bool:
     """True if a hub model's configuration is in the cache."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(source, "config.json") if source.count("/") == 1 else None
-    return isinstance(found, str)
+    config_path = try_to_load_from_cache(source, "config.json") if source.count("/") == 1 else None
+    return isinstance(config_path, str)

@@ -281,8 +281,11 @@ def _list_problems(settings: SweepSettings) -> Iterator[str]:
     for name in ("splits", "contexts", "seeds"):
         yield from _twice(name, getattr(settings, name))
     yield from _twice("retrain", retrain)
-    named = [("retrain", retrain), *(("asked_about", (key, *other)) for key, other in settings.asked_about.items())]
-    for setting, splits in named:
+    references = [
+        ("retrain", retrain),
+        *(("asked_about", (key, *other)) for key, other in settings.asked_about.items()),
+    ]
+    for setting, splits in references:
         for split in splits:
             if split not in settings.splits:
                 yield f"{setting}: {unknown_name('split of this sweep', split, settings.splits)}"

@@ -61,7 +61,7 @@ class _SweepRunner(CellRunner[SweepCell]):
         self.sweep, self._is_done = sweep, is_done_in(sweep, benchmark)
         super().__init__(sweep.settings, sweep.cells, sweep.notes, sweep, benchmark, say)
         choices = [cell for cell in sweep.cells if cell.done and cell.kind == "choose"]
-        self.trials = [trial for cell in choices for trial in self._tried(cell)]
+        self.trials = [trial for cell in choices for trial in self._trials(cell)]
 
     def is_done(self, cell: SweepCell) -> bool:
         return self._is_done(cell)
@@ -78,7 +78,7 @@ class _SweepRunner(CellRunner[SweepCell]):
             cell.lr, cell.seconds = best_rate(trials(self.sweep, cell)), 0.0
         except MedunlearnError as error:
             failure = str(error)
-        rows = self._tried(cell)
+        rows = self._trials(cell)
         self.trials += rows
         if cell.lr is not None:
             edge = at_edge(rows, cell.lr)
@@ -90,14 +90,14 @@ class _SweepRunner(CellRunner[SweepCell]):
         if not self.sweep.search:
             return {}
         best = {row.method: row.lr for row in self.trials if row.chosen}
-        tried = [asdict(row) for row in self.trials]
-        return {"search": {"rule": RULE, "split": self.sweep.search.split, "chosen": best, "tried": tried}}
+        trial_rows = [asdict(row) for row in self.trials]
+        return {"search": {"rule": RULE, "split": self.sweep.search.split, "chosen": best, "tried": trial_rows}}
 
     def result(self) -> Swept:
         """Results of the finished cells."""
         cells = pd.DataFrame([cell.facts() for cell in self.sweep.cells])
         return Swept(self.out, cells, search_table(self.trials), evaluated_cells(self.sweep.cells))
 
-    def _tried(self, cell: SweepCell) -> list[Trial]:
+    def _trials(self, cell: SweepCell) -> list[Trial]:
         """The candidate rates of a choice, with the best one marked."""
         return [replace(row, chosen=row.lr == cell.lr) for row in trials(self.sweep, cell)]

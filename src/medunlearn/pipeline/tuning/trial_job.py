@@ -69,7 +69,7 @@ def perform_trial(job: TrialJob, slot: Slot) -> TuneTrial:
             work=work,
         )
         processes = join()
-        trial = processes.on_main(lambda: _ended(job, run, benchmark, pruner, processes.device(slot.device)))
+        trial = processes.on_main(lambda: _score_trial(job, run, benchmark, pruner, processes.device(slot.device)))
     except (FrozenParametersError, NonFiniteLossError, OutOfMemoryError) as error:
         trial = replace(
             job.trial, state="failed", reason=str(error), by_epoch=pruner.by_epoch, epochs=job.trial.planned
@@ -77,19 +77,19 @@ def perform_trial(job: TrialJob, slot: Slot) -> TuneTrial:
     return replace(trial, seconds=round(time.perf_counter() - started, 2))
 
 
-def _ended(job: TrialJob, run: Run, benchmark: Benchmark, pruner: Pruner, device: str) -> TuneTrial:
+def _score_trial(job: TrialJob, run: Run, benchmark: Benchmark, pruner: Pruner, device: str) -> TuneTrial:
     if job.measure is not None:
         scored = evaluate_one(run, benchmark, job.measure, device=device, quiet=True)
-        standing, done = AxisValues.of(scored.summary, job.objective.fold), 0
+        standing, last_epoch = AxisValues.of(scored.summary, job.objective.fold), 0
         problem = "; ".join(scored.record.info.problems)
     else:
         # Again, for a run that ended before its trial was written down.
         pruner(read_frame(run.folder / TABLE))
-        done = max(pruner.by_epoch)
-        standing, problem = pruner.standings[done], _problem(job, run.epoch(done), benchmark)
+        last_epoch = max(pruner.by_epoch)
+        standing, problem = pruner.standings[last_epoch], _problem(job, run.epoch(last_epoch), benchmark)
     value = job.objective.of(standing)
     missing = ", ".join(standing.missing(job.objective.needs))
-    reason = f"stopped after epoch {done} by successive halving" if pruner.stopped else ""
+    reason = f"stopped after epoch {last_epoch} by successive halving" if pruner.stopped else ""
     return replace(
         job.trial,
         state="failed" if missing else "pruned" if pruner.stopped else "complete",
@@ -99,7 +99,7 @@ def _ended(job: TrialJob, run: Run, benchmark: Benchmark, pruner: Pruner, device
         ranks=standing.ranks,
         by_epoch=pruner.by_epoch,
         rungs=pruner.rungs,
-        epochs=done,
+        epochs=last_epoch,
         reason=f"no answer was scored on: {missing}" if missing else reason,
         problem=problem,
     )

@@ -53,12 +53,12 @@ def make_cells(
                 for place in range(measures):
                     name = f"evaluate {role} on the choosing half{end}" + (f" ({place + 1})" if place else "")
                     choosing.append(name)
-                    yield replace(_asked(name, seed, (names_of[role],), "choosing"), place=place)
+                    yield replace(_job_of(name, seed, (names_of[role],), "choosing"), place=place)
             for method in methods:
                 needs = (names_of["target"], *choosing, *names_of.values())
                 yield TuneCell(f"tune {method}", "tune", seed, split, method, needs=tuple(dict.fromkeys(needs)))
         for role in roles:
-            yield _asked(f"evaluate {role}{end}", seed, (names_of[role],), "reporting")
+            yield _job_of(f"evaluate {role}{end}", seed, (names_of[role],), "reporting")
         for method in methods:
             model = ""
             for setting in ("untuned", "best"):
@@ -73,10 +73,10 @@ def make_cells(
                     )  # fmt: skip
                     needs = (model,)
                 after = (f"evaluate {before}",) if before else ()
-                yield _asked(f"evaluate {model}", seed, needs, "reporting", method, setting, after)
+                yield _job_of(f"evaluate {model}", seed, needs, "reporting", method, setting, after)
 
 
-def _asked(
+def _job_of(
     name: str,
     seed: int,
     needs: tuple[str, ...],

@@ -165,11 +165,11 @@ def _method(tuning: Tuning, method: str, benchmark: Benchmark | None, costs: Tri
         default=untuned,
     )
     flops: tuple[float | None, float | None] = (None, None)
-    done = 0
+    finished_trials = 0
     if benchmark is not None and costs is not None:
-        done = len(MethodTrials.open(tuning, method, benchmark, costs).finished)
+        finished_trials = len(MethodTrials.open(tuning, method, benchmark, costs).finished)
         first = costs(method, {})
         flops = (first, first if longest == untuned else costs(method, {"epochs": longest}))
     words = "; ".join(f"{dimension.name} {dimension.text}" for dimension in space)
     trials = int(tuning.share) if tuning.settings.runs else None
-    return MethodForecast(method, trials, done, (untuned, longest), flops, words)
+    return MethodForecast(method, trials, finished_trials, (untuned, longest), flops, words)

@@ -213,13 +213,17 @@ def plan(values: Mapping[str, Any]) -> Tuning:
 def _spaces(problems: list[str], tuning: Tuning) -> dict[str, Space]:
     """Each method's space, with both ends validated like the run's settings."""
     settings, spaces, seed = tuning.settings, dict[str, Space](), tuning.seeds[0]
-    known = names("methods", METHODS)
+    method_names = names("methods", METHODS)
     for key in settings.space:
         owner = next((m for m in tuning.methods if key.startswith(f"{m}.")), None)
         if owner is None and ("." in key or ":" in key):
             name = key.rpartition(".")[0]
-            there = "is not among unlearn.methods" if name in known else unknown_name("method", name, known)
-            problems.append(f"space.{key}: {name} {there}" if name in known else f"space.{key}: {there}")
+            there = (
+                "is not among unlearn.methods"
+                if name in method_names
+                else unknown_name("method", name, method_names)
+            )
+            problems.append(f"space.{key}: {name} {there}" if name in method_names else f"space.{key}: {there}")
     shape = shape_with([], tuning.base.training(seed))
     serves = set[str]()
     for method in tuning.methods:
@@ -232,13 +236,13 @@ def _spaces(problems: list[str], tuning: Tuning) -> dict[str, Space]:
         for dimension in space:
             for end in dimension.ends:
                 params = {dimension.name: end}
-                made = collect(
+                plans = collect(
                     problems,
                     "space",
                     lambda: tuning.unlearning(method, params, seed, trial=True),  # noqa: B023
                 )
-                if made is not None:
-                    collect(problems, "space", lambda: check_unlearning(made, shape))  # noqa: B023
+                if plans is not None:
+                    collect(problems, "space", lambda: check_unlearning(plans, shape))  # noqa: B023
     for key, content in settings.space.items():
         whole = len(spaces) == len(tuning.methods)
         if whole and "." not in key and ":" not in key and content is not None and key not in serves:

@@ -81,9 +81,9 @@ class _TuneRunner(CellRunner[TuneCell]):
     def is_done(self, cell: TuneCell) -> bool:
         if cell.kind == "tune":
             study = self.studies[str(cell.method)]
-            done = study.ended and study.best is not None
-            cell.seconds = study.seconds if done else None
-            return done
+            is_finished = study.ended and study.best is not None
+            cell.seconds = study.seconds if is_finished else None
+            return is_finished
         job = self.job(cell)
         output = job and job.output(self.benchmark, self._identity)
         if output:

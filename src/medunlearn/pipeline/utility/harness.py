@@ -250,7 +250,7 @@ def _hushed() -> Iterator[None]:
     os.environ.setdefault("DISABLE_MULTIPROC", "1")
     datasets.disable_progress_bars()
     for module, bar in zip(modules, before, strict=True):
-        module.tqdm = lambda *args, bar=bar, **named: bar(*args, **{**named, "disable": True})
+        module.tqdm = lambda *args, bar=bar, **options: bar(*args, **{**options, "disable": True})
     try:
         yield
     finally:

@@ -34,8 +34,10 @@ def utility(
     """
     runs = [run, *against]
     models = [utility_one(each, settings, device=device, quiet=quiet) for each in runs]
-    named = tuple(replace(model, run=each) for model, each in zip(models, distinct_runs(runs), strict=True))
-    utilities = Utilities(named)
+    renamed_models = tuple(
+        replace(model, run=each) for model, each in zip(models, distinct_runs(runs), strict=True)
+    )
+    utilities = Utilities(renamed_models)
     refuse_broken(utilities.problems, allowed=settings.allow_broken)
     return utilities
 

@@ -195,11 +195,11 @@ def _counting(results: Sequence[Result], settings: UtilitySettings) -> list[Resu
     A name without its own number, such as a tag, stands for its tasks.
     """
     covered = {leaf for result in results if result.name in settings.tasks for leaf in result.leaves}
-    named = {result.name for result in results if result.name in settings.tasks}
+    task_names = {result.name for result in results if result.name in settings.tasks}
     loose = {result.name for result in results if result.leaves == (result.name,)} - covered
     numbers: dict[str, Result] = {}
     for result in results:
-        if result.name in named | loose and settings.metric in (None, result.metric):
+        if result.name in task_names | loose and settings.metric in (None, result.metric):
             numbers.setdefault(result.name, result)
     return list(numbers.values())
 

@@ -139,7 +139,7 @@ def date_elements_in(text: str, lower: str) -> Iterator[DateElement]:
         for match in _ISO_MONTH.finditer(text):
             yield DateElement(*match.span(), True)
     if any(stem in lower for stem in _STEMS):
-        yield from _named(text, lower)
+        yield from _dates_with_month(text, lower)
     if any(season in lower for season in _SEASONS):
         for match in _SEASON.finditer(text):
             yield DateElement(*match.span(), True)
@@ -150,7 +150,7 @@ def date_elements_in(text: str, lower: str) -> Iterator[DateElement]:
         yield DateElement(*match.span("it"), False)
 
 
-def _named(text: str, lower: str) -> Iterator[DateElement]:
+def _dates_with_month(text: str, lower: str) -> Iterator[DateElement]:
     """Dates with the name of a month."""
     for match in _MONTH.finditer(lower):
         start, end = match.span()
@@ -183,8 +183,8 @@ def _is_month(text: str, month: str, before: str, end: int, head: bool) -> bool:
     lower = month.lower()
     if lower in _SURE_ALONE and month[0].isupper():
         return True
-    named = text[end - 1] != "." and _CAPITALIZED_NEXT.match(text, end)
-    if named or not (head or _BEFORE_MONTH.search(before)):
+    is_name = text[end - 1] != "." and _CAPITALIZED_NEXT.match(text, end)
+    if is_name or not (head or _BEFORE_MONTH.search(before)):
         return False
     return (
         month[0].isupper()

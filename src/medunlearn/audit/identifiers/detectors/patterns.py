@@ -155,8 +155,8 @@ def _is_place(kind: str, value: str) -> bool:
     if kind == "location":
         own = words[0] not in gazetteer().no_names or words[0] in ("st", "new", "north")
         return own and words[0] not in _MONTHS and value.lower() not in gazetteer().large_places
-    named = (word.removesuffix("'s").removesuffix("’s") for word in words[:-1])
-    return not all(word in gazetteer().no_names or word in ("of", "the", "on", "and") for word in named)
+    name_words = (word.removesuffix("'s").removesuffix("’s") for word in words[:-1])
+    return not all(word in gazetteer().no_names or word in ("of", "the", "on", "and") for word in name_words)
 
 
 @cache

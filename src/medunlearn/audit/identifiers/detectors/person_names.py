@@ -177,8 +177,8 @@ def _reversed(candidate: NameCandidate) -> PersonName | None:
 
 def _credentialed(candidate: NameCandidate) -> PersonName | None:
     first = candidate.full[0].lower
-    named = len(candidate.words) > 1 or first in gazetteer().given or first in gazetteer().family
-    if named and _CREDENTIALS.match(candidate.after):
+    is_listed_name = len(candidate.words) > 1 or first in gazetteer().given or first in gazetteer().family
+    if is_listed_name and _CREDENTIALS.match(candidate.after):
         return PersonName(candidate.start, candidate.end, "clinician", STRONG)
     return None
 
@@ -228,7 +228,7 @@ def _common(candidate: NameCandidate) -> Iterator[PersonName]:
         if start is not None:
             yield whole._replace(start=start)
             return
-        if _is_strange(candidate) and (
+        if _is_unlisted(candidate) and (
             _ACTS.match(candidate.after) or _person_follows(candidate.after, strictly=True)
         ):
             yield whole
@@ -256,7 +256,7 @@ def _start_of_known(candidate: NameCandidate) -> int | None:
     return candidate.start if ambiguous or initialed or pair else None
 
 
-def _is_strange(candidate: NameCandidate) -> bool:
+def _is_unlisted(candidate: NameCandidate) -> bool:
     """True if two or three words look like names that no list contains."""
     return len(candidate.full) <= 3 and all(
         ends_like_name(word.lower) and not candidate.text[word.start : word.end].isupper()

@@ -39,12 +39,12 @@ class MedforgetSection(WritingTask):
         return rules.first(
             *map(rules.asks_identity, questions),
             rules.identifiers((*questions, *answers), source.identifiers or ()),
-            _named("generation", rules.answer(open_item["answer"], text, least=SUPPORTED, numbers=True)),
-            _named("generation", rules.gives_away(open_item["question"], open_item["answer"])),
-            _named("cloze", wrong_cloze(gap["statement"], gap["answer"], text)),
-            _named("classification", rules.question(choice["question"])),
-            _named("classification", "two options are the same" if alike else ""),
-            _named("classification", rules.options(options, choice["answer_index"], text)),
+            _prefix_problem("generation", rules.answer(open_item["answer"], text, least=SUPPORTED, numbers=True)),
+            _prefix_problem("generation", rules.gives_away(open_item["question"], open_item["answer"])),
+            _prefix_problem("cloze", wrong_cloze(gap["statement"], gap["answer"], text)),
+            _prefix_problem("classification", rules.question(choice["question"])),
+            _prefix_problem("classification", "two options are the same" if alike else ""),
+            _prefix_problem("classification", rules.options(options, choice["answer_index"], text)),
         )
 
     def shaped(self, source: Source, value: Any) -> Any:
@@ -58,7 +58,7 @@ class MedforgetSection(WritingTask):
         return {**value, "classification": mixed}
 
 
-def _named(item: str, problem: str) -> str:
+def _prefix_problem(item: str, problem: str) -> str:
     return f"{item}: {problem}" if problem else ""
 
 

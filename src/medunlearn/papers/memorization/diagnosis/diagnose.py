@@ -93,7 +93,7 @@ def diagnose(
             "benchmark": {**benchmark.facts(), "data_use": recording.info.data_use or UNKNOWN},
             "specialties with fewer patients": small_specialties(predicted[first], settings.least_patients),
             "epochs": run.info["results"].get("epochs"),
-            "rise": [_settled(rise.facts(), problems[first]) for rise in rises(run, **draws)],
+            "rise": [_open_if_broken(rise.facts(), problems[first]) for rise in rises(run, **draws)],
         }
         with recording.stage("report"):
             write_report(diagnosis_report(Diagnosed(run, Run(folder, recording.info))), folder)
@@ -105,15 +105,15 @@ def _problems(questions: Sequence[Question], responses: Mapping[str, Response]) 
     return answer_problems((answer, response.response, response.finished) for answer, response in pairs)
 
 
-def _settled(facts: dict[str, Any], problems: Sequence[str]) -> dict[str, Any]:
+def _open_if_broken(facts: dict[str, Any], problems: Sequence[str]) -> dict[str, Any]:
     """Facts of a rise; undecided for a broken model."""
     return facts | {"verdict": OPEN} if problems and facts["verdict"] in (HOLDS, FAILS) else facts
 
 
 def _checked(result: Diagnosed, against: Sequence[Run], settings: DiagnoseSettings) -> Diagnosed:
     """The result, unless a named model is broken; the model before training only gets a warning."""
-    named = list(result.problems.items())[: len(against) + 1]
-    refuse_broken(dict(named), allowed=settings.allow_broken)
+    problems = list(result.problems.items())[: len(against) + 1]
+    refuse_broken(dict(problems), allowed=settings.allow_broken)
     return result
 
 

@@ -202,9 +202,9 @@ def epochs_figure(result: Diagnosed) -> Spec | None:
         lines.setdefault(name, []).append(point(row, "epoch"))
     starts = {"memorized records": "memorization,", "validation loss": "validation loss", "accuracy": "top-"}
     groups = {title: [name for name in lines if name.startswith(start)] for title, start in starts.items()}
-    named = {name: lines[name] for names in groups.values() for name in names}
+    grouped_lines = {name: lines[name] for names in groups.values() for name in names}
     marks = ((result.choice[name], {"color": "--ink", "dash": dash}) for name, dash in _DASHES.items())
-    return epoch_panels(groups, named, [(epoch, style) for epoch, style in marks if epoch is not None])
+    return epoch_panels(groups, grouped_lines, [(epoch, style) for epoch, style in marks if epoch is not None])
 
 
 def accuracy_table(result: Diagnosed) -> Table | None:

@@ -81,12 +81,12 @@ def _cases(content: AuditContent, rule: Mapping[str, Any]) -> Iterator[Case]:
             yield Case(labels, NOT_MEASURABLE, reason if isinstance(reason, str) else "unscored")
             continue
         evidence = evidence_of(rule["evidence"].format_map(row), row, rule["column"], minus)
-        case = _settled(labels, evidence, rule["says"], below=rule.get("below", False))
+        case = _case_of(labels, evidence, rule["says"], below=rule.get("below", False))
         prefix = number(row["prefix_tokens"]) if guard else None
         yield _guarded(case, memorizes(content, row[guard], row["corpus"], prefix)) if guard else case
 
 
-def _settled(labels: Mapping[str, str], evidence: Evidence, says: list[str], *, below: bool = False) -> Case:
+def _case_of(labels: Mapping[str, str], evidence: Evidence, says: list[str], *, below: bool = False) -> Case:
     verdict = settle([evidence], "below" if below else "above")
     words = dict(zip((HOLDS, FAILS, OPEN), says, strict=True))
     return Case(labels, verdict, words.get(verdict, evidence.reason or "too few subjects"), (evidence,))
@@ -178,7 +178,7 @@ def epoch_cases(content: AuditContent) -> Iterator[Case]:
             yield Case(labels, NOT_MEASURABLE, f"epoch {least} has no value")
         else:
             evidence = _apart(f"epoch {least} minus epoch {first}", values[first], values[least])
-            case = _settled(labels, evidence, ["has risen", "has fallen", "the intervals overlap"])
+            case = _case_of(labels, evidence, ["has risen", "has fallen", "the intervals overlap"])
             held_out = [by_epoch[name][least] for name in _held_out(measure) if least in by_epoch.get(name, ())]
             yield _beyond_held_out(case, held_out, values[least])
 
