@@ -422,7 +422,7 @@ def verify(
         if benchmark is not None or out is not None:
             raise ConfigError(["no subject is named: --benchmark and --out need --subject or --identifiers"])
         rerun = None if work is None else partial(_rerun, Path(work), device=device, quiet=quiet, say=say)
-        return _checked(list(map(Path, folders)), public_key, rerun)
+        return _check(list(map(Path, folders)), public_key, rerun)
     for name, value in (("--public-key", public_key), ("--work", work)):
         if value is not None:
             raise ConfigError([f"{name} is for a case: leave --subject and --identifiers out"])
@@ -443,7 +443,7 @@ def _rerun(work: Path, case: Path, *, device: str, quiet: bool, say: Say) -> Bat
     return BatteryRerun.of(case, work, device=device, quiet=quiet, say=say)
 
 
-def _checked(
+def _check(
     folders: list[Path], public_key: Folder | None, rerun: Callable[[Path], BatteryRunner] | None
 ) -> Verification:
     """Checks of runs, or of a case and the model given with it."""

@@ -35,7 +35,7 @@ def amnesia(
             ["give either NOTES (a file of notes, hub:org/name) or --synthetic N (patients to invent)"]
         )
     if notes is None:
-        return _built("amnesia", out, synthetic=synthetic, **settings)
+        return _build("amnesia", out, synthetic=synthetic, **settings)
     if out is None:
         raise ConfigError(
             ["notes need out=FOLDER: responses of the language model are stored there as they arrive"]
@@ -66,10 +66,10 @@ def lume(
         flags = ["--review"] * review + [f"--{key}" for key in settings if key.partition(".")[0] == "llm"]
         if flags:
             raise ConfigError([f"released files need no {', '.join(flags)}"])
-        return _built("lume", out, released=Path(str(released)), **settings)
+        return _build("lume", out, released=Path(str(released)), **settings)
     values = {"new": True, **({} if synthetic is None else {"synthetic": synthetic}), **with_server(settings)}
     if out is None:
-        return _built("lume", None, **values)
+        return _build("lume", None, **values)
     from medunlearn.papers.lume.new import build_new
 
     return build_new(values, Path(out), review=review, quiet=quiet, say=say).benchmark
@@ -85,7 +85,7 @@ def medforget(*, out: Path | str | None = None, quiet: bool = True, say: Say = p
     """
     values = with_server(settings)
     if out is None:
-        return _built("medforget", None, **values)
+        return _build("medforget", None, **values)
     from medunlearn.papers.medforget.assemble import build_medforget
 
     return build_medforget(values, Path(out), quiet=quiet, say=say).benchmark
@@ -98,7 +98,7 @@ def tofu(released: Path | str = "hub", *, out: Path | str | None = None, **setti
         released: folder of the published files, or hub
         out: folder of the benchmark
     """
-    return _built("tofu", out, released=str(released), **settings)
+    return _build("tofu", out, released=str(released), **settings)
 
 
 def muse(released: Path | str = "hub", *, out: Path | str | None = None, **settings: Any) -> Benchmark:
@@ -108,7 +108,7 @@ def muse(released: Path | str = "hub", *, out: Path | str | None = None, **setti
         released: folder of the published files, or hub
         out: folder of the benchmark
     """
-    return _built("muse", out, released=str(released), **settings)
+    return _build("muse", out, released=str(released), **settings)
 
 
 def notes(
@@ -126,7 +126,7 @@ def notes(
             raise ConfigError(
                 ["llm needs out=FOLDER: responses of the language model are stored there as they arrive"]
             )
-        return _built("notes", None, **values)
+        return _build("notes", None, **values)
     from medunlearn.papers.amnesia.note_questions import build_notes
 
     return build_notes(values, Path(out), quiet=quiet, say=say).benchmark
@@ -139,7 +139,7 @@ def options(file: Path | str, *, out: Path | str | None = None, **settings: Any)
         file: CSV, TSV, JSONL, JSON or Parquet, one question per row
         out: folder of the benchmark
     """
-    return _built("options", out, file=Path(file), **settings)
+    return _build("options", out, file=Path(file), **settings)
 
 
 def diagnosis(
@@ -154,10 +154,10 @@ def diagnosis(
         out: folder of the benchmark
     """
     values = {"synthetic": synthetic, "admissions": admissions, **settings}
-    return _built("diagnosis", out, **{key: value for key, value in values.items() if value is not None})
+    return _build("diagnosis", out, **{key: value for key, value in values.items() if value is not None})
 
 
-def _built(builder: str, out: Path | str | None, /, **values: Any) -> Benchmark:
+def _build(builder: str, out: Path | str | None, /, **values: Any) -> Benchmark:
     from medunlearn.pipeline.benchmark_builds import build, save_new
 
     benchmark = build(builder, values)

@@ -96,7 +96,7 @@ def made(what: str, name: str, cls: type, arguments: Mapping[str, Any]) -> Any:
         if key not in types:
             continue
         hint = hints.get(key, types[key])
-        kinds, choices = _allowed(hint)
+        kinds, choices = _allowed_values(hint)
         if float in kinds and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         # True is an int to Python, but not to a user.
@@ -129,7 +129,7 @@ def hints_of(cls: type) -> dict[str, Any]:
 
 def choices_of(cls: type) -> dict[str, tuple[Any, ...]]:
     """Settings of a class with a fixed set of values -> these values."""
-    return {key: choices for key, hint in hints_of(cls).items() if (choices := _allowed(hint)[1])}
+    return {key: choices for key, hint in hints_of(cls).items() if (choices := _allowed_values(hint)[1])}
 
 
 def ranges_of(cls: type) -> dict[str, str]:
@@ -137,14 +137,14 @@ def ranges_of(cls: type) -> dict[str, str]:
     return {key: text for key, hint in hints_of(cls).items() if (text := range_text(bounds_of(hint)))}
 
 
-def _allowed(hint: Any) -> tuple[tuple[type, ...], tuple[Any, ...]]:
+def _allowed_values(hint: Any) -> tuple[tuple[type, ...], tuple[Any, ...]]:
     """Types and literal values that a type hint allows."""
     if get_origin(hint) is Annotated:
-        return _allowed(get_args(hint)[0])
+        return _allowed_values(get_args(hint)[0])
     if get_origin(hint) is Literal:
         return (), get_args(hint)
     if get_origin(hint) in (Union, UnionType):
-        parts = [_allowed(part) for part in get_args(hint)]
+        parts = [_allowed_values(part) for part in get_args(hint)]
         return tuple(chain(*(kinds for kinds, _ in parts))), tuple(chain(*(values for _, values in parts)))
     kind = get_origin(hint) or hint
     return ((kind,) if isinstance(kind, type) else (object,)), ()

@@ -242,7 +242,7 @@ def first_screen(
     return FirstScreen(
         result,
         giveaway(audit, result, titles, baselines),
-        tuple(_missing(audit, result)),
+        tuple(_missing_parts(audit, result)),
         worst_cases(audit, names, titles, baselines, show_text=show_text),
         by_way(audit, result, baselines),
         by_samples(audit, result),
@@ -250,7 +250,7 @@ def first_screen(
     )
 
 
-def _missing(audit: AuditTables, result: Extraction) -> Iterator[str]:
+def _missing_parts(audit: AuditTables, result: Extraction) -> Iterator[str]:
     present = {
         "identifiers": audit.findings is not None,
         "baseline": any(corpus.baselines for corpus in result.corpora),

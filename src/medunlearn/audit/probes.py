@@ -101,9 +101,9 @@ def draw_probes(corpus: Corpus, unit: Unit, settings: AuditSettings) -> tuple[li
             if settings.limit and len(probes) == settings.limit:
                 break
             looked_at += 1
-            document_probes = list(_cut(corpus.name, document, encoded, settings))
+            document_probes = list(_prefix_probes(corpus.name, document, encoded, settings))
             if PROMPT in ways:
-                document_probes += _prompted(corpus.name, document, answer, encoded_answer, settings)
+                document_probes += _prompt_probes(corpus.name, document, answer, encoded_answer, settings)
             if document_probes:
                 probes[document.record_id] = document_probes
     sample = [probe for record_id in by_id for probe in probes.get(record_id, ())]
@@ -121,7 +121,7 @@ def draw_probes(corpus: Corpus, unit: Unit, settings: AuditSettings) -> tuple[li
     }
 
 
-def _cut(corpus: str, document: Document, encoded: Encoded, settings: AuditSettings) -> Iterator[Probe]:
+def _prefix_probes(corpus: str, document: Document, encoded: Encoded, settings: AuditSettings) -> Iterator[Probe]:
     shortest = min(settings.shortest_suffix, settings.max_new_tokens)
     ways = [way for way in settings.asked_ways if way != PROMPT]
     for length in settings.prefixes:
@@ -136,7 +136,7 @@ def _cut(corpus: str, document: Document, encoded: Encoded, settings: AuditSetti
             yield Probe(probe_id, *_owner(document, corpus), length, *texts, *encodings, document.copies, way)
 
 
-def _prompted(
+def _prompt_probes(
     corpus: str, document: Document, answer: str, encoded: Encoded, settings: AuditSettings
 ) -> Iterator[Probe]:
     """One probe for each prompt whose columns all have a value."""

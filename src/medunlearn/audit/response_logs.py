@@ -60,7 +60,7 @@ def _read_row(
     if file.suffix.lower() in _TABLES:
         # A CSV has no other way to say that nothing is there; "" of JSON is an answer of no words.
         row = {name: (value or None) if name in RESPONSE else value for name, value in row.items()}
-    return [(place, _completed(row, references))]
+    return [(place, _complete(row, references))]
 
 
 def read_references(file: Path) -> dict[str, Row]:
@@ -90,7 +90,7 @@ def _rows(file: Path) -> Rows:
     return read_rows(file)
 
 
-def _completed(row: Row, references: Mapping[str, Row] | None) -> Row:
+def _complete(row: Row, references: Mapping[str, Row] | None) -> Row:
     """A row completed from its reference; the row's own values take precedence."""
     if not references:
         return row

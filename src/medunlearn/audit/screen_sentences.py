@@ -128,7 +128,7 @@ def giveaway_sentences(result: Giveaway) -> Iterator[str]:
     if not result.identifiers:
         yield f"Identifiers were searched: none of {count(share.n, noun)} was given away ({bound(share)})."
     else:
-        kinds = [f"{_lowered(kind.title)} ({kind.identifiers:,})" for kind in result.kinds[:MOST_KINDS]]
+        kinds = [f"{_lower(kind.title)} ({kind.identifiers:,})" for kind in result.kinds[:MOST_KINDS]]
         kinds += [f"{len(result.kinds) - MOST_KINDS} more kinds"] if len(result.kinds) > MOST_KINDS else []
         yield (
             f"{count(result.identifiers, 'distinct identifier')} of {share_text(share, noun)} ({bound(share)}) "
@@ -177,7 +177,7 @@ def giveaway_doubt(result: Giveaway) -> Iterator[str]:
 
 def _recall_by_kind(recalls: Sequence[KindRecall]) -> str:
     kinds = [kind for kind in recalls if kind.kind != ALL_KINDS]
-    return ", ".join(f"{kind.recall:.0%} of {_lowered(kind.kind)}" for kind in kinds[:MOST_RECALLS])
+    return ", ".join(f"{kind.recall:.0%} of {_lower(kind.kind)}" for kind in kinds[:MOST_RECALLS])
 
 
 def _recall_on_ours(recalls: Sequence[KindRecall]) -> str:
@@ -196,7 +196,7 @@ def _recall_on_yours(recalls: Sequence[KindRecall]) -> str:
     )
 
 
-def _lowered(title: str) -> str:
+def _lower(title: str) -> str:
     """A title in lower case for use inside a sentence; abbreviations keep their capitals."""
     return title if title[:2].isupper() else title[:1].lower() + title[1:]
 

@@ -119,7 +119,7 @@ def as_ids(texts: Sequence[Tokens]) -> list[Ids]:
         InputError: a value that is not a whole number from 0 to 1,114,111, the highest code point.
     """
     try:
-        ids = [_checked(tokens) for tokens in texts]
+        ids = [_token_array(tokens) for tokens in texts]
         line = np.concatenate(ids).astype(np.uint32) if ids else np.zeros(0, dtype=np.uint32)
         if line.max(initial=0) >= _CHARACTERS:
             raise OverflowError
@@ -231,7 +231,7 @@ def _start_of_run(text: str, true: str, length: int, first: int = 0) -> int:
     return -1
 
 
-def _checked(tokens: Tokens) -> npt.NDArray[np.integer]:
+def _token_array(tokens: Tokens) -> npt.NDArray[np.integer]:
     if not isinstance(tokens, np.ndarray):
         # array.array reads a list several times as fast as numpy.
         return np.frombuffer(array("I", tokens), dtype=np.uintc)

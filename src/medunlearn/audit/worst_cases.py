@@ -203,7 +203,7 @@ def _texts(
         pieces = mark(response, {"run": shared.get(key, ()), "identifier": leaks_by_key.get(key, ())})
         start = next((place for place, piece in enumerate(pieces) if piece[1]), 0)
         prompt = str(prefixes.get(key[0], ""))[-PROMPT_SHOWN:]
-        texts[key] = mark(prompt, {"given": repeated.get(key, ())}), _cut(pieces, start)
+        texts[key] = mark(prompt, {"given": repeated.get(key, ())}), _truncate(pieces, start)
     return texts
 
 
@@ -237,7 +237,7 @@ def mark(text: str, passages: Mapping[str, Iterable[str]]) -> tuple[Piece, ...]:
     return tuple(pieces)
 
 
-def _cut(pieces: Sequence[Piece], first: int) -> tuple[Piece, ...]:
+def _truncate(pieces: Sequence[Piece], first: int) -> tuple[Piece, ...]:
     """At most :data:`RESPONSE_SHOWN` characters, from a little before the first mark; an ellipsis shows a cut."""
     before = "".join(text for text, _ in pieces[:first])
     lead = before if len(before) <= 80 else f"… {before[-80:]}"

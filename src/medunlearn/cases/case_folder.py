@@ -125,7 +125,7 @@ def case_files(evidence: CaseEvidence, key: Ed25519PrivateKey) -> dict[str, byte
         EVIDENCE: content,
         SCHEMA.name: SCHEMA.read_bytes(),
         SETTINGS: _json(evidence.settings),
-        SBOM: _installed(),
+        SBOM: _software_list(),
         PUBLIC_KEY: public_pem(public),
         PAGE: to_html(officer_report(evidence, hashlib.sha256(content).hexdigest(), key_id(public))).encode(),
     }
@@ -134,7 +134,7 @@ def case_files(evidence: CaseEvidence, key: Ed25519PrivateKey) -> dict[str, byte
 
 
 @cache
-def _installed() -> bytes:
+def _software_list() -> bytes:
     """The installed software; takes about a second, cached per process."""
     return _json(sbom())
 

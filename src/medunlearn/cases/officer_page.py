@@ -73,7 +73,7 @@ def officer_report(evidence: CaseEvidence, sha256: str, signer: str) -> Report:
         section("What the model says of the patient", *_checks(evidence), name="patient"),
         section("What the verdict rests on", *_bounds(evidence), name="bounds"),
         section("What it cost others", *_costs(evidence), name="others"),
-        section("What was not tested", *_untested(evidence), name="untested"),
+        section("What was not tested", *_untested_blocks(evidence), name="untested"),
         section("What to destroy", *_destroy(evidence), name="destroy"),
         section("When to test again", *_again(evidence), name="again"),
         section("How to check this page", *_proof(evidence, sha256, signer), name="check"),
@@ -109,11 +109,11 @@ def _request(evidence: CaseEvidence) -> tuple[Block, ...]:
     )
     return (
         Text(f"The owner of the model was asked on {evidence.request.received.isoformat()} to {task}."),
-        Text(f"{_how(evidence, records)} {before}"),
+        Text(f"{_method_text(evidence, records)} {before}"),
     )
 
 
-def _how(evidence: CaseEvidence, records: str) -> str:
+def _method_text(evidence: CaseEvidence, records: str) -> str:
     if evidence.method == NOTHING_TRAINED:
         return (
             f"The owner looked for them in the model ({records}). No check found them, so nothing was trained: the "
@@ -236,7 +236,7 @@ def _cost_row(cost: CostReading) -> tuple[Cell, ...]:
     return head, *values, Cell(share), Cell(floor, within)
 
 
-def _untested(evidence: CaseEvidence) -> tuple[Block, ...]:
+def _untested_blocks(evidence: CaseEvidence) -> tuple[Block, ...]:
     lines = [f"{untested.title}: {untested.reason}." for untested in evidence.battery.untested]
     always = "Whatever no check of this battery asks; copies of the notes, of older models and of backups."
     return (Bullets((*lines, always)),)

@@ -101,13 +101,13 @@ def purge_patient(
     files = [
         PurgedFile(holder, "kept" if confirmed else "listed")
         if not confirmed or (kinds and holder.kind not in kinds)
-        else _deleted(holder, roots)
+        else _delete(holder, roots)
         for holder in log.holders
     ]
     return Purge(tuple(files), log, confirmed)
 
 
-def _deleted(holder: Holder, roots: Sequence[Path]) -> PurgedFile:
+def _delete(holder: Holder, roots: Sequence[Path]) -> PurgedFile:
     path = holder.path
     try:
         # Looked at again: a folder above may have become a link since.

@@ -111,13 +111,13 @@ def verified_payload(content: bytes, key: Ed25519PublicKey, types: tuple[str, ..
     Raises:
         SignatureError: not an envelope, an unexpected payload type, or no signature of this key.
     """
-    envelope = _parsed(content)
-    kind, payload = envelope["payloadType"], _decoded(envelope["payload"])
+    envelope = _parse(content)
+    kind, payload = envelope["payloadType"], _decode(envelope["payload"])
     if kind not in types:
         raise SignatureError(f"its payload is not of type {' or '.join(types)}")
     for signature in envelope["signatures"]:
         try:
-            key.verify(_decoded(signature["sig"]), pae(kind, payload))
+            key.verify(_decode(signature["sig"]), pae(kind, payload))
         except InvalidSignature:
             continue
         return payload
@@ -130,7 +130,7 @@ def unverified_payload(content: bytes) -> bytes:
     Raises:
         SignatureError: not an envelope.
     """
-    return _decoded(_parsed(content)["payload"])
+    return _decode(_parse(content)["payload"])
 
 
 def is_as_written(content: bytes, key: Ed25519PublicKey) -> bool:
@@ -138,15 +138,13 @@ def is_as_written(content: bytes, key: Ed25519PublicKey) -> bool:
 
     White space, the key id and the last bits of Base64 are not covered by the signature.
     """
-    envelope = _parsed(content)
+    envelope = _parse(content)
     (signature, *others) = envelope["signatures"]
-    again = _envelope(
-        envelope["payloadType"], _decoded(envelope["payload"]), _decoded(signature["sig"]), key_id(key)
-    )
+    again = _envelope(envelope["payloadType"], _decode(envelope["payload"]), _decode(signature["sig"]), key_id(key))
     return not others and again == content
 
 
-def _parsed(content: bytes) -> dict[str, Any]:
+def _parse(content: bytes) -> dict[str, Any]:
     try:
         envelope = json.loads(content)
     except (ValueError, RecursionError):
@@ -161,7 +159,7 @@ def _parsed(content: bytes) -> dict[str, Any]:
     raise SignatureError("it is not a DSSE envelope with a signature")
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     try:
         return base64.b64decode(text.translate(_URL_SAFE), validate=True)
     except (binascii.Error, ValueError):

@@ -71,7 +71,7 @@ def _apply_rules(
     models: tuple[str, str],
 ) -> CaseDecision:
     if exact is not None and exact.reproduced == models[1] != models[0]:
-        return _deleted(exact, residual)
+        return _deletion_decision(exact, residual)
     if battery.problems:
         return _decision("inconclusive", [f"The model is broken: {'; '.join(battery.problems)}."])
     if not compared:
@@ -87,7 +87,7 @@ def _apply_rules(
     return _without_residual(battery, compared, exact)
 
 
-def _deleted(exact: ExactDeletion, residual: Sequence[BatteryCheck]) -> CaseDecision:
+def _deletion_decision(exact: ExactDeletion, residual: Sequence[BatteryCheck]) -> CaseDecision:
     reasons = ["The same training without the patient, run again, gives this model bit for bit."]
     if exact.road == "adapter dropped":
         reasons = [
@@ -99,7 +99,7 @@ def _deleted(exact: ExactDeletion, residual: Sequence[BatteryCheck]) -> CaseDeci
             "That the base under it never saw the patient is what the model's owner states; nobody recorded it."
         )
     if residual:
-        names = ", ".join(map(_titled, residual))
+        names = ", ".join(map(_check_title, residual))
         reasons.append(f"Found all the same: {names}. Records of others may repeat what the patient's said.")
     return _decision("deleted", reasons, residual)
 
@@ -112,7 +112,7 @@ def _without_residual(
     unable = {check.name: why for check, its in compared if (why := _cannot_tell(check, its, battery.alpha))}
     able = [check for check, _ in compared if check.name not in unable]
     remarks = [
-        f"No evidence, as {why}: {', '.join(_titled(c) for c, _ in compared if unable.get(c.name) == why)}."
+        f"No evidence, as {why}: {', '.join(_check_title(c) for c, _ in compared if unable.get(c.name) == why)}."
         for why in dict.fromkeys(unable.values())
     ]
     if exact is not None:
@@ -193,7 +193,7 @@ def _cannot_tell(check: BatteryCheck, comparison: Comparison, alpha: float) -> s
     return ""
 
 
-def _titled(check: BatteryCheck) -> str:
+def _check_title(check: BatteryCheck) -> str:
     return check.title if check.concerns == "this request" else f"{check.title} (earlier requests)"
 
 

@@ -57,12 +57,12 @@ def print_error(error: BaseException) -> None:
         click.echo(" What was done is kept; give the same command again and it goes on from there.", err=True)
     elif isinstance(error, MedunlearnError | OSError):
         if isinstance(error, OSError):
-            error = _refused(error)
+            error = _os_error(error)
         click.secho("error:", fg="red", bold=True, err=True, nl=False)
         click.echo(f" {printable(error)}", err=True)
 
 
-def _refused(error: OSError) -> MedunlearnError:
+def _os_error(error: OSError) -> MedunlearnError:
     """An OSError as an error for the user: bad input, unless the disk is full."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         from medunlearn.data.storage import as_storage_error
@@ -76,7 +76,7 @@ def _refused(error: OSError) -> MedunlearnError:
 def _exit_code(error: MedunlearnError | KeyboardInterrupt | OSError) -> int:
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
-    return (error if isinstance(error, MedunlearnError) else _refused(error)).exit_code
+    return (error if isinstance(error, MedunlearnError) else _os_error(error)).exit_code
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ def train(result: Run, output: Output) -> None:
         if results.get("memorized", True)
         else ("; it has not learned its texts by heart (a mean loss below 0.2 a token): give it more --epochs")
     )
-    _trained(result, output, f"{results['steps']} steps{loss}{short}")
+    _show_training(result, output, f"{results['steps']} steps{loss}{short}")
 
 
 def adopt(result: Run, output: Output) -> None:
@@ -138,10 +138,10 @@ def unlearn(result: Run, output: Output, *, method: str) -> None:
     if "edit" in results:
         numbers = (f"{name} {v}" for name, v in results["edit"].items() if isinstance(v, int | float | str))
         work = f"edited by {method} ({', '.join(numbers)})"
-    _trained(result, output, f"{work} on {results['split']['name']}")
+    _show_training(result, output, f"{work} on {results['split']['name']}")
 
 
-def _trained(run: Run, output: Output, work: str) -> None:
+def _show_training(run: Run, output: Output, work: str) -> None:
     if output.data(run.info):
         return
     results = run.info["results"]

@@ -127,7 +127,7 @@ def _measures(result: Audit, output: Output) -> None:
         output.line(f"Unscored, {len(part)} x {measure}: {reason}.")
     for model in (result, *result.baselines):
         output.line(f"{model.label}: lengths in {model.unit}.")
-    _leaking(result, output)
+    _show_leaking(result, output)
     subjects = "Intervals: 95%, over subjects (a record is its own where no subject is known)"
     output.line(f"{subjects}; differences are paired on probes.")
 
@@ -164,7 +164,7 @@ def _audit_json(result: Audit, paper: bool, show_text: bool) -> dict[str, Any]:
     return values | ({"paper_bootstrap": records(result.paper_table())} if paper else {})
 
 
-def _leaking(result: Audit, output: Output) -> None:
+def _show_leaking(result: Audit, output: Output) -> None:
     """Print the share of subjects whose text leaked, with its bound."""
     from medunlearn.audit.probe_summary import leaking_subjects
     from medunlearn.reports.formatting import share_of_subjects, subjects_for_bounds

@@ -20,7 +20,7 @@ def inspect(result: Any, output: Output, *, folder: str, all: bool = False) -> N
         all: of an audit also its settings and every measure
     """
     if isinstance(result, tuple):
-        _described(result, output)
+        _show_description(result, output)
     elif isinstance(result, dict):
         _run(result, folder, output, whole=all)
     else:
@@ -60,7 +60,7 @@ def _split_row(benchmark: Benchmark, split: Split) -> tuple[str | int, ...]:
     return (split.name, split.level, *sizes, len(benchmark.nodes(split.level)) - sum(sizes))
 
 
-def _described(result: tuple[Benchmark, Any], output: Output) -> None:
+def _show_description(result: tuple[Benchmark, Any], output: Output) -> None:
     benchmark, sizes = result
     if output.data(lambda: benchmark.facts() | {"splits": list(benchmark.splits), "tables": sizes.facts()}):
         return

@@ -51,7 +51,7 @@ def forget(result: Any, output: Output) -> None:
 def verify(result: Any, output: Output) -> None:
     """Print the files that contain a subject and how, and why others were not searched; or the checks of runs."""
     if hasattr(result, "checks"):
-        _verified(result, output)
+        _show_checks(result, output)
         return
     facts = {"complete": result.complete, "files": result.files, "bytes": result.bytes}
     if output.data(lambda: {**facts, "rows": records(result.table())}):
@@ -71,7 +71,7 @@ def verify(result: Any, output: Output) -> None:
     )
 
 
-def _verified(result: Any, output: Output) -> None:
+def _show_checks(result: Any, output: Output) -> None:
     """Print the checks of a run's files and inputs, one line per check.
 
     Raises:

@@ -212,7 +212,7 @@ class AlternativePool:
         for place in rng.permutation(len(same)).tolist():
             other = self._of_record[same[place].record_id]
             if other.groups[self.subject_level] != subject:
-                yield _renamed(same[place].answer, other, own)
+                yield _rename_subject(same[place].answer, other, own)
 
     def _is_template(self, same: Sequence[Question]) -> bool:
         """True if questions of one provenance ask many subjects for the same thing, in a few words each."""
@@ -235,7 +235,7 @@ def _without_identifiers(text: str, record: Record) -> str:
     return text
 
 
-def _renamed(text: str, other: Record, own: Record) -> str:
+def _rename_subject(text: str, other: Record, own: Record) -> str:
     values = {identifier.type: identifier.value for identifier in own.identifiers}
     for identifier in other.identifiers:
         if identifier.type in values:
@@ -264,13 +264,13 @@ def note_versions(record: Record, pool: AlternativePool, count: int) -> Alternat
     if not values_of:
         return Alternatives((), "none of its facts can be replaced")
     versions = [
-        _replaced(record, {fact: values[place % len(values)] for fact, values in values_of.items()})
+        _replace_values(record, {fact: values[place % len(values)] for fact, values in values_of.items()})
         for place in range(count)
     ]
     return Alternatives(tuple(dict.fromkeys(versions)))
 
 
-def _replaced(record: Record, values: Mapping[Fact, str]) -> str:
+def _replace_values(record: Record, values: Mapping[Fact, str]) -> str:
     """The record's text with other values of these facts, wherever they occur."""
     text = record.text
     new = {(fact.kind, fact.of(text)): value for fact, value in values.items()}

@@ -32,7 +32,7 @@ def with_swapped_images(benchmark: Benchmark, seed: int) -> Benchmark:
     for record in benchmark.records:
         if record.images:
             owners[record.fold].setdefault(record.images, benchmark.subject(record.record_id))
-    swaps = {fold: _swapped(images, generator("swapped images", seed, fold)) for fold, images in owners.items()}
+    swaps = {fold: _swap_images(images, generator("swapped images", seed, fold)) for fold, images in owners.items()}
     records = [
         with_images(record, swaps[record.fold][record.images]) if record.images else record
         for record in benchmark.records
@@ -54,7 +54,7 @@ def with_blank_images(benchmark: Benchmark, folder: Path) -> Benchmark:
     return replace(benchmark, records=tuple(records))
 
 
-def _swapped(owners: Mapping[Images, str], rng: np.random.Generator) -> dict[Images, Images]:
+def _swap_images(owners: Mapping[Images, str], rng: np.random.Generator) -> dict[Images, Images]:
     """Images -> another subject's: subjects are shuffled, and images shifted by the largest subject's number of
     images.
     """

@@ -115,7 +115,7 @@ def _plain(path: Path) -> Image.Image:
                 image.load()
                 upright = ImageOps.exif_transpose(image)
                 if upright.mode in ("I", "F") or upright.mode.startswith("I;16"):
-                    return Image.fromarray(_windowed(np.asarray(upright, dtype=float)))
+                    return Image.fromarray(_apply_window(np.asarray(upright, dtype=float)))
                 plain = _in_colour(upright)
                 if deep_colour and np.asarray(plain).max() < _DARK:
                     raise ValueError("its 16 bits of colour use only the lower 8; save it with 8 bits")
@@ -136,7 +136,7 @@ def _in_colour(image: Image.Image) -> Image.Image:
     return Image.fromarray(red) if np.array_equal(red, green) and np.array_equal(green, blue) else colour
 
 
-def _windowed(values: NDArray[np.float64], window: tuple[float, float] | None = None) -> Pixels:
+def _apply_window(values: NDArray[np.float64], window: tuple[float, float] | None = None) -> Pixels:
     """Values of more than 8 bits as grey: the window's ends are black and white; values beyond are clipped."""
     low, high = window or (float(end) for end in np.quantile(values, (_STRAY, 1 - _STRAY)))
     if not high > low:
@@ -191,7 +191,7 @@ def _dicom(path: Path) -> Pixels:
         return (values >> max(0, deepest)).astype(np.uint8)
     if values.ndim != 2:
         raise SourceError(f"The DICOM image {path} is not a single frame (its shape is {values.shape}).")
-    grey = _windowed(values, window)
+    grey = _apply_window(values, window)
     return 255 - grey if kind == "MONOCHROME1" else grey
 
 

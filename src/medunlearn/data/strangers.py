@@ -35,11 +35,11 @@ class Stranger:
 
     def replaced(self, text: str) -> str:
         """A text about the subject, with the stranger's identifiers instead."""
-        return _substituted(text, self.values)
+        return _substitute(text, self.values)
 
     def restored(self, text: str) -> str:
         """A text about the stranger, with the subject's identifiers restored."""
-        return _substituted(text, {invented: own for own, invented in self.values.items()})
+        return _substitute(text, {invented: own for own, invented in self.values.items()})
 
     def places(self, text: str) -> list[tuple[int, int, int]]:
         """Positions of the subject's identifiers in a text: start, end, and length of the replacement."""
@@ -103,5 +103,5 @@ def _pattern_of(values: Mapping[str, str]) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
 
 
-def _substituted(text: str, values: Mapping[str, str]) -> str:
+def _substitute(text: str, values: Mapping[str, str]) -> str:
     return _pattern_of(values).sub(lambda match: values[match.group()], text) if values else text

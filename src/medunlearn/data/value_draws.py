@@ -30,7 +30,7 @@ def numbers_like(true: str, rng: np.random.Generator, count: int) -> Iterator[st
     of few digits at its lower end. The spread is doubled until the first ``count`` values are informative
     (:func:`is_telling`).
     """
-    decimals, ending, spread, values = _decimals(true), _ending(true), SPREAD, list[str]()
+    decimals, ending, spread, values = _decimals(true), _last_digit_class(true), SPREAD, list[str]()
     middle = _log(float(true), decimals)
     while spread < _WIDEST and not is_telling(values[:count], true):
         centre = middle + spread * rng.standard_normal()
@@ -67,7 +67,7 @@ def numbers_among(true: str, others: Sequence[str], rng: np.random.Generator, co
     shrink = spread / np.hypot(spread, width) if spread else 1.0
     centres = rng.integers(len(logs), size=TRIES * count)
     draws = mean + shrink * (logs[centres] - mean + width * rng.standard_normal(len(centres)))
-    endings = [_ending(value) for value in values]
+    endings = [_last_digit_class(value) for value in values]
     yield from _format(draws, [endings[place] for place in centres.tolist()], decimals, rng)
 
 
@@ -135,7 +135,7 @@ def _log(value: float, decimals: int) -> float:
     return math.log(max(value, 10.0**-decimals))
 
 
-def _ending(number: str) -> str:
+def _last_digit_class(number: str) -> str:
     """Roundness class of a number: last digit ``0``, ``5``, or ``other``; "" for a single digit.
 
     People write round numbers: a round one would be recognized at once among others that are not.

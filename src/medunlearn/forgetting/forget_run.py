@@ -149,7 +149,7 @@ def carry_out(request: ForgetRequest) -> tuple[ForgetOutcome, CaseEvidence]:
     finds_patients = request.battery.finds_patients
     request.say("measured: the model before")
     if finds_patients or request.settings.anyway:
-        outcome = _unlearned(request)
+        outcome = _unlearn(request)
         request.say("verify: probes, values and attacks that the choice did not see")
     else:
         request.say("nothing to forget: no way of asking finds the patient in the model; nothing is trained")
@@ -161,7 +161,7 @@ def carry_out(request: ForgetRequest) -> tuple[ForgetOutcome, CaseEvidence]:
     return outcome, _evidence(request, outcome, battery, costs)
 
 
-def _unlearned(request: ForgetRequest) -> ForgetOutcome:
+def _unlearn(request: ForgetRequest) -> ForgetOutcome:
     if request.settings.method == EXACT:
         # A run, so that the next request can be exact, too.
         run, exact = request.exact_plan.carry_out(request.model_out, device=request.device, quiet=request.quiet)

@@ -278,7 +278,7 @@ def with_invented(
     ids = (name for number in range(1, 10**9) if (name := f"{PREFIX}{number:04d}") not in existing_ids)
     patients = shuffled(notes, "invented patients", settings.seed)[:count]
     invented = [
-        _invented(notes[patient], patient_id, level, pool, settings.seed)
+        _invent_record(notes[patient], patient_id, level, pool, settings.seed)
         for patient, patient_id in zip(patients, ids, strict=False)
     ]
     probes = NoteProbes(settings.prefixes, settings.clozes, (), settings.longest, settings.seed)
@@ -299,7 +299,7 @@ def with_invented(
     )
 
 
-def _invented(record: Record, patient: str, level: str, pool: AlternativePool, seed: int) -> Record:
+def _invent_record(record: Record, patient: str, level: str, pool: AlternativePool, seed: int) -> Record:
     (stranger,) = invent_strangers(record, pool, 1, seed)
     rng = generator("invented patient", seed, record.record_id)
     values = {own.value: stranger.values.get(own.value, own.value) for own in record.identifiers}

@@ -176,7 +176,7 @@ def _attack(kind: str, scores: pd.DataFrame) -> Iterator[Reading]:
         for bits in sorted({*table["strength"]} - {"none"}):
             prompt = f"the same prompts, with weights rounded to {bits}"
             way = AskingWay(f"weights {bits}", f"Facts with weights rounded to {bits}", prompt, FIRST)
-            yield way, _measured(table, "ranked_first", bits)
+            yield way, _rows_of_measure(table, "ranked_first", bits)
         return
     if kind == "relearning":
         table = table[table["attack"] == RETAIN]
@@ -184,15 +184,15 @@ def _attack(kind: str, scores: pd.DataFrame) -> Iterator[Reading]:
     if kind == "relearning":
         title = f"Facts after {most} steps of training on other patients"
         prompt = "the same prompts, after a little training on other patients' notes"
-        yield AskingWay(kind, title, prompt, FIRST), _measured(table, "ranked_first", most)
+        yield AskingWay(kind, title, prompt, FIRST), _rows_of_measure(table, "ranked_first", most)
         return
     for measure, title, words in (
         ("extraction", f"The whole answer among {most} samples", "probability that it is"),
         ("facts_said", f"Values said in one of {most} samples", "share of the answer's values"),
     ):
         way = AskingWay(f"samples {measure}", title, f"the same prompts, {most} times", words)
-        yield way, _measured(table, measure, most)
+        yield way, _rows_of_measure(table, measure, most)
 
 
-def _measured(table: pd.DataFrame, measure: str, strength: str) -> pd.DataFrame:
+def _rows_of_measure(table: pd.DataFrame, measure: str, strength: str) -> pd.DataFrame:
     return table.loc[(table["measure"] == measure) & (table["strength"] == strength)]

@@ -94,17 +94,17 @@ def continue_openings(
         if decoding.draws:
             purposes = [("audit decoding", seed, decoding.name, opening.key, sample) for opening, sample in pairs]
             sampler = TokenSampler(decoding, purposes, max_new_tokens)
-            batches = _decoded(language_model, pairs, (), max_new_tokens, for_responses, sampler, advance)
+            batches = _decode(language_model, pairs, (), max_new_tokens, for_responses, sampler, advance)
             rated: Mapping[str, AnswerScore] = {}
         else:
-            rated = _rated(language_model, [opening for opening, _ in pairs], for_ratings)
+            rated = _score_suffixes(language_model, [opening for opening, _ in pairs], for_ratings)
             prefixes = [greedy_prefix(opening.suffix, rated[opening.key].choices) for opening, _ in pairs]
-            batches = _decoded(language_model, pairs, prefixes, max_new_tokens, for_responses, None, advance)
+            batches = _decode(language_model, pairs, prefixes, max_new_tokens, for_responses, None, advance)
         for batch in batches:
             store.add(_response(language_model, *pairs[place], decoding, answer, rated) for place, answer in batch)
 
 
-def _decoded(
+def _decode(
     language_model: LanguageModel,
     pending: Sequence[tuple[Opening, int]],
     begun: Sequence[Sequence[int]],
@@ -128,7 +128,7 @@ def _decoded(
     )
 
 
-def _rated(
+def _score_suffixes(
     language_model: LanguageModel, openings: Sequence[Opening], batching: Batching
 ) -> dict[str, AnswerScore]:
     """Teacher-forced scores of each opening's suffix."""

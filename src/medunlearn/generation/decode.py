@@ -59,7 +59,7 @@ def decode(
     """
     language_model.model.eval()
     batching, ends = Batching.of(batch_size), end_tokens(language_model)
-    begun_answers = [_cut(tokens, max_new_tokens, ends) for tokens in begun] if begun else [()] * len(prompts)
+    begun_answers = [_truncate(tokens, max_new_tokens, ends) for tokens in begun] if begun else [()] * len(prompts)
     complete = [
         place for place, tokens in enumerate(begun_answers) if len(tokens) == max_new_tokens or ends & {*tokens}
     ]
@@ -126,7 +126,7 @@ def greedy_prefix(answer: Sequence[int], choices: Sequence[int]) -> tuple[int, .
     return tuple(choices if parted is None else choices[: parted + 1])
 
 
-def _cut(tokens: Sequence[int], most: int, ends: frozenset[int]) -> tuple[int, ...]:
+def _truncate(tokens: Sequence[int], most: int, ends: frozenset[int]) -> tuple[int, ...]:
     """Truncate tokens to the maximum length of an answer, and after its end token."""
     stop = next((place + 1 for place, token in enumerate(tokens) if token in ends), len(tokens))
     return tuple(tokens[: min(stop, most)])

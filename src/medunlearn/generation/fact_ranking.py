@@ -212,13 +212,13 @@ def _part(ends: Sequence[Sequence[int]], after: int, first: int) -> tuple[int, i
         after: number of scored tokens after the last one in which they differ.
         first: least number of scored tokens if all begin differently; 1 if they begin alike.
     """
-    common, alike = _agreeing(ends), _agreeing([end[::-1] for end in ends])
+    common, alike = _common_prefix_length(ends), _common_prefix_length([end[::-1] for end in ends])
     # Nothing counts both as the beginning and as the end.
     least = 1 if common else first
     return common, max(0, min(alike, min(map(len, ends)) - common - least) - after)
 
 
-def _agreeing(sequences: Sequence[Sequence[int]]) -> int:
+def _common_prefix_length(sequences: Sequence[Sequence[int]]) -> int:
     """Length of the common prefix of all sequences, at most one less than the shortest."""
     same = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*sequences, strict=False)))
     return min(same, min(map(len, sequences)) - 1)

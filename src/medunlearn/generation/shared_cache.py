@@ -157,7 +157,7 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
         tail = mask[:, self.shared :]
         if self._padded is None:  # asked once: an answer is never padding, and to ask is to wait for a GPU
             self._padded = not bool(tail.all())
-        self._unseen = _unseen(tail, queries) if self._padded or queries > 1 else None
+        self._unseen = _causal_mask(tail, queries) if self._padded or queries > 1 else None
         config = model.config.get_text_config(decoder=True)
         usual, before = config._attn_implementation, _ATTENDED.set(self)
         config._attn_implementation = NAME
@@ -232,7 +232,7 @@ class SharedCache(DynamicCache):  # type: ignore[misc]  # transformers' classes 
         return output.reshape(rows, queries.shape[1], steps, values.shape[3])
 
 
-def _unseen(mask: Tensor, queries: int) -> Tensor:
+def _causal_mask(mask: Tensor, queries: int) -> Tensor:
     """[R, T, S], True where one of the last T tokens does not see a token."""
     tokens = mask.shape[1]
     later = torch.ones(queries, tokens, dtype=torch.bool, device=mask.device).triu(1 + tokens - queries)

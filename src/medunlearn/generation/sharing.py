@@ -150,7 +150,7 @@ def begin(model: Any, prompts: Sequence[SharedPrompt], *, pad: int, most: int) -
     spares = tokens < sum(len(p.ids) for p in prompts)
     if not spares or head + branch + most > attention_window(model):
         return _whole(model, [prompt.ids for prompt in prompts], pad, most)
-    return _branched(model, prompts, list(heads), pad, branch + most, way_of(model))
+    return _branch(model, prompts, list(heads), pad, branch + most, way_of(model))
 
 
 def _whole(model: Any, rows: Sequence[Sequence[int]], pad: int, room: int) -> Pass:
@@ -158,7 +158,7 @@ def _whole(model: Any, rows: Sequence[Sequence[int]], pad: int, room: int) -> Pa
     return Pass(ids, mask, _positions(model, rows, mask, ids.shape[1]), preallocated_cache(model, room))
 
 
-def _branched(
+def _branch(
     model: Any, prompts: Sequence[SharedPrompt], heads: list[tuple[int, ...]], pad: int, room: int, way: Way
 ) -> Pass:
     first = _whole(model, heads, pad, room if way == "repeated" else 0)
@@ -219,7 +219,7 @@ def _agrees(model: Any, way: Way) -> bool:
     training = model.training
     model.eval()
     try:
-        together = _few_steps(model, _branched(model, few, [tuple(head) for head in heads], 0, 5, way), [2, 1])
+        together = _few_steps(model, _branch(model, few, [tuple(head) for head in heads], 0, 5, way), [2, 1])
         alone = [_few_steps(model, _whole(model, [prompt.ids], 0, 2), [0]) for prompt in few]
     except (LookupError, RuntimeError, TypeError, ValueError, AttributeError):
         return False

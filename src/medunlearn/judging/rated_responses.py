@@ -223,7 +223,7 @@ def job(
     Raises:
         InputError: it is not a benchmark, run or table, or its options are missing or excess.
     """
-    source = _opened(Path(what)) if isinstance(what, str | Path) else what
+    source = _open(Path(what)) if isinstance(what, str | Path) else what
     if isinstance(source, Run):
         if task not in (None, TASK) or out is not None:
             raise InputError(
@@ -251,7 +251,7 @@ def responses_job(responses: JudgedResponses, judges: Sequence[Judge], settings:
     return JudgingJob(responses.material, judges, folder, responses)
 
 
-def _opened(where: Path) -> Run | Benchmark | Path:
+def _open(where: Path) -> Run | Benchmark | Path:
     if not where.is_dir():
         return where
     return Run.open(where) if (where / FILE).exists() else Benchmark.load(where)

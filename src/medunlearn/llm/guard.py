@@ -63,8 +63,8 @@ class Decision:
             return ""
         if identifiers is None:
             return f"nobody said which identifiers its record has, and {self.server} is off this machine ({FLAG})"
-        plain = _squeezed(text)
-        if any(_squeezed(value) in plain for value in identifiers if value.strip()):
+        plain = _squeeze(text)
+        if any(_squeeze(value) in plain for value in identifiers if value.strip()):
             return f"it carries a known identifier, and {self.server} is off this machine ({FLAG} permits it)"
         return ""
 
@@ -146,5 +146,5 @@ def is_loopback(host: str) -> bool:
     return address.is_loopback
 
 
-def _squeezed(text: str) -> str:
+def _squeeze(text: str) -> str:
     return " ".join(text.casefold().split())

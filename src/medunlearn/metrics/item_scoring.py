@@ -134,11 +134,11 @@ def _run(metric: Measure, items: Sequence[Item], tools: Tools) -> list[Score]:
     wrong = next((item_score for item_score in scores if not isinstance(item_score, Score)), None)
     if wrong is not None:
         raise MedunlearnError(f"metric {metric.name!r} gave a {type(wrong).__name__} instead of a Score.")
-    checked = map(_checked, scores)
+    checked = map(_check_score, scores)
     return [Score.unscored("; ".join(reasons)) if reasons else next(checked) for reasons in lacking]
 
 
-def _checked(item_score: Score) -> Score:
+def _check_score(item_score: Score) -> Score:
     """Validate a score for the table: a finite value without a reason, or a reason without a value."""
     if item_score.value is None:
         return Score.unscored(item_score.reason or "the metric gave no value and no reason")

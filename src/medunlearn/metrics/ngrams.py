@@ -60,7 +60,7 @@ def shared_ngrams(responses: Sequence[Tokens], references: Sequence[Tokens], n: 
         raise InputError(f"{len(responses)} responses for {len(references)} references: give one for each.")
     _refuse_order(n)
     parts = [
-        _shared(responses[start : start + _AT_ONCE], references[start : start + _AT_ONCE], n)
+        _shared_counts(responses[start : start + _AT_ONCE], references[start : start + _AT_ONCE], n)
         for start in range(0, len(responses), _AT_ONCE)
     ]
     counts = np.concatenate([np.zeros((3, 0), dtype=np.int64), *parts], axis=1)
@@ -72,8 +72,8 @@ def _entropies(texts: Sequence[Tokens]) -> Reals:
     least = ids.min(initial=0)
     tokens, bound = ids - least, int(ids.max(initial=0) - least) + 1
     if bound * len(texts) > _LARGEST:
-        tokens, bound = _numbered(tokens)
-    keys, counts = _counted(rows * bound + tokens)
+        tokens, bound = _number_values(tokens)
+    keys, counts = _count_keys(rows * bound + tokens)
     groups = keys // bound
     different = np.bincount(groups, minlength=len(texts))
     # -sum (c/n) log2(c/n) = log2 n - (1/n) sum c log2 c
@@ -83,13 +83,13 @@ def _entropies(texts: Sequence[Tokens]) -> Reals:
     return np.where(different <= 1, 0.0, np.clip(share, 0.0, 1.0))
 
 
-def _shared(responses: Sequence[Tokens], references: Sequence[Tokens], n: int) -> Integers:
+def _shared_counts(responses: Sequence[Tokens], references: Sequence[Tokens], n: int) -> Integers:
     """The three counts of :class:`SharedNgrams`, shape [3, pairs]."""
     pairs = len(responses)
     rows, grams, bound = _ngrams([*responses, *references], n)
     keys, border = (rows % pairs) * bound + grams, np.searchsorted(rows, pairs)
-    response_keys, response_times = _counted(keys[:border])
-    reference_keys, reference_times = _counted(keys[border:])
+    response_keys, response_times = _count_keys(keys[:border])
+    reference_keys, reference_times = _count_keys(keys[border:])
     both = np.sort(np.concatenate((response_keys, reference_keys)))
     common = both[1:][both[1:] == both[:-1]]
     times = np.minimum(
@@ -104,18 +104,18 @@ def _shared(responses: Sequence[Tokens], references: Sequence[Tokens], n: int) -
 def _ngrams(texts: Sequence[Tokens], n: int) -> tuple[Integers, Integers, int]:
     """The text of each n-gram; its number, equal for equal n-grams; and a bound above all numbers."""
     rows, ids, _ = _flat(texts)
-    tokens, different = _numbered(ids)
+    tokens, different = _number_values(ids)
     grams, bound = tokens, different
     for later in range(1, n):
         if bound * different * len(texts) > _LARGEST:
-            grams, bound = _numbered(grams)
+            grams, bound = _number_values(grams)
         # The number of the n-gram so far beside the number of the next token.
         grams, bound = grams[: len(tokens) - later] * different + tokens[later:], bound * different
     within = rows[: len(grams)] == rows[len(rows) - len(grams) :]
     return rows[: len(grams)][within], grams[within], bound
 
 
-def _counted(keys: Integers) -> tuple[Integers, Integers]:
+def _count_keys(keys: Integers) -> tuple[Integers, Integers]:
     """The distinct keys in order, with their counts.
 
     Sorting plain numbers is several times as fast in numpy as an argsort.
@@ -125,7 +125,7 @@ def _counted(keys: Integers) -> tuple[Integers, Integers]:
     return keys[starts], np.diff(starts, append=len(keys))
 
 
-def _numbered(values: Integers) -> tuple[Integers, int]:
+def _number_values(values: Integers) -> tuple[Integers, int]:
     """Values numbered from 0, equal numbers for equal values, and the number of distinct values."""
     if not len(values):
         return values, 1

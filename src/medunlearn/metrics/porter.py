@@ -111,11 +111,11 @@ def _past_and_participle(word: str) -> str:
     for ending in ("ed", "ing"):
         stem = word.removesuffix(ending)
         if stem != word and "v" in _shape(stem):
-            return _mended(stem)
+            return _restore_stem(stem)
     return word
 
 
-def _mended(stem: str) -> str:
+def _restore_stem(stem: str) -> str:
     """Word after removing -ed or -ing, restored: hop(p), fil(e)."""
     if stem.endswith(("at", "bl", "iz")):
         return f"{stem}e"

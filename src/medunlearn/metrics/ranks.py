@@ -25,7 +25,7 @@ def _is_first(fact: FactRank) -> float | None:
     return None if fact.rank is None else float(fact.rank == 1)
 
 
-def _middle(fact: FactRank) -> float | None:
+def _mid_rank(fact: FactRank) -> float | None:
     """Share of alternatives below the true value, ties at half: 0-1, 0.5 on average for a model that does not
     know.
     """
@@ -60,7 +60,7 @@ RANK = _measure(
     "rank",
     "Rank of facts",
     "0-1, share of alternatives that are likelier than the true value; 0 = knows, 0.5 = cannot tell",
-    _middle,
+    _mid_rank,
 )
 EXPOSURE = _measure("exposure", "Exposure", "0 and up, in bits; higher = knows more", exposure)
 NOTE_RANK = _measure(
@@ -68,6 +68,6 @@ NOTE_RANK = _measure(
     "Rank of notes",
     "0-1, share of versions of a whole note, with other values for all of its facts, that are likelier than it; "
     "0 = knows, 0.5 = cannot tell",
-    _middle,
+    _mid_rank,
     notes=True,
 )

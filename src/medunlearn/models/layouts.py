@@ -180,12 +180,12 @@ def _probe(model: Any) -> LayoutSupport:
     model.eval()
     try:
         with torch.autocast(device.type, enabled=False):
-            return _supported(model, examples, device)
+            return _supported_layouts(model, examples, device)
     finally:
         model.train(training)
 
 
-def _supported(model: Any, examples: Sequence[TokenSequence], device: torch.device) -> LayoutSupport:
+def _supported_layouts(model: Any, examples: Sequence[TokenSequence], device: torch.device) -> LayoutSupport:
     padded, support = collate(examples, 0, device), LayoutSupport()
     expected = Decoder(model, support).logits(padded)
     exact = next(model.parameters()).dtype.itemsize >= 4 and not LayoutProbe.of(model).rounded

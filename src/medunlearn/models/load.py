@@ -242,7 +242,7 @@ class _ModelLoader:
         if shared is not None and wide == self.weights and folder.is_dir() and not without_layers:
             key = (self.weights, str(where), self.trust_remote_code, self.images)
             loaded: LanguageModel = shared.with_deltas(
-                Path(root), key, lambda: _moved(base(self.weights), where), deltas
+                Path(root), key, lambda: _move(base(self.weights), where), deltas
             )
             loaded = replace(loaded, source=str(source))
         else:
@@ -255,7 +255,7 @@ class _ModelLoader:
             if wide != self.weights:
                 for parameter in loaded.model.parameters():  # its buffers stay, as where it is loaded so
                     parameter.data = converted(parameter.data, dtype=_DTYPES[self.weights])
-            _moved(loaded, where)
+            _move(loaded, where)
         if deltas or shared is not None:
             loaded.model.name_or_path = str(deltas[-1] if deltas else root)  # what PEFT notes as an adapter's base
         return loaded
@@ -300,7 +300,7 @@ class _ModelLoader:
         return LanguageModel(model, tokenizer, str(source), pictures, layers=layers)
 
 
-def _moved(loaded: LanguageModel, device: torch.device) -> LanguageModel:
+def _move(loaded: LanguageModel, device: torch.device) -> LanguageModel:
     if loaded.layers is None:
         loaded.model = loaded.model.to(device)
         return loaded

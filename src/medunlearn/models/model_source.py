@@ -85,7 +85,7 @@ def find_model(source: str | Path, *, base: str | Path | None = None, revision: 
         ModelError: no such folder, two models in it, or a part is missing.
         HubError: the hub cannot be reached, or refuses.
     """
-    folder, commit = _located(source, revision)
+    folder, commit = _locate(source, revision)
     _refuse_ours(folder)
     _refuse_several(folder)
     refuse_irregular(folder)
@@ -110,8 +110,8 @@ def with_tokenizer(source: str | Path, tokenizer: str, where: Path, *, revision:
     Raises:
         InputError, ModelError, HubError: as :func:`find_model`; the second is not a tokenizer.
     """
-    folder, commit = _located(source, revision)
-    words, _ = _located(tokenizer, None)
+    folder, commit = _locate(source, revision)
+    words, _ = _locate(tokenizer, None)
     _refuse_ours(folder)
     _refuse_several(folder)
     refuse_irregular(folder)
@@ -139,7 +139,7 @@ def _base(named: str, adapter: str | Path) -> ModelSource:
     inside = Path(named) / MODEL
     path = inside if (Path(named) / RECORD).exists() and inside.is_dir() else named
     try:
-        folder, commit = _located(path, None)
+        folder, commit = _locate(path, None)
     except ModelError as error:
         raise ModelError(
             f"{adapter} is a LoRA adapter, and its base is not there: {error} --base names the base."
@@ -156,7 +156,7 @@ def _base(named: str, adapter: str | Path) -> ModelSource:
     return ModelSource(named, folder, commit=commit)
 
 
-def _located(source: str | Path, revision: str | None) -> tuple[Path, str | None]:
+def _locate(source: str | Path, revision: str | None) -> tuple[Path, str | None]:
     """The folder of a model, and the commit if it was downloaded."""
     folder = Path(source)
     if folder.is_dir():
@@ -176,7 +176,7 @@ def base_folder(model: str) -> Path:
     Raises:
         ModelError, HubError: there is no such model.
     """
-    return _located(model, None)[0]
+    return _locate(model, None)[0]
 
 
 def _fetch(name: str, revision: str | None) -> Path:

@@ -104,7 +104,7 @@ def _chat(question: Question, note: str | None, tokenizer: Any, marker: str | No
     if getattr(tokenizer, "chat_template", None) is None:
         raise ModelError("This tokenizer has no chat template. Use --template plain or --template clinical.")
     content = question.question if note is None else f"{note}\n\n{question.question}"
-    text = _filled(tokenizer, content) if marker is None else _with_image(tokenizer, content, marker)
+    text = _fill_template(tokenizer, content) if marker is None else _with_image(tokenizer, content, marker)
     cut = 0
     if note is not None and note in text:
         cut = text.index(note) + len(note) + len("\n\n")
@@ -113,7 +113,7 @@ def _chat(question: Question, note: str | None, tokenizer: Any, marker: str | No
     return Prompt(text[:cut], text[cut:], question.answer)
 
 
-def _filled(tokenizer: Any, content: str | list[dict[str, str]]) -> str:
+def _fill_template(tokenizer: Any, content: str | list[dict[str, str]]) -> str:
     text: str = tokenizer.apply_chat_template(
         [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False
     )
@@ -123,12 +123,12 @@ def _filled(tokenizer: Any, content: str | list[dict[str, str]]) -> str:
 def _with_image(tokenizer: Any, content: str, marker: str) -> str:
     """Render the template with an image before the content, by the template's own image support or as text."""
     try:
-        text = _filled(tokenizer, [{"type": "image"}, {"type": "text", "text": content}])
+        text = _fill_template(tokenizer, [{"type": "image"}, {"type": "text", "text": content}])
     except (TypeError, ValueError, TemplateError):
         text = ""
     if marker in text and content in text:
         return text.replace(marker, IMAGE, 1)
-    return _filled(tokenizer, f"{IMAGE}\n{content}")
+    return _fill_template(tokenizer, f"{IMAGE}\n{content}")
 
 
 _PLACE = "\ue000"

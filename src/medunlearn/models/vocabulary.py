@@ -114,7 +114,7 @@ class Vocabulary:
         special = {token["content"] for token in content["added_tokens"] if token["special"]}
         parts = json.dumps([content.get("pre_tokenizer"), content.get("decoder")])
         letters = _byte_letters() if '"ByteLevel"' in parts else None
-        decoded = (_decoded(token, letters) for token in tokenizer.get_vocab() if token not in special)
+        decoded = (_token_text(token, letters) for token in tokenizer.get_vocab() if token not in special)
         normalizer = tokenizer.normalizer
 
         def normalize(text: str) -> str:
@@ -124,7 +124,7 @@ class Vocabulary:
         return Vocabulary(frozenset(text for text in decoded if sum(map(str.isalnum, text)) >= LEAST), normalize)
 
 
-def _decoded(token: str, letters: Mapping[str, int] | None) -> str:
+def _token_text(token: str, letters: Mapping[str, int] | None) -> str:
     """The text of a token; empty for a partial character."""
     if letters is not None and all(letter in letters for letter in token):
         try:

@@ -43,7 +43,7 @@ def build(settings: NotesSettings, *, quiet: bool = True) -> Benchmark:
     """
     read, unseen = _read(settings)
     notes, excluded = _usable(read, unseen)
-    requested = _requested(settings, read, notes)
+    requested = _requested_patients(settings, read, notes)
     notes = _sample(notes, settings, requested)
     columns = settings.identifier_columns or identifier_columns(read.columns)
     levels = level_columns(settings.level, read.columns, notes)
@@ -52,7 +52,7 @@ def build(settings: NotesSettings, *, quiet: bool = True) -> Benchmark:
         Record(note.note_id, note.text, groups_of(note, levels), own, fold="holdout" if note.held_out else "train")
         for note, own in zip(notes, identifiers, strict=True)
     )
-    shared = _shared(notes)
+    shared = _shared_note_ids(notes)
     questions, without = _questions(settings, notes, records, shared, requested, quiet=quiet)
     chain = chain_of([record.groups for record in records], levels)
     title = next((name for name in read.columns if name.lower() == _TITLE), None)
@@ -126,7 +126,7 @@ def _usable(read: PatientNotes, unseen: PatientNotes | None) -> tuple[list[Patie
     return trained, dict(excluded)
 
 
-def _requested(settings: NotesSettings, read: PatientNotes, notes: Sequence[PatientNote]) -> list[str]:
+def _requested_patients(settings: NotesSettings, read: PatientNotes, notes: Sequence[PatientNote]) -> list[str]:
     """Patients of the deletion request, checked against the notes."""
     if settings.forget_patients is None:
         return []
@@ -156,7 +156,7 @@ def _sample_with(patients: Iterable[str], requested: Sequence[str], most: int, *
     return {*requested, *others[: max(0, most - len(requested))]}
 
 
-def _shared(notes: Sequence[PatientNote]) -> set[str]:
+def _shared_note_ids(notes: Sequence[PatientNote]) -> set[str]:
     """Ids of notes whose text occurs for several patients."""
     holders: dict[bytes, set[str]] = defaultdict(set)
     keys = [text_key(note.text) for note in notes]

@@ -97,15 +97,15 @@ def identify(
     with progress("identifiers in notes", len(notes), quiet=quiet) as advance:
         for start in range(0, len(notes), _BATCH):
             batch = notes[start : start + _BATCH]
-            for note, detected in zip(batch, _detected(finder, batch), strict=True):
-                declared = list(_declared(note, columns))
+            for note, detected in zip(batch, _detect_identifiers(finder, batch), strict=True):
+                declared = list(_declared_identifiers(note, columns))
                 values = [identifier.value for identifier in declared]
                 fresh = (i for i in detected if not any(i.value in value or value in i.value for value in values))
                 yield tuple(dict.fromkeys([*declared, *fresh]))
             advance(len(batch))
 
 
-def _detected(finder: Detector | None, notes: Sequence[PatientNote]) -> list[list[Identifier]]:
+def _detect_identifiers(finder: Detector | None, notes: Sequence[PatientNote]) -> list[list[Identifier]]:
     if finder is None:
         return [[] for _ in notes]
     spans_by_note = finder.find([note.text for note in notes])
@@ -119,7 +119,7 @@ def _detected(finder: Detector | None, notes: Sequence[PatientNote]) -> list[lis
     ]
 
 
-def _declared(note: PatientNote, columns: Sequence[str]) -> Iterator[Identifier]:
+def _declared_identifiers(note: PatientNote, columns: Sequence[str]) -> Iterator[Identifier]:
     plain = {_plain(name): note.values.get(name, "") for name in columns}
     if plain.get("first_name") and plain.get("last_name"):
         plain.setdefault("name", f"{plain['first_name']} {plain['last_name']}")

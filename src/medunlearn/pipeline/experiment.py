@@ -238,8 +238,8 @@ def _run_stages(
     if experiment.utility is not None:
         say(f"measuring every model's utility: {', '.join(experiment.utility.tasks)}")
     place = processes.device(device)
-    models, broken = _evaluated(experiment, benchmark, runs, processes, place, quiet)
-    finished = processes.on_main(lambda: _reported(experiment, benchmark, models, quiet, say))
+    models, broken = _evaluate_models(experiment, benchmark, runs, processes, place, quiet)
+    finished = processes.on_main(lambda: _write_report(experiment, benchmark, models, quiet, say))
     finished = finished._replace(failed=(*failed, *broken, *finished.failed))
     for name, reason in broken:
         say(f"{name}: failed: {reason}")
@@ -247,7 +247,7 @@ def _run_stages(
     return finished
 
 
-def _evaluated(
+def _evaluate_models(
     experiment: Experiment, benchmark: Benchmark, runs: list[Run], processes: Processes, device: str, quiet: bool
 ) -> tuple[list[Evaluated], list[tuple[str, str]]]:
     """Ask, attack and measure every model, in all processes; returns them with names and reasons of broken
@@ -276,7 +276,7 @@ def _evaluated(
     return models, failed
 
 
-def _reported(
+def _write_report(
     experiment: Experiment,
     benchmark: Benchmark,
     models: list[Evaluated],

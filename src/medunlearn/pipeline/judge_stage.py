@@ -143,7 +143,7 @@ def judge_all(
         attacks: records of attacks; those without responses are skipped.
     """
     failed: list[tuple[str, str]] = []
-    with _started(stage) as judges:
+    with _start_judges(stage) as judges:
         for name, work in _jobs(stage, judges, benchmark, out, evaluated, attacks):
             say(f"judging: {name}")
             try:
@@ -187,7 +187,7 @@ def _jobs(
 
 
 @contextmanager
-def _started(stage: JudgeStage) -> Iterator[tuple[Judge, ...]]:
+def _start_judges(stage: JudgeStage) -> Iterator[tuple[Judge, ...]]:
     """Context with the judges, and a rehearsal server if one is named."""
     if all(judge.settings.base_url != REHEARSAL_URL for judge in stage.judges):
         yield stage.judges

@@ -91,7 +91,7 @@ def check_training(settings: TrainSettings, shape: Shape | None) -> None:
     if settings.trainable.partition(":")[0] == "lora":
         lora_numbers(settings.trainable)
     elif shape is not None and settings.trainable != "all":
-        choose_trainable(_built(shape), settings.trainable)
+        choose_trainable(_build_shape(shape), settings.trainable)
 
 
 def check_unlearning(settings: UnlearnSettings, shape: Shape | None) -> None:
@@ -111,12 +111,12 @@ def _unlearning_problems(settings: UnlearnSettings, shape: Shape) -> Iterator[st
     method = unlearning_method(settings)
     if isinstance(method, EditMethod):
         try:
-            mlps(_built(shape), method.layers)
+            mlps(_build_shape(shape), method.layers)
         except InputError as error:
             yield f"{settings.method}.{error}"
         return
     layer, trainable = getattr(method, "layer", None), settings.trainable
-    if isinstance(layer, int) and layer >= (depth := len(decoder_layers(_built(shape)))):
+    if isinstance(layer, int) and layer >= (depth := len(decoder_layers(_build_shape(shape)))):
         yield f"{settings.method}.layer={layer}: the model has layers 0 to {depth - 1}. Set it to one of them."
         if trainable == "default":  # which follows from the layer
             return
@@ -126,12 +126,12 @@ def _unlearning_problems(settings: UnlearnSettings, shape: Shape) -> Iterator[st
             if trainable.partition(":")[0] == "lora":
                 lora_numbers(trainable)
                 return
-            choose_parts(_built(shape), trainable, settings)
+            choose_parts(_build_shape(shape), trainable, settings)
         except ConfigError as error:
             yield from error.problems
 
 
-def _built(shape: Shape) -> Any:
+def _build_shape(shape: Shape) -> Any:
     with torch.device("meta"):
         return shape()
 

@@ -66,11 +66,11 @@ def presets() -> Mapping[str, Preset]:
     for file in paper_files("presets.yaml"):
         for name, values in yaml.safe_load(file.read_text(encoding="utf-8")).items():
             if not name.startswith("."):
-                papers[name] = Preset(**{key: _resolved(key, value, tiny) for key, value in values.items()})
+                papers[name] = Preset(**{key: _resolve(key, value, tiny) for key, value in values.items()})
     return {**papers, **tiny}
 
 
-def _resolved(section: str, values: Any, tiny: Mapping[str, Preset]) -> Any:
+def _resolve(section: str, values: Any, tiny: Mapping[str, Preset]) -> Any:
     """A section, based on that section of a tiny preset if it has ``like: tiny``."""
     if not isinstance(values, Mapping) or "like" not in values:
         return values

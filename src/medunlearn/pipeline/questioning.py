@@ -47,7 +47,7 @@ def _counts(language_model: LanguageModel) -> BatchCounts:
     return BatchCounts() if language_model.engine is not None else batch_counts(language_model.model)
 
 
-def _described(language_model: LanguageModel, since: BatchCounts) -> str:
+def _layout_text(language_model: LanguageModel, since: BatchCounts) -> str:
     """Layout of the batches since a count; for another engine, its own description."""
     if language_model.engine is not None:
         return str(language_model.engine.description)
@@ -202,7 +202,7 @@ class Questioning:
                 variant=self.variant,
                 advance=advance,
             )
-        return rated, {"option_batches": _described(self.language_model, before)}
+        return rated, {"option_batches": _layout_text(self.language_model, before)}
 
     def rank(
         self, plan: RankPlan, among: Collection[str] | None = None, records_among: Collection[str] | None = None
@@ -237,7 +237,7 @@ class Questioning:
             # In the plan's order, as where all were stored.
             answers = {key: ranks[key] for key in questions}
             notes = ranker.in_records(records, advance=advance)
-        return answers, notes, {"rank_batches": _described(self.language_model, before)}
+        return answers, notes, {"rank_batches": _layout_text(self.language_model, before)}
 
     def ask_share(
         self, processes: Processes, metrics: Sequence[str], check: Callable[[], None] = lambda: None

@@ -90,7 +90,7 @@ def train(
             last = phase == "finetune"
             steps = trainer.run(phase, f"{label}: {phase}", plan, NextToken(), last=last, reference=None)
             history += [{"phase": phase, **row} for row in steps]
-        facts = {"trained_epochs": epochs, **vocabulary, **_memorized(history, settings)}
+        facts = {"trained_epochs": epochs, **vocabulary, **_memorization_facts(history, settings)}
         trainer.finish(history, "finetune", facts)
     return processes.on_main(lambda: Run(out, recording.info))
 
@@ -116,7 +116,7 @@ def _model(benchmark: Benchmark, settings: TrainSettings, device: str) -> Langua
     return language_model
 
 
-def _memorized(history: History, settings: TrainSettings) -> dict[str, Any]:
+def _memorization_facts(history: History, settings: TrainSettings) -> dict[str, Any]:
     """Facts for ``run.json`` on whether a tiny model memorized its training set; empty for other models.
 
     ``last_epoch_loss`` is the mean over the last epoch's steps, nats per token.

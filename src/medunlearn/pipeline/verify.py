@@ -120,10 +120,10 @@ def _tables(folder: Path, record: RunRecord) -> Iterator[Check]:
     if record.tables is None:
         yield Check(folder, "table", "*.parquet", "not recorded", "an older version made this record")
     for name, sha256 in (record.tables or {}).items():
-        yield _compared(folder, "table", folder / name, sha256)
+        yield _compare_hash(folder, "table", folder / name, sha256)
 
 
-def _compared(run: Path, what: str, path: Path, sha256: Any) -> Check:
+def _compare_hash(run: Path, what: str, path: Path, sha256: Any) -> Check:
     name = str(path.relative_to(run)) if path.is_relative_to(run) else str(path)
     if not path.exists():
         return Check(run, what, name, "missing", "copy the run again, or repeat it")
@@ -139,7 +139,7 @@ def _model(folder: Path, record: RunRecord) -> Iterator[Check]:
         return
     for name, facts in files.items():
         what = "weights" if name.endswith(".safetensors") else "model file"
-        yield _compared(folder, what, model / name, facts["sha256"])
+        yield _compare_hash(folder, what, model / name, facts["sha256"])
     for path in telling_files(model) if model.is_dir() else ():
         if path.name not in files:
             yield Check(folder, "model file", f"model/{path.name}", "differs", "its run did not make it")
@@ -172,14 +172,14 @@ def _dependencies(folder: Path, record: RunRecord) -> Iterator[Check]:
     if record.verb == "train" and record.epoch is None:
         yield _identical(folder, "base", str(record.config.get("model")), identity)
     elif record.verb == "adopt":
-        yield from _adopted(folder, record)
+        yield from _check_adoption(folder, record)
     elif record.verb == "unlearn" and record.epoch is None and record.lineage:
         yield _identical(folder, "target", record.lineage[-1], identity)
     if reference := record.results.get("reference_model"):
         yield _identical(folder, "reference", str(reference), record.inputs.get("reference"))
 
 
-def _adopted(folder: Path, record: RunRecord) -> Iterator[Check]:
+def _check_adoption(folder: Path, record: RunRecord) -> Iterator[Check]:
     """The files of an adopted model, at the current reference of the run; the source of a copied one may be
     gone.
     """
@@ -189,7 +189,7 @@ def _adopted(folder: Path, record: RunRecord) -> Iterator[Check]:
         refers = is_delta(pointer) and not record.config.get("copy_weights")
         where = pointer / read_manifest(pointer).base if refers else Path(part["folder"])
         for name, facts in part["files"].items():
-            check = _compared(folder, "source", where / name, facts["sha256"])
+            check = _compare_hash(folder, "source", where / name, facts["sha256"])
             if check.state in WRONG and not refers:
                 note = "it has changed, or is gone, since it was adopted; the run has a copy of its own"
                 check = Check(folder, "source", check.name, "not checked", note)

@@ -242,11 +242,12 @@ def corrected(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     p_values = holm([evidence.p for evidence in tested if evidence.p is not None])
     failing = {id(evidence) for evidence, p in zip(tested, p_values, strict=True) if p >= ALPHA}
     return tuple(
-        replace(finding, cases=tuple(_corrected(case, failing) for case in finding.cases)) for finding in findings
+        replace(finding, cases=tuple(_correct_case(case, failing) for case in finding.cases))
+        for finding in findings
     )
 
 
-def _corrected(case: Case, failing: Collection[int]) -> Case:
+def _correct_case(case: Case, failing: Collection[int]) -> Case:
     unsettled = any(evidence.above is not None and id(evidence) in failing for evidence in case.evidence)
     return replace(case, verdict=OPEN) if unsettled and case.verdict in (HOLDS, FAILS) else case
 

@@ -71,15 +71,15 @@ def _block(block: AnyBlock, depth: int) -> Iterator[str]:
             yield from _render(block.blocks, depth + 1)
         case Choice(_, options):
             for name, inside in options:
-                yield from _titled(_heading(depth, name), _render(inside, depth + 1))
+                yield from _section_lines(_heading(depth, name), _render(inside, depth + 1))
         case Details():
             title = f"{block.tag}: {block.summary}" if block.tag else block.summary
-            yield from _titled(_heading(depth, title, block.note), _render(block.blocks, depth + 1))
+            yield from _section_lines(_heading(depth, title, block.note), _render(block.blocks, depth + 1))
         case Section():
-            yield from _titled(_heading(depth, block.title, block.note), _render(block.blocks, depth + 1))
+            yield from _section_lines(_heading(depth, block.title, block.note), _render(block.blocks, depth + 1))
 
 
-def _titled(heading: str, parts: Iterable[str]) -> list[str]:
+def _section_lines(heading: str, parts: Iterable[str]) -> list[str]:
     """A heading and its content; empty if all of it is omitted in Markdown."""
     inside = [part for part in parts if part]
     return [heading, *inside] if inside else []

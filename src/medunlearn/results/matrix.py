@@ -71,7 +71,7 @@ def score_matrix(scores: pd.DataFrame, by: Sequence[str]) -> ScoreMatrix:
             raise InputError(f"measure {name!r} has the name of a composite; give it another.")
     keys = [*by, "item"]
     refuse_duplicates(scores, [*keys, "measure"])
-    row, first = _numbered(scores, keys)
+    row, first = _number_keys(scores, keys)
     column = pd.factorize(scores["measure"])[0]
     subject = pd.factorize(scores["subject"])[0]
     if (subject != subject[first][row]).any():
@@ -127,7 +127,7 @@ def _ranks(name: str, values: Sequence[object], rolled: bool) -> dict[object, tu
     return {**ranks, ALL_KINDS: (len(values) + len(ranks) + len(KINDS), "")} if rolled else ranks
 
 
-def _numbered(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Places, Places]:
+def _number_keys(table: pd.DataFrame, keys: Sequence[str]) -> tuple[Places, Places]:
     """Number of each row's key, by first occurrence; and the index of each key's first occurrence."""
     number = table.groupby(list(keys), sort=False, dropna=False).ngroup().to_numpy()
     _, first = np.unique(number, return_index=True)

@@ -51,7 +51,7 @@ def sbom() -> dict[str, Any]:
     if commit := code()["commit"]:
         changed = "changed since" if code()["dirty"] else "as committed"
         own["properties"] = [{"name": "medunlearn:commit", "value": f"{commit}, {changed}"}]
-    every = [*components.values(), *map(_vendored, VENDORED), _interpreter()]
+    every = [*components.values(), *map(_vendored_component, VENDORED), _interpreter()]
     requirements = {name: {*_needs(it)} & {*installed} for name, it in sorted(installed.items())}
     dependencies = [
         {"ref": references[name], "dependsOn": sorted(references[other] for other in others)}
@@ -130,7 +130,7 @@ def _needs(distribution: Distribution) -> Iterator[str]:
             yield normalized(name[0])
 
 
-def _vendored(part: dict[str, str]) -> dict[str, Any]:
+def _vendored_component(part: dict[str, str]) -> dict[str, Any]:
     url = f"pkg:npm/{part['name']}@{part['version']}"
     content = (Path(__file__).parents[1] / part["file"]).read_bytes()
     return {

@@ -161,7 +161,7 @@ def compare(
         InputError: as :func:`summarize`; an item of ``against`` that ``scores`` lacks.
     """
     matrix = score_matrix(scores, by)
-    matrix, other = _aligned(matrix, score_matrix(against, by))
+    matrix, other = _align(matrix, score_matrix(against, by))
     registered = [composite_named(name) for name in composites]
     rows: list[dict[str, Any]] = []
     for group in groups(matrix, by, rollup):
@@ -235,7 +235,7 @@ def _subjects(matrix: ScoreMatrix, group: ScoreGroup) -> list[object]:
     return [matrix.subjects[row] for row in group.rows]
 
 
-def _aligned(ours: ScoreMatrix, theirs: ScoreMatrix) -> tuple[ScoreMatrix, Array]:
+def _align(ours: ScoreMatrix, theirs: ScoreMatrix) -> tuple[ScoreMatrix, Array]:
     """Both models' values with the same rows and columns; NaN for missing items."""
     measures = tuple(dict.fromkeys((*ours.measures, *theirs.measures)))
     place = {key: row for row, key in enumerate(_key_tuples(ours.keys))}
@@ -244,15 +244,15 @@ def _aligned(ours: ScoreMatrix, theirs: ScoreMatrix) -> tuple[ScoreMatrix, Array
         if key not in place:
             raise InputError(f"item {key[-1]!r} has scores of only one model. Were both asked the same questions?")
         rows.append(place[key])
-    values = _widened(ours.values, ours.measures, measures)
+    values = _widen(ours.values, ours.measures, measures)
     other = np.full(values.shape, np.nan)
-    other[rows] = _widened(theirs.values, theirs.measures, measures)
-    present = _widened(ours.rows_of, ours.measures, measures) == 1.0
-    present[rows] |= _widened(theirs.rows_of, theirs.measures, measures) == 1.0
+    other[rows] = _widen(theirs.values, theirs.measures, measures)
+    present = _widen(ours.rows_of, ours.measures, measures) == 1.0
+    present[rows] |= _widen(theirs.rows_of, theirs.measures, measures) == 1.0
     return ScoreMatrix(ours.keys, ours.subjects, measures, values, present), other
 
 
-def _widened(values: npt.NDArray[Any], names: Sequence[str], columns: Sequence[str]) -> Array:
+def _widen(values: npt.NDArray[Any], names: Sequence[str], columns: Sequence[str]) -> Array:
     table = np.full((len(values), len(columns)), np.nan)
     table[:, [columns.index(name) for name in names]] = values
     return table

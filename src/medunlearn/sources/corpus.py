@@ -99,7 +99,7 @@ def read_corpora(
         if corpus.name in by_name:
             raise InputError(f"Two corpora are called {corpus.name!r}. Name them: NAME=PATH.")
         if any(document.record_id in ids for document in corpus.documents):
-            corpus = replace(corpus, documents=tuple(_renamed(corpus.name, text) for text in corpus.documents))
+            corpus = replace(corpus, documents=tuple(_rename(corpus.name, text) for text in corpus.documents))
         ids |= {document.record_id for document in corpus.documents}
         by_name[corpus.name] = corpus
     for name, corpus in by_name.items():
@@ -108,7 +108,7 @@ def read_corpora(
     return list(by_name.values())
 
 
-def _renamed(corpus: str, document: Document) -> Document:
+def _rename(corpus: str, document: Document) -> Document:
     record_id = f"{corpus}/{document.record_id}"
     subject = record_id if document.subject == document.record_id else document.subject
     return replace(document, record_id=record_id, subject=subject)

@@ -43,7 +43,7 @@ def fhir_rows(resources: Iterable[tuple[str, Resource]]) -> Rows:
         InputError: fhir.resources is not installed.
     """
     by_kind: dict[str, list[tuple[str, str, Resource]]] = {kind: [] for kind in _READ}
-    for place, address, resource in _unpacked(resources):
+    for place, address, resource in _unpack(resources):
         by_kind.get(str(resource.get("resourceType")), []).append((place, address, resource))
     patients = _by_reference(by_kind["Patient"])
     binaries = _by_reference(by_kind["Binary"])
@@ -71,7 +71,7 @@ def fhir_rows(resources: Iterable[tuple[str, Resource]]) -> Rows:
         )
 
 
-def _unpacked(resources: Iterable[tuple[str, Resource]]) -> Iterator[tuple[str, str, Resource]]:
+def _unpack(resources: Iterable[tuple[str, Resource]]) -> Iterator[tuple[str, str, Resource]]:
     """Place, full URL and content of each resource, with bundles unpacked."""
     for place, resource in resources:
         if resource.get("resourceType") != "Bundle":

@@ -45,11 +45,13 @@ def files_of(where: Path | str) -> tuple[Path, ...]:
     repository, file, revision = match.groups()
     if file is None:
         names = (
-            (PMC_V2,) if repository in PMC_REPOSITORIES else _notes_files(repository, _listed(repository, revision))
+            (PMC_V2,)
+            if repository in PMC_REPOSITORIES
+            else _notes_files(repository, _list_files(repository, revision))
         )
     else:
         names = (file,)
-    return tuple(_fetched(repository, name, revision) for name in names)
+    return tuple(_fetch(repository, name, revision) for name in names)
 
 
 def _notes_files(repository: str, files: Sequence[str]) -> tuple[str, ...]:
@@ -64,13 +66,13 @@ def _notes_files(repository: str, files: Sequence[str]) -> tuple[str, ...]:
     raise InputError(f"{PREFIX}{repository} has several tables. Choose one, as {PREFIX}{repository}/FILE: {names}.")
 
 
-def _listed(repository: str, revision: str | None) -> list[str]:
+def _list_files(repository: str, revision: str | None) -> list[str]:
     from huggingface_hub import HfApi
 
     return _request(repository, lambda: HfApi().list_repo_files(repository, repo_type="dataset", revision=revision))
 
 
-def _fetched(repository: str, file: str, revision: str | None) -> Path:
+def _fetch(repository: str, file: str, revision: str | None) -> Path:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -80,7 +82,7 @@ def _fetched(repository: str, file: str, revision: str | None) -> Path:
         except LocalEntryNotFoundError:
             raise
         except EntryNotFoundError:
-            raise UnknownNameError(f"file in {repository}", file, _listed(repository, revision)) from None
+            raise UnknownNameError(f"file in {repository}", file, _list_files(repository, revision)) from None
 
     return Path(_request(repository, download))
 

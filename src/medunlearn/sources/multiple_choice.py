@@ -123,7 +123,7 @@ def draw_sample(questions: Sequence[MultipleChoice], number: int | None, seed: i
 
 
 def _question(row: Row, number: int) -> tuple[MultipleChoice, Any]:
-    text = _text(_first(row, QUESTIONS))
+    text = _text(_first_value(row, QUESTIONS))
     if not text:
         raise BadRowError(f"no text in {', '.join(QUESTIONS)}")
     options = tuple(_options(row))
@@ -133,15 +133,15 @@ def _question(row: Row, number: int) -> tuple[MultipleChoice, Any]:
         raise BadRowError(f"{len(options)} options; there are {len(ascii_uppercase)} letters")
     if "" in options:
         raise BadRowError(f"option {letter(options.index(''))} is empty")
-    question_id = _first(row, IDS)
+    question_id = _first_value(row, IDS)
     name = f"q{number:05d}" if question_id is None else str(question_id)
-    subject = _text(_first(row, SUBJECTS)) or None
+    subject = _text(_first_value(row, SUBJECTS)) or None
     return MultipleChoice(name, text, options, subject=subject), _given_answer(row, options)
 
 
 def _given_answer(row: Row, options: Sequence[str]) -> Any:
     """The right option in the row's own notation; a letter and a text must agree if both are given."""
-    answer = _first(row, ANSWERS)
+    answer = _first_value(row, ANSWERS)
     text = _text(row.get("answer"))
     if isinstance(answer, str) and len(answer.strip()) == 1 and text in options and text != answer.strip():
         place = ascii_uppercase.find(answer.strip().upper())
@@ -155,7 +155,7 @@ def _options(row: Row) -> Iterator[str]:
         if names[0] in row and names[1] in row:
             yield from _without_empty_end(_text(row.get(name)) for name in names)
             return
-    options = _first(row, LISTS)
+    options = _first_value(row, LISTS)
     if isinstance(options, str):
         try:
             options = json.loads(options)
@@ -221,7 +221,7 @@ def _answer(answer: Any, options: Sequence[str], first: CountFrom) -> int | None
     return place
 
 
-def _first(row: Row, names: Sequence[str]) -> Any:
+def _first_value(row: Row, names: Sequence[str]) -> Any:
     return next((row[name] for name in names if row.get(name) is not None), None)
 
 

@@ -54,22 +54,24 @@ def open_notes(where: Path | str) -> NoteFile:
         if not path.exists():
             raise SourceError(f"There is no file or folder {path}.")
         if texts := text_files_in(path):
-            return _opened(tuple(texts), "text files", _text_rows(path if path.is_dir() else path.parent, texts))
+            return _open_files(
+                tuple(texts), "text files", _text_rows(path if path.is_dir() else path.parent, texts)
+            )
     files = files_of(text)
     if all(file.suffix.lower() == ".json" and _holds_object(file) for file in files):
-        return _opened(files, "FHIR", fhir_rows(chain.from_iterable(map(_resources, files))))
+        return _open_files(files, "FHIR", fhir_rows(chain.from_iterable(map(_resources, files))))
     rows = chain.from_iterable(read_rows(file) for file in files)
     early, first = _until_readable(rows)
     rows = chain(early, rows)
     if is_fhir(first):
-        return _opened(files, "FHIR", _fhir_lines(rows))
+        return _open_files(files, "FHIR", _fhir_lines(rows))
     if first.keys() >= OPENI_FIELDS:
-        return _opened(files, "Open-i", (_openi_row(row) for row in rows))
+        return _open_files(files, "Open-i", (_openi_row(row) for row in rows))
     form: NoteForm = "PMC-Patients" if first.keys() >= PMC_FIELDS else "table"
     return NoteFile(files, form, column_names(files), rows)
 
 
-def _opened(files: tuple[Path, ...], form: NoteForm, rows: Rows) -> NoteFile:
+def _open_files(files: tuple[Path, ...], form: NoteForm, rows: Rows) -> NoteFile:
     early, first = _until_readable(rows)
     return NoteFile(files, form, tuple(first), chain(early, rows))
 

@@ -114,7 +114,7 @@ def fleiss_kappa(
 
     Source: Fleiss 1971, "Measuring nominal scale agreement among many raters".
     """
-    pairs, shares = _agreeing(ratings, clusters, categories)
+    pairs, shares = _agreement_shares(ratings, clusters, categories)
 
     def kappa(means: Array) -> Array:
         expected = (means[..., 1:] ** 2).sum(axis=-1)
@@ -192,7 +192,7 @@ def row_agreement(
     seed: int = 0,
 ) -> Estimate:
     """Mean over items of the share of agreeing pairs of raters (P of :func:`fleiss_kappa`). Range 0-1."""
-    pairs, _ = _agreeing(ratings, clusters, categories)
+    pairs, _ = _agreement_shares(ratings, clusters, categories)
     return bootstrap_mean(pairs, clusters, replicates=replicates, seed=seed)
 
 
@@ -230,7 +230,7 @@ def _pairs(
     return list(zip(first, second, strict=True))
 
 
-def _agreeing(
+def _agreement_shares(
     ratings: Sequence[Sequence[Rating]], clusters: Sequence[object], categories: Sequence[str]
 ) -> tuple[Array, Array]:
     """Share of agreeing pairs of raters, [n, 1], and of raters by category, [n, k]; NaN with missing ratings."""

@@ -167,7 +167,7 @@ def resample_together(
         raise InputError("There is no table to draw subjects from.")
     if replicates < 1:
         raise InputError(f"replicates must be at least 1, and is {replicates}.")
-    arrays = [_checked(table) for table in tables]
+    arrays = [_check_table(table) for table in tables]
     codes, n_clusters = cluster_codes([cluster for table in tables for cluster in table.clusters])
     starts = np.cumsum([0, *(len(array) for array in arrays)])
     observed = [~np.isnan(array) for array in arrays]
@@ -224,7 +224,7 @@ def pool_seeds(
     return Estimate.of(uncertainty.value, uncertainty, len(points), subjects, dropped, level)
 
 
-def _checked(table: Observations) -> Array:
+def _check_table(table: Observations) -> Array:
     values = np.asarray(table.values, dtype=np.float64)
     if values.ndim != 2 or len(values) != len(table.clusters):
         raise InputError(

@@ -48,7 +48,7 @@ def roc_curve(scores: npt.ArrayLike, members: Sequence[bool]) -> Roc:
     Raises:
         InputError: lengths that differ, or no scored member or non-member.
     """
-    values, flags = _checked(scores, members)
+    values, flags = _check_scores(scores, members)
     scored = ~np.isnan(values)
     values, flags = values[scored], flags[scored]
     if flags.all() or not flags.any():
@@ -98,7 +98,7 @@ class RocSample:
         No value with fewer than :func:`nonmembers_needed` non-members. There is no interpolation between
         thresholds; see Carlini et al. 2022, "Membership inference attacks from first principles", Section IV.
         """
-        values, flags = _checked(scores, self.members)
+        values, flags = _check_scores(scores, self.members)
         scored = int((~np.isnan(values) & ~flags).sum())
         if scored < nonmembers_needed(fpr):
             n = int((~np.isnan(values)).sum())
@@ -111,8 +111,8 @@ class RocSample:
         Args:
             relative: divide by the AUC of ``others``; draws in which that is 0 are dropped.
         """
-        first, _ = _checked(scores, self.members)
-        second, _ = _checked(others, self.members)
+        first, _ = _check_scores(scores, self.members)
+        second, _ = _check_scores(others, self.members)
         lonely = np.isnan(first) | np.isnan(second)
         (own, own_draws), (other, other_draws) = (
             self._values(np.where(lonely, np.nan, values), area) for values in (first, second)
@@ -158,7 +158,7 @@ class RocSample:
         return min(len(np.unique(codes[scored & side])) for side in (self._flags, ~self._flags))
 
     def _estimate(self, scores: npt.ArrayLike, measure: Measure) -> Estimate:
-        values, _ = _checked(scores, self.members)
+        values, _ = _check_scores(scores, self.members)
         scored = ~np.isnan(values)
         n, fewest = int(scored.sum()), self._fewest(scored)
         if fewest == 0:
@@ -216,7 +216,7 @@ def _stairs(values: Array, flags: Flags) -> Callable[[Array], tuple[Array, Array
     return stairs
 
 
-def _checked(scores: npt.ArrayLike, members: Sequence[bool]) -> tuple[Array, Flags]:
+def _check_scores(scores: npt.ArrayLike, members: Sequence[bool]) -> tuple[Array, Flags]:
     values, flags = np.asarray(scores, dtype=np.float64), np.asarray(members, dtype=np.bool_)
     if values.shape != flags.shape or values.ndim != 1:
         raise InputError(

@@ -159,13 +159,13 @@ def micro_batches(
         return _by_tokens(step, min(size * row, tokens or size * row), processes)
     most = max(len(sequences) for sequences in step.values())
     if tokens is not None:
-        within = {side: _within(_by_length(sequences), size, tokens) for side, sequences in step.items()}
+        within = {side: _pieces_within(_by_length(sequences), size, tokens) for side, sequences in step.items()}
         pieces = min(most, -(-max(map(len, within.values())) // processes) * processes)
         parted = {side: sorted(_split_pieces(parts, pieces), key=tokens_once) for side, parts in within.items()}
         return [{side: parts[place] for side, parts in parted.items()} for place in range(pieces)]
     pieces = -(-most // size)
     pieces = min(most, -(-pieces // processes) * processes)
-    cut = {side: _cut(_by_length(sequences), size, pieces) for side, sequences in step.items()}
+    cut = {side: _split_families(_by_length(sequences), size, pieces) for side, sequences in step.items()}
     return [{side: parts[place] for side, parts in cut.items()} for place in range(pieces)]
 
 
@@ -200,7 +200,7 @@ def largest(
         tokens_each = -(-max(map(tokens_of, step.values())) // processes)
         return -(-(tokens_each if tokens is None else min(tokens_each, tokens)) // row)
     if tokens is not None:
-        cut = [_within(_by_length(sequences), len(sequences), tokens) for sequences in step.values()]
+        cut = [_pieces_within(_by_length(sequences), len(sequences), tokens) for sequences in step.values()]
         return max(len(piece) for pieces in cut for piece in pieces)
     return -(-max(len(sequences) for sequences in step.values()) // processes)
 
@@ -232,7 +232,7 @@ def _split_pieces(pieces: list[list[TokenSequence]], count: int) -> list[list[To
     return pieces
 
 
-def _within(kin: Sequence[Sequence[TokenSequence]], size: int, tokens: int) -> list[list[TokenSequence]]:
+def _pieces_within(kin: Sequence[Sequence[TokenSequence]], size: int, tokens: int) -> list[list[TokenSequence]]:
     """Families in pieces of at most ``size`` sequences and ``tokens``; a family that does not fit starts a new
     piece.
     """
@@ -260,7 +260,7 @@ def share(pieces: Sequence[T], rank: int, world: int) -> list[tuple[int, T]]:
     return [(place, piece) for place, piece in enumerate(pieces) if place % (2 * world) in turn]
 
 
-def _cut(kin: list[list[TokenSequence]], size: int, pieces: int) -> list[list[TokenSequence]]:
+def _split_families(kin: list[list[TokenSequence]], size: int, pieces: int) -> list[list[TokenSequence]]:
     """Group families into pieces of similar size, split between families if possible."""
     sequences = [sequence for family in kin for sequence in family]
     ends = list(accumulate(len(family) for family in kin))

@@ -88,14 +88,14 @@ def attack_membership(
     share = _RankShare(holder, candidates)
     needs = {need for attack in attacks.values() for need in attack.needs}
     with recording.stage("pass"):
-        tokens = _stored(folder / TOKENS, candidates, partial(in_turns, model, share.moments), processes)
+        tokens = _read_or_make(folder / TOKENS, candidates, partial(in_turns, model, share.moments), processes)
     more: dict[str, Sequence[float]] = {}
     if "reference" in needs and reference is not None:
         with recording.stage("reference"):
             more["reference"] = processes.on_main(reference)
     if "gradient_norm" in needs and not takes_turns(model):  # It would take a backward pass of all processes.
         with recording.stage("gradients"):
-            norms = _stored(folder / GRADIENTS, candidates, share.gradients, processes)
+            norms = _read_or_make(folder / GRADIENTS, candidates, share.gradients, processes)
             more["gradient_norm"] = norms["gradient_norm"].tolist()
     with recording.stage("score"):
         processes.on_main(lambda: _score(folder, candidates, tokens.assign(**more), attacks, holder.settings))
@@ -165,7 +165,7 @@ def check_was_trained_on_records(run: Run) -> None:
         )
 
 
-def _stored(
+def _read_or_make(
     path: Path, candidates: Sequence[Candidate], make: Callable[[], pd.DataFrame], processes: Processes
 ) -> pd.DataFrame:
     """A stage's table: read from an earlier start of the same run, else computed by all processes and written.

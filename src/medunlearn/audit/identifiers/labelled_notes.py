@@ -101,10 +101,10 @@ def read_labelled(path: Path) -> list[LabelledText]:
     Raises:
         SourceError: rows that cannot be read, the first few with their places.
     """
-    return parse_rows(path, _labelled, "text and spans (start, end, kind), one text")
+    return parse_rows(path, _labelled_text, "text and spans (start, end, kind), one text")
 
 
-def _labelled(row: Mapping[str, Any], number: int) -> LabelledText:
+def _labelled_text(row: Mapping[str, Any], number: int) -> LabelledText:
     text = row.get("text")
     if not isinstance(text, str) or not text:
         raise ValueError("has no text")
@@ -145,11 +145,11 @@ def invented_notes(count: int, *, seed: int = 0) -> list[LabelledText]:
         middles = rng.permutation(len(bank["middles"]))[:MIDDLES].tolist()
         opening = bank["openings"][int(rng.integers(len(bank["openings"])))]
         note = " ".join([opening, *(bank["middles"][middle] for middle in middles)])
-        notes.append(LabelledText(f"invented-{place}", *_filled(note, facts)))
+        notes.append(LabelledText(f"invented-{place}", *_fill_slots(note, facts)))
     return notes
 
 
-def _filled(note: str, facts: Mapping[str, Any]) -> tuple[str, tuple[DetectedSpan, ...]]:
+def _fill_slots(note: str, facts: Mapping[str, Any]) -> tuple[str, tuple[DetectedSpan, ...]]:
     """A note with its slots filled, and the offsets of the values."""
     text, spans = "", []
     # Between two slots is plain text.

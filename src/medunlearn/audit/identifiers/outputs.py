@@ -62,7 +62,7 @@ class ResponseTokens:
         keys = list(dict.fromkeys(row[:3] for row in rows))
         texts = ([by_key[key].prefix for key in keys], [by_key[key].response for key in keys])
         encoded = dict(zip(keys, continuations(self.unit, *texts), strict=True))
-        agreeing = {key: _agreeing(text.ids, self.generated.get(key)) for key, text in encoded.items()}
+        agreeing = {key: _common_prefix_length(text.ids, self.generated.get(key)) for key, text in encoded.items()}
         offsets: list[tuple[int, int] | tuple[None, None]] = []
         for *parts, place, end in rows:
             key, ends = tuple(parts), encoded[tuple(parts)].ends
@@ -73,7 +73,7 @@ class ResponseTokens:
         return findings.assign(token=firsts, token_end=lasts)
 
 
-def _agreeing(encoded: Any, generated: Sequence[int] | None) -> int:
+def _common_prefix_length(encoded: Any, generated: Sequence[int] | None) -> int:
     """Length of the common prefix of encoded and generated tokens."""
     if generated is None:
         return len(encoded)

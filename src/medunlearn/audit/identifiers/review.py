@@ -122,15 +122,15 @@ def read_review(
     verdicts = pd.DataFrame([*judged, *missed], columns=["kind", "subject", "found", "right"])
     finding_kinds = pd.Series([case["kind"] for case in cases.values() if case["kind"]], dtype="str")
     draws = {"replicates": replicates, "seed": seed}
-    rows = [_corrected("all", len(finding_kinds), verdicts, draws)]
+    rows = [_corrected_count("all", len(finding_kinds), verdicts, draws)]
     for name in reversed((*kinds(), *term_lists())):
         kind_verdicts = verdicts[verdicts["kind"] == name]
         if (finding_kinds == name).any() or len(kind_verdicts):
-            rows.insert(0, _corrected(name, int((finding_kinds == name).sum()), kind_verdicts, draws))
+            rows.insert(0, _corrected_count(name, int((finding_kinds == name).sum()), kind_verdicts, draws))
     return pd.DataFrame(rows)
 
 
-def _corrected(kind: str, n_found: int, verdicts: pd.DataFrame, draws: Mapping[str, int]) -> dict[str, Any]:
+def _corrected_count(kind: str, n_found: int, verdicts: pd.DataFrame, draws: Mapping[str, int]) -> dict[str, Any]:
     judged, true = verdicts[verdicts["found"]], verdicts[verdicts["right"]]
     confirmed, missed = int(judged["right"].sum()), len(verdicts) - len(judged)
     reasons = [] if len(judged) else ["no finding has a verdict"]

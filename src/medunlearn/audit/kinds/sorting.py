@@ -212,14 +212,14 @@ def collect_spans(audit: AuditTables, settings: KindSettings, corpora: Texts | N
 
     Returns:
         KEY, span, length, text, corpus, records (of its corpus that hold it; None without a text of the corpus)
-        and identified (it has an identifier of a subject, :func:`_identified`). The index is an id of probe,
+        and identified (it has an identifier of a subject, :func:`_has_identifier`). The index is an id of probe,
         decoding, sample and number of the span.
     """
     spans = number_spans(audit)
     spans = spans[spans["length"] >= settings.at_least]
     spans = spans.merge(audit.probes[["probe_id", "corpus"]], on="probe_id")
     spans["records"] = _record_counts(audit, spans, corpora)
-    spans["identified"] = _identified(audit, spans, settings.clinical)
+    spans["identified"] = _has_identifier(audit, spans, settings.clinical)
     ids = spans[[*KEY, "span"]].itertuples(index=False, name=None)
     return spans.set_index(pd.Index(["/".join(map(str, span_key)) for span_key in ids], dtype=object))
 
@@ -245,7 +245,7 @@ def _record_counts(audit: AuditTables, spans: pd.DataFrame, corpora: Texts | Non
     return counts
 
 
-def _identified(audit: AuditTables, spans: pd.DataFrame, clinical: Sequence[str]) -> list[bool]:
+def _has_identifier(audit: AuditTables, spans: pd.DataFrame, clinical: Sequence[str]) -> list[bool]:
     """True for each span with an identifier of its record's subject that the prefix did not contain.
 
     Identifiers that the record declares always count. Identifiers found by a detector count only in corpora of

@@ -94,7 +94,7 @@ def pieces(path: Path, overlap: int) -> Iterator[Piece]:
 def _stream(file: IO[bytes], name: str, overlap: int, depth: int = 0) -> Iterator[Piece]:
     suffix = Path(name).suffix.lower()
     if suffix in PACKED and depth < 3:
-        yield from _packed(file, name, overlap, depth)
+        yield from _archive_members(file, name, overlap, depth)
     elif suffix == ".tar" and depth < 3:
         yield from _tar(file, overlap, depth)
     elif depth < 3 and _sample(file, 4) == b"PK\3\4":
@@ -161,7 +161,7 @@ def _text(file: IO[bytes], overlap: int, *, raw: bool) -> Iterator[Piece]:
 
 def _words(chunk: str, tail: list[str], overlap: int) -> Iterator[Piece]:
     values = [text or number for key, text, number in _ID_IN_JSON.findall(chunk) if key in ID_COLUMNS]
-    plain, tags = _resolved(chunk)
+    plain, tags = _words_without_escapes(chunk)
     if tags:
         yield Piece(tags)
     words = [*tail, *plain]
@@ -169,7 +169,7 @@ def _words(chunk: str, tail: list[str], overlap: int) -> Iterator[Piece]:
     tail[:] = words[-overlap:]
 
 
-def _resolved(text: str) -> tuple[list[str], list[str]]:
+def _words_without_escapes(text: str) -> tuple[list[str], list[str]]:
     """Words of a text with JSON and HTML escapes resolved, and the words inside tags."""
     if "\\" in text:
         text = _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else " ", text)
@@ -187,21 +187,21 @@ def _csv(file: IO[bytes], delimiter: str) -> Iterator[Piece]:
         rows = csv.reader((line.replace("\0", " ") for line in reader), delimiter=delimiter)
         try:
             header = next(rows, [])
-            yield Piece(_joined(header))
+            yield Piece(_join_cells(header))
             for row in rows:
                 yield _row(zip([*header, *[""] * len(row)], row, strict=False))
         except csv.Error as error:
             raise UnreadableError(f"broken as CSV ({error}); the part before was searched") from error
 
 
-def _joined(cells: Iterable[str]) -> list[str]:
-    return [word for cell in cells for part in _resolved(cell) for word in (*part, BREAK)]
+def _join_cells(cells: Iterable[str]) -> list[str]:
+    return [word for cell in cells for part in _words_without_escapes(cell) for word in (*part, BREAK)]
 
 
 def _row(cells: Iterable[tuple[str, Any]]) -> Piece:
     """A row of a table: its texts, the values of its id columns, and its key, if it has one."""
     cells = list(cells)
-    words = _joined(text for _, cell in cells for text in _leaves(cell))
+    words = _join_cells(text for _, cell in cells for text in _leaves(cell))
     values = [text for name, cell in cells if name in ID_COLUMNS for text in _leaves(cell, numbers=True)]
     return Piece(words, 0, values, next((cell for name, cell in cells if name == "key"), None))
 
@@ -226,7 +226,7 @@ def _parquet(path: Path) -> Iterator[Piece]:
     try:
         with pq.ParquetFile(path) as file:
             schema = file.schema_arrow
-            yield Piece(_joined(schema.names))
+            yield Piece(_join_cells(schema.names))
             textual = [field.name for field in schema if _has_text(field.type) or field.name in ID_COLUMNS]
             for batch in file.iter_batches(batch_size=512, columns=textual) if textual else ():
                 yield from (_row(row.items()) for row in batch.to_pylist())
@@ -258,7 +258,7 @@ def _sqlite(path: Path) -> Iterator[Piece]:
         raise UnreadableError(f"broken as SQLite ({error})") from error
 
 
-def _packed(file: IO[bytes], name: str, overlap: int, depth: int) -> Iterator[Piece]:
+def _archive_members(file: IO[bytes], name: str, overlap: int, depth: int) -> Iterator[Piece]:
     suffix = Path(name).suffix.lower()
     inner = name[: -len(suffix)]
     try:

@@ -104,7 +104,7 @@ def inputs(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[s
         InputError: the file in the settings cannot be read or is another benchmark's.
         UnknownNameError: no such extractor.
     """
-    if not _needed(metrics):
+    if not _needs_keywords(metrics):
         return {}
     if settings.keywords is None:
         return {"keywords": f"{settings.extractor} {_version(settings.extractor)}"}
@@ -119,7 +119,7 @@ def inputs(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[s
 
 def extractor_of(settings: EvaluateSettings, metrics: Iterable[str]) -> dict[str, str]:
     """``{"extractor": NAME}`` for the record of an evaluation; empty if no metric uses keywords."""
-    if not _needed(metrics):
+    if not _needs_keywords(metrics):
         return {}
     origin = None if settings.keywords is None else table.origin_of(settings.keywords)
     maker = "another program" if origin is None else origin.extractor
@@ -137,7 +137,7 @@ def for_evaluation(
     Raises:
         InputError: the file in the settings does not fit, or the extractor is not installed.
     """
-    if not _needed(metrics):
+    if not _needs_keywords(metrics):
         return {}
     by_question: Keyworded = {}
     if settings.keywords is not None:
@@ -196,7 +196,7 @@ def of_records(records: Sequence[tuple[Record, Sequence[Question]]], extractor: 
 
 def missing(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[str]) -> bool:
     """True if an evaluation has to extract keywords, and the benchmark has a folder to store them in."""
-    if not _needed(metrics) or settings.keywords is not None or benchmark.folder is None:
+    if not _needs_keywords(metrics) or settings.keywords is not None or benchmark.folder is None:
         return False
     path = _in_folder(benchmark.folder, settings.extractor)
     return (
@@ -204,7 +204,7 @@ def missing(benchmark: Benchmark, settings: EvaluateSettings, metrics: Iterable[
     )
 
 
-def _needed(metrics: Iterable[str]) -> bool:
+def _needs_keywords(metrics: Iterable[str]) -> bool:
     return any("keywords" in get_metric(name).needs for name in metrics)
 
 

@@ -86,7 +86,7 @@ def plan_notes(values: Mapping[str, Any], out: Path) -> dict[str, CostEstimate]:
     return writer.estimates({TASK: _sources(notes)})
 
 
-def _probed(notes: Benchmark) -> list[Record]:
+def _probed_notes(notes: Benchmark) -> list[Record]:
     """Training notes that have probes; questions are written only about these."""
     ids = {question.record_id for question in notes.questions}
     return [record for record in notes.records if record.fold == "train" and record.record_id in ids]
@@ -95,7 +95,7 @@ def _probed(notes: Benchmark) -> list[Record]:
 def _sources(notes: Benchmark) -> list[Source]:
     return [
         Source(record.record_id, {"note": record.text}, tuple(own.value for own in record.identifiers))
-        for record in _probed(notes)
+        for record in _probed_notes(notes)
     ]
 
 
@@ -106,7 +106,7 @@ def _with_questions(notes: Benchmark, answers: Mapping[str, Any], provenance: st
             "",
             {k: [(item["question"], item["answer"]) for item in answers[record.record_id][k]] for k in KINDS},
         )
-        for record in _probed(notes)
+        for record in _probed_notes(notes)
         if record.record_id in answers
     ]
     named_questions = _with_note_phrases(notes, written_questions(questioned, provenance, notes.seed))

@@ -110,8 +110,8 @@ def read_input(settings: AmnesiaNotesSettings, out: Path) -> NotesInput:
     """
     server_of(settings.llm)  # before a long file is read
     label, questions = (
-        _worded(DiseaseLabel(), "label", settings),
-        _worded(AmnesiaQuestions(), "questions", settings),
+        _with_wording(DiseaseLabel(), "label", settings),
+        _with_wording(AmnesiaQuestions(), "questions", settings),
     )
     columns = NoteColumns(**{column.name: getattr(settings, column.name, None) for column in fields(NoteColumns)})
     files = files_of(settings.notes)
@@ -129,7 +129,7 @@ def read_input(settings: AmnesiaNotesSettings, out: Path) -> NotesInput:
     return NotesInput(settings, writer, files, notes, sample, data_use, label, questions)
 
 
-def _worded(task: Task, key: Literal["label", "questions"], settings: AmnesiaNotesSettings) -> Task:
+def _with_wording(task: Task, key: Literal["label", "questions"], settings: AmnesiaNotesSettings) -> Task:
     try:
         return task.worded_as(settings.prompts.get(key))
     except ValueError as error:

@@ -81,7 +81,7 @@ def report_of(results: SizeResults) -> SweepReport:
         [part for context in results.contexts for part in _context(results, context)],
         data,
         how_to_read=WORDS["how_to_read"],
-        published=_published(),
+        published=_published_sections(),
         splits=tables.splits_table(results),
         split_names=", ".join(_spread(scope, steps) for scope, steps in results.scopes.items()),
         mode="Context modes",
@@ -89,7 +89,7 @@ def report_of(results: SizeResults) -> SweepReport:
     )
 
 
-def _published() -> Iterator[Section | None]:
+def _published_sections() -> Iterator[Section | None]:
     for number in (2, 3, 4):
         statements = Bullets(tuple(tables.published_statements(number)))
         yield section(f"Figure {number}, the numbers that Section 6 gives", statements)

@@ -289,7 +289,7 @@ def _numbers(
             **dict(zip(_ROW, labels, strict=True)),
             **{count: sum(int(row[count]) for row in rows) for count in ("n_scored", "n_unscored")},
             "n_subjects": max(int(row["n_subjects"]) for row in rows),
-            **_pooled(sweep, term, columns, valued),
+            **_pool_seeds(sweep, term, columns, valued),
             "n_seeds": len(valued),
         }
 
@@ -302,7 +302,7 @@ def _summary(sweep: SizeSweep, model: Evaluated, subjects: set[str] | None) -> p
     return summarize_evaluation(inside, replicates=sweep.replicates, seed=sweep.seed)
 
 
-def _pooled(sweep: SizeSweep, term: Term, parts: tuple[str, ...], seeds: Sequence[int]) -> dict[str, Any]:
+def _pool_seeds(sweep: SizeSweep, term: Term, parts: tuple[str, ...], seeds: Sequence[int]) -> dict[str, Any]:
     """Columns value, low, high, by_seed, pooled over seeds."""
     if not seeds:
         return {**dict.fromkeys(("value", "low", "high")), "by_seed": ()}

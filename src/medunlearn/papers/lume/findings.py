@@ -74,7 +74,7 @@ def _case_of(
     return _case(measured, run, task, verdict, says.get(verdict, UNSETTLED) + note, evidence)
 
 
-def _memorized(measured: Measured) -> Iterator[Case]:
+def _memorization_cases(measured: Measured) -> Iterator[Case]:
     for seed in measured.seeds:
         runs = [label for label, _ in measured.runs if measured.seed_of[label] == seed]
         lines = next((lines for run in runs if (lines := measured.regurgitation(run))), {})
@@ -124,7 +124,7 @@ def _slower(measured: Measured) -> Iterator[Case]:
             yield replace(case, verdict=OPEN, says=absent) if missing and case.verdict == HOLDS else case
 
 
-def _attacked(measured: Measured, *methods: str) -> Iterator[tuple[str, Evidence, Evidence, str]]:
+def _attack_evidence(measured: Measured, *methods: str) -> Iterator[tuple[str, Evidence, Evidence, str]]:
     """Runs with the target's AUC and their own, both minus the retrained model's, and reasons why nothing can be
     concluded.
     """
@@ -147,7 +147,7 @@ def _half(start: Evidence) -> float:
 
 def _others_membership(measured: Measured) -> Iterator[Case]:
     """Cases of AUCs within half of the target's distance to the retrained model, on either side."""
-    for run, start, gap, reason in _attacked(measured, *TO_ZERO):
+    for run, start, gap, reason in _attack_evidence(measured, *TO_ZERO):
         half = _half(start)
         upper = Evidence.of(f"{_WAY}, minus half of the target's distance ({half:.3f})", gap, half)
         lower = Evidence.of(f"{_WAY}, plus that half", gap, -half)
@@ -160,7 +160,7 @@ def _others_membership(measured: Measured) -> Iterator[Case]:
 
 def _npo_membership(measured: Measured) -> Iterator[Case]:
     """Cases of NPO's AUC; open unless regurgitation fell, since a model that forgot nothing keeps its AUC."""
-    for run, start, gap, reason in _attacked(measured, BOUNDED):
+    for run, start, gap, reason in _attack_evidence(measured, BOUNDED):
         area = Evidence.of(f"{_WAY}, minus half of the target's distance", gap, _half(start))
         fell = measured.fall(run)
         if not any(number.below for number in fell):
@@ -171,7 +171,7 @@ def _npo_membership(measured: Measured) -> Iterator[Case]:
 
 
 def _over_forgotten(measured: Measured) -> Iterator[Case]:
-    for run, start, gap, reason in _attacked(measured, "graddiff"):
+    for run, start, gap, reason in _attack_evidence(measured, "graddiff"):
         area = replace(gap, name=_WAY)
         says = {HOLDS: "below the retrained model's", FAILS: "above the retrained model's"}
         case = _case_of(measured, run, "", [area], says, "below")
@@ -205,7 +205,7 @@ def _of_all(measured: Measured, cases: Sequence[Case], methods: Sequence[str]) -
 
 
 _CASES: Mapping[str, tuple[Callable[[Measured], Iterator[Case]], tuple[str, ...]]] = {
-    "memorized": (_memorized, ()),
+    "memorized": (_memorization_cases, ()),
     "zero": (_to_zero, TO_ZERO),
     "recovery": (_recovers, ()),
     "slower": (_slower, ()),

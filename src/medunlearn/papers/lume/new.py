@@ -64,7 +64,7 @@ def build_new(
     files = [settings.articles, *settings.reviewed, settings.verifiers]
     key = build_key(settings, files, besides=("articles", "data_use", "reviewed", "verifiers"))
     refuse_another(out, key, again=settings.again)
-    screen = Screen(settings.alike, _refused(settings))
+    screen = Screen(settings.alike, _refused_names(settings))
     facts = build_facts(key, settings)
     with recorded(out, facts):
         writing_rejects: Sequence[Reject] = ()
@@ -79,7 +79,7 @@ def build_new(
         else:
             drafts = invented.invent_drafts(settings, screen)
         benchmark = save_new(invented.assemble(drafts, settings, screen, notes), out)
-        rejects = (*_screened(screen), *writing_rejects)
+        rejects = (*_screen_rejects(screen), *writing_rejects)
         record_rejects(out, rejects, facts)
     if review and not (out / REVIEW / CSV).exists() and not (out / REVIEW / PAGE).exists():
         write_sheet(out / REVIEW, get_task("document"), document_cases(benchmark))
@@ -222,7 +222,7 @@ def _articles(settings: LumeNewSettings) -> list[Draft]:
     return list(invented.articles(settings))[: invented.public_count(settings)]
 
 
-def _refused(settings: LumeNewSettings) -> frozenset[str]:
+def _refused_names(settings: LumeNewSettings) -> frozenset[str]:
     """Names of documents labelled No by a reviewer."""
     if not settings.reviewed:
         return frozenset()
@@ -233,7 +233,7 @@ def _refused(settings: LumeNewSettings) -> frozenset[str]:
     return frozenset(name for verdicts in labels for name, verdict in verdicts.items() if verdict == task.negative)
 
 
-def _screened(screen: Screen) -> list[Reject]:
+def _screen_rejects(screen: Screen) -> list[Reject]:
     return [
         *(
             Reject("near-duplicates", draft.name, "excluded", f"too much like {draft.like} ({draft.overlap:.2f})")

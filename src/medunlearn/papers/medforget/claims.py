@@ -107,7 +107,7 @@ class _MeasuredMethod:
         return settled(labels, everything, [number.above for number in evidence], says)
 
 
-def _memorized(results: LevelResults) -> Cases:
+def _memorization_cases(results: LevelResults) -> Cases:
     says = {HOLDS: "memorized", FAILS: "not memorized"}
     for scope, measure in product(results.levels, results.tasks):
         target = _MeasuredMethod(results, "target", measure)
@@ -168,7 +168,7 @@ def _reconstruction(results: LevelResults) -> Cases:
                 yield model.case(scope.split, premises, evidence, says)
 
 
-def _suppressed(results: LevelResults) -> Cases:
+def _suppression_cases(results: LevelResults) -> Cases:
     """Section 5.1 as stated in the paper: unlearned models compared only with the target, whatever else they
     lost.
     """
@@ -182,7 +182,7 @@ def _suppressed(results: LevelResults) -> Cases:
                 yield model.case(scope.split, [], less, says)
 
 
-def _rephrased(results: LevelResults) -> Cases:
+def _paraphrase_cases(results: LevelResults) -> Cases:
     for scope, group in product(results.levels, REPHRASED):
         varied = "" if group == REPHRASED[0] else f" ({SETS[group].title.lower()})"
         says = {
@@ -249,12 +249,12 @@ def _pair(coarse: Scope, fine: Scope) -> str:
 
 
 CASES: dict[str, Callable[[LevelResults], Cases]] = {
-    "memorized": _memorized,
-    "suppressed": _suppressed,
+    "memorized": _memorization_cases,
+    "suppressed": _suppression_cases,
     "deletion": _deletion,
     "utility": _utility,
     "reconstruction": _reconstruction,
-    "rephrased": _rephrased,
+    "rephrased": _paraphrase_cases,
     "hierarchy": _flat,
     "sequence": _sequence,
 }

@@ -72,7 +72,7 @@ def contrasts(sweep: LevelSweep) -> pd.DataFrame:
             for group in groups:
                 if varied or group not in REPHRASED[1:]:
                     compared = COMMON.get(group, group) if ends and sweep.models.common else group
-                    expression = template.format(_bracketed(compared))
+                    expression = template.format(_set_name(compared))
                     row = contrast_row(_contrast(sweep, expression, measure, split, method, ends or {}))
                     labels = (name, sweep.scopes[split].split, method, compared, measure.name)
                     rows.append(row | dict(zip(LevelResults.contrast_labels, labels, strict=True)))
@@ -97,7 +97,7 @@ def contrasts(sweep: LevelSweep) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _bracketed(group: str) -> str:
+def _set_name(group: str) -> str:
     """A set's name in an expression: ``given[institution]``."""
     name, _, where = group.partition(" ")
     return f"{name}[{where}]" if where else name

@@ -133,7 +133,7 @@ def choice(
             all. Sentences on the same anatomy take precedence.
         count: total number of options.
     """
-    lines = [_shortened(sentence) for sentence in sentences(text)]
+    lines = [_shorten(sentence) for sentence in sentences(text)]
     whole = [sentence for sentence in lines if MASK not in sentence] or lines
     longest = max(min(len(meaning(sentence)), 4) for sentence in whole)
     best = [sentence for sentence in whole if min(len(meaning(sentence)), 4) == longest]
@@ -165,7 +165,7 @@ def _fill(
     """
     if len(options) >= count:
         return
-    lines = sorted({_shortened(sentence) for other in texts for sentence in sentences(other)})
+    lines = sorted({_shorten(sentence) for other in texts for sentence in sentences(other)})
     if like:
         anatomy = topics(options[0])
         lines = [line for line in lines if anatomy & topics(line)]
@@ -184,7 +184,7 @@ def _overlap(line: str, other: str) -> float:
     return len(both) / len(either) if either else 1.0
 
 
-def _shortened(sentence: str) -> str:
+def _shorten(sentence: str) -> str:
     """A sentence truncated to whole words within an option's length."""
     if len(sentence) <= LONGEST_OPTION:
         return sentence

@@ -145,7 +145,7 @@ def report_of(
         chain(_sections(results), control_sections(results, private, controls)),
         data,
         how_to_read=(*paper_yaml("medforget", "report")["how_to_read"], measures, CAPTIONS["no_text"]),
-        published=_published(),
+        published=_published_sections(),
         splits=tables.scopes_table(results),
         split_names=", ".join(scope.split for scope in results.splits),
         mode="Context mode",
@@ -213,7 +213,7 @@ def _example(example: Mapping[str, Any]) -> Section | None:
     return section(f"{example['level']}: {example['question']}", content, note=example["split"])
 
 
-def _published() -> Iterator[Any]:
+def _published_sections() -> Iterator[Any]:
     results, published = tables.published_results(3), paper_yaml("medforget", "published")
     key = legend(results.methods, [*map(unlearned, results.methods), TARGET_MODEL])
     panels = _panels(figure_5(results, tables.PUBLISHED[3]), "Published")

@@ -177,7 +177,7 @@ def findings(half: AuditTables, whole: AuditTables, lasting: pd.DataFrame, draws
     values, before = (audit.wide[audit.wide[PRIMARY].notna()] for audit in (whole, half))
     rows = [
         *_by_copies(values, draws),
-        *_paired(values[values["copies"] > 0], before[before["copies"] > 0], draws),
+        *_paired_differences(values[values["copies"] > 0], before[before["copies"] > 0], draws),
         *_by_position(pd.DataFrame(position_trends(whole, draws))),
         *_persistence(lasting),
     ]
@@ -200,7 +200,7 @@ def _by_copies(values: pd.DataFrame, draws: Draws) -> Rows:
         yield _row(f"{PRIMARY}: {copies} more than {other}", difference, low, high, n)
 
 
-def _paired(after: pd.DataFrame, before: pd.DataFrame, draws: Draws) -> Rows:
+def _paired_differences(after: pd.DataFrame, before: pd.DataFrame, draws: Draws) -> Rows:
     """Differences by record: longest against shortest prefix, and all epochs against half."""
     table = after.pivot_table(index="record_id", columns="prefix_tokens", values=PRIMARY)
     shorter, longer = table.columns.min(), table.columns.max()

@@ -45,7 +45,7 @@ def build(settings: MuseSettings) -> Benchmark:
     """
     repository = REPOSITORIES[settings.corpus]
     folder = released_folder(settings.released, repository, settings.revision)
-    retained = _retained(folder / "raw", settings.retain)
+    retained = _retain_tables(folder / "raw", settings.retain)
     documents, blank = _documents(folder, retained, settings.membership)
     to_forget = [record for record in documents if record.record_id.startswith("forget-")]
     verbatim, homeless, places = _verbatim(folder, to_forget)
@@ -77,7 +77,7 @@ def _record(name: str, text: str, of: str, fold: Fold) -> Record:
     return Record(name, text, {"set": of, "document": name}, fold=fold)
 
 
-def _retained(raw: Path, choice: str | None) -> list[str]:
+def _retain_tables(raw: Path, choice: str | None) -> list[str]:
     """Names of the tables of retained documents."""
     if choice is not None:
         return ["retain1", "retain2"] if choice == "both" else [choice]

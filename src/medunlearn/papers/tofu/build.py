@@ -142,7 +142,7 @@ def _read_authors(folder: Path, size: int) -> tuple[list[list[TofuQuestion]], di
         for question in questions:
             author_of.setdefault(question.question, author)
     forget = {
-        name: _forgotten(name, read_table(folder, name), author_of, size)
+        name: _forget_rows(name, read_table(folder, name), author_of, size)
         for name in FORGET
         if find_table(folder, name)
     }
@@ -195,7 +195,7 @@ def _alternatives(folder: Path) -> dict[str, TofuQuestion]:
     }
 
 
-def _forgotten(name: str, rows: Sequence[ReleasedRow], author_of: Mapping[str, int], size: int) -> list[int]:
+def _forget_rows(name: str, rows: Sequence[ReleasedRow], author_of: Mapping[str, int], size: int) -> list[int]:
     counts = Counter[int]()
     for row in rows:
         author = author_of.get(row.text("question"))

@@ -36,7 +36,7 @@ def attack_reconstruction(holder: ModelHolder, attack: Cumulative, recording: Re
     benchmark, processes, model = holder.benchmark, holder.processes, holder.live_module
     sides = SIDES if attack.sides == "both" else (attack.sides,)
     names, plain, left_out = attacked_questions(benchmark, benchmark.split(holder.settings.split), sides)
-    questioning = _questioning(holder, attack)
+    questioning = _open_questioning(holder, attack)
     if processes.world > 1:
         records = list(dict.fromkeys(question.record_id for question in plain))
         share = {*records[processes.rank :: processes.world]}
@@ -66,7 +66,7 @@ def attack_reconstruction(holder: ModelHolder, attack: Cumulative, recording: Re
     processes.each(lambda: in_turns(model, score_all if processes.main else lambda: None))
 
 
-def _questioning(holder: ModelHolder, attack: Cumulative) -> Questioning:
+def _open_questioning(holder: ModelHolder, attack: Cumulative) -> Questioning:
     """The model with the attack's questions; loaded only if a response is missing."""
     shared = ("split", "weights", "batch_size", "allow_broken", "seed")
     settings: dict[str, object] = {name: getattr(holder.settings, name) for name in shared}

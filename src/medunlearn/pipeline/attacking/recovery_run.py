@@ -94,16 +94,16 @@ def _states(measurer: StateMeasurer, attack: RecoveryAttack) -> Iterator[tuple[s
     if isinstance(attack, Relearning):
         yield from relearn(measurer, attack)
     elif isinstance(attack, Quantization):
-        yield attack.kind, _quantized(measurer, attack), ""
+        yield attack.kind, _quantization_scores(measurer, attack), ""
     elif isinstance(attack, RepeatedSampling):
-        yield attack.kind, _sampled(measurer, attack), ""
+        yield attack.kind, _sampling_scores(measurer, attack), ""
     else:
         raise InputError(
             f"{type(attack).__name__} is not a supported attack of kind {attack.kind}: derive it from ours."
         )
 
 
-def _quantized(measurer: StateMeasurer, attack: Quantization) -> pd.DataFrame:
+def _quantization_scores(measurer: StateMeasurer, attack: Quantization) -> pd.DataFrame:
     """Scores of both sides with the model's own weights and with rounded ones."""
     tables = [measurer.measure(measurer.questions, attack.kind, attack.before)]
     for kind in attack.strengths:
@@ -113,7 +113,7 @@ def _quantized(measurer: StateMeasurer, attack: Quantization) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def _sampled(measurer: StateMeasurer, attack: RepeatedSampling) -> pd.DataFrame:
+def _sampling_scores(measurer: StateMeasurer, attack: RepeatedSampling) -> pd.DataFrame:
     """Scores of the forget set: best of k, facts stated in k samples, and probability of the verbatim answer in k
     samples.
     """

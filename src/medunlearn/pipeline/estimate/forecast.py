@@ -128,16 +128,16 @@ def forecast(experiment: Experiment, *, device: str = "auto") -> Forecast:
     for name, train in (("target", own), ("retrained", experiment.retrained)):
         if train is not None:
             folders[name] = trained_in = run_folder(benchmark, train, name, train.model, settings.out)
-            stages.append(_estimated(name, lambda: planner.training(name, train, trained_in)))  # noqa: B023
+            stages.append(_estimate(name, lambda: planner.training(name, train, trained_in)))  # noqa: B023
     # The folder of an unlearning run depends on the trained target.
     trained = folders["target"] if is_complete(folders["target"]) else None
     for method in experiment.methods:
         out = run_folder(benchmark, method, method.method, trained, settings.out) if trained else None
         folders[method.method] = out
-        stages.append(_estimated(method.method, lambda: planner.unlearning(method, out)))  # noqa: B023
+        stages.append(_estimate(method.method, lambda: planner.unlearning(method, out)))  # noqa: B023
     for name, run in folders.items():
         title = f"evaluate {name}"
-        stages.append(_estimated(title, lambda: planner.evaluating(title, experiment.evaluate, run)))  # noqa: B023
+        stages.append(_estimate(title, lambda: planner.evaluating(title, experiment.evaluate, run)))  # noqa: B023
     stages += [*_attacks_and_utility(experiment, planner, folders), Stage("report", "to do")]
     doubts = [model.doubt] if model.doubt else []
     if planner.processes == 1 and any(s.sharding != "none" for s in (target, *experiment.methods)):
@@ -159,7 +159,7 @@ def _attacks_and_utility(
                 folder is not None and is_complete(folder) and is_complete(result_folder(Run.open(folder)))
             )
             title = f"{verb} {name}"
-            yield Stage(title, "done") if is_finished else _estimated(title, lambda: cost(title))  # noqa: B023
+            yield Stage(title, "done") if is_finished else _estimate(title, lambda: cost(title))  # noqa: B023
 
     if (attack := experiment.attack) is not None:
         from medunlearn.pipeline.attacking.attack_run import attack_folder
@@ -179,7 +179,7 @@ def _attacks_and_utility(
         )
 
 
-def _estimated(name: str, estimate: Callable[[], Stage]) -> Stage:
+def _estimate(name: str, estimate: Callable[[], Stage]) -> Stage:
     """A stage's estimate; or a note why it cannot be rehearsed, if a plug-in reads tensor values."""
     try:
         return estimate()

@@ -88,11 +88,11 @@ class Rehearsal:
             return Work()
         micros = [micro for step in steps.values() for micro in step]
         passes = _TrainingPasses(self, objective, plan, settings)
-        flops, peak = _extrapolated(micros, _tokens, passes.step, passes.depth)
+        flops, peak = _extrapolate(micros, _tokens, passes.step, passes.depth)
         method, reference = rating(objective), passes.reference
         if probed := [micro for number in steps if method and method.looks(number) for micro in steps[number]]:
             # A probe looks ahead and behind.
-            flops += 2 * _extrapolated(probed, _tokens, partial(passes.step, probe=True), passes.depth)[0]
+            flops += 2 * _extrapolate(probed, _tokens, partial(passes.step, probe=True), passes.depth)[0]
         if start == 0:
             flops += passes.before()
         trained = nbytes(self.model, trained=True)
@@ -129,7 +129,7 @@ class Rehearsal:
         batches = _batches(sequences, batch_size)
         depth = self.depth if layers in (None, self.depth.whole) else None
         measure = lambda batch: self.measure(lambda: read(batch))  # noqa: E731
-        flops, peak = _extrapolated(batches, tokens_once, measure, depth, backward=False)
+        flops, peak = _extrapolate(batches, tokens_once, measure, depth, backward=False)
         return Work(sum(map(tokens_once, batches)), 0, flops, Memory(nbytes(self.model), activations=peak))
 
     def answering(self, sequences: Sequences, limit: int, batch_size: int) -> Work:
@@ -227,7 +227,7 @@ class _TrainingPasses:
         for side in plan.sides if plan else ():
             pieces = [{side: piece} for piece in plan.pieces(side)] if plan else []
             measure = lambda piece: self.rehearsal.measure(lambda: self._cache_bytes(piece))  # noqa: E731
-            flops += _extrapolated(pieces, _tokens, measure, self.depth, backward=False)[0]
+            flops += _extrapolate(pieces, _tokens, measure, self.depth, backward=False)[0]
         return flops
 
     @torch.no_grad()
@@ -244,7 +244,7 @@ class _TrainingPasses:
         return cache
 
 
-def _extrapolated(
+def _extrapolate(
     batches: Sequence[T],
     tokens: Callable[[T], int],
     measure: Callable[[T], Counts],

@@ -112,7 +112,7 @@ def gather(
         epochs=_epochs(models),
         utility=gather_utility([model.run for model in models]),
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
-        judged=_judged(models, judged),
+        judged=_judgement_tables(models, judged),
     )
     runs = GatheredRuns(tuple(models), benchmark, content, attacked, attacks, replicates, seed)
     return replace(content, paper=paper_part(runs))
@@ -156,7 +156,7 @@ def panel_part(panel: JudgingRun, whose: str = "") -> JudgementTables:
     return JudgementTables(f"{whose}{panel_title(panel.panel)}", panel_about(panel.panel), tuple(panel.sections()))
 
 
-def _judged(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[JudgementTables, ...]:
+def _judgement_tables(models: Sequence[Evaluated], panels: Sequence[JudgingRun]) -> tuple[JudgementTables, ...]:
     """The benchmark's panels, then those on each model's responses."""
     runs = [("", panel) for panel in panels]
     for model in models:

@@ -28,10 +28,10 @@ def expected_benchmark(settings: SweepSettings, tokenizer: Any) -> tuple[Benchma
     builder = str(settings.benchmark.get("builder"))
     benchmark = build(builder, {"synthetic": expected.synthetic})
     subjects = {benchmark.subject(record.record_id) for record in benchmark.records if record.fold == "train"}
-    return _lengthened(benchmark, expected, tokenizer), expected.patients / len(subjects)
+    return _lengthen(benchmark, expected, tokenizer), expected.patients / len(subjects)
 
 
-def _lengthened(benchmark: Benchmark, expected: ExpectedSettings, tokenizer: Any) -> Benchmark:
+def _lengthen(benchmark: Benchmark, expected: ExpectedSettings, tokenizer: Any) -> Benchmark:
     """The benchmark with its notes repeated up to the expected mean length."""
     if expected.note_tokens is None:
         return benchmark

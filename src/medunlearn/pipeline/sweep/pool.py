@@ -190,7 +190,7 @@ def _begin(folder: str, log: Path) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # Spawned processes begin in the folder where their parent began.
     os.chdir(folder)
-    with _redirected(log):
+    with _redirect_output(log):
         threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -212,7 +212,7 @@ def _end_with_parent() -> None:
 
 
 def _answer(call: Call, slot: Slot) -> tuple[Any, str]:
-    with _at_work, _redirected(call.log) as log:
+    with _at_work, _redirect_output(call.log) as log:
         _note(log, f"{call.name}: starts on {slot.device} with {slot.threads} threads")
         try:
             value = call.function(call.argument, replace(slot, work=_worker_work()))
@@ -231,7 +231,7 @@ def _answer(call: Call, slot: Slot) -> tuple[Any, str]:
 
 
 @contextmanager
-def _redirected(path: Path) -> Iterator[IO[str]]:
+def _redirect_output(path: Path) -> Iterator[IO[str]]:
     """Redirect the process's output to an opened log, permanently."""
     with path.open("a", encoding="utf-8") as log:
         os.dup2(log.fileno(), 1)

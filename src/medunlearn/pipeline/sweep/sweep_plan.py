@@ -137,7 +137,7 @@ def plan_from(sweep: Path | str | dict[str, Any], jobs: int | None, overrides: M
 
 def plan(values: Mapping[str, Any]) -> Sweep:
     """Validate a sweep before anything runs. Raises ConfigError: every mistake in every section, at once."""
-    values, fields = _folded(values), SweepSettings.model_fields
+    values, fields = _merge_search(values), SweepSettings.model_fields
     # Taken out, so that they do not hide what is wrong with the rest.
     problems = [unknown_name("setting", key, fields) for key in values if key not in fields]
     values = {key: value for key, value in values.items() if key in fields}
@@ -165,7 +165,7 @@ def plan(values: Mapping[str, Any]) -> Sweep:
         problems += _list_problems(settings)
         collect(problems, "expected", lambda: settings.expected and check(ExpectedSettings, settings.expected))
         problems += check_engine(settings)
-        opened = _opened(problems, settings)
+        opened = _open_benchmark(problems, settings)
         if opened is not None:
             problems += _against(opened, settings, search)
             problems += judges.why_not(opened) if judges else []
@@ -212,7 +212,7 @@ def _seeds(settings: SweepSettings) -> tuple[int, ...]:
     return settings.seeds or (settings.seed or 0,)
 
 
-def _folded(values: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_search(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with ``unlearn.search.KEY``, given on the command line as ``search.KEY``, merged into the
     search.
     """
@@ -303,7 +303,7 @@ def _twice(name: str, values: Sequence[Any]) -> list[str]:
     return [f"{name} names {value!r} twice" for value in dict.fromkeys(values) if values.count(value) > 1]
 
 
-def _opened(problems: list[str], settings: SweepSettings) -> Benchmark | None:
+def _open_benchmark(problems: list[str], settings: SweepSettings) -> Benchmark | None:
     """The benchmark, from its folder or in memory; None if it needs a model or its folder, or fails."""
     section, folder = settings.benchmark, benchmark_folder(settings)
     if ("notes" in section or needs_folder(section)) and not (folder / MANIFEST).exists():

@@ -58,7 +58,7 @@ def next_params(
         values = {name: {**untuned, **trial.params}.get(name) for name in distributions}
         # The untuned settings may lie outside of a user's ranges: then nothing is told of them.
         if trial.state != "running" and all(d.holds(values[d.name]) for d in space):
-            study.add_trial(_frozen(trial, params=values, distributions=distributions))
+            study.add_trial(_frozen_trial(trial, params=values, distributions=distributions))
     params = study.ask(distributions).params
     return {name: float(f"{value:.6g}") if isinstance(value, float) else value for name, value in params.items()}
 
@@ -70,7 +70,7 @@ def _new_study(**parts: Any) -> optuna.study.Study:
     return optuna.create_study(**{"pruner": optuna.pruners.NopPruner(), "direction": "minimize", **parts})
 
 
-def _frozen(trial: TuneTrial, **more: Any) -> optuna.trial.FrozenTrial:
+def _frozen_trial(trial: TuneTrial, **more: Any) -> optuna.trial.FrozenTrial:
     """A finished trial in Optuna's format."""
     import optuna
 
@@ -128,5 +128,5 @@ class Pruner:
 
         pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=self.halving)
         study = _new_study(pruner=pruner)
-        study.add_trials([_frozen(trial) for trial in self.trials if trial.state != "running"])
+        study.add_trials([_frozen_trial(trial) for trial in self.trials if trial.state != "running"])
         return study.ask()

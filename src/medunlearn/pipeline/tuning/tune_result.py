@@ -102,7 +102,7 @@ def tuned(
     words = next(iter(objectives.values())).words() if objectives else "no model to tune towards"
     if len(objectives) > 1 and not settings.retrain:
         words += "; each seed has its own level and floor"
-    refused = _refused(tuning, evaluated)
+    refused = _refusal_reasons(tuning, evaluated)
     best = pd.DataFrame([_best_row(tuning, study) for study in studies.values()])
     return Tuned(
         folder=settings.out,
@@ -156,7 +156,7 @@ def read_content(folder: Path) -> TuneContent:
     )
 
 
-def _refused(tuning: Tuning, evaluated: Mapping[str, Evaluated]) -> tuple[str, ...]:
+def _refusal_reasons(tuning: Tuning, evaluated: Mapping[str, Evaluated]) -> tuple[str, ...]:
     """Reason why there is no valid retrained model, by the reference check on the reporting half."""
     reasons: dict[str, None] = {}
     settings = tuning.evaluating("reporting")

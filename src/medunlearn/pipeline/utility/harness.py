@@ -77,7 +77,7 @@ def task_manager(settings: UtilitySettings) -> Any:
 def _manager(include: str | None, *, defaults: bool) -> Any:
     from lm_eval.tasks import TaskManager
 
-    with _hushed():
+    with _hide_output():
         return TaskManager(include_path=include, include_defaults=defaults)
 
 
@@ -107,8 +107,8 @@ def run_tasks(
     manager = task_manager(settings)
     from lm_eval.evaluator import evaluate
 
-    with _hushed(), _own_random_numbers(language_model.device):
-        loaded = _loaded(manager, settings)
+    with _hide_output(), _own_random_numbers(language_model.device):
+        loaded = _load_tasks(manager, settings)
         model = _harness_model(language_model, settings.batch_size, processes or Processes(), bar)
         evaluated = evaluate(
             lm=model,
@@ -122,10 +122,10 @@ def run_tasks(
     metrics = {result.metric for result in results}
     if settings.metric is not None and settings.metric not in metrics:
         raise ConfigError([f"metric={settings.metric!r}: the tasks have {', '.join(sorted(metrics))}."])
-    return list(_items(evaluated["samples"])), results, list(_generated(evaluated["samples"]))
+    return list(_items(evaluated["samples"])), results, list(_generated_samples(evaluated["samples"]))
 
 
-def _loaded(manager: Any, settings: UtilitySettings) -> Any:
+def _load_tasks(manager: Any, settings: UtilitySettings) -> Any:
     """The tasks with their data. Raises InputError: tasks or data cannot be loaded."""
     try:
         loaded = manager.load(list(settings.tasks))
@@ -155,7 +155,7 @@ def _items(samples: dict[str, list[dict[str, Any]]]) -> Iterator[TaskItem]:
                 )
 
 
-def _generated(samples: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[str, str, bool]]:
+def _generated_samples(samples: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[str, str, bool]]:
     for rows in samples.values():
         for row in rows:
             for answers in row["resps"]:
@@ -234,7 +234,7 @@ def _own_random_numbers(device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
-def _hushed() -> Iterator[None]:
+def _hide_output() -> Iterator[None]:
     """Context that hides the harness's progress bars and messages, but not its errors."""
     import datasets
     import lm_eval.api.model

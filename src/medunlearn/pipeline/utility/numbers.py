@@ -165,7 +165,7 @@ def summary_table(items: Sequence[TaskItem], results: Sequence[Result], settings
     values: Values = {}
     for item in items:
         values.setdefault((item.task, item.metric, item.filter), {})[item.task, item.item] = item.value
-    counting = _counting(results, settings)
+    counting = _main_numbers(results, settings)
     rows = [
         {
             **{name: getattr(result, name) for name in ("name", "metric", "filter", "stderr", "version", "shots")},
@@ -189,7 +189,7 @@ def summary_table(items: Sequence[TaskItem], results: Sequence[Result], settings
     return table.astype({**numbers, **counts, "reason": "string", "higher_is_better": "boolean"})
 
 
-def _counting(results: Sequence[Result], settings: UtilitySettings) -> list[Result]:
+def _main_numbers(results: Sequence[Result], settings: UtilitySettings) -> list[Result]:
     """The main number for each name in the settings: by the settings' metric, or the first one.
 
     A name without its own number, such as a tag, stands for its tasks.

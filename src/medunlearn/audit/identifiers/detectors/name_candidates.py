@@ -101,7 +101,7 @@ def name_candidates(text: str, words: Iterable[CapitalizedWord]) -> Iterator[Nam
     end = 0
     for word in words:
         gap = text[end : word.start]
-        if run and not _joined(gap, run[-1]):
+        if run and not _joins_words(gap, run[-1]):
             yield NameCandidate(text, run[:MOST_WORDS])
             run = []
         if _may_be_name(text, word, run):
@@ -136,7 +136,7 @@ def _may_be_name(text: str, word: CapitalizedWord, run: Sequence[CapitalizedWord
     return behind_given or word.lower not in lists.no_names
 
 
-def _joined(gap: str, last: CapitalizedWord) -> bool:
+def _joins_words(gap: str, last: CapitalizedWord) -> bool:
     if _GAP.fullmatch(gap):
         return gap[0] != "." or len(last.lower) == 1 or last.lower in ("st", "jr", "sr")
     return _PARTICLES.fullmatch(gap) is not None

@@ -106,7 +106,7 @@ def _spans(text: str) -> Iterator[DetectedSpan]:
             for match in form.expression.finditer(text):
                 if form.kind not in ("hospital", "location") or _is_place(form.kind, match["it"]):
                     yield DetectedSpan(*match.span("it"), form.kind, form.score)
-    yield from _cued(text)
+    yield from _numbers_after_cue(text)
     yield from _places(text)
     yield from _facilities(text)
 
@@ -117,7 +117,7 @@ def lowered(text: str) -> str:
     return lower if len(lower) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
 
 
-def _cued(text: str) -> Iterator[DetectedSpan]:
+def _numbers_after_cue(text: str) -> Iterator[DetectedSpan]:
     """Numbers that are identifiers because of the words before them."""
     for expression, forms in rules().cued.items():
         for match in expression.finditer(text):

@@ -109,16 +109,20 @@ def names_in(text: str) -> list[PersonName]:
     """Every capitalized person name in a text, unordered; names may overlap."""
     words = list(capitalized_words(text))
     names = [name for candidate in name_candidates(text, words) for name in _names_of(candidate)]
-    return [*names, *_repeated(text, words, names)]
+    return [*names, *_repeated_names(text, words, names)]
 
 
 def _names_of(candidate: NameCandidate) -> Iterator[PersonName]:
     cued = _last_word(candidate.before) in _cue_words()
-    if cued and (titled := _titled(candidate)):
+    if cued and (titled := _name_with_title(candidate)):
         yield titled
     elif candidate.full and not _is_eponym(candidate.after, candidate.words):
-        name = _reversed(candidate) or _credentialed(candidate) or (_cued(candidate) if cued else None)
-        if name or (name := _aged(candidate)):
+        name = (
+            _family_name_first(candidate)
+            or _name_with_credentials(candidate)
+            or (_name_after_cue(candidate) if cued else None)
+        )
+        if name or (name := _name_before_age(candidate)):
             yield name
         else:
             yield from _common(candidate)
@@ -137,7 +141,7 @@ def _cue_words() -> frozenset[str]:
     return frozenset((*roles, *(role.rsplit("-", 1)[-1] for role in roles), *_CUES.split()))
 
 
-def _titled(candidate: NameCandidate) -> PersonName | None:
+def _name_with_title(candidate: NameCandidate) -> PersonName | None:
     title = _TITLE.search(candidate.before)
     # Dr. X and Dr. XYZ stand for names that were taken out.
     if title is None or candidate.words[0].lower in _PLACEHOLDERS:
@@ -150,7 +154,7 @@ def _titled(candidate: NameCandidate) -> PersonName | None:
     return PersonName(candidate.start, words[-1].end, kind, STRONG)
 
 
-def _reversed(candidate: NameCandidate) -> PersonName | None:
+def _family_name_first(candidate: NameCandidate) -> PersonName | None:
     """``VANE, ADA M.``: the family name, a comma, the given name and initials."""
     lists, text = gazetteer(), candidate.text
     match = _REVERSED.match(text, candidate.end)
@@ -175,7 +179,7 @@ def _reversed(candidate: NameCandidate) -> PersonName | None:
     return None
 
 
-def _credentialed(candidate: NameCandidate) -> PersonName | None:
+def _name_with_credentials(candidate: NameCandidate) -> PersonName | None:
     first = candidate.full[0].lower
     is_listed_name = len(candidate.words) > 1 or first in gazetteer().given or first in gazetteer().family
     if is_listed_name and _CREDENTIALS.match(candidate.after):
@@ -183,7 +187,7 @@ def _credentialed(candidate: NameCandidate) -> PersonName | None:
     return None
 
 
-def _cued(candidate: NameCandidate) -> PersonName | None:
+def _name_after_cue(candidate: NameCandidate) -> PersonName | None:
     """Names recognized by the words before them."""
     if not candidate.is_plausible:
         return None
@@ -209,7 +213,7 @@ def _acts_alone(candidate: NameCandidate) -> bool:
     return not candidate.is_acronym and _person_follows(candidate.after, strictly=True)
 
 
-def _aged(candidate: NameCandidate) -> PersonName | None:
+def _name_before_age(candidate: NameCandidate) -> PersonName | None:
     """Names recognized by the age, birth date or record number after them."""
     if not candidate.is_plausible or not _AGE.match(candidate.after):
         return None
@@ -279,7 +283,9 @@ def _person_follows(after: str, *, strictly: bool = False) -> bool:
     return not strictly or verb[1] not in _HELPING_VERBS
 
 
-def _repeated(text: str, words: Sequence[CapitalizedWord], names: Sequence[PersonName]) -> Iterator[PersonName]:
+def _repeated_names(
+    text: str, words: Sequence[CapitalizedWord], names: Sequence[PersonName]
+) -> Iterator[PersonName]:
     """Other capitalized occurrences of words of known names."""
     if not names:
         return

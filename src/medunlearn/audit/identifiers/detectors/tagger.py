@@ -61,7 +61,7 @@ class Tagger:
         for start in range(0, len(texts), BATCH):
             for place, spans in self._windows(texts[start : start + BATCH]):
                 by_text[start + place] += spans
-        return [without_overlaps(_merged(spans)) for spans in by_text]
+        return [without_overlaps(_merge(spans)) for spans in by_text]
 
     def _windows(self, texts: Sequence[str]) -> Iterator[tuple[int, list[DetectedSpan]]]:
         """Spans of each window, with the index of its text; long texts have several windows."""
@@ -104,7 +104,7 @@ class Tagger:
         return spans
 
 
-def _merged(spans: Sequence[DetectedSpan]) -> list[DetectedSpan]:
+def _merge(spans: Sequence[DetectedSpan]) -> list[DetectedSpan]:
     """Merge overlapping spans of one kind, as windows produce them."""
     merged_spans: list[DetectedSpan] = []
     for span in sorted(spans, key=lambda span: (span.start, span.end)):

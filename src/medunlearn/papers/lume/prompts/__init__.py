@@ -144,7 +144,7 @@ def verify(
         verification = write(task, standing, client, sampling=sampling, quiet=quiet)
         rejects |= {reject.id: reject for reject in verification.rejects}
         for place, value in verification.results.items():
-            if problem := _refuted(value["answers"], answers[place], name):
+            if problem := _refutation(value["answers"], answers[place], name):
                 rejects[place] = Reject(task.version, place, "excluded", problem, client.settings.name)
     return WritingOutput(
         {
@@ -156,7 +156,7 @@ def verify(
     )
 
 
-def _refuted(answers: Sequence[str], expected: str, verifier: str) -> str:
+def _refutation(answers: Sequence[str], expected: str, verifier: str) -> str:
     if not answers:
         return f"{verifier} finds no answer in the text"
     if len(answers) > 1:

@@ -49,11 +49,15 @@ def gather_audits(
     # The paper's tables are of beginnings of texts; the first screen counts every way of asking.
     audits = [of_prefixes(audit) for audit in audits]
     by_label = _by_label(audits)
-    parts = {"epochs": [_epochs(relations)], **_own_tables(audits, draws), **_related(by_label, relations, draws)}
+    parts = {
+        "epochs": [_epochs(relations)],
+        **_own_tables(audits, draws),
+        **_relation_tables(by_label, relations, draws),
+    }
     tables = {name: stacked(name, parts[name]) for name in COLUMNS}
     return AuditContent(
         title=title,
-        models=tuple(_audited(audit, relations) for audit in audits),
+        models=tuple(_audited_model(audit, relations) for audit in audits),
         tables=tables,
         data_use=tightest(recorded_use(audit.folder) for audit in audits) or UNKNOWN,
         clinical=relations.clinical,
@@ -110,7 +114,7 @@ def _screens(audits: Audits, relations: AuditRelations, show_text: bool) -> tupl
     )
 
 
-def _audited(audit: AuditTables, relations: AuditRelations) -> AuditedModel:
+def _audited_model(audit: AuditTables, relations: AuditRelations) -> AuditedModel:
     facts = flat({name: value for name, value in audit.info.items() if name != "results"})
     baselines = tuple(relations.baselines.get(audit.label, ()))
     return AuditedModel(audit.label, audit.unit, baselines, facts, RunRecord.of(audit.info).problems)
@@ -130,7 +134,7 @@ def _own_tables(audits: Sequence[AuditTables], draws: Draws) -> dict[str, list[p
     return {name: [make(audit, draws) for audit in audits] for name, make in makers.items()}
 
 
-def _related(audits: Audits, relations: AuditRelations, draws: Draws) -> dict[str, list[pd.DataFrame]]:
+def _relation_tables(audits: Audits, relations: AuditRelations, draws: Draws) -> dict[str, list[pd.DataFrame]]:
     """Tables that compare audits."""
     baselines = [(model, other) for model, others in relations.baselines.items() for other in others]
     tuned = [(after, before) for before, after in relations.persistence]

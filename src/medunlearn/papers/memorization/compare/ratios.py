@@ -50,7 +50,7 @@ def differences(first: AuditTables, second: AuditTables, relation: str, draws: D
     but pairs are of the same record. Stored responses may label a shared probe's length as mixed.
     """
     ours, theirs = _probe_scores(first), _probe_scores(second)
-    table = _paired(ours, align_probes(ours, theirs), CELL, draws)
+    table = _paired_differences(ours, align_probes(ours, theirs), CELL, draws)
     return table.assign(relation=relation, model=first.label, against=second.label)
 
 
@@ -60,9 +60,9 @@ def decoding_differences(audit: AuditTables, draws: Draws) -> list[pd.DataFrame]
     greedy = scores[scores["decoding"] == GREEDY]
     names = {"relation": "decoding", "model": audit.label, "against": GREEDY}
     return [
-        _paired(scores[scores["decoding"] == decoding], greedy.assign(decoding=decoding), CELL, draws).assign(
-            **names
-        )
+        _paired_differences(
+            scores[scores["decoding"] == decoding], greedy.assign(decoding=decoding), CELL, draws
+        ).assign(**names)
         for decoding in audit.wide["variant"].drop_duplicates()
         if decoding != GREEDY and len(greedy)
     ]
@@ -82,7 +82,7 @@ def option_differences(first: AuditTables, second: AuditTables, draws: Draws) ->
     """One model minus another, paired on question, prompt and removed option; intervals over questions."""
     if first.options is None or second.options is None:
         return pd.DataFrame()
-    table = _paired(_option_scores(first.options), _option_scores(second.options), ["prompt"], draws)
+    table = _paired_differences(_option_scores(first.options), _option_scores(second.options), ["prompt"], draws)
     table = table.rename(columns={"measure": "match", "n_subjects": "n_questions"})
     return table.assign(model=first.label, against=second.label)
 
@@ -105,7 +105,7 @@ def _option_scores(options: pd.DataFrame) -> pd.DataFrame:
     return scores.sort_values("prompt", kind="stable", ignore_index=True)
 
 
-def _paired(ours: pd.DataFrame, theirs: pd.DataFrame, by: Sequence[str], draws: Draws) -> pd.DataFrame:
+def _paired_differences(ours: pd.DataFrame, theirs: pd.DataFrame, by: Sequence[str], draws: Draws) -> pd.DataFrame:
     """Paired differences on the items and measures of both."""
     keys = [*by, "item"]
     ours, theirs = (

@@ -54,7 +54,7 @@ def duplication_trends(audit: AuditTables, draws: Draws) -> Rows:
         for measure in _measures(group):
             trend = trend_between(group[measure], np.log2(group["copies"]), list(group["subject"]), **draws)
             about = ("duplication", audit.label, place, measure, "twice as many copies")
-            levels = _listed(sorted(group["copies"].unique()))
+            levels = _list_text(sorted(group["copies"].unique()))
             yield _row(*about, levels, len(group), trend, "all records have as many copies")
 
 
@@ -106,11 +106,11 @@ def _over(
     """
     table = group.pivot(index=unit, columns=level, values=measure)
     if table.shape[1] < 2:
-        return _listed(table.columns), len(table), _NO_TREND, "there is one level only"
+        return _list_text(table.columns), len(table), _NO_TREND, "there is one level only"
     subjects = group.drop_duplicates(unit).set_index(unit)["subject"]
     places = [float(level_value) for level_value in table.columns] if spaced else None
     trend = paired_trend(table.to_numpy(np.float64), list(subjects.loc[table.index]), places, **draws)
-    return _listed(table.columns), len(table), trend, "no record has every level"
+    return _list_text(table.columns), len(table), trend, "no record has every level"
 
 
 def _row(
@@ -149,7 +149,7 @@ def _measures(*tables: pd.DataFrame) -> list[str]:
     return [name for name in EXACT if all(name in table for table in tables)]
 
 
-def _listed(levels: Any) -> str:
+def _list_text(levels: Any) -> str:
     return ", ".join(f"{float(level):g}" for level in levels)
 
 
@@ -224,12 +224,12 @@ def _first_tokens(audit: AuditTables, draws: Draws) -> Rows:
             (audit.probes["corpus"] == row["corpus"]) & (audit.probes["prefix_tokens"] == row["prefix_tokens"])
         ]
         numbers = {name: row[name] for name in ("model", "corpus", "prefix_tokens", "n_subjects")}
-        reason = _forced(probes, limit)
+        reason = _forced_reason(probes, limit)
         edges = {name: None if reason else row[name] for name in ("value", "low", "high")}
         yield {"factor": "first tokens", **numbers, **edges, "reason": reason or row["reason"]}
 
 
-def _forced(probes: pd.DataFrame, limit: int) -> str | None:
+def _forced_reason(probes: pd.DataFrame, limit: int) -> str | None:
     """Reason why the first 100 tokens have most matches by design; None if they need not."""
     if "suffix_tokens" not in probes:
         return "how far the texts go on is not known"

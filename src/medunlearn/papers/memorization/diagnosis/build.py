@@ -53,7 +53,7 @@ def build(settings: DiagnosisSettings) -> Benchmark:
             settings.synthetic, seed=settings.seed, institutions=settings.institutions
         )
     else:
-        stays, parts, notes = _own(settings)
+        stays, parts, notes = _read_stays(settings)
     parts = _own_parts(stays, parts) if any(parts.values()) else _drawn_parts(stays, settings)
     records = tuple(_record(stay, parts[stay.patient]) for stay in stays)
     invented = settings.admissions is None
@@ -79,7 +79,7 @@ def build(settings: DiagnosisSettings) -> Benchmark:
     )
 
 
-def _own(settings: DiagnosisSettings) -> tuple[list[Admission], dict[str, str], dict[str, Any]]:
+def _read_stays(settings: DiagnosisSettings) -> tuple[list[Admission], dict[str, str], dict[str, Any]]:
     """Stays of a file, the part of each if the file has parts, and notes on skipped rows."""
     assert settings.admissions is not None
     columns = {field: getattr(settings, f"{field}_column") for field in FIELDS}

@@ -70,7 +70,7 @@ def diagnose(
     use = tightest([benchmark.data_use, *(model_use(model.folder) for model in models.values())])
     recording = Recording(folder, "diagnose", run.label, settings, inputs, data_use=use)
     if recording.done:
-        return _checked(Diagnosed(run, Run.open(folder)), against, settings)
+        return _check_models(Diagnosed(run, Run.open(folder)), against, settings)
     recording.info["lineage"] = [str(model.folder) for model in models.values()]
     draws = {"replicates": settings.replicates, "seed": settings.seed}
     with recording.running():
@@ -97,7 +97,7 @@ def diagnose(
         }
         with recording.stage("report"):
             write_report(diagnosis_report(Diagnosed(run, Run(folder, recording.info))), folder)
-    return _checked(Diagnosed(run, Run.open(folder)), against, settings)
+    return _check_models(Diagnosed(run, Run.open(folder)), against, settings)
 
 
 def _problems(questions: Sequence[Question], responses: Mapping[str, Response]) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def _open_if_broken(facts: dict[str, Any], problems: Sequence[str]) -> dict[str,
     return facts | {"verdict": OPEN} if problems and facts["verdict"] in (HOLDS, FAILS) else facts
 
 
-def _checked(result: Diagnosed, against: Sequence[Run], settings: DiagnoseSettings) -> Diagnosed:
+def _check_models(result: Diagnosed, against: Sequence[Run], settings: DiagnoseSettings) -> Diagnosed:
     """The result, unless a named model is broken; the model before training only gets a warning."""
     problems = list(result.problems.items())[: len(against) + 1]
     refuse_broken(dict(problems), allowed=settings.allow_broken)

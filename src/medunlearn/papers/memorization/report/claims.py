@@ -83,7 +83,9 @@ def _cases(content: AuditContent, rule: Mapping[str, Any]) -> Iterator[Case]:
         evidence = evidence_of(rule["evidence"].format_map(row), row, rule["column"], minus)
         case = _case_of(labels, evidence, rule["says"], below=rule.get("below", False))
         prefix = number(row["prefix_tokens"]) if guard else None
-        yield _guarded(case, memorizes(content, row[guard], row["corpus"], prefix)) if guard else case
+        yield (
+            _open_unless_memorizing(case, memorizes(content, row[guard], row["corpus"], prefix)) if guard else case
+        )
 
 
 def _case_of(labels: Mapping[str, str], evidence: Evidence, says: list[str], *, below: bool = False) -> Case:
@@ -92,7 +94,7 @@ def _case_of(labels: Mapping[str, str], evidence: Evidence, says: list[str], *, 
     return Case(labels, verdict, words.get(verdict, evidence.reason or "too few subjects"), (evidence,))
 
 
-def _guarded(case: Case, memorizing: bool | None) -> Case:
+def _open_unless_memorizing(case: Case, memorizing: bool | None) -> Case:
     """The case, set to open if the model memorizes nothing, or if that is unknown."""
     if memorizing is None:
         return replace(case, verdict=NOT_MEASURABLE, says=_NO_BASELINE)
@@ -142,7 +144,7 @@ def decoding_cases(content: AuditContent) -> Iterator[Case]:
             yield Case(labels, NOT_MEASURABLE, "top-1 decoding is greedy")
         else:
             case = Case(labels, *_within(evidence, margin), (evidence,))
-            yield _guarded(case, memorizes(content, model, corpus, prefix))
+            yield _open_unless_memorizing(case, memorizes(content, model, corpus, prefix))
 
 
 def _within(evidence: Evidence, margin: float) -> tuple[Verdict, str]:

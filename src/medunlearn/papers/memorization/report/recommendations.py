@@ -114,14 +114,14 @@ def _beside(others: Mapping[str, int]) -> str:
     return f"baselines: {', '.join(f'{label}: {number:,}' for label, number in others.items())}"
 
 
-def _memorizing(content: AuditContent, row: Row) -> bool:
+def _memorizes(content: AuditContent, row: Row) -> bool:
     """True if a row's model repeats more of the corpus than its baselines, or has no baselines."""
     return is_trained(content, row["model"]) and memorizes(content, row["model"], row["corpus"], None) is not False
 
 
 def _largest_ratio(content: AuditContent) -> Iterator[str]:
     rows = [
-        row for row in content.rows("ratios", measure=PRIMARY) if number(row["value"]) and _memorizing(content, row)
+        row for row in content.rows("ratios", measure=PRIMARY) if number(row["value"]) and _memorizes(content, row)
     ]
     if rows:
         row = max(rows, key=lambda row: float(row["value"]))
@@ -136,7 +136,7 @@ def _spans(content: AuditContent, column: str, name: str) -> str:
     """Number of spans by kind or group and sorter, for memorizing models; empty without any."""
     parts = []
     for way in dict.fromkeys(row["by"] for row in content.rows("kinds")):
-        rows = [row for row in content.rows("kinds", by=way) if _memorizing(content, row)]
+        rows = [row for row in content.rows("kinds", by=way) if _memorizes(content, row)]
         if here := sum(row["n"] for row in rows if row[column] == name):
             parts.append(f"{here:,} of {count(sum(row['n'] for row in rows), 'memorized span')} by {way}")
     return ", ".join(parts)

@@ -84,12 +84,12 @@ def audit_report(content: AuditContent) -> Report:
         ),
         section("How much is memorized", *_ratios(content)) or nothing,
         section("What is memorized", *_contents(content)),
-        section("Through training", *_training(content)),
+        section("Through training", *_training_sections(content)),
         section("Examples", list(map(_example, content.shown_examples()))),
         section("How to read this", Prose(tuple(how_to_read))),
         section("Appendix: the paper's findings", *_findings(claims)),
         section("Appendix", *_appendix(content)),
-        section("What the paper published", *_published(content), raised=True, name="published"),
+        section("What the paper published", *_published_blocks(content), raised=True, name="published"),
     )
     return Report(content.title, parts, "Memorization audit", facts(content), data(content, claims, advice))
 
@@ -187,7 +187,7 @@ def _contents(content: AuditContent) -> Iterator[Section | None]:
     yield _part("options", tables.listed(content, "options"))
 
 
-def _training(content: AuditContent) -> Iterator[Section | None]:
+def _training_sections(content: AuditContent) -> Iterator[Section | None]:
     shares = [
         Section(title, (table,)) if "by probe" in title else Details(title, (table,))
         for title, table in tables.crossed(content, "persistence").items()
@@ -213,7 +213,7 @@ def _appendix(content: AuditContent) -> Iterator[Block | None]:
     yield section("Not in this report", Bullets(lines) if lines else None)
 
 
-def _published(content: AuditContent) -> Iterator[Block | None]:
+def _published_blocks(content: AuditContent) -> Iterator[Block | None]:
     yield Text(f"{PUBLISHED['setting']}: {WORDS['published']}")
     yield Text(beside(content), "aside")
     yield from (details(title, table) for title, table in published_tables())
@@ -251,11 +251,11 @@ def _published_row(columns: Sequence[str], row: Sequence[Any]) -> tuple[Cell, ..
     notes = {"Model": "baseline"} if any(value is True for value in row) else {}
     values = [value for value in row if not isinstance(value, bool)]
     return tuple(
-        Cell(_printed(name, value), notes.get(name, "")) for name, value in zip(columns, values, strict=True)
+        Cell(_cell_text(name, value), notes.get(name, "")) for name, value in zip(columns, values, strict=True)
     )
 
 
-def _printed(column: str, value: Any) -> str:
+def _cell_text(column: str, value: Any) -> str:
     if isinstance(value, str):
         return _PUBLISHED_NAMES.get(value, value)
     if isinstance(value, int):
