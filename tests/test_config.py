@@ -214,14 +214,14 @@ NO_YAML, NO_KEYS = r"x\.yaml cannot be read as YAML", "must contain keys and val
     [
         *((content, NO_YAML) for content in (b"a: [1", b"[" * 50_000, b"!!python/object/apply:os.x []")),
         (b"\xff\xfe", r"x\.yaml is not UTF-8 text \(invalid start byte at byte 0\). Save it as UTF-8"),
-        (b"a: 1\0", r"x\.yaml is no text: there is a zero byte in it"),
-        (b"a: 1\nb: {c: 1, c: 2}", r"the key 'c' is there twice \(line 2\)"),
-        (b"a: 1\na: 2", r"the key 'a' is there twice \(line 2\)"),
+        (b"a: 1\0", r"x\.yaml is not text: it contains a zero byte"),
+        (b"a: 1\nb: {c: 1, c: 2}", r"the key 'c' occurs twice \(line 2\)"),
+        (b"a: 1\na: 2", r"the key 'a' occurs twice \(line 2\)"),
         (b"a: " + b"[" * 60 + b"]" * 60, "nested deeper than 50 levels"),
         (b"a: &a [*a]", "nested deeper than 50 levels"),
-        (BOMB, "holds more than 1,000,000 values"),
-        (b"train: {5: 1}", "the key 5 is no text. Put it in quotes"),
-        (b"no: 1", "the key False is no text"),
+        (BOMB, "contains more than 1,000,000 values"),
+        (b"train: {5: 1}", "the key 5 is not text. Quote it if it is a name"),
+        (b"no: 1", "the key False is not text"),
     ],
 )
 def test_files_without_keys(tmp_path: Path, content: bytes, message: str) -> None:

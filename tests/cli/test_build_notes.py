@@ -207,7 +207,7 @@ def test_a_budget_stops_the_build_and_a_larger_one_goes_on(build: Build, canned:
     out = tmp_path / "bench"
     with FakeServer(answer=canned) as server:
         result = build(server, "--llm.budget-requests", 9, code=1)
-        assert "the budget of 9 requests would be passed" in result.text
+        assert "the budget of 9 requests would be exceeded" in result.text
         assert "goes on from there" in result.text
         assert server.count == 9
         assert not (out / "benchmark.yaml").exists()
@@ -230,7 +230,7 @@ def test_notes_that_a_server_fails_on_are_left_out_only_when_told(
 
     with FakeServer(behave, answer=canned) as server:
         result = build(server, FAST, code=1)
-        assert "1 requests were not answered to the end" in result.text
+        assert "1 requests were not completed" in result.text
         assert "--leave-out-failed" in result.text
         build(server, FAST, "--leave-out-failed")
     assert [(row["id"], row["status"]) for row in rejects(tmp_path / "bench")] == [("n007", "failed")]

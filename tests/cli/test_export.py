@@ -361,7 +361,7 @@ def test_a_hub_that_refuses(medunlearn: Medunlearn, one_layer: Path, tmp_path: P
         (("RUN", "--out", "RUN"), "is not empty and contains no exported model"),
         (("RUN", "--out", "RUN/run.json"), "is a file, not a folder"),
         (("RUN", "--out", "RUN/model"), "is not empty and contains no exported model"),
-        (("RUN", "--out", "hf", "--push", "model"), "'model' is no hub id. Write it as org/name"),
+        (("RUN", "--out", "hf", "--push", "model"), "'model' is not a hub id. Write it as org/name"),
         (("RUN", "--out", "hf", "--public"), "give --push org/name too"),
         (("RUN", "--out", "hf", "--allow-push"), "give --push org/name too"),
         (("BENCH", "--out", "hf"), "no model folder"),

@@ -187,7 +187,7 @@ def test_wrong_input(
 def test_a_target_that_was_cut_off(unlearn: Unlearn, target: Path, tmp_path: Path) -> None:
     shutil.copytree(target, tmp_path / "t")
     (tmp_path / "t" / "run.json").write_text(json.dumps({**info(target), "status": "interrupted"}))
-    message = "is not complete (interrupted). Give its command again"
+    message = "is not complete (interrupted). Run its command again"
     assert message in unlearn("npo", run=tmp_path / "t", code=2).text
 
 
@@ -249,7 +249,7 @@ def test_memory_that_runs_out(unlearn: Unlearn, tmp_path: Path, monkeypatch: pyt
         patch.setenv("FULL_AFTER", "6")  # the engine's look, two tries, and the first step's two passes among them
         text = unlearn(*words, code=2).text
     assert "error: Memory runs out at step 1, with one sequence or row a side in a pass" in text
-    assert "goes on from what is kept where more is free, or with --gradient-checkpointing. Or begin " in text
+    assert "resumes from the checkpoint if more memory is free, or with --gradient-checkpointing. Or start " in text
     assert "another experiment, with another --out and --optimizer adamw_8bit; or " in text
     assert "--trainable lora or --trainable layers:7" in text
     assert "micro-batch-size" not in text

@@ -146,7 +146,7 @@ def test_a_row_without_a_value(folder: Path, column: str) -> None:
 
 @pytest.mark.parametrize(
     ("column", "value", "message"),
-    [("side", "both", "'both' is no side"), ("level", "study", "split 'one' is on two levels")],
+    [("side", "both", "'both' is not a side"), ("level", "study", "split 'one' is on two levels")],
 )
 def test_splits_that_cannot_be(folder: Path, column: str, value: str, message: str) -> None:
     table = pq.ParquetFile(folder / "splits.parquet").read()

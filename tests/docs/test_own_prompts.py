@@ -91,7 +91,7 @@ def test_what_questions_share_ends_before_the_question(tmp_path: Path) -> None:
         ("Only {{ note }}", "lacks the placeholder {{ question }}"),
         ("{{ question }}", "lacks the placeholder {{ note }}"),
         ("{{ note }} {{ question }} {{ patient }}", "has the placeholder {{ patient }}, which nothing fills in"),
-        ("{% if note", "line 1 is no Jinja"),
+        ("{% if note", "line 1 is not valid Jinja"),
         (" \n", "is empty"),
         (None, "there is no file"),
     ],
@@ -111,7 +111,7 @@ def test_a_template_without_the_note_is_refused_where_it_is_shown(tmp_path: Path
     assert Rendering(template, "closed_book").template_name.startswith("t.jinja@")
     with pytest.raises(InputError, match=r"lacks the placeholder \{\{ note \}\}"):
         Rendering(template, "note")
-    with pytest.raises(ConfigError, match="none of plain, chat, clinical, and no file"):
+    with pytest.raises(ConfigError, match="is not one of plain, chat, clinical, and no file"):
         check(TrainSettings, {"model": "tiny", "template": "clincal"})
 
 

@@ -107,7 +107,7 @@ def test_cases_of_a_table(tmp_path: Path, suffix: str) -> None:
     [
         ("case_id,title\n1,a\n", "lacks the column category"),
         ("case_id,title,category\n1,,Cancer\n", "row 1 has no title"),
-        ("case_id,title,category\n1,a,Cancer\n1,b,Cancer\n", "case_id '1' is there more than once"),
+        ("case_id,title,category\n1,a,Cancer\n1,b,Cancer\n", "case_id '1' occurs more than once"),
         ("case_id,title,category,subject\n1,a,Cancer,s\n2,b,Cancer,\n", "row 2 has no subject"),
         ("case_id,title,category,group\n1,a,Cancer,\n2,b,Cancer,g\n", "row 1 has no group"),
         ("case_id,title,category,group\n1,a,Cancer,all\n2,b,Cancer,g\n", "a group is called 'all'"),
@@ -174,7 +174,7 @@ def test_spread_over_groups() -> None:
     sample = sample_evenly(few, 7, 0)
     assert Counter(case.group for case in sample) == {"a": 2, "b": 5}
     assert sample == sample_evenly(few[::-1], 7, 0) != sample_evenly(few, 7, 1)
-    with pytest.raises(InputError, match="12 cases cannot be drawn of 11"):
+    with pytest.raises(InputError, match="12 cases cannot be drawn from 11"):
         sample_evenly(few, 12, 0)
 
 

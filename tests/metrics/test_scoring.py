@@ -93,7 +93,7 @@ def test_a_wrong_number_of_scores_is_an_error(scores: list[Score]) -> None:
 
 
 def test_a_bare_number_is_an_error() -> None:
-    with pytest.raises(MedunlearnError, match="gave a float where a Score is due"):
+    with pytest.raises(MedunlearnError, match="gave a float instead of a Score"):
         score([item("a")], [metric(lambda ready, tools: [1.0])])  # type: ignore[list-item]
 
 
@@ -103,9 +103,9 @@ def test_an_unknown_need_is_an_error() -> None:
 
 
 def test_a_question_or_a_metric_twice_is_an_error() -> None:
-    with pytest.raises(InputError, match="question 'a' is there more than once"):
+    with pytest.raises(InputError, match="question 'a' occurs more than once"):
         score([item("a"), item("a")], [get_metric("rouge_l")])
-    with pytest.raises(InputError, match="metric 'rouge_l' is there more than once"):
+    with pytest.raises(InputError, match="metric 'rouge_l' occurs more than once"):
         score([item("a")], [get_metric("rouge_l")] * 2)
 
 

@@ -138,7 +138,7 @@ def test_a_chain(base: Path, delta: Path, tmp_path: Path) -> None:
     assert manifest.base_fingerprint == fingerprint(delta)
     assert equal(state(tmp_path / "second"), model.state_dict())
     shutil.rmtree(base)
-    with pytest.raises(ModelError, match=r"delta holds only what changed, and its base is not at .*base"):
+    with pytest.raises(ModelError, match=r"delta contains only changed tensors, and its base is not at .*base"):
         load_model(tmp_path / "second")
 
 

@@ -151,9 +151,7 @@ def test_a_patient_without_a_usable_note_is_told(tmp_path: Path) -> None:
     built = mu.build.notes(file)
     assert built.notes["notes left out"] == {"without text": 1}
     assert built.notes["patients without a usable note"] == 1
-    with pytest.raises(
-        InputError, match="Patient 'silent' has rows in the notes, and none of them is a usable note"
-    ):
+    with pytest.raises(InputError, match="Patient 'silent' has rows in the notes, but no usable note"):
         mu.build.notes(file, forget_patients="silent")
 
 
@@ -194,7 +192,7 @@ def test_probed_and_limit_are_patients(notes: Path) -> None:
     assert (len(probed), len(built.records)) == (3, 24)
     assert "s1-3" in probed
     assert len(mu.build.notes(notes, limit=5).records) == 5
-    with pytest.raises(InputError, match="limit=25: the notes are of 24 patients"):
+    with pytest.raises(InputError, match="limit=25: there are only 24 patients"):
         mu.build.notes(notes, limit=25)
 
 
@@ -208,7 +206,7 @@ def test_probed_and_limit_are_patients(notes: Path) -> None:
         ({"level": "warrd"}, "--level: There is no column 'warrd'. Did you mean 'ward'"),
         ({"identifier_columns": "nam"}, "--identifier-columns: There is no column 'nam'"),
         ({"detectors": "nothing"}, "nothing"),
-        ({"split_by": "ward", "level": "disease"}, "split_by=ward: it is no level"),
+        ({"split_by": "ward", "level": "disease"}, "split_by=ward: it is not a level"),
         ({"split_by": "nothing"}, "There is no level 'nothing'"),
         ({"split_by": "patient", "percents": [1, 1]}, "percents"),
         ({"forget_patients": ","}, "names no patient"),

@@ -81,7 +81,7 @@ def test_a_run_that_ends_early_says_how(tmp_path: Path, error: BaseException, st
     assert info["status"] == status
     assert info["error"] == ("ValueError: boom" if status == "failed" else "KeyboardInterrupt: ")
     assert info["stages"] == {}
-    with pytest.raises(InputError, match=rf"is not complete \({status}\). Give its command again"):
+    with pytest.raises(InputError, match=rf"is not complete \({status}\). Run its command again"):
         Run.open(tmp_path / "run")
     assert not recording(tmp_path / "run").done
 

@@ -258,7 +258,7 @@ ROWS = table_of(
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (pd.concat([ROWS, ROWS.iloc[:1]]), "em of '1' is there more than once"),
+        (pd.concat([ROWS, ROWS.iloc[:1]]), "em of '1' occurs more than once"),
         (ROWS.assign(subject=pd.Series(["a", None])), "has no subject"),
         (ROWS.assign(subject=["a", ""]), "no cluster id"),
         (ROWS.assign(kind=["all", "factual"]), "cannot be called 'all'"),

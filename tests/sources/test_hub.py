@@ -92,9 +92,9 @@ def test_the_only_table_is_taken_in_one_file_or_in_shards(hub: Hub) -> None:
 
 def test_what_cannot_be_chosen_names_the_fix(hub: Hub) -> None:
     hub({"me/two": {"a.csv": "", "b.json": ""}, "me/none": {"model.safetensors": ""}})
-    with pytest.raises(InputError, match=r"several tables. Name one, as hub:me/two/FILE: a.csv, b.json"):
+    with pytest.raises(InputError, match=r"several tables. Choose one, as hub:me/two/FILE: a.csv, b.json"):
         files_of("hub:me/two")
-    with pytest.raises(SourceError, match=r"hub:me/none holds no file of .csv"):
+    with pytest.raises(SourceError, match=r"hub:me/none contains no file of .csv"):
         files_of("hub:me/none")
     with pytest.raises(UnknownNameError, match=r"no file in me/two 'a.cvs'. Did you mean 'a.csv'"):
         files_of("hub:me/two/a.cvs")

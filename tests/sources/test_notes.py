@@ -110,8 +110,8 @@ GOOD = {"id": "good", "text": "Fine."}
 BAD_ROWS: dict[str, Any] = {
     "has no text in 'text'": {"id": "x", "text": " \n"},
     "has nothing in 'id'": {"id": None, "text": "Fine."},
-    "has no text but a int in 'text'": {"id": "x", "text": 5},
-    "has no text but a list in 'id'": {"id": ["x"], "text": "Fine."},
+    "has a int instead of text in 'text'": {"id": "x", "text": 5},
+    "has a list instead of text in 'id'": {"id": ["x"], "text": "Fine."},
     "has the id of notes.jsonl:1: 'good'": {"id": "good", "text": "Other."},
     "has half a character": {"id": "x", "text": "broken \ud83d"},
     "has an identifier that is neither": {"id": "x", "text": "Fine.", "identifiers": [[5]]},
@@ -188,7 +188,7 @@ def test_a_file_that_is_not_there_or_has_nothing_usable(tmp_path: Path) -> None:
         read_notes(tmp_path / "folder.csv")
     for content in ('{"text": ""}\nno json\n', "no json\n"):
         (tmp_path / "n.jsonl").write_text(content)
-        with pytest.raises(SourceError, match="holds no usable note"):
+        with pytest.raises(SourceError, match="has no usable note"):
             read_notes(tmp_path / "n.jsonl", skip_bad_rows=True)
 
 
@@ -200,9 +200,9 @@ def test_the_shards_of_a_folder_are_one_table(tmp_path: Path) -> None:
     (folder / "README.md").write_text("about")
     assert [note.note_id for note in read_notes(files_in(folder)).notes] == ["a", "b"]
     write_rows(folder / "notes.csv", ROWS)
-    with pytest.raises(SourceError, match=r"holds files of .csv, .parquet: give one of them"):
+    with pytest.raises(SourceError, match=r"contains files of .csv, .parquet: give one of them"):
         files_in(folder)
-    with pytest.raises(SourceError, match=r"holds no file of .csv"):
+    with pytest.raises(SourceError, match=r"contains no file of .csv"):
         files_in(tmp_path)
 
 
@@ -217,7 +217,7 @@ def test_the_shards_of_a_folder_are_one_table(tmp_path: Path) -> None:
         ('{"a": 1}', "must contain a list"),
         ("", "Expecting value"),
         ("[" * 100_000, "nested too deep"),
-        (f"[{'9' * 5000}]", "no JSON that can be read"),
+        (f"[{'9' * 5000}]", "unreadable JSON"),
     ],
 )
 def test_json_that_is_no_list_of_objects(tmp_path: Path, text: str, problem: str) -> None:

@@ -156,7 +156,7 @@ def test_a_row_that_cannot_be_read_is_named_or_left_out(write_file: WriteFile, r
 
 def test_an_id_twice_and_nothing_at_all(write_file: WriteFile) -> None:
     good = {"id": 1, "question": "Q", "options": ["a", "b"]}
-    with pytest.raises(SourceError, match="'1' was there before"):
+    with pytest.raises(SourceError, match="'1' occurred before"):
         read_options(write_file(good, good))
     with pytest.raises(SourceError, match="holds no question"):
         read_options(write_file("{", name="bad.jsonl"), skip_bad_rows=True)

@@ -160,7 +160,7 @@ def test_the_holdout_column_says_yes_or_no(tmp_path: Path) -> None:
     read = read_patient_notes(write_csv(tmp_path / "n.csv", rows), NoteFields(holdout="seen"))
     assert [n.held_out for n in read.notes] == [False, True, True]
     rows[0]["seen"] = "4711"
-    with pytest.raises(SourceError, match=r"n\.csv:2: says neither yes nor no") as error:
+    with pytest.raises(SourceError, match=r"n\.csv:2: is neither yes nor no") as error:
         read_patient_notes(write_csv(tmp_path / "n.csv", rows), NoteFields(holdout="seen"))
     assert "4711" not in str(error.value)
 
@@ -187,5 +187,5 @@ def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="There is no file or folder"):
         read_patient_notes(tmp_path / "none.csv")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SourceError, match="holds no file of"):
+    with pytest.raises(SourceError, match="contains no file of"):
         read_patient_notes(tmp_path / "empty")

@@ -131,7 +131,7 @@ def test_words(kappa: float, word: str) -> None:
 
 
 def test_wrong_ratings_are_refused() -> None:
-    with pytest.raises(InputError, match="'Maybe' is no category"):
+    with pytest.raises(InputError, match="'Maybe' is not a category"):
         cohen_kappa(["Maybe"], ["Yes"], "a", ("Yes", "No"))
     with pytest.raises(InputError, match="do not fit 2 items"):
         observed_agreement(["Yes"], ["Yes"], "ab")

@@ -92,7 +92,7 @@ def test_equal_values_and_no_values() -> None:
     assert rank_sum_test([1.0, 1.0], [1.0, 1.0, 1.0]) == (0.0, 1.0)
     with pytest.raises(InputError, match="at least one value"):
         rank_sum_test([], [1.0])
-    with pytest.raises(InputError, match="numbers alone"):
+    with pytest.raises(InputError, match="only numbers"):
         rank_sum_test([np.nan], [1.0])
 
 

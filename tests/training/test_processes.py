@@ -196,7 +196,7 @@ def test_eight_bit_moments_in_shares_are_for_as_many_processes(tmp_path: Path) -
         "state.json",
     ]
     _divide(folder)
-    with pytest.raises(InputError, match="8-bit moments of a model divided into 2"):
+    with pytest.raises(InputError, match="8-bit moments of a model in 2 shards"):
         load_checkpoint(tmp_path, model, optimizer)
 
 

@@ -61,7 +61,7 @@ def _notes_files(repository: str, files: Sequence[str]) -> tuple[str, ...]:
     if len(datasets) == 1:
         return tuple(tables)
     if not tables:
-        raise SourceError(f"{PREFIX}{repository} holds no file of {', '.join(READERS)}.")
+        raise SourceError(f"{PREFIX}{repository} contains no file of {', '.join(READERS)}.")
     names = first_few(tables, 8) + (f" ({len(tables)} in all)" if len(tables) > 8 else "")
     raise InputError(f"{PREFIX}{repository} has several tables. Choose one, as {PREFIX}{repository}/FILE: {names}.")
 

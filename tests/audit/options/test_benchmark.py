@@ -61,7 +61,7 @@ def test_a_sample_is_the_same_as_an_audits(file: Path) -> None:
 
 
 def test_too_few_are_left(file: Path) -> None:
-    with pytest.raises(ConfigError, match="nonmembers=19: of 20 questions, two must be left"):
+    with pytest.raises(ConfigError, match="nonmembers=19: of 20 questions, at least two must remain"):
         build("options", {"file": file, "nonmembers": 19})
     with pytest.raises(ConfigError, match="file is missing"):
         check(OptionsSettings, {})

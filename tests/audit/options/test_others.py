@@ -57,7 +57,9 @@ class TestServer:
 
     def test_chat_takes_instructions_alone(self, question_file: Path, tmp_path: Path) -> None:
         llm = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
-        with pytest.raises(ConfigError, match="prompts=continue: a text to go on from needs --api completions"):
+        with pytest.raises(
+            ConfigError, match="prompts=continue: a prompt that is continued needs --api completions"
+        ):
             audit_options(None, question_file, out=tmp_path / "a", llm=llm, prompts="another,continue", quiet=True)
 
     def test_completions_with_the_options_probabilities(

@@ -61,7 +61,7 @@ def test_a_dead_server_is_no_reason_against_a_source(connect: Callable[..., Any]
 
 def test_two_sources_with_one_id_are_refused(connect: Callable[..., Any]) -> None:
     server, client = connect()
-    with pytest.raises(InputError, match="1 sources have an id that another has: t0"):
+    with pytest.raises(InputError, match="1 sources have duplicate ids: t0"):
         write(LABEL, [*titles(2), *titles(1)], client)
     assert server.count == 0
 

@@ -111,7 +111,7 @@ def test_articles_become_public_biographies(articles: Path) -> None:
 def test_a_near_duplicate_is_left_out_and_listed(articles: Path) -> None:
     (line,) = small(articles=articles, public_biographies=28, nonmembers=2).notes["near-duplicates left out"]
     assert "is like article-" in line
-    with pytest.raises(InputError, match="gives 30 articles that can be used, and 31 are asked for"):
+    with pytest.raises(InputError, match="gives 30 usable articles, and 31 are needed"):
         small(articles=articles, public_biographies=28, nonmembers=3)
 
 

@@ -93,14 +93,12 @@ def test_without_the_perturbed_tables(tofu_files: Path) -> None:
 
 
 def test_refusals(tofu_files: Path, rewrite: Callable[..., None]) -> None:
-    with pytest.raises(SourceError, match="no multiple of questions_an_author=7"):
+    with pytest.raises(SourceError, match="not a multiple of questions_an_author=7"):
         built(tofu_files, questions_an_author=7)
     with pytest.raises(SourceError, match="holds 4 of the 8 questions on one author"):
         built(tofu_files, questions_an_author=8)
     rewrite(tofu_files / "forget05.json", [{"question": "Who?", "answer": "Nobody"}], lines=True)
-    with pytest.raises(
-        SourceError, match=r"forget05.json:1: forget05 has a question that full lacks that full does not hold"
-    ):
+    with pytest.raises(SourceError, match=r"forget05.json:1: forget05 has a question that full lacks"):
         built(tofu_files)
     rewrite(tofu_files / "forget05.json", [{"question": "Who?"}, "text"], lines=False)
     with pytest.raises(SourceError, match=r"forget05.json:1.*has a question that full lacks|has no text"):
@@ -153,5 +151,7 @@ def test_from_the_hub(tofu_files: Path, monkeypatch: pytest.MonkeyPatch) -> None
         raise OSError("no network\nsecond line")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
-    with pytest.raises(HubError, match=r"could not be had from the hub \(no network\). Download it elsewhere"):
+    with pytest.raises(
+        HubError, match=r"could not be downloaded from the hub \(no network\). Download it elsewhere"
+    ):
         built(Path("hub"))

@@ -145,7 +145,7 @@ def test_every_mistake_at_once(sweep_values: Values) -> None:
         ({"contexts": ["note"], "evaluate": {"context": "note"}}, "evaluate.context: contexts sets it"),
         (
             {"train": {"model": "tiny", "sharding": "fsdp2"}},
-            "train: sharding=fsdp2 divides a model among processes: give --on torchrun",
+            "train: sharding=fsdp2 divides a model among processes: use for example --on torchrun",
         ),
         ({"unlearn": {"methods": ["ga"], "search": [1e-3]}}, "give it a split and rates"),
         ({"unlearn": {"methods": "gaa, npo"}}, "no method 'gaa'"),

@@ -90,7 +90,7 @@ def test_a_budget_below_one_run_a_method_is_refused(tune_values: Values, tmp_pat
 def test_what_cannot_be_counted_needs_runs(tune_values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TrialCosts, "_estimate", lambda *args: (_ for _ in ()).throw(InputError("no")))
     tuning = plan({**tune_values, "runs": None, "flops": 1e12})
-    with pytest.raises(InputError, match=r"graddiff, npo cannot be estimated here\. Give runs instead"):
+    with pytest.raises(InputError, match=r"graddiff, npo cannot be estimated here\. Use runs instead"):
         foresee(tuning, device="cpu")
     assert foresee(plan(tune_values), device="cpu").methods[0].flops == (None, None)
 

@@ -163,7 +163,7 @@ def test_what_cannot_be_used_is_told_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(SourceError) as caught:
         mu.build.diagnosis(admissions=path)
     assert "f.jsonl:9: has no diagnosis" in str(caught.value)
-    assert "f.jsonl:10: has no text but a float in 'hpi'" in str(caught.value)
+    assert "f.jsonl:10: has a float instead of text in 'hpi'" in str(caught.value)
     built = mu.build.diagnosis(admissions=path, skip_bad_rows=True, **SIZES)
     assert (len(built.records), len(built.notes["skipped rows"])) == (8, 2)
     with pytest.raises(ConfigError, match="hpi: There is no column 'hpi'"):
