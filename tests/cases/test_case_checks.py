@@ -172,5 +172,5 @@ def test_digests_are_of_the_files_and_not_of_what_a_run_recorded(models: Callabl
     (models("copy") / "model.safetensors").unlink()
     with pytest.raises(InputError, match="no weights"):
         digest_model(models("copy"))
-    with pytest.raises(InputError, match="no folder"):
+    with pytest.raises(InputError, match="not a model folder"):
         digest_model(models("nothing"))

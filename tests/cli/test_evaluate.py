@@ -117,7 +117,7 @@ def test_only_new_questions_are_asked(medunlearn: Medunlearn, runs: Path, bench:
         (("--limit=0", "replicate=5"), ["2 settings are wrong", "Did you mean --replicates?"]),
         (("bench2",), ["'bench2' is one argument too many"]),
         (("--against", "nowhere"), ["nowhere holds no run"]),
-        (("--device", "nonsense", "--max-new-tokens=3"), ["Device 'nonsense' cannot be used"]),
+        (("--device", "nonsense", "--max-new-tokens=3"), ["Device 'nonsense' is not available"]),
     ],
 )
 def test_wrong_input(

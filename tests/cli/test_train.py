@@ -106,7 +106,7 @@ def test_it_goes_on_from_another_run(medunlearn: Medunlearn, bench: Path, target
         (("--model", "tinny"), ["no model folder tinny", "or tiny"]),
         (("--without", "random_11"), ["Did you mean 'random_1", "no split 'random_11'"]),
         (("--without", "patient="), ["forgets nothing", "Name at least one patient"]),
-        (("--device", "nonsense"), ["Device 'nonsense' cannot be used"]),
+        (("--device", "nonsense"), ["Device 'nonsense' is not available"]),
         (("--trainable=layers:9",), ["trainable='layers:9': a LlamaForCausalLM with layers 0 to 1."]),
         (("--trainable=some",), ["trainable='some' is not understood"]),
         (("--max-length=16",), ["more than max_length=16", "Raise --max-length"]),

@@ -59,7 +59,7 @@ def other_shape(delta: Path) -> None:
         (lambda delta: edit(delta, weights="int3"), "weights is 'int3'"),
         (lambda delta: edit(delta, changed=5), "another type"),
         (lambda delta: edit(delta, colour="red"), "delta.json is broken"),
-        (lambda delta: edit(delta, changed=["model.norm.weight"]), "does not hold the tensors that delta.json"),
+        (lambda delta: edit(delta, changed=["model.norm.weight"]), "lacks tensors listed in delta.json"),
         (lambda delta: (delta / "delta.json").write_text("[1"), "cannot be read as JSON"),
         (lambda delta: (delta / "delta.json").write_text("[1]"), "delta.json is broken"),
         (lambda delta: (delta / "delta.safetensors").unlink(), "delta.safetensors is missing"),

@@ -130,7 +130,7 @@ def test_nothing_there(source: str) -> None:
 def test_a_device_that_is_not_there() -> None:
     assert pick_device("cpu") == torch.device("cpu")
     for device in ("cuda:99", "abacus"):
-        with pytest.raises(InputError, match=f"Device '{device}' cannot be used here"):
+        with pytest.raises(InputError, match=f"Device '{device}' is not available"):
             pick_device(device)
 
 

@@ -18,7 +18,7 @@ from medunlearn.data.sentences import sentence_starts
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.notes.note_columns import chain_of, identifier_columns, identify
 from medunlearn.notes.note_gaps import BLANK, gaps_in, sentence_with_gap
-from medunlearn.notes.note_probes import whose
+from medunlearn.notes.note_probes import identifying_phrase
 from medunlearn.sources.patient_notes import PatientNote
 from medunlearn.synthetic import invent_hospital
 
@@ -277,12 +277,12 @@ def test_a_note_is_called_by_nothing_that_is_asked_for() -> None:
     beginning = (
         'the patient whose note begins with "Findings: the heart is large and both lungs are clear, no effusion"'
     )
-    assert whose(bare, "88", text.index("88")) == beginning
-    assert whose(bare, text[10:70], 10) is None, "the answer begins within the beginning"
-    assert whose(bare, "large") is None
+    assert identifying_phrase(bare, "88", text.index("88")) == beginning
+    assert identifying_phrase(bare, text[10:70], 10) is None, "the answer begins within the beginning"
+    assert identifying_phrase(bare, "large") is None
     named = Record("n", text, {}, (Identifier("name", "Ann Vane"), Identifier("mrn", "H-77")))
-    assert whose(named, "88") == "Ann Vane"
-    assert whose(named, "Ann Vane") == "the patient with the number H-77"
+    assert identifying_phrase(named, "88") == "Ann Vane"
+    assert identifying_phrase(named, "Ann Vane") == "the patient with the number H-77"
 
 
 def test_columns_that_are_identifiers() -> None:

@@ -49,7 +49,7 @@ def test_measures_are_added_and_replaced(scored: tuple[Run, Path]) -> None:
     with pytest.raises(UnknownNameError, match="rouge_l"):
         mu.score(run, measures="rouge")
     shutil.rmtree(folder)
-    with pytest.raises(InputError, match="not where it was"):
+    with pytest.raises(InputError, match="not at its recorded place"):
         mu.score(run)
 
 

@@ -178,7 +178,7 @@ def test_refusals(hospital: Benchmark, small: Values, tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="random_11"):
         train(hospital, train_settings({**small, "without": "random_11"}), tmp_path / "r", quiet=True)
     assert not (tmp_path / "r").exists()
-    with pytest.raises(InputError, match="Device 'nonsense' cannot be used"):
+    with pytest.raises(InputError, match="Device 'nonsense' is not available"):
         train(hospital, train_settings(small), tmp_path / "r", device="nonsense", quiet=True)
 
 

@@ -38,7 +38,7 @@ class TestLoading:
         with pytest.raises(ModelError, match=OTHER):
             load_model(run.model, device="cpu")
         (run.model / "model.safetensors").unlink()
-        with pytest.raises(ModelError, match=r"model\.safetensors is missing"):
+        with pytest.raises(ModelError, match=r"model\.safetensors of the run is missing"):
             load_model(run.model, device="cpu")
 
     def test_a_copy_is_hashed_and_an_untouched_file_is_not(

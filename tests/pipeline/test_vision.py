@@ -234,7 +234,7 @@ def test_records_stand_behind_their_images(xrays: Benchmark, seen_target: Run) -
 
 def test_a_model_of_text_alone(xrays: Benchmark, tmp_path: Path) -> None:
     text = {"model": "tiny", "tiny_width": 16, "tiny_layers": 1, "epochs": 1, "precision": "fp32"}
-    with pytest.raises(InputError, match=r"takes text alone.*--images ignore"):
+    with pytest.raises(InputError, match=r"takes only text.*--images ignore"):
         train(xrays, train_settings(text), tmp_path / "refused", quiet=True)
     run = train(xrays, train_settings({**text, "images": "ignore"}), tmp_path / "text", quiet=True)
     assert run.info["results"]["rendering"]["images"] == "ignore"

@@ -173,11 +173,11 @@ def by_samples(audit: AuditTables, result: Extraction) -> tuple[SampledExtractio
             greedy = ours[ours["decoding"] == result.decoding] if result.decoding not in several else None
             for decoding in several:
                 sampled = ours[ours["decoding"] == decoding]
-                rows += _of_decoding((corpus.corpus, group, str(decoding)), sampled, greedy)
+                rows += _decoding_rows((corpus.corpus, group, str(decoding)), sampled, greedy)
     return tuple(rows)
 
 
-def _of_decoding(
+def _decoding_rows(
     place: tuple[str, str, str], scores: pd.DataFrame, greedy: pd.DataFrame | None
 ) -> list[SampledExtraction]:
     if scores.empty:

@@ -75,7 +75,7 @@ class NoteProbes:
         values: set[tuple[str, str]] = set()
         for gap in self._order(record) if self.clozes else ():
             answer = " ".join(text[gap.start : gap.end].split())
-            who, sentence = whose(record, answer, gap.start), sentence_with_gap(text, gap, starts)
+            who, sentence = identifying_phrase(record, answer, gap.start), sentence_with_gap(text, gap, starts)
             if who is None or (gap.label, answer) in values or _stands_in(answer, f"{who} {sentence}"):
                 continue
             values.add((gap.label, answer))
@@ -108,7 +108,7 @@ class NoteProbes:
             yield _question(record, name, fold, "generation", question, answer, f"notes:prompt:{number}")
 
 
-def whose(record: Record, hidden: str, start: int | None = None) -> str | None:
+def identifying_phrase(record: Record, hidden: str, start: int | None = None) -> str | None:
     """Phrase that identifies the note without revealing the answer; None if there is none.
 
     Args:

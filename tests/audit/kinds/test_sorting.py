@@ -99,7 +99,7 @@ def test_a_sheet_goes_out_and_comes_back(tmp_path: Path) -> None:
     assert ids == ["'-r2/greedy/0/0", "r1/greedy/0/0"]
     labels = read_sheet(filled(tmp_path / "back.csv", dict(zip(ids, ("unclear", "Drug"), strict=True)), ";"), IDS)
     assert labels == {IDS[0]: (None, "the person finds that no kind fits"), IDS[1]: ("drug", None)}
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="exists, and may contain"):
         span_sheet(audit, KindSettings(), path)
 
 

@@ -124,7 +124,7 @@ def test_retained_documents_are_chosen(muse_files: Path) -> None:
     assert built(muse_files, retain="both").notes["retained documents"] == "retain1 and retain2"
     (muse_files / "raw" / "retain2.json").unlink()
     assert texts() == {"retain1"}
-    with pytest.raises(SourceError, match="neither retain2 nor retain1"):
+    with pytest.raises(SourceError, match="holds no retain2"):
         built(muse_files, retain="retain2")
 
 

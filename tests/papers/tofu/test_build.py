@@ -95,7 +95,7 @@ def test_without_the_perturbed_tables(tofu_files: Path) -> None:
 def test_refusals(tofu_files: Path, rewrite: Callable[..., None]) -> None:
     with pytest.raises(SourceError, match="not a multiple of questions_an_author=7"):
         built(tofu_files, questions_an_author=7)
-    with pytest.raises(SourceError, match="holds 4 of the 8 questions on one author"):
+    with pytest.raises(SourceError, match="has 4 of the 8 questions on one author"):
         built(tofu_files, questions_an_author=8)
     rewrite(tofu_files / "forget05.json", [{"question": "Who?", "answer": "Nobody"}], lines=True)
     with pytest.raises(SourceError, match=r"forget05.json:1: forget05 has a question that full lacks"):
@@ -130,7 +130,11 @@ def test_broken_files(tofu_files: Path, content: bytes, message: str) -> None:
 
 def test_alternatives_must_be_texts(tofu_files: Path, rewrite: Callable[..., None]) -> None:
     row = {"question": "q", "answer": "a", "paraphrased_answer": "b", "perturbed_answer": "c"}
-    for wrong, message in (("c", "has no list of texts"), ([], "has no list of texts"), (["c", 3], "is no text")):
+    for wrong, message in (
+        ("c", "has no list of texts"),
+        ([], "has no list of texts"),
+        (["c", 3], "that is not text"),
+    ):
         rewrite(tofu_files / "retain_perturbed.json", [{**row, "perturbed_answer": wrong}], lines=True)
         with pytest.raises(SourceError, match=message):
             built(tofu_files)

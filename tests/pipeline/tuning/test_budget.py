@@ -80,7 +80,7 @@ def test_without_a_retrained_model_ranks_are_the_objective(edited: tuple[Values,
 
 def test_a_budget_below_one_run_a_method_is_refused(tune_values: Values, tmp_path: Path) -> None:
     values = {**tune_values, "out": tmp_path / "out", "runs": None, "flops": 1e6}
-    with pytest.raises(InputError, match=r"is less than one untuned run of .* Give .* at least"):
+    with pytest.raises(InputError, match=r"is less than one untuned run of .* Use at least"):
         foresee(plan(values), device="cpu")
     with pytest.raises(InputError, match="is less than one untuned run"):
         run_tuning(plan(values), quiet=True)

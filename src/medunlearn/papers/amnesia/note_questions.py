@@ -20,7 +20,7 @@ from medunlearn.data.storage import sha256_of_json, write_table
 from medunlearn.judging.writing import Source
 from medunlearn.llm import CostEstimate
 from medunlearn.notes.note_benchmark import build
-from medunlearn.notes.note_probes import whose
+from medunlearn.notes.note_probes import identifying_phrase
 from medunlearn.papers.amnesia.from_notes import KINDS, QuestionedNote, written_questions
 from medunlearn.papers.amnesia.notes import EVIDENCE, EVIDENCE_FILE, evidence_rows
 from medunlearn.papers.amnesia.prompts import AmnesiaQuestions
@@ -117,7 +117,7 @@ def _with_questions(notes: Benchmark, answers: Mapping[str, Any], provenance: st
 
 def _with_note_phrases(notes: Benchmark, questions: Sequence[Question]) -> list[Question]:
     """The questions, each with a phrase that identifies its note, unless that reveals the answer."""
-    who = {q.question_id: whose(notes.record[q.record_id], q.answer) for q in questions}
+    who = {q.question_id: identifying_phrase(notes.record[q.record_id], q.answer) for q in questions}
     return [
         replace(q, question=f"About {who[q.question_id]}: {q.question}") if who[q.question_id] else q
         for q in questions

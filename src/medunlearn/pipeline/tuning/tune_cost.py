@@ -28,7 +28,7 @@ class TrialCosts:
     def __init__(self, tuning: Tuning, benchmark: Benchmark, device: str) -> None:
         self.tuning, self.benchmark, self.device = tuning, benchmark, device
         self._planner: Planner | None = None
-        self._known: dict[str, float | None] = {}
+        self._flops_by_method: dict[str, float | None] = {}
 
     def __call__(self, method: str, params: Mapping[str, Any]) -> float | None:
         """FLOPs of a trial; None if they cannot be estimated: a model with images, or a plug-in that reads tensor
@@ -36,12 +36,12 @@ class TrialCosts:
         """
         fixed = {name: value for name, value in params.items() if not isinstance(value, float)}
         key = repr((method, sorted(fixed.items())))
-        if key not in self._known:
+        if key not in self._flops_by_method:
             try:
-                self._known[key] = self._estimate(method, fixed)
+                self._flops_by_method[key] = self._estimate(method, fixed)
             except (MedunlearnError, RuntimeError, TypeError, ValueError, NotImplementedError):
-                self._known[key] = None
-        return self._known[key]
+                self._flops_by_method[key] = None
+        return self._flops_by_method[key]
 
     def _estimate(self, method: str, params: Mapping[str, Any]) -> float:
         tuning = self.tuning
