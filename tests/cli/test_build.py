@@ -168,7 +168,7 @@ def test_inspect_counts_a_models_tokens(medunlearn: Medunlearn, bench: Path, tar
     )
     assert str(target) in tables["tokens"]
     assert "There is no tokenizer in" in medunlearn("inspect", bench, "--tokenizer", tmp_path, code=2).text
-    assert "is no benchmark" in medunlearn("inspect", target, "--tables", code=2).text
+    assert "is not a benchmark" in medunlearn("inspect", target, "--tables", code=2).text
 
 
 def test_inspect_run(medunlearn: Medunlearn, target: Path) -> None:

@@ -70,7 +70,7 @@ def test_again_it_is_the_same_and_other_settings_are_refused(medunlearn: Medunle
     before = (built / "again" / "questions.parquet").read_bytes()
     medunlearn(*words)
     assert (built / "again" / "questions.parquet").read_bytes() == before
-    assert "holds another benchmark" in medunlearn(*words, "--seed", 3, code=2).text
+    assert "contains another benchmark" in medunlearn(*words, "--seed", 3, code=2).text
 
 
 def test_it_is_trained_on_unlearned_evaluated_attacked_and_reported(

@@ -290,13 +290,13 @@ def test_another_benchmark_is_refused_before_anything_is_asked(
     out = tmp_path / "b"
     with FakeServer(answer=canned) as server:
         words = ("build", "amnesia", notes, *server_flags(server), "--out")
-        assert "holds another benchmark" in medunlearn(*words, bench, code=2).text
+        assert "contains another benchmark" in medunlearn(*words, bench, code=2).text
         (tmp_path / "mine").mkdir()
         (tmp_path / "mine" / "thesis.txt").write_text("mine")
         assert "is not empty and contains no benchmark" in medunlearn(*words, tmp_path / "mine", code=2).text
         assert server.count == 0
         medunlearn(*words, out)
-        assert "holds another benchmark" in medunlearn(*words, out, "--seed", 1, code=2).text
+        assert "contains another benchmark" in medunlearn(*words, out, "--seed", 1, code=2).text
         assert "contains this benchmark already" in medunlearn(*words, out, "--again", code=2).text
         medunlearn(*words, tmp_path / "c", "--store", out / "llm", "--again")
         medunlearn(*words, tmp_path / "d", "--store", out / "llm", "--seed", 1)
@@ -316,7 +316,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "a price": ((*HERE, "--llm.price", "3"), "is not PROMPT,ANSWER"),
     "no price": ((*HERE, "--llm.budget-money", "3"), "budget_money needs a price"),
     "a key": ((*HERE, "--llm.concurency=3"), "Did you mean 'concurrency'?"),
-    "a sample": ((*HERE, "--limit", "99"), "the file holds 12"),
+    "a sample": ((*HERE, "--limit", "99"), "the file has 12 notes"),
     "no number": ((*HERE, "--limit", "some"), "limit='some': give a number, or all"),
     "use": ((*HERE, "--data-use", "secret"), "data_use='secret'"),
 }  # fmt: skip

@@ -168,7 +168,7 @@ def test_out_that_is_something_else(
     (tmp_path / "file").write_text("mine")
     out = {"bench": bench, "target": hospital[0]}.get(name, tmp_path / name)
     result = medunlearn("report", *hospital, "--split", "random_10", "--out", out, code=2)
-    part = {"report.html": f"give --out {tmp_path / 'report'}", "file": "is a file"}.get(
+    part = {"report.html": f"use --out {tmp_path / 'report'}", "file": "is a file"}.get(
         name, "Choose another --out"
     )
     assert part in result.text

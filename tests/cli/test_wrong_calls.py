@@ -135,7 +135,7 @@ YAML = {
     "splits: []": "splits",
     "seeds: []": "seeds=[]",
     "seeds: [1, true]": "seeds",
-    "train: {lr: 1, lr: 2}": "the key 'lr' is there twice (line 1)",
+    "train: {lr: 1, lr: 2}": "the key 'lr' occurs twice (line 1)",
     "unlearn: {methods: []}": "unlearn.methods is missing",
     "name: ''": "name is empty",
     "name: 5": "name=5",

@@ -226,7 +226,7 @@ def test_labels_that_cannot_be_read(content: str, tmp_path: Path) -> None:
 
 def test_another_benchmark_is_not_written_over(tmp_path: Path) -> None:
     build_new(SMALL, tmp_path / "b")
-    with pytest.raises(InputError, match="holds another benchmark"):
+    with pytest.raises(InputError, match="contains another benchmark"):
         build_new({**SMALL, "seed": 1}, tmp_path / "b")
 
 
