@@ -137,14 +137,17 @@ def _without_residual(
     # Too few strangers for a bound are no reason to overlook what stands above them.
     margin = max(its.margin for _, its in compared)
     bare = {
-        check: f"{_titled(check)}: above the few others who could be asked, by more than the margin."
+        check: f"{_check_title(check)}: above the few others who could be asked, by more than the margin."
         for check in battery.checks
         if _above_strangers(check, margin)
     }
     remarks += [reason for check, reason in bare.items() if check.concerns == "earlier requests"]
     bare = {check: reason for check, reason in bare.items() if check.concerns == "this request"}
     if wide or bare:
-        reasons = [*(f"{_titled(check)}: what is left may be above the margin." for check in wide), *bare.values()]
+        reasons = [
+            *(f"{_check_title(check)}: what is left may be above the margin." for check in wide),
+            *bare.values(),
+        ]
         return _decision("inconclusive", [*reasons, *remarks], wide)
     number = len(able) - together
     able_checks = f"{count(number, 'check')} that found the patient in the model before"
