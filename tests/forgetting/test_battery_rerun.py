@@ -95,7 +95,7 @@ def test_the_work_of_another_case_is_refused(
 ) -> None:
     case, model, work = request_copy(forgotten, tmp_path)
     record = read_json(work / "request.json")
-    with pytest.raises(InputError, match=r"holds no request\.json"):
+    with pytest.raises(InputError, match=r"contains no request\.json"):
         verify(model, forgotten, tmp_path)
     for changed, words in (
         ({**record, "case": "0" * 64}, "the work of another case"),
