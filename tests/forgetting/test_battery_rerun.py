@@ -114,7 +114,7 @@ def test_the_work_of_another_case_is_refused(
     changed = replace(bench.records[0], text="Another note.")
     shutil.rmtree(work / "bench")
     replace(bench, records=(changed, *bench.records[1:]), folder=None).save(work / "bench")
-    with pytest.raises(InputError, match="are not those of") as changed_notes:
+    with pytest.raises(InputError, match="are no longer those of") as changed_notes:
         verify(model, forgotten, work)
     # Nor does the request go on with them.
     with pytest.raises(InputError, match="holds another benchmark") as refused:
