@@ -117,7 +117,7 @@ def test_the_work_of_another_case_is_refused(
     with pytest.raises(InputError, match="are no longer those of") as changed_notes:
         verify(model, forgotten, work)
     # Nor does the request go on with them.
-    with pytest.raises(InputError, match="holds another benchmark") as refused:
+    with pytest.raises(InputError, match="contains another benchmark") as refused:
         hospital.forget(case, hospital.patients[0])
     assert not any(name in f"{changed_notes.value} {refused.value}" for name in hospital.patients)
     for folders, words in (([case], "on a model"), ([hospital.run.folder], "none of these folders")):
