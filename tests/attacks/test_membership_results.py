@@ -208,7 +208,7 @@ def test_a_story_is_not_told_from_a_biography() -> None:
         ("c", False, "public_biography"),
     }
     only, nobody = lume({"a": "story"}, {"c": "public_biography"}), lume({"a": "story"}, {})
-    with pytest.raises(InputError, match=r"forgets documents of story; .* are of public biography"):
+    with pytest.raises(InputError, match=r"forgets documents of story, .* are public biography"):
         candidates(only, only.split("released"))
     with pytest.raises(InputError, match="--nonmember-documents 100"):
         candidates(nobody, nobody.split("released"))

@@ -62,9 +62,9 @@ def test_parts_and_directions() -> None:
     assert bart_score(["a b"], ["b c d e"], model=BART)[0].value == -3.0  # c, d and e are not in the response
     assert bart_score(["a b"], ["b c d e"], model=BART, direction="precision")[0].value == -1.0
     assert bart_score(["a b"], ["b c d e"], model=BART, direction="both")[0].value == -2.0
-    with pytest.raises(ConfigError, match="direction='there': it is one of recall, precision, both"):
+    with pytest.raises(ConfigError, match="direction='there': choose one of recall, precision, both"):
         bart_score(["a"], ["a"], model=BART, direction=cast(Any, "there"))
-    with pytest.raises(ConfigError, match="part='p': it is one of f1, precision, recall"):
+    with pytest.raises(ConfigError, match="part='p': choose one of f1, precision, recall"):
         bert_score(["a"], ["a"], model=ENCODER, part=cast(Any, "p"))
     for measure in (bert_score, bart_score):
         with pytest.raises(InputError, match="1 responses and 2 references"):

@@ -364,7 +364,7 @@ def test_a_hub_that_refuses(medunlearn: Medunlearn, one_layer: Path, tmp_path: P
         (("RUN", "--out", "hf", "--push", "model"), "'model' is not a hub id. Write it as org/name"),
         (("RUN", "--out", "hf", "--public"), "give --push org/name too"),
         (("RUN", "--out", "hf", "--allow-push"), "give --push org/name too"),
-        (("BENCH", "--out", "hf"), "no model folder"),
+        (("BENCH", "--out", "hf"), "not a model folder"),
     ],
 )
 def test_wrong_input(

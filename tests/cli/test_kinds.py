@@ -131,7 +131,7 @@ def test_a_whole_corpus_shows_set_phrases(medunlearn: Run, audit: Path, tmp_path
 def test_what_the_server_left_is_asked_for_again(medunlearn: Run, audit: Path) -> None:
     words = ("--llm.model", "m", "--llm.retries=0", "--llm.connect-seconds=0.2", "--llm.give-up-after=1")
     result = medunlearn("audit", "kinds", "find", audit, "--llm", "http://127.0.0.1:9/v1", *words, code=1)
-    assert "have no answer of m" in result.text
+    assert "have no answer from m" in result.text
     table = pd.read_parquet(audit / "kinds.parquet")
     assert set(table["by"]) == {"rules", "judge"}
     assert table[table["by"] == "judge"]["kind"].isna().all()
@@ -160,7 +160,7 @@ def test_what_is_wrong_is_said(medunlearn: Run, audit: Path, words: tuple[str, .
 def test_sheets_must_agree_and_say_something(medunlearn: Run, audit: Path, tmp_path: Path) -> None:
     sheet, other = tmp_path / "sheet.csv", tmp_path / "other.csv"
     medunlearn("audit", "kinds", "review", audit, "--out", sheet, "--quiet")
-    assert "already" in medunlearn("audit", "kinds", "review", audit, "--out", sheet, code=2).text
+    assert "exists, and may contain" in medunlearn("audit", "kinds", "review", audit, "--out", sheet, code=2).text
     assert "No span has a kind yet" in medunlearn("audit", "kinds", "corrected", audit, sheet, code=2).text
     fill(sheet)
     other.write_text(re.sub(",editorial,", ",drug,", sheet.read_text()))

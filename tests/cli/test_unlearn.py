@@ -194,7 +194,7 @@ def test_a_target_that_was_cut_off(unlearn: Unlearn, target: Path, tmp_path: Pat
 def test_a_run_or_benchmark_is_not_written_over(unlearn: Unlearn, bench: Path, target: Path) -> None:
     before = weights(target)
     assert "verb: train there, unlearn here" in unlearn("npo", out=target, code=2).text
-    assert "holds no run" in unlearn("npo", out=bench, code=2).text
+    assert "contains no run" in unlearn("npo", out=bench, code=2).text
     assert weights(target) == before
 
 
@@ -248,9 +248,9 @@ def test_memory_that_runs_out(unlearn: Unlearn, tmp_path: Path, monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setenv("FULL_AFTER", "6")  # the engine's look, two tries, and the first step's two passes among them
         text = unlearn(*words, code=2).text
-    assert "error: Memory runs out at step 1, with one sequence or row a side in a pass" in text
+    assert "error: Memory runs out at step 1, with one sequence or row per side in a pass" in text
     assert "resumes from the checkpoint if more memory is free, or with --gradient-checkpointing. Or start " in text
-    assert "another experiment, with another --out and --optimizer adamw_8bit; or " in text
+    assert "another experiment with another --out and --optimizer adamw_8bit; or " in text
     assert "--trainable lora or --trainable layers:7" in text
     assert "micro-batch-size" not in text
     assert info(out)["status"] == "failed"

@@ -133,7 +133,7 @@ def test_any_size_and_seed(patients: int, seed: int, institutions: int, studies:
         ({"patients": 10**7}, "489951"),
         ({"patients": 1, "studies": -1}, "0 "),
         ({"patients": 1, "institutions": 0}, "1 or more"),
-        ({"patients": 1, "institutions": 10**6}, "1000 at most"),
+        ({"patients": 1, "institutions": 10**6}, "at most 1000"),
         ({"patients": 1, "note_length": "Short"}, "Did you mean 'short'"),
     ],
 )

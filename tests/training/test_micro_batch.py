@@ -141,7 +141,7 @@ def test_what_never_fits_is_an_error_and_the_run_goes_on_from_the_last_step(
 ) -> None:
     whole, expected = run(tiny, Room(NextToken(), 2), plan)
     objective = Room(NextToken(), 2)
-    with pytest.raises(OutOfMemoryError, match="at step 2, with one sequence or row a side") as caught:
+    with pytest.raises(OutOfMemoryError, match="at step 2, with one sequence or row per side") as caught:
         run(tiny, objective, plan, checkpoints=tmp_path, on_step=lambda row: _full_after(objective, row, 2))
     assert caught.value.exit_code == 2
     assert [folder.name for folder in tmp_path.iterdir()] == ["step-00000002"]

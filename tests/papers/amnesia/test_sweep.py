@@ -194,7 +194,7 @@ def test_what_does_not_belong_is_refused(models: list[Evaluated], clinic: Benchm
         ([again, again], "both the RMU of split 'random_10' with seed 0"),
         ([replace(models[0], record=record)], "another benchmark"),
         ([replace(retrained, run=run)], "is the retrained model of split 'random_15'"),
-        ([first, replace(second, record=Run(tmp_path, second.record.info))], "asked different questions"),
+        ([first, replace(second, record=Run(tmp_path, second.record.info))], "have different questions"),
     ):
         with pytest.raises(InputError, match=message):
             SweepModels(swept, clinic)

@@ -78,7 +78,7 @@ def test_a_subset_depends_on_the_seed_alone(folder: Path) -> None:
 
 def test_a_subset_larger_than_the_files(folder: Path) -> None:
     with pytest.raises(
-        InputError, match=r"asks for 7 documents of .* forget side; the files hold 6. .* 12 at most"
+        InputError, match=r"asks for 7 documents of .* forget side; the files have 6. .* at most 12"
     ):
         build(LumeSettings(released=folder, documents_per_task=13))
 
@@ -125,12 +125,12 @@ def test_a_subset_takes_no_document_that_is_held_out(folder: Path) -> None:
     assert len(benchmark.records) == len(trained) + 2
     squeezed = build(LumeSettings(released=folder, documents_per_task=6, nonmember_documents=3))
     assert len(squeezed.records) == 21
-    with pytest.raises(InputError, match="the files hold 2 besides non-members"):
+    with pytest.raises(InputError, match="the files have 2 besides non-members"):
         build(LumeSettings(released=folder, documents_per_task=6, nonmember_documents=4))
 
 
 def test_nonmembers_that_cannot_be_had(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"has 6 public biographies.*5 at most"):
+    with pytest.raises(InputError, match=r"has 6 public biographies.*at most 5"):
         build(LumeSettings(released=folder, nonmember_documents=6))
     with pytest.raises(InputError, match="not both"):
         build(LumeSettings(released=folder, nonmember_documents=1, nonmembers=folder / "outside.jsonl"))

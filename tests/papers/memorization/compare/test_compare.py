@@ -157,7 +157,7 @@ def test_relations_that_name_what_is_not_there(audits: Path, relations: dict, wo
 
 
 def test_folders_that_are_no_audits(audits: Path, tmp_path: Path):
-    with pytest.raises(InputError, match="have one label, 'med'"):
+    with pytest.raises(InputError, match="have the same label, 'med'"):
         audit_content([audits / "med", audits / "med"], replicates=5)
     with pytest.raises(InputError, match="nothing to report"):
         audit_content([], replicates=5)
