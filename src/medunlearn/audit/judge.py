@@ -106,8 +106,8 @@ class AuditJudge:
         if rejects and not self.allow_missing:
             raise MedunlearnError(
                 f"{len(rejects)} {noun} have no answer from {self.name}: {rejects[0].reason.rstrip('.?')}. "
-                "Received answers are stored. Run the same command again to request the rest, or finish without them: "
-                "--allow-missing."
+                "Received answers are stored. Run the same command again to request the rest, or finish without "
+                "them: --allow-missing."
             )
 
 
