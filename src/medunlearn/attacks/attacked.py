@@ -173,7 +173,7 @@ class Attacks:
 
     @cached_property
     def reference(self) -> ReferenceCheck | None:
-        """Whether the retrained model among these models is a valid reference; None if that is not known.
+        """Check of the retrained model among these models as a reference; None if it was not made.
 
         From the evaluations of target and retrained model on the split, else from what a recovery attack measured
         of both before it began. None without target or retrained model.

@@ -82,11 +82,7 @@ def audit(
     sources, baselines = _words(corpus), _words(baseline)
     _refuse(model, sources, responses, checked)
     folder, audited, corpora = Path(out), None, []
-    reference_file = None if references is None else Path(references)
-    if reference_file is not None and not reference_file.is_file():
-        raise InputError(
-            f"There is no file {reference_file}. --references names a table with custom_id, prefix and suffix."
-        )
+    reference_file = _reference_file(references)
     if responses is not None:
         _audit_stored(Path(responses), checked, folder, label, reference_file)
     else:
@@ -118,6 +114,16 @@ def audit(
             others.append(run_stages(path, parts.model_copy(update={"unseen": ()}), model=other, **stages))
     results = run_stages(folder, parts, model=audited, **stages)
     return replace(Audit.open(folder), stages=results.against(others))
+
+
+def _reference_file(references: Path | str | None) -> Path | None:
+    if references is None:
+        return None
+    if not Path(references).is_file():
+        raise InputError(
+            f"There is no file {references}. --references names a table with custom_id, prefix and suffix."
+        )
+    return Path(references)
 
 
 def _words(paths: Paths) -> list[str]:

@@ -27,7 +27,7 @@ RESPONSE = ("response", "generated", "output")
 _LARGEST = 2**28
 """Bytes of one sample of an Inspect log, unpacked."""
 ZSTANDARD, LOCAL_HEADER = 93, 30
-"""Of a ZIP file: number of the method of packing, and bytes of what stands before a member's name."""
+"""In a ZIP file: number of the compression method, and bytes of the header before a member's name."""
 _COPIED = ("record_id", "subject", "corpus", "prefix_tokens", "copies")
 _LM_EVAL, _BATCH = {"doc_id", "arguments", "resps"}, {"custom_id", "response"}
 _TABLES = (".csv", ".tsv")
@@ -104,8 +104,7 @@ def _batch(place: str, row: Row, file: Path, references: Mapping[str, Row] | Non
     if references is None:
         raise SourceError(
             f"{file} is a batch output, which contains neither prompts nor true texts. Name a table with "
-            "custom_id, "
-            "prefix and suffix: --references FILE."
+            "custom_id, prefix and suffix: --references FILE."
         )
     name = str(row["custom_id"])
     if name not in references:
@@ -171,7 +170,7 @@ def _inspect_archive(file: Path) -> Rows:
 
 
 def _unpacked(archive: zipfile.ZipFile, name: str) -> bytes:
-    """A member of an archive; of those packed by Zstandard too, which zipfile reads from Python 3.14 on.
+    """Content of a member, also if compressed with Zstandard, which zipfile reads from Python 3.14 on.
 
     Raises:
         BadZipFile, OSError, ValueError: it is broken.
@@ -181,9 +180,8 @@ def _unpacked(archive: zipfile.ZipFile, name: str) -> bytes:
         return archive.read(name)
     assert archive.fp is not None
     archive.fp.seek(member.header_offset + LOCAL_HEADER - 4)
-    lengths = struct.unpack(
-        "<HH", archive.fp.read(4)
-    )  # of its name and of an extra field, which stand before the data
+    # Its name and an extra field stand before the data.
+    lengths = struct.unpack("<HH", archive.fp.read(4))
     archive.fp.seek(sum(lengths), os.SEEK_CUR)
     packed = pa.BufferReader(archive.fp.read(member.compress_size))
     data: bytes = pa.CompressedInputStream(packed, "zstd").read(member.file_size)

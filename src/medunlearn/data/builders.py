@@ -45,7 +45,7 @@ IDENTIFIER = "identifier"
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """How a benchmark's paper breaks numbers down.
+    """Breakdown of numbers in a benchmark's paper.
 
     Attributes:
         level: one group of numbers per node of this level.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -205,8 +205,8 @@ def _parts(folder: Path) -> tuple[str, Adapter | None]:
             return str(root_folder.resolve()), None
         if low_rank is not None and all(factor > 0 for factor in low_rank.factors.values()):
             rank = max(len(low_rank.tensors[name + A]) for name in low_rank.factors)
-            modules = frozenset(_module(name.removesuffix(".weight")) for name in low_rank.factors)
-            return str(root_folder.resolve()), _within_layers(folder, Adapter(low_rank, rank, modules))
+            names = [name.removesuffix(".weight") for name in low_rank.factors]
+            return str(root_folder.resolve()), Adapter(low_rank, rank, _layer_modules(folder, names))
     raise _cannot_load(folder, "more than a full model or one LoRA adapter on it")
 
 
@@ -216,16 +216,20 @@ def _peft_adapter(folder: Path) -> Adapter:
         names = [name.partition(".lora_") for name in tensors.keys()]  # noqa: SIM118  # no mapping
     if not all(kind for _, kind, _ in names):
         raise _cannot_load(folder, "an adapter with layers trained as a whole")
-    modules = frozenset(_module(name) for name, _, _ in names)
-    return _within_layers(folder, Adapter(folder, int(facts["r"]), modules))
+    return Adapter(folder, int(facts["r"]), _layer_modules(folder, [name for name, _, _ in names]))
 
 
-def _within_layers(folder: Path, adapter: Adapter) -> Adapter:
-    """The adapter, if it only changes layers: vLLM ignores an adapter of the head in prompt likelihoods."""
-    outside = sorted(adapter.modules & {"lm_head", "embed_tokens", "embed_out", "wte"})
-    if outside:
-        raise _cannot_load(folder, f"an adapter of {outside[0]}")
-    return adapter
+def _layer_modules(folder: Path, names: Collection[str]) -> frozenset[str]:
+    """Last parts of the names of an adapter's modules.
+
+    Raises:
+        InputError: a module outside of the numbered layers: vLLM ignores an adapter of the head in prompt
+            likelihoods.
+    """
+    for name in names:
+        if not any(part.isdecimal() for part in name.split(".")):
+            raise _cannot_load(folder, f"an adapter of {_module(name)}")
+    return frozenset(map(_module, names))
 
 
 def _module(name: str) -> str:

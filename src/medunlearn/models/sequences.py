@@ -70,7 +70,7 @@ class TokenSequence:
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """How questions are rendered as token sequences.
+    """Rendering of questions as token sequences.
 
     Attributes:
         max_length: the longest sequence in tokens; None for no bound. Records are cut into chunks of this

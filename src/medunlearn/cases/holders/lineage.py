@@ -109,10 +109,12 @@ class Lineage:
         return any(benchmark.record[name].fold == "train" and sides.get(name) != "forget" for name in theirs)
 
     def _base(self, base: str, identity: object) -> bool | None:
-        """Whether a run's starting model was trained on the subject; ``identity``: hub id, or fingerprint of the
-        folder.
+        """True if a run's starting model was trained on the subject, None if that is unknown.
 
         Training data of hub models is not looked up.
+
+        Args:
+            identity: hub id, or fingerprint of the folder.
         """
         folder = Path(base)
         if base in TINIES or identity == base:

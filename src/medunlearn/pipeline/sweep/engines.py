@@ -32,7 +32,7 @@ POLL = 1.0
 GRACE = 600.0
 """Seconds that a job waits to be killed after SIGTERM."""
 TIMEOUTS = 100
-"""How often a job may run out of its time: each time it goes on from its checkpoint."""
+"""Most time-outs of a job; after each it resumes from its checkpoint."""
 _DEFAULTS = {"timeout_min": 240, "signal_delay_s": 120, "name": "medunlearn"}
 """Of a Slurm job: submitit's names. It is told so many seconds before its end, to write a checkpoint."""
 
