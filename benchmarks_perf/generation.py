@@ -1,13 +1,15 @@
 """Answers to several questions on one note: the note run once, against one padded batch of full prompts.
 
 The padded batch is timed three times: by transformers' ``generate``, as peers do it; by our loop with the growing
-cache that ``generate`` has; and with the cache with room that we decode with. All ways are timed in one process, in
-turns, on a random Llama that never says EOS; the best of a few turns counts for each. The tokens they say are
+cache that ``generate`` has; and with the cache with room that we decode with. These and the shared note multiply as
+PyTorch does; then the shared note is timed as we decode, by oneDNN. All ways are timed in one process, in turns, in
+CPU seconds, on a random Llama that never says EOS; the best of a few turns counts for each. The tokens they say are
 compared. Below them stands what no way can do without: the matrix products of the weights, once over the note and
 the questions, then once a token. ``--grow`` does it for notes of 128 to 4096 tokens and for 1 to 16 questions, by
 our loop alone.
 
     python benchmarks_perf/generation.py --note 500 --questions 8
+    python benchmarks_perf/generation.py --vocabulary 32768 --width 768 --layers 6
     python benchmarks_perf/generation.py --grow --turns 2
 """
 
@@ -24,22 +26,25 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from medunlearn.generation import sharing
 from medunlearn.generation.decode import DecodedAnswer, decode
+from medunlearn.models import onednn
 from medunlearn.models.load import LanguageModel
+from medunlearn.models.onednn import ReorderedLinears
 
-VOCABULARY, NEVER = 4096, -1
-GENERATE, GROWING, ROOMY, SHARED = (
+NEVER = -1
+GENERATE, GROWING, ROOMY, PLAIN, SHARED = (
     "transformers' generate",
     "full prompts, growing cache",
     "full prompts, cache with room",
+    "shared note, PyTorch's products",
     "shared note",
 )
 NOTES, QUESTIONS = (128, 256, 512, 1024, 2048, 4096), (1, 2, 4, 8, 16)
 
 
-def random_llama(width: int, layers: int) -> LanguageModel:
+def random_llama(width: int, layers: int, vocabulary: int) -> LanguageModel:
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=VOCABULARY,
+        vocab_size=vocabulary,
         hidden_size=width,
         intermediate_size=4 * width,
         num_hidden_layers=layers,
@@ -56,20 +61,20 @@ def timed(
     model: LanguageModel, prompts: list[list[int]], shared: list[int], new: int
 ) -> tuple[float, list[DecodedAnswer]]:
     """Seconds and answers of one batch."""
-    start = time.perf_counter()
+    start = time.process_time()
     (batch,) = decode(model, prompts, shared=shared, max_new_tokens=new, batch_size=len(prompts))
-    return time.perf_counter() - start, [decoded for _, decoded in sorted(batch, key=lambda pair: pair[0])]
+    return time.process_time() - start, [decoded for _, decoded in sorted(batch, key=lambda pair: pair[0])]
 
 
 def by_generate(model: LanguageModel, prompts: list[list[int]], new: int) -> tuple[float, list[DecodedAnswer]]:
     """Seconds and answers of one batch by ``generate``; prompts of one length need no padding."""
-    start, ids = time.perf_counter(), torch.tensor(prompts)
+    start, ids = time.process_time(), torch.tensor(prompts)
     with torch.inference_mode():
         found = model.model.generate(
             ids, attention_mask=torch.ones_like(ids), max_new_tokens=new, do_sample=False, pad_token_id=0
         )
     answers = [DecodedAnswer(tuple(row), finished=False) for row in found[:, ids.shape[1] :].tolist()]
-    return time.perf_counter() - start, answers
+    return time.process_time() - start, answers
 
 
 @torch.inference_mode()
@@ -78,11 +83,12 @@ def products(model: LanguageModel, prompt: int, answers: int, new: int) -> float
     head, inside = model.model.lm_head, [m for m in model.model.model.modules() if isinstance(m, torch.nn.Linear)]
     passes = [(prompt, inside), *[(answers, [*inside, head])] * (new - 1), (answers, [head])]
     inputs = {(rows, m.in_features): torch.randn(rows, m.in_features) for rows, layers in passes for m in layers}
-    start = time.perf_counter()
-    for rows, layers in passes:
-        for layer in layers:
-            layer(inputs[rows, layer.in_features])
-    return time.perf_counter() - start
+    with ReorderedLinears(model.model).used():
+        start = time.process_time()
+        for rows, layers in passes:
+            for layer in layers:
+                layer(inputs[rows, layer.in_features])
+        return time.process_time() - start
 
 
 def growing(model: Any, room: int) -> DynamicCache:
@@ -93,17 +99,18 @@ def compare(
     model: LanguageModel, ways: tuple[str, ...], note: int, questions: int, chosen: argparse.Namespace
 ) -> tuple[dict[str, float], bool]:
     """Best seconds of each way, and whether all said the same."""
-    text = torch.randint(1, VOCABULARY, (note,)).tolist()
-    own = torch.randint(1, VOCABULARY, (questions, chosen.question)).tolist()
+    text = torch.randint(1, chosen.vocabulary, (note,)).tolist()
+    own = torch.randint(1, chosen.vocabulary, (questions, chosen.question)).tolist()
     prompts = [text + question for question in own]
     timed(model, prompts, [note] * questions, 2)  # the first call pays for what is prepared once
     best: dict[str, float] = {}
     said: list[list[DecodedAnswer]] = []
     for _ in range(chosen.turns):
         for way in ways:
-            shared = [note] * questions if way == SHARED else []
+            shared = [note] * questions if way in (PLAIN, SHARED) else []
             cache = growing if way == GROWING else sharing.preallocated_cache
-            with patch.object(sharing, "preallocated_cache", cache):
+            largest = onednn.MOST_BYTES if way == SHARED else 0
+            with patch.object(sharing, "preallocated_cache", cache), patch.object(onednn, "MOST_BYTES", largest):
                 seconds, answers = (
                     by_generate(model, prompts, chosen.new)
                     if way == GENERATE
@@ -132,20 +139,21 @@ def main() -> None:
     parser.add_argument("--new", type=int, default=45, help="tokens of an answer")
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--vocabulary", type=int, default=4096)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--grow", action="store_true", help="a table over lengths and numbers of questions")
     chosen = parser.parse_args()
-    model = random_llama(chosen.width, chosen.layers)
+    model = random_llama(chosen.width, chosen.layers, chosen.vocabulary)
     if chosen.grow:
         grow(model, chosen)
         return
-    best, same = compare(model, (GENERATE, GROWING, ROOMY, SHARED), chosen.note, chosen.questions, chosen)
+    best, same = compare(model, (GENERATE, GROWING, ROOMY, PLAIN, SHARED), chosen.note, chosen.questions, chosen)
     for way, seconds in best.items():
-        print(f"{way:30} {seconds:7.3f} s   {seconds / best[SHARED]:5.2f} x the shared note's")
+        print(f"{way:31} {seconds:7.3f} s   {seconds / best[SHARED]:5.2f} x the shared note's")
     prompt = chosen.note + chosen.questions * chosen.question
     floor = min(products(model, prompt, chosen.questions, chosen.new) for _ in range(chosen.turns))
     print(
-        f"{'products with the weights':30} {floor:7.3f} s   {best[GENERATE] / floor:5.2f} x is the most to be had"
+        f"{'products with the weights':31} {floor:7.3f} s   {best[GENERATE] / floor:5.2f} x is the most to be had"
     )
     print(f"same answers: {same}")
 

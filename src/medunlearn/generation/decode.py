@@ -11,6 +11,7 @@ from medunlearn.generation.sampling import Choose, greedy_choice
 from medunlearn.generation.sharing import SharedPrompt, arrange, begin
 from medunlearn.models.batching import Batching
 from medunlearn.models.load import LanguageModel
+from medunlearn.models.onednn import ReorderedLinears
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,14 @@ def decode(
             yield [(place, _answer(tokens, ends)) for place, tokens in answers]
             advance(len(answers))
         return
+    linears = ReorderedLinears(language_model.model)
+
+    def decode_batch(some: list[SharedPrompt]) -> list[tuple[int, DecodedAnswer]]:
+        with linears.used():
+            return _decode(language_model, some, max_new_tokens, choose)
+
     for alike in arrange(language_model.model, prompts, shared, begun_answers, leave_out={*complete}):
-        for batch in batching.over(alike, lambda some: _decode(language_model, some, max_new_tokens, choose)):
+        for batch in batching.over(alike, decode_batch):
             yield batch
             advance(len(batch))
 

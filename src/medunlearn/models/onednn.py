@@ -1,0 +1,70 @@
+"""Linear layers by oneDNN on a CPU, with weights in its own order: faster for passes of few rows, as in decoding.
+
+In fp32, PyTorch multiplies by MKL, which takes about twice as long for 8 rows as oneDNN with a weight that was
+reordered once (benchmarks_perf/generation.py times decoding with both). The operators are private to PyTorch, where
+``torch.compile`` uses them; without them, the layers' own products are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeGuard
+
+import torch
+from torch import Tensor, nn
+
+SMALLEST = 2**16
+"""Elements of the smallest weight to reorder: below it, oneDNN's fixed cost of a call is more than it spares."""
+
+MOST_BYTES = 2**31
+"""Reordered weights are a second copy; a model's first layers have it, up to this many bytes."""
+
+ROWS = 8
+"""Rows that the order is made for; passes with more or fewer rows read it too."""
+
+
+class ReorderedLinears:
+    """Linear layers of a model with their weights in oneDNN's order; valid as long as the weights do not change."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._weights: list[tuple[nn.Linear, Tensor]] = []
+        left = MOST_BYTES
+        for layer in filter(_can_reorder, model.modules()) if has_onednn() else ():
+            weight = layer.weight.detach()
+            if weight.nbytes <= left:
+                left -= weight.nbytes
+                self._weights.append((layer, torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)))
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Context in which the layers multiply by oneDNN; for inference only."""
+        for layer, weight in self._weights:
+            layer.forward = partial(_forward, layer, weight)  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            for layer, _ in self._weights:
+                del layer.forward
+
+
+def has_onednn() -> bool:
+    """True if this build of PyTorch has oneDNN and the operators used here."""
+    operators = ("_reorder_linear_weight", "_linear_pointwise")
+    return torch._C._has_mkldnn and all(hasattr(torch.ops.mkldnn, name) for name in operators)
+
+
+def _can_reorder(layer: nn.Module) -> TypeGuard[nn.Linear]:
+    if type(layer) is not nn.Linear or "forward" in vars(layer):  # a subclass, or a forward that somebody replaced
+        return False
+    weight = layer.weight
+    plain = type(weight) in (nn.Parameter, Tensor) and weight.device.type == "cpu" and weight.dtype == torch.float32
+    return plain and weight.numel() >= SMALLEST
+
+
+def _forward(layer: nn.Linear, weight: Tensor, inputs: Tensor) -> Tensor:
+    if inputs.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
+        return nn.functional.linear(inputs, layer.weight, layer.bias)
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, layer.bias, "none", [], "")
+    return product
