@@ -14,14 +14,17 @@ import pandas as pd
 import psutil
 import pytest
 from fake_scheduler import ForkedRanks, Scheduler, fake_ray
+from fake_scheduler import Job as FakeJob
 from forking import Forked, forked_workers
 
 from medunlearn.config import SweepSettings, check
 from medunlearn.errors import ConfigError, InputError, ProcessError
 from medunlearn.pipeline.sweep import cell_launch as launch
+from medunlearn.pipeline.sweep import engines
 from medunlearn.pipeline.sweep.cell_launch import Launch, command, environment
+from medunlearn.pipeline.sweep.engines import SlurmEngine
 from medunlearn.pipeline.sweep.jobs import Job
-from medunlearn.pipeline.sweep.pool import Slot
+from medunlearn.pipeline.sweep.pool import Call, Slot
 from medunlearn.pipeline.sweep.result import Swept
 from medunlearn.pipeline.sweep.slots import local_slots, slots_of
 from medunlearn.pipeline.sweep.survey import foresee
@@ -187,3 +190,30 @@ def test_what_slurm_refuses_is_said(small: Values, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys.modules["submitit"], "AutoExecutor", not_here)
     with pytest.raises(ConfigError, match=r"srun.*Give the command where sbatch"):
         run_sweep(plan({**small, "on": "slurm"}), jobs=1, quiet=True)
+
+
+def test_a_job_that_slurm_no_longer_has_is_a_failure(small: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Slurm's accounting, submitit takes a job that was killed for one that runs."""
+    monkeypatch.setitem(sys.modules, "submitit", Scheduler().module())
+    monkeypatch.setattr(FakeJob, "_start", lambda job: None)
+    monkeypatch.setattr(FakeJob, "done", lambda job: False)
+    monkeypatch.setattr(engines, "LOOK", 0.0)
+    monkeypatch.setattr(engines, "POLL", 0.0)
+    # No answer is no absence, and a job that is queued again is there again.
+    looks = iter([None, {"1_0"}, set(), None, {"1_0"}, set(), set()])
+    monkeypatch.setattr(engines, "queued_jobs", lambda: next(looks))
+    engine = SlurmEngine(check(SweepSettings, {**small, "on": "slurm"}), [Slot()])
+    engine.start(Call("a", refuses, "a", small["out"] / "a.log"))
+    assert engine.wait().failure.startswith("its job 1_0 left Slurm's queue without a result")
+    assert list(looks) == []
+    assert engine.free == 1
+
+
+def test_the_queue_is_squeues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    squeue = tmp_path / "squeue"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert engines.queued_jobs() is None
+    for script, found in {"echo 12_1; echo 13": {"12_1", "13"}, ":": set(), "exit 1": None}.items():
+        squeue.write_text(f"#!/bin/sh\n{script}\n")
+        squeue.chmod(0o700)
+        assert engines.queued_jobs() == found

@@ -10,7 +10,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +31,8 @@ FOLDER, JOBS = "slurm", "jobs.json"
 CLUSTER = "slurm"
 """Of submitit; its ``local`` runs jobs on this machine, without a scheduler."""
 POLL = 1.0
+LOOK = 30.0
+"""Seconds between two looks at Slurm's queue. A job that is in neither and left no result was killed."""
 GRACE = 600.0
 """Seconds that a job waits to be killed after SIGTERM."""
 TIMEOUTS = 100
@@ -148,6 +152,8 @@ class SlurmEngine:
         self._ids: dict[str, str] = stored if isinstance(stored, dict) else {}
         self._waiting: list[Call] = []
         self._running: dict[str, tuple[Any, float]] = {}
+        self._absent: set[str] = set()
+        self._next_look = time.monotonic() + LOOK
 
     @property
     def free(self) -> int:
@@ -161,13 +167,34 @@ class SlurmEngine:
     def wait(self) -> CallResult:
         self._submit()
         while True:
+            lost = self._lost_jobs()
             for name, (job, started) in self._running.items():
                 if job.done():
-                    del self._running[name]
-                    self._ids.pop(name, None)
-                    write_json(self._known, self._ids)
-                    return CallResult(name, *_result(job), time.monotonic() - started)
+                    return self._end(name, *_result(job), started)
+                if name in lost:
+                    reason = f"its job {job.job_id} left Slurm's queue without a result (killed? out of memory?)"
+                    return self._end(name, None, reason, started)
             time.sleep(POLL)
+
+    def _end(self, name: str, output: Any, failure: str, started: float) -> CallResult:
+        del self._running[name]
+        self._ids.pop(name, None)
+        write_json(self._known, self._ids)
+        return CallResult(name, output, failure, time.monotonic() - started)
+
+    def _lost_jobs(self) -> set[str]:
+        """Names of calls whose jobs were absent from Slurm's queue at two looks in a row.
+
+        Submitit asks Slurm's accounting, which not every cluster has; without it a killed job is running for ever.
+        """
+        if time.monotonic() < self._next_look:
+            return set()
+        self._next_look = time.monotonic() + LOOK
+        if (queued := queued_jobs()) is None:
+            return set()
+        absent = {name for name, (job, _) in self._running.items() if str(job.job_id) not in queued}
+        lost, self._absent = absent & self._absent, absent
+        return lost
 
     def _submit(self) -> None:
         new = [call for call in self._waiting if not self._is_there(call)]
@@ -256,6 +283,16 @@ class RayEngine:
 
 def _on_ray(cell: ClusterCell) -> tuple[Any, str]:
     return cell()
+
+
+def queued_jobs() -> set[str] | None:
+    """Ids of this user's jobs in Slurm's queue, each task of an array by itself; None if Slurm does not answer."""
+    command = ["squeue", "--noheader", "--array", "--format=%i", f"--user={os.getuid()}"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=LOOK, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return set(answer.stdout.split())
 
 
 def _result(job: Any) -> tuple[Any, str]:
