@@ -17,7 +17,7 @@ from fake_scheduler import ForkedRanks, Scheduler, fake_ray
 from fake_scheduler import Job as FakeJob
 from forking import Forked, forked_workers
 
-from medunlearn.config import SweepSettings, check
+from medunlearn.config import AttackSettings, EvaluateSettings, SweepSettings, TrainSettings, UnlearnSettings, check
 from medunlearn.errors import ConfigError, InputError, ProcessError
 from medunlearn.pipeline.sweep import cell_launch as launch
 from medunlearn.pipeline.sweep import engines
@@ -57,6 +57,11 @@ def test_a_cell_of_two_processes(small: Values) -> None:
     for kind in ("target", "unlearn"):
         assert record(swept, kind)["hardware"]["processes"] == 2
         assert record(swept, kind)["config"]["sharding"] == "fsdp2"
+        (folder,) = swept.cells[swept.cells["kind"] == kind]["folder"]
+        stores = list(Path(folder).glob("responses/*"))
+        assert stores
+        for store in stores:  # answers, and likelihoods for ranks: of each process
+            assert len(list(store.glob("part-*"))) == 2
     # How they were made is not in their keys: without torchrun everything is there.
     assert foresee(plan(small)).left == 0
 
@@ -150,7 +155,22 @@ def test_each_cell_has_its_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert environment(slots[1])["CUDA_VISIBLE_DEVICES"] == "3,2,1,0"
     assert "--nproc_per_node 4" in " ".join(command(tmp_path, slots[0]))
     assert "torch.distributed.run" not in command(tmp_path, Slot())
-    assert not Job(tmp_path, tmp_path, model=tmp_path).trains
+
+
+@pytest.mark.parametrize(
+    ("settings", "measure", "shared"),
+    [
+        (TrainSettings(model="tiny"), None, True),
+        (UnlearnSettings(method="npo", split="a"), EvaluateSettings(split="a"), True),
+        (UnlearnSettings(method="manu", split="a"), EvaluateSettings(split="a"), False),
+        (None, EvaluateSettings(split="a"), True),
+        (None, EvaluateSettings(split="a", backend="vllm"), False),
+        (None, AttackSettings(split="a", attacks=("relearning", "loss")), True),
+        (None, AttackSettings(split="a", attacks=("relearning", "quantization")), False),
+    ],
+)
+def test_processes_share_what_they_can(settings: Any, measure: Any, shared: bool, tmp_path: Path) -> None:
+    assert Job(tmp_path, tmp_path, settings=settings, measure=measure).shared is shared
 
 
 def test_what_an_engine_needs(small: Values, monkeypatch: pytest.MonkeyPatch) -> None:

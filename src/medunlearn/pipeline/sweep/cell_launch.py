@@ -1,7 +1,7 @@
 """Launch of a cell in its own processes: one, or several started by torchrun that share its work.
 
-The processes train together; rank 0 evaluates while the others wait. The cell's output, or the reason of its
-failure, is returned in a file. On a signal they finish their step and write a checkpoint, from which the next
+The processes train, ask and attack together; rank 0 scores. The cell's output, or the reason of its failure, is
+returned in a file. On a signal they finish their step and write a checkpoint, from which the next
 launch of the cell resumes.
 """
 

@@ -13,13 +13,15 @@ from typing import IO, Any, NamedTuple, Protocol, TypeVar
 
 import torch
 
+from medunlearn.attacks import kinds_of
+from medunlearn.attacks.recovery.recovery_attacks import RECOVERY
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.folder_lock import patient
 from medunlearn.methods import is_edit
 from medunlearn.models.folders import model_identity
 from medunlearn.pipeline.attacking.attack_run import attack_each, attack_folder
-from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
+from medunlearn.pipeline.evaluate import evaluate_together, evaluation_folder
 from medunlearn.pipeline.experiment import run_folder
 from medunlearn.pipeline.shared_work import SharedWork
 from medunlearn.pipeline.sweep.cell_launch import Launch
@@ -41,8 +43,8 @@ class Shareable(Protocol):
     """Work of a cell, which may run in a worker or in separate processes."""
 
     @property
-    def trains(self) -> bool:
-        """True if several processes can share the work: training, or unlearning other than weight editing."""
+    def shared(self) -> bool:
+        """True if the slot's processes share the work; else one of them does it."""
         ...
 
 
@@ -73,8 +75,13 @@ class Job:
     measure: EvaluateSettings | AttackSettings | None = None
 
     @property
-    def trains(self) -> bool:
-        return self.settings is not None and not edits(self.settings)
+    def shared(self) -> bool:
+        """False for weight editing, recovery attacks and an engine of vLLM, which take one process."""
+        if self.settings is not None:
+            return not edits(self.settings)
+        if isinstance(self.measure, AttackSettings):
+            return not kinds_of(self.measure.attacks) <= {*RECOVERY}
+        return self.measure is not None and self.measure.backend == "own"
 
     def folder(self, benchmark: Benchmark, known: Callable[[str], str] = model_identity) -> Path:
         """Folder of the run that the job makes or evaluates."""
@@ -142,8 +149,8 @@ def in_slot(function: Callable[[J, Slot], T]) -> Callable[[J, Slot], T]:
 
 
 def launch(function: Callable[[J, Slot], Any], job: J, slot: Slot, log: IO[str] | None = None) -> Launch:
-    """Start the processes of a call: as many as the slot has for training, else one."""
-    return Launch(function, job, slot if job.trains else replace(slot, processes=1, gpus=slot.gpus[:1]), log)
+    """Start the processes of a call: all of the slot if they share its work, else one."""
+    return Launch(function, job, slot if job.shared else replace(slot, processes=1, gpus=slot.gpus[:1]), log)
 
 
 @contextmanager
@@ -180,15 +187,15 @@ def perform(job: Job, slot: Slot) -> JobOutput:
     elif job.settings is not None and job.model is not None:
         unlearn(Run.open(job.model), benchmark, job.settings, folder, device=device, quiet=True, work=work)
     if job.measure is not None:
-        processes = join()
-        evaluation = processes.on_main(lambda: _measure(job, benchmark, folder, processes.device(device), work))
+        evaluation = _measure(job, benchmark, folder, device, work)
     return JobOutput(folder, evaluation, round(time.perf_counter() - started, 2))
 
 
 def _measure(job: Job, benchmark: Benchmark, folder: Path, device: str, work: SharedWork | None) -> Path:
     if isinstance(job.measure, EvaluateSettings):
-        how: dict[str, Any] = {"device": device, "quiet": True, "work": work}
-        return evaluate_one(Run.open(folder), benchmark, job.measure, **how).record.folder
+        processes = join()
+        how: dict[str, Any] = {"device": processes.device(device), "quiet": True, "work": work}
+        return evaluate_together(Run.open(folder), benchmark, job.measure, processes, **how).record.folder
     assert job.measure is not None
     attacked = attack_each([Run.open(folder)], benchmark, job.measure, device=device, quiet=True)
     return attacked.models[0].record.folder

@@ -46,8 +46,8 @@ class TrialJob:
     trials: tuple[TuneTrial, ...]
 
     @property
-    def trains(self) -> bool:
-        """True if several processes can share it."""
+    def shared(self) -> bool:
+        """True if the slot's processes share it."""
         return not edits(self.settings)
 
 
