@@ -3,17 +3,20 @@
     pip install 'medunlearn[ray,slurm]'
     python benchmarks_perf/cluster_sweeps.py OUT [--only ray]
     python benchmarks_perf/cluster_sweeps.py OUT --only slurm --sbatch --preempt "scontrol requeue {job}"
+    python benchmarks_perf/cluster_sweeps.py OUT --only slurm --sbatch --kill
 
 While the target trains, the process of its Ray task is killed with SIGKILL, as Ray does when memory is short;
 submitit's job gets the signal by which Slurm takes a machine back. Their results must be those of the local sweep,
 digit for digit. submitit's scheduler for one machine stands in for Slurm: the same jobs, signals and requeueing,
 but no sbatch. With ``--sbatch`` it is the Slurm of this machine, and ``--preempt`` is the command that takes the
 job's machine away; ``{job}`` stands for the job's number. Slurm's signal is ``scancel --full --signal USR2 {job}``.
+With ``--kill`` the sweep's own process is killed; its job goes on, and the next call takes it over.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import shutil
 import subprocess
 import sys
@@ -94,9 +97,21 @@ def once_it_trains(out: Path, cut_off: Callable[[Path], None]) -> threading.Thre
     return thread
 
 
+def killed_sweep(on: str, out: Path) -> pd.DataFrame:
+    """The results of a second call, after the first was killed; the target's job is the first one's."""
+    command = multiprocessing.get_context("fork").Process(target=sweep, args=(on, out))
+    command.start()
+    once_it_trains(out, lambda _: command.kill()).join()
+    command.join()
+    job = read_json(out / engines.FOLDER / engines.JOBS)["target"]
+    table = sweep(on, out)
+    results = sorted(file.name for file in (out / engines.FOLDER).glob("*/*_result.pkl"))
+    print(f"the target was job {job}; results of jobs: {', '.join(results)}", flush=True)
+    return table
+
+
 def sweep(on: str, out: Path, cut_off: Callable[[Path], None] | None = None) -> pd.DataFrame:
     """The results of the sweep on an engine."""
-    shutil.rmtree(out, ignore_errors=True)
     train = {**SETTINGS["train"], "checkpoint_seconds": 0}
     thread = once_it_trains(out, cut_off) if cut_off else None
     started = time.perf_counter()
@@ -114,13 +129,17 @@ def main() -> None:
     parser.add_argument("--only", choices=("ray", "slurm"))
     parser.add_argument("--sbatch", action="store_true", help="the Slurm of this machine")
     parser.add_argument("--preempt", default="scontrol requeue {job}", help="with --sbatch")
+    parser.add_argument("--kill", action="store_true", help="kill the sweep's process instead")
     arguments = parser.parse_args()
     engines.CLUSTER = "slurm" if arguments.sbatch else "local"
     preempt = by_command(arguments.preempt) if arguments.sbatch else preempt_job
+    shutil.rmtree(arguments.out / "local", ignore_errors=True)
     expected = sweep("local", arguments.out / "local")
     for on, cut_off in (("ray", kill_ray_task), ("slurm", preempt)):
         if arguments.only in (None, on):
-            table = sweep(on, arguments.out / on, cut_off)
+            shutil.rmtree(arguments.out / on, ignore_errors=True)
+            kill = arguments.kill and on == "slurm"
+            table = killed_sweep(on, arguments.out / on) if kill else sweep(on, arguments.out / on, cut_off)
             pd.testing.assert_frame_equal(table, expected)
             print(f"{on}: {len(table)} numbers, all as in the local sweep", flush=True)
 
