@@ -110,7 +110,7 @@ def test_the_comparison_sees_what_differs(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_build_cut_off_goes_on_where_it_stopped(
     server_flags: Any,
     medunlearn: Callable[..., Any],
@@ -131,7 +131,7 @@ def test_a_build_cut_off_goes_on_where_it_stopped(
         running.wait_until(lambda: stored(tmp_path / "cut") >= NOTES + 4)
         running.send_signal(which)
         _, errors = running.communicate()
-        if which == signal.SIGINT:
+        if which != signal.SIGKILL:
             assert running.returncode == 130
             assert "it goes on from there" in " ".join(errors.split())
         before = stored(tmp_path / "cut")

@@ -7,15 +7,17 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from medunlearn.cli.launch import end_together, rank_zero_output
+from medunlearn.cli.launch import end_together, rank_zero_output, several
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.terminal import printable
+from medunlearn.training.interrupt import terminable
 
 INTERRUPTED = 130
 UNSCORED = "unscored"
@@ -35,7 +37,8 @@ def handle_errors(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(*args: Any, **kwargs: Any) -> None:
         failure: BaseException | None = None
         try:
-            with rank_zero_output():
+            # torchrun ends the other processes by SIGTERM where one has failed: at once.
+            with nullcontext() if several() else terminable(), rank_zero_output():
                 command(*args, **kwargs)
         except BrokenPipeError:
             sys.stderr.close()

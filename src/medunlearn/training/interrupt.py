@@ -1,4 +1,4 @@
-"""Deferral of Ctrl-C and SIGTERM to the end of a training step."""
+"""Ctrl-C and SIGTERM, by which clusters stop a job: deferred in a training step, alike elsewhere."""
 
 from __future__ import annotations
 
@@ -61,3 +61,24 @@ class Interruption:
         """
         if self._seen:
             raise KeyboardInterrupt
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Context in which SIGTERM acts like Ctrl-C; an ignored one stays ignored."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        interrupt = signal.getsignal(signal.SIGINT)  # an event loop has its own
+        if not callable(interrupt):
+            raise KeyboardInterrupt
+        interrupt(signal.SIGINT, frame)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

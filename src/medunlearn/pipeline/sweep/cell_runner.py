@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import signal
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any, ClassVar, Generic, TypeVar
 
 import pandas as pd
@@ -32,6 +29,7 @@ from medunlearn.progress import Advance, progress
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.machine import code, hardware, packages
 from medunlearn.results.runs import Run, drop_checkpoints
+from medunlearn.training.interrupt import terminable
 
 Say = Callable[[str], None]
 LOGS = "logs"
@@ -239,20 +237,3 @@ def slug(name: str) -> str:
     """A cell's name as a file name; with a hash if characters were lost."""
     plain = re.sub(r"[^A-Za-z0-9._+-]+", "-", name)[:80]
     return plain if plain == name.replace(" ", "-").replace(",", "") else f"{plain}-{sha256_of_json(name)[:6]}"
-
-
-@contextmanager
-def terminable() -> Iterator[None]:
-    """Context in which SIGTERM, used by clusters to stop a job, acts like Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
