@@ -22,7 +22,10 @@ MOST_BYTES = 2**31
 """Reordered weights are a second copy; a model's first layers have it, up to this many bytes."""
 
 ROWS = 8
-"""Rows that the order is made for; passes with more or fewer rows read it too."""
+"""Rows are filled up to a multiple: to prepare a kernel for a new number of rows takes oneDNN a millisecond."""
+
+MOST_ROWS = 64
+"""Largest pass by oneDNN; larger ones, as over prompts, differ in their number of rows and gain little."""
 
 
 class ReorderedLinears:
@@ -64,7 +67,9 @@ def _can_reorder(layer: nn.Module) -> TypeGuard[nn.Linear]:
 
 
 def _forward(layer: nn.Linear, weight: Tensor, inputs: Tensor) -> Tensor:
-    if inputs.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
+    rows = inputs.shape[:-1].numel()
+    if not 0 < rows <= MOST_ROWS or inputs.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
         return nn.functional.linear(inputs, layer.weight, layer.bias)
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, layer.bias, "none", [], "")
-    return product
+    filled = nn.functional.pad(inputs.reshape(rows, -1), (0, 0, 0, -rows % ROWS))
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(filled, weight, layer.bias, "none", [], "")
+    return product[:rows].view(*inputs.shape[:-1], -1)
