@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 
@@ -12,6 +14,9 @@ from medunlearn.generation.sharing import SharedPrompt, arrange, begin
 from medunlearn.models.batching import Batching
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.onednn import ReorderedLinears
+
+WORTH_REORDERING = 8
+"""Longest answer from which on weights are reordered for oneDNN: to do so takes as long as a few tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +80,13 @@ def decode(
             yield [(place, _answer(tokens, ends)) for place, tokens in answers]
             advance(len(answers))
         return
-    linears = ReorderedLinears(language_model.model)
+
+    @cache
+    def linears() -> ReorderedLinears:
+        return ReorderedLinears(language_model.model)
 
     def decode_batch(some: list[SharedPrompt]) -> list[tuple[int, DecodedAnswer]]:
-        with linears.used():
+        with linears().used() if max_new_tokens >= WORTH_REORDERING else nullcontext():
             return _decode(language_model, some, max_new_tokens, choose)
 
     for alike in arrange(language_model.model, prompts, shared, begun_answers, leave_out={*complete}):
