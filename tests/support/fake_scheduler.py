@@ -47,6 +47,8 @@ class Job:
     processes and, once the work in them has ended, SIGKILL. Either way it is queued again when it has left.
     """
 
+    watcher = SimpleNamespace(_make_command=list)
+
     def __init__(self, folder: Path, job_id: str, function: Callable[[], Any] | None = None) -> None:
         self.job_id, self.starts, self.state = job_id, 0, "RUNNING"
         self._function, self._file = function, Path(str(folder).replace("%j", job_id)).with_suffix(".pkl")

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -227,6 +228,19 @@ def test_a_job_that_slurm_no_longer_has_is_a_failure(small: Values, monkeypatch:
     assert engine.wait().failure.startswith("its job 1_0 left Slurm's queue without a result")
     assert list(looks) == []
     assert engine.free == 1
+
+
+@pytest.mark.parametrize("accounting", [True, False])
+def test_accounting_is_asked_where_it_is(
+    accounting: bool, small: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sacct").write_text(f"#!/bin/sh\nexit {0 if accounting else 1}\n")
+    (tmp_path / "sacct").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(FakeJob, "watcher", SimpleNamespace(_make_command=lambda: ["sacct"]))
+    monkeypatch.setitem(sys.modules, "submitit", Scheduler().module())
+    SlurmEngine(check(SweepSettings, {**small, "on": "slurm"}), [Slot()])
+    assert FakeJob.watcher._make_command() == (["sacct"] if accounting else None)
 
 
 def test_the_queue_is_squeues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,6 +140,9 @@ class SlurmEngine:
         except RuntimeError as error:
             raise ConfigError([f"on=slurm: {error} Give the command where sbatch and srun are."]) from error
         self._job_class = submitit.SlurmJob if CLUSTER == "slurm" else submitit.LocalJob
+        if CLUSTER == "slurm" and not has_accounting():
+            # Submitit would ask it in vain every few seconds, and warn each time; the queue tells.
+            self._job_class.watcher._make_command = lambda: None
         values = {**_DEFAULTS, "slurm_array_parallelism": len(slots), **settings.slurm}
         processes = settings.processes
         values.setdefault("gpus_per_node", processes if slots and slots[0].device != "cpu" else 0)
@@ -287,12 +290,20 @@ def _on_ray(cell: ClusterCell) -> tuple[Any, str]:
 
 def queued_jobs() -> set[str] | None:
     """Ids of this user's jobs in Slurm's queue, each task of an array by itself; None if Slurm does not answer."""
-    command = ["squeue", "--noheader", "--array", "--format=%i", f"--user={os.getuid()}"]
+    answer = _ask_slurm("squeue", "--noheader", "--array", "--format=%i", f"--user={os.getuid()}")
+    return None if answer is None else set(answer.split())
+
+
+def has_accounting() -> bool:
+    """True if Slurm keeps the states of jobs that have ended."""
+    return _ask_slurm("sacct", "--noheader", "--format=State") is not None
+
+
+def _ask_slurm(*command: str) -> str | None:
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=LOOK, check=True)
+        return subprocess.run(command, capture_output=True, text=True, timeout=LOOK, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return set(answer.stdout.split())
 
 
 def _result(job: Any) -> tuple[Any, str]:
