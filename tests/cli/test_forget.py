@@ -121,6 +121,9 @@ def test_the_plan_is_what_happens(medunlearn: Medunlearn, here: Path) -> None:
 def test_a_plan_refuses_what_a_request_refuses(medunlearn: Medunlearn, here: Path) -> None:
     assert "'999'" in medunlearn(*request("--patient=999", "--plan"), code=2).text
     assert "nowhere/at/all" in medunlearn(*request("--plan", model="nowhere/at/all"), code=2).text
+    for words in (("--retrained=owner",), ("--retrained=owner", "--plan")):
+        assert "Model owner cannot be read" in medunlearn(*request(*words), code=2).text
+        assert not (here / "case-work").exists()
     assert "There is no flag --dry-run" in medunlearn(*request("--dry-run"), code=2).text
 
 

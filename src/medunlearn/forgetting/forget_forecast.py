@@ -92,7 +92,7 @@ def foresee(
         ModelError: no model, or one that cannot be estimated.
     """
     request = ForgetRequest(str(model), notes, settings, out, device, True, lambda line: None)
-    request.check_methods()
+    request.check_settings()
     benchmarks = make_benchmarks(notes, settings, request.ledger, request.secret, quiet=True)
     return _RequestForecast(request, benchmarks).whole
 

@@ -31,6 +31,7 @@ from medunlearn.forgetting.request_benchmarks import RequestBenchmarks, build_be
 from medunlearn.forgetting.trial_search import AUTO, ForgetCandidate, TrialSearch
 from medunlearn.models.folders import is_adapter
 from medunlearn.pipeline.adopt import adopt
+from medunlearn.pipeline.estimate.blueprint import blueprint_of
 from medunlearn.pipeline.part_check import unlearning_method
 from medunlearn.results.runs import FILE, Run
 
@@ -174,16 +175,20 @@ class ForgetRequest:
         settings = self.settings
         return AUTO[: settings.budget] if settings.method == AUTOMATIC else (ForgetCandidate(settings.method, 0),)
 
-    def check_methods(self) -> None:
-        """Refuse invalid settings of `unlearn` before a model is read.
+    def check_settings(self) -> None:
+        """Refuse what cannot work before a model's weights are read.
 
         Raises:
-            ConfigError: every mistake.
+            ConfigError: every mistake in settings of `unlearn`.
             UnknownNameError: no such method.
             InputError: an exact deletion of a model without a training run; no usable key to sign the model.
+            ModelError: no retrained model in the folder given for it.
         """
         if self.settings.model_key is not None:
             check_model_key(self.settings.model_key)
+        if self.settings.retrained is not None:
+            retrained = run_or_model(self.settings.retrained)
+            blueprint_of(str(retrained.model if isinstance(retrained, Run) else retrained))
         if self.settings.method == EXACT:
             trained_run(Path(self.model))
             return

@@ -104,7 +104,7 @@ def forget(
     work = request.work
     if is_case(out):
         request.refuse_other_settings()
-    request.check_methods()
+    request.check_settings()
     make_folder(work)
     with lock_folder(work, "forget"):
         say(f"request of {request.received.isoformat()}")
