@@ -12,6 +12,7 @@ import pytest
 import torch
 from broken import poison
 from click.testing import CliRunner
+from forking import together
 from run_folders import rerecorded
 
 from medunlearn.attacks.attacked import Attacks
@@ -79,6 +80,31 @@ def test_models_that_did_nothing_and_that_forgot_everything(attacked: Attacks) -
         # Nothing is read of the models that others are read against, nor of the model as it is.
         assert set(table[table["reading"].notna()]["model"]) == {nothing, "perfect"}
         assert BEFORE[kind] not in set(table[table["reading"].notna()]["strength"])
+
+
+def test_two_processes_find_what_one_does(
+    knowing: dict[str, Run], pulses: Benchmark, attacked: Attacks, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(knowing["target"].folder, folder, ignore=shutil.ignore_patterns("attacks", "responses"))
+    both = together(lambda: attack(folder, pulses, settings("quantization,sampling"), device="cpu", quiet=True))
+    assert [process.wait() for process in both] == [0, 0]
+    for kind in ("quantization", "sampling"):
+        (alone,) = (model for model in attacked.of_kind(kind).models if model.run.role == "target")
+        (scores,) = (pd.read_parquet(path) for path in folder.glob("attacks/*/scores.parquet"))
+        keys = ["item", "measure", "strength", "value"]
+        shared, one = (
+            table.loc[table["attack"] == kind, keys].sort_values(keys[:3]).reset_index(drop=True)
+            for table in (scores, alone.scores)
+        )
+        pd.testing.assert_frame_equal(shared, one, rtol=1e-5)
+    # Answers and ranks of two states, and samples: every second patient's by one process, the others' by the other.
+    stores = [store for place in (folder, folder / "attacks") for store in place.glob("responses/*")]
+    assert len(stores) == 5
+    for store in stores:
+        parts = [set(pd.read_parquet(part)["question_id"]) for part in store.glob("part-*")]
+        shares = {frozenset(int(name[1:3]) % 2 for name in part) for part in parts}
+        assert shares == {frozenset({0}), frozenset({1})}
 
 
 def test_the_baseline_is_what_evaluate_measures(

@@ -166,8 +166,8 @@ def test_each_cell_has_its_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         (UnlearnSettings(method="manu", split="a"), EvaluateSettings(split="a"), False),
         (None, EvaluateSettings(split="a"), True),
         (None, EvaluateSettings(split="a", backend="vllm"), False),
-        (None, AttackSettings(split="a", attacks=("relearning", "loss")), True),
-        (None, AttackSettings(split="a", attacks=("relearning", "quantization")), False),
+        (None, AttackSettings(split="a", attacks=("relearning", "quantization")), True),
+        (None, AttackSettings(split="a", attacks=("relearning",)), False),
     ],
 )
 def test_processes_share_what_they_can(settings: Any, measure: Any, shared: bool, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from medunlearn.models.folders import model_identity
 from medunlearn.models.health import refuse_broken
 from medunlearn.models.load import LanguageModel
 from medunlearn.pipeline.attacking.reconstruction_run import attack_reconstruction
-from medunlearn.pipeline.attacking.recovery_run import attack_recovery
+from medunlearn.pipeline.attacking.recovery_run import ask_share, attack_recovery
 from medunlearn.results.evaluated import distinct_runs
 from medunlearn.results.keys import keyed_folder
 from medunlearn.results.runs import Recording, Run, make_latest
@@ -68,7 +68,7 @@ def attack_each(
     """Attack the models of runs on a split; identical answers of a model are noted in its record.
 
     Results are stored in each run's folder; a complete attack is not run again. Several processes (torchrun) share
-    the documents of membership attacks and the questions of reconstruction; recovery attacks run on rank 0.
+    the documents of membership attacks and the questions of the others; relearning runs on rank 0.
 
     Raises:
         InputError: an unknown split, attack or model; a benchmark without non-members, or another one than a model
@@ -185,6 +185,8 @@ def attack_one(
             if attack.kind == "reconstruction":
                 attack_reconstruction(holder, attack, recording)
             elif attack.kind in RECOVERY:
+                if processes.world > 1 and live is None:
+                    processes.each(partial(ask_share, holder, attack))
                 processes.on_main(partial(attack_recovery, holder, attack, recording))
         health = recording.info.results["health"]
         health["problems"] = list(dict.fromkeys(health["problems"]))

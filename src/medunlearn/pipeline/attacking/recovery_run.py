@@ -44,8 +44,7 @@ def attack_recovery(holder: ModelHolder, attack: RecoveryAttack, recording: Reco
     Raises:
         InputError: no question or no subject to attack; training that diverged is also an error.
     """
-    settings = holder.settings
-    measurer = StateMeasurer(holder.run, holder.benchmark, attack, settings, holder.model, holder.quiet)
+    settings, measurer = holder.settings, _open_measurer(holder, attack)
     folder, tables, notes = recording.folder, list[pd.DataFrame](), dict[str, str]()
     with recording.stage(attack.kind):
         for label, table, note in _states(measurer, attack):
@@ -74,6 +73,27 @@ def attack_recovery(holder: ModelHolder, attack: RecoveryAttack, recording: Reco
         "problems": {name: list(problems) for name, problems in states.items()},
         **_facts(measurer, attack),
     }
+
+
+def ask_share(holder: ModelHolder, attack: RecoveryAttack) -> None:
+    """Process this rank's share of an attack's questions, and store the answers for :func:`attack_recovery`.
+
+    All questions on a record go to one process. Relearning has no share: rank 0 alone trains and asks.
+    """
+    if isinstance(attack, Relearning):
+        return
+    measurer, processes = _open_measurer(holder, attack), holder.processes
+    records = list(dict.fromkeys(question.record_id for question in measurer.questions))
+    share = {*records[processes.rank :: processes.world]}
+    measurer.questions = [question for question in measurer.questions if question.record_id in share]
+    if isinstance(attack, Quantization) and measurer.questions:
+        _quantization_scores(measurer, attack)
+    elif isinstance(attack, RepeatedSampling) and measurer.attacked:
+        _sampled_responses(measurer, attack)
+
+
+def _open_measurer(holder: ModelHolder, attack: RecoveryAttack) -> StateMeasurer:
+    return StateMeasurer(holder.run, holder.benchmark, attack, holder.settings, holder.model, holder.silent)
 
 
 def _facts(measurer: StateMeasurer, attack: RecoveryAttack) -> dict[str, Any]:
@@ -117,6 +137,18 @@ def _sampling_scores(measurer: StateMeasurer, attack: RepeatedSampling) -> pd.Da
     """Scores of the forget set: best of k, facts stated in k samples, and probability of the verbatim answer in k
     samples.
     """
+    questions, benchmark = measurer.attacked, measurer.benchmark
+    responses = _sampled_responses(measurer, attack)
+    rows = [
+        {"item": question.question_id, "attack": attack.kind, "strength": str(k), **row}
+        for question in questions
+        for k, row in _of_samples(question, responses[question.question_id], attack, benchmark)
+    ]
+    labels = question_labels(benchmark, benchmark.split(measurer.settings.split), questions)
+    return score_table(pd.DataFrame(rows).merge(labels, on="item", how="left", validate="many_to_one"))
+
+
+def _sampled_responses(measurer: StateMeasurer, attack: RepeatedSampling) -> dict[str, list[Response]]:
     questions, benchmark, live = measurer.attacked, measurer.benchmark, measurer.live
     limit = attack.max_new_tokens or longest_answer(live.tokenizer, benchmark)
     decoding = Decoding(attack.temperature, None, attack.top_p if attack.top_p < 1 else None)
@@ -131,7 +163,7 @@ def _sampling_scores(measurer: StateMeasurer, attack: RepeatedSampling) -> pd.Da
     )
     total = attack.samples * len(questions)
     with progress(f"{measurer.run.label}: samples", total, quiet=measurer.quiet) as advance:
-        responses = sample_responses(
+        return sample_responses(
             live,
             questions,
             benchmark.record,
@@ -144,13 +176,6 @@ def _sampling_scores(measurer: StateMeasurer, attack: RepeatedSampling) -> pd.Da
             batch_size=measurer.settings.batch_size,
             advance=advance,
         )
-    rows = [
-        {"item": question.question_id, "attack": attack.kind, "strength": str(k), **row}
-        for question in questions
-        for k, row in _of_samples(question, responses[question.question_id], attack, benchmark)
-    ]
-    labels = question_labels(benchmark, benchmark.split(measurer.settings.split), questions)
-    return score_table(pd.DataFrame(rows).merge(labels, on="item", how="left", validate="many_to_one"))
 
 
 def _of_samples(

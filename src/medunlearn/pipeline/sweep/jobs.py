@@ -14,7 +14,6 @@ from typing import IO, Any, NamedTuple, Protocol, TypeVar
 import torch
 
 from medunlearn.attacks import kinds_of
-from medunlearn.attacks.recovery.recovery_attacks import RECOVERY
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.folder_lock import patient
@@ -76,11 +75,11 @@ class Job:
 
     @property
     def shared(self) -> bool:
-        """False for weight editing, recovery attacks and an engine of vLLM, which take one process."""
+        """False for weight editing, relearning and an engine of vLLM, which take one process."""
         if self.settings is not None:
             return not edits(self.settings)
         if isinstance(self.measure, AttackSettings):
-            return not kinds_of(self.measure.attacks) <= {*RECOVERY}
+            return kinds_of(self.measure.attacks) != {"relearning"}
         return self.measure is not None and self.measure.backend == "own"
 
     def folder(self, benchmark: Benchmark, known: Callable[[str], str] = model_identity) -> Path:
