@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -13,8 +14,9 @@ from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
-from medunlearn.pipeline.evaluate import evaluate, evaluate_one
+from medunlearn.pipeline.evaluate import evaluate, evaluate_one, evaluate_together
 from medunlearn.pipeline.question_selection import questions_to_ask
+from medunlearn.pipeline.questioning import Questioning
 from medunlearn.pipeline.report.gather import gather
 from medunlearn.pipeline.score import metric_names, score
 from medunlearn.results.evaluated import Evaluated
@@ -170,3 +172,18 @@ def test_default_stands_for_the_benchmarks_own_measures(hospital: Benchmark) -> 
     assert "ranked_first" in own
     with pytest.raises(UnknownNameError):
         metric_names(hospital, settings(metrics=["defaults"]))
+
+
+@pytest.mark.parametrize(("backend", "shares"), [("own", 1), ("vllm", 0)])
+def test_processes_share_our_engine_and_not_vllms(
+    backend: str, shares: int, hospital: Benchmark, target: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Mock()
+    monkeypatch.setattr(Questioning, "ask_share", asked)
+    processes = Mock(world=2, main=True)
+    processes.on_main.return_value = False
+    processes.each.side_effect = lambda work: work()
+    settings = check(EvaluateSettings, {"split": "random_10", "backend": backend})
+    evaluated = evaluate_together(target, hospital, settings, processes)
+    assert asked.call_count == shares
+    assert evaluated is processes.main_first.return_value

@@ -90,15 +90,16 @@ def evaluate_together(
 ) -> Evaluated:
     """:func:`evaluate_one` by several processes: each asks the model a share, and rank 0 scores everything.
 
+    An engine of vLLM is asked by rank 0 alone.
+
     Args:
         device: device of this process.
 
     Raises:
         Errors of :func:`evaluate_one`.
     """
-    if processes.world > 1 and not processes.on_main(
-        lambda: is_complete(evaluation_folder(run, benchmark, settings))
-    ):
+    shared = processes.world > 1 and settings.backend == "own"
+    if shared and not processes.on_main(lambda: is_complete(evaluation_folder(run, benchmark, settings))):
         rendering, silent = run.rendering(settings.template, settings.context), quiet or not processes.main
         questioning = Questioning(run, benchmark, settings, rendering, device, silent, None, work=work)
         processes.each(lambda: questioning.ask_share(processes, metric_names(benchmark, settings)))
