@@ -1,4 +1,7 @@
-"""Processes that work through calls: their deaths, their interruption, and what they leave in the logs."""
+"""Processes that work through calls: their deaths, their interruption, and what they leave in the logs.
+
+They are forked; in the test of a script they are started, as a user's are.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import Forked, forked_workers
 
 from medunlearn.pipeline.sweep.pool import Call, CallResult, Pool, Slot
 
@@ -20,7 +25,7 @@ from pathlib import Path
 from medunlearn.errors import NonFiniteLossError
 
 def double(value, slot):
-    print("said by the function")
+    os.write(1, b"said by the function")
     return 2 * value, slot.threads, os.environ["OMP_NUM_THREADS"], os.getpid()
 
 def diverge(value, slot):
@@ -31,6 +36,7 @@ def break_down(value, slot):
     return [][value]
 
 def folder(value, slot):
+    print("printed by the function")
     return os.getcwd()
 
 def die(value, slot):
@@ -62,6 +68,12 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return __import__(name)
 
 
+@pytest.fixture
+def _forked() -> Iterator[None]:
+    with forked_workers():
+        yield
+
+
 def call(function: Any, argument: Any, tmp_path: Path, name: str = "cell") -> Call:
     return Call(name, function, argument, tmp_path / "logs" / f"{name}.log")
 
@@ -71,6 +83,7 @@ def one(pool: Pool, *given: Any) -> CallResult:
     return pool.wait()
 
 
+@pytest.mark.usefixtures("_forked")
 def test_a_worker_outlives_failures_and_is_replaced_when_it_dies(functions: Any, tmp_path: Path) -> None:
     with Pool([Slot()]) as pool:
         diverged = one(pool, functions.diverge, None, tmp_path)
@@ -114,9 +127,10 @@ def test_a_script_without_a_guard_is_not_run_again_and_its_folder_is_the_workers
     )
     ran = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["began", str(tmp_path / "elsewhere")]
-    assert (tmp_path / "elsewhere" / "logs" / "x.log").exists()
+    assert "printed by the function" in (tmp_path / "elsewhere" / "logs" / "x.log").read_text()
 
 
+@pytest.mark.usefixtures("_forked")
 def test_workers_run_at_the_same_time(functions: Any, tmp_path: Path) -> None:
     meeting = tmp_path / "meeting"
     meeting.mkdir()
@@ -128,6 +142,7 @@ def test_workers_run_at_the_same_time(functions: Any, tmp_path: Path) -> None:
         assert {pool.wait().value for _ in range(2)} == {2}
 
 
+@pytest.mark.usefixtures("_forked")
 def test_an_interrupt_reaches_the_workers(functions: Any, tmp_path: Path) -> None:
     started = tmp_path / "started"
 
@@ -143,20 +158,18 @@ def test_an_interrupt_reaches_the_workers(functions: Any, tmp_path: Path) -> Non
     assert "interrupted" in (tmp_path / "logs" / "cell.log").read_text()
 
 
+@pytest.mark.usefixtures("_forked")
 def test_workers_do_not_outlive_a_killed_parent(functions: Any, tmp_path: Path) -> None:
     started = tmp_path / "started"
-    code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        f"from pathlib import Path\nimport {functions.__name__} as functions\n"
-        "from medunlearn.pipeline.sweep.pool import Call, Slot, Pool\n"
-        f"pool = Pool([Slot()])\n"
-        f"pool.start(Call('x', functions.linger, Path({str(started)!r}), Path({str(tmp_path / 'x.log')!r})))\n"
-        "pool.wait()\n"
-    )
-    # Its resource tracker tells of semaphores that nobody was left to free.
-    parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+
+    def work() -> None:
+        pool = Pool([Slot()])
+        pool.start(Call("x", functions.linger, started, tmp_path / "x.log"))
+        pool.wait()
+
+    parent = Forked(work)
     wait_for(started)
-    parent.send_signal(signal.SIGKILL)
+    parent.kill()
     parent.wait()
     wait_for(started.with_suffix(".stopped"))
 
