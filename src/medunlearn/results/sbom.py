@@ -11,7 +11,7 @@ import platform
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import Distribution, PackageMetadata, distributions
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -41,18 +41,21 @@ def sbom() -> dict[str, Any]:
     """
     from medunlearn.results.machine import code
 
-    installed: dict[str, Distribution] = {}
+    # Each use of a distribution's `metadata` parses its file again.
+    found: dict[str, tuple[Distribution, PackageMetadata]] = {}
     for distribution in distributions():
-        if distribution.name:
-            installed.setdefault(normalized(distribution.name), distribution)
-    components = {name: _component(name, distribution) for name, distribution in sorted(installed.items())}
+        metadata = distribution.metadata
+        if name := _field(metadata, "Name"):
+            found.setdefault(normalized(name), (distribution, metadata))
+    installed = dict(sorted(found.items()))
+    components = {name: _component(name, *of) for name, of in installed.items()}
     references = {name: component["bom-ref"] for name, component in components.items()}
     own = components.pop("medunlearn", {"name": "medunlearn", "bom-ref": "medunlearn"})
     if commit := code()["commit"]:
         changed = "changed since" if code()["dirty"] else "as committed"
         own["properties"] = [{"name": "medunlearn:commit", "value": f"{commit}, {changed}"}]
     every = [*components.values(), *map(_vendored_component, VENDORED), _interpreter()]
-    requirements = {name: {*_needs(it)} & {*installed} for name, it in sorted(installed.items())}
+    requirements = {name: {*_needs(*of)} & {*installed} for name, of in installed.items()}
     dependencies = [
         {"ref": references[name], "dependsOn": sorted(references[other] for other in others)}
         for name, others in requirements.items()
@@ -90,16 +93,15 @@ def licence_of(expression: str | None, classifiers: Sequence[str], text: str | N
     return ", ".join(licenses) or (lines[0] if lines else "not stated")
 
 
-def _component(name: str, distribution: Distribution) -> dict[str, Any]:
-    metadata: dict[str, Any] = distribution.metadata.json
-    url = f"pkg:pypi/{name}@{quote(distribution.version, safe='.-')}"
-    expression = metadata.get("license_expression")
-    licence = licence_of(expression, metadata.get("classifier", []), metadata.get("license"))
+def _component(name: str, distribution: Distribution, metadata: PackageMetadata) -> dict[str, Any]:
+    url = f"pkg:pypi/{name}@{quote(metadata['Version'], safe='.-')}"
+    expression = _field(metadata, "License-Expression")
+    licence = licence_of(expression, metadata.get_all("Classifier") or [], _field(metadata, "License"))
     component: dict[str, Any] = {
         "type": "library",
         "bom-ref": url,
-        "name": distribution.name,
-        "version": distribution.version,
+        "name": metadata["Name"],
+        "version": metadata["Version"],
         "licenses": [{"expression": licence} if expression else {"license": {"name": licence}}],
         "purl": url,
     }
@@ -112,20 +114,27 @@ def _component(name: str, distribution: Distribution) -> dict[str, Any]:
     return component
 
 
+def _field(metadata: PackageMetadata, name: str) -> str | None:
+    return next(iter(metadata.get_all(name) or []), None)
+
+
 def _record_hash(distribution: Distribution) -> str:
     """SHA-256 over paths and hashes of a distribution's files; empty without a RECORD."""
     lines = (line.rsplit(",", 2)[:2] for line in (distribution.read_text("RECORD") or "").splitlines())
     entries = sorted(
         f"{path},{digest}"
         for path, digest in lines
-        if digest and not path.startswith("..") and not path.endswith(".pyc") and Path(path).name not in _ADDED
+        if digest
+        and not path.startswith("..")
+        and not path.endswith(".pyc")
+        and path.rpartition("/")[2] not in _ADDED
     )
     return hashlib.sha256("\n".join(entries).encode()).hexdigest() if entries else ""
 
 
-def _needs(distribution: Distribution) -> Iterator[str]:
+def _needs(distribution: Distribution, metadata: PackageMetadata) -> Iterator[str]:
     """Names of a distribution's requirements, without extras; a marker counts as met if the name is installed."""
-    for line in distribution.requires or ():
+    for line in metadata.get_all("Requires-Dist") or distribution.requires or ():
         if "extra ==" not in line and (name := re.match(r"[A-Za-z0-9._-]+", line)):
             yield normalized(name[0])
 
