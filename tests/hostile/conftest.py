@@ -26,7 +26,9 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> object:
     finally:
         os.chdir(here)
     know_world(world)
-    importlib.import_module("medunlearn.pipeline.utility.harness")
+    # What commands load only when they need it; each forked process would load it again.
+    for name in ("lm_eval.evaluator", "lm_eval.models.huggingface", "medunlearn.pipeline.utility.harness_run"):
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()  # or each process copies what it looks through for garbage
     return Arena(world, top / "box")

@@ -5,6 +5,7 @@ What a process does between its start and the command itself is not tried this w
 
 from __future__ import annotations
 
+import gc
 import importlib
 import multiprocessing
 import os
@@ -18,6 +19,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any
 from unittest import mock
 
@@ -183,16 +185,24 @@ def forked_workers() -> Iterator[None]:
 
 
 def _load() -> None:
-    """Load the slow modules, so that forked processes have them."""
+    """Forked processes compute on one thread, with modules that are loaded."""
+    _load_slow_modules()
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@cache
+def _load_slow_modules() -> None:
+    """Nor do forked processes look through these modules for garbage."""
     for name in (
         "medunlearn.cli.main",
         "medunlearn.pipeline.estimate.forecast",
         "transformers.models.llama.modeling_llama",
     ):
         importlib.import_module(name)
-    import torch
-
-    torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()
 
 
 def _become(work: Callable[[], object], out: int, err: int, environment: Mapping[str, str]) -> None:
