@@ -21,6 +21,7 @@ RECOVERY += [f"--relearning.{name}={value}" for name, value in FEW.items()]
 QUICK = ["--sampling.samples=4", "--relearning.steps=4"]
 QUICK += [f"--{attack}.{name}={value}" for attack in ("quantization", "sampling") for name, value in FEW.items()]
 SMALL = {
+    "build": ["--synthetic=12", "--nonmember-patients=6"],
     "train": ["--epochs=1", "--tiny-width=32", "--tiny-layers=2"],
     "unlearn": ["--epochs=1"],
     "evaluate": ["--allow-broken", "--limit=1", "--max-new-tokens=2", "--replicates=20"],

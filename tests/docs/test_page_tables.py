@@ -85,7 +85,7 @@ def test_every_variant_of_the_ablation_is_unlearned_and_relearned(
     variants = {name: ablation.VARIANTS[name] for name in ("counterfactual", *own)}
     monkeypatch.setattr(ablation, "VARIANTS", variants)
     small = {
-        "benchmark": {"builder": "amnesia", "synthetic": 20, "note_length": "short", "seed": 0},
+        "benchmark": {"builder": "amnesia", "synthetic": 10, "note_length": "short", "seed": 0},
         "train": {"model": "tiny", **TRAINING},
         "evaluate": {"folds": ["train"], "ranked": 2, "alternatives": 9, "max_new_tokens": 2, "allow_broken": True},
     }
@@ -121,14 +121,14 @@ def test_a_mean_over_patients_weighs_their_items() -> None:
 
 @pytest.fixture(scope="module")
 def experiment(tmp_path_factory: pytest.TempPathFactory) -> hospitals.Experiment:
-    """One hospital of 20 patients, and one method with a setting that tuning found."""
+    """One hospital of ten patients, and one method with a setting that tuning found."""
     out = tmp_path_factory.mktemp("hospitals")
     settings = hospitals.settings_of(out, "random_10", 0, {"npo": {"beta": 0.2}})
     questions = {"max_new_tokens": 2, "alternatives": 9, "allow_broken": True}
     attack = {key: value for key, value in settings["attack"].items() if key.startswith("relearning")}
     attack |= {"attacks": ["relearning"], "relearning.steps": 2, "relearning.alternatives": 9}
     settings |= {
-        "benchmark": hospitals.hospital(0, 20),
+        "benchmark": hospitals.hospital(0, 10),
         "train": {"model": "tiny", **TRAINING},
         "unlearn": {"methods": ["npo"], "epochs": 1, "npo.beta": 0.2},
         "evaluate": {**settings["evaluate"], **questions, "ranked": 2},
