@@ -24,6 +24,8 @@ from typing import Any
 from unittest import mock
 
 PATIENCE = 90.0
+# A forked process would copy all that it looks through for garbage.
+os.register_at_fork(after_in_child=gc.freeze)
 
 
 class Forked:
@@ -194,7 +196,7 @@ def _load() -> None:
 
 @cache
 def _load_slow_modules() -> None:
-    """Nor do forked processes look through these modules for garbage."""
+    """Import them, and look through them for garbage no more."""
     for name in (
         "medunlearn.cli.main",
         "medunlearn.pipeline.estimate.forecast",

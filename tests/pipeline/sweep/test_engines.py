@@ -39,6 +39,7 @@ Values = dict[str, Any]
 def small(sweep_values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Values:
     """One method, one split, one seed; the processes of cells are forked."""
     monkeypatch.setattr(launch, "RankProcesses", ForkedRanks)
+    monkeypatch.setattr(launch, "_BEAT", 0.02)
     unlearn = {"methods": ["graddiff"], "epochs": 1, "precision": "fp32", "lr": 1e-3}
     small = {"seeds": [0], "splits": ["random_10"], "retrain": False, "unlearn": unlearn, "out": tmp_path / "out"}
     return {**sweep_values, **small}

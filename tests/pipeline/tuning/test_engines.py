@@ -23,6 +23,7 @@ Values = dict[str, Any]
 def small(tune_values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Values:
     """One method, two trials; the processes of cells are forked."""
     monkeypatch.setattr(cell_launch, "RankProcesses", ForkedRanks)
+    monkeypatch.setattr(cell_launch, "_BEAT", 0.02)
     unlearn = {**tune_values["unlearn"], "methods": ["graddiff"]}
     return {**tune_values, "unlearn": unlearn, "retrain": False, "runs": 2, "out": tmp_path / "out"}
 
