@@ -225,8 +225,13 @@ def pool_of(benchmark: Benchmark, count: int) -> AlternativePool:
     return AlternativePool(benchmark.records, benchmark.questions, benchmark.subject_level, count)
 
 
-def _distinct(values: Iterable[str], true: str) -> list[str]:
-    return [value for value in dict.fromkeys(values) if value != true]
+def _distinct(values: Iterable[str], true: str) -> Iterator[str]:
+    """No more are drawn than are taken."""
+    seen = {true}
+    for value in values:
+        if value not in seen:
+            seen.add(value)
+            yield value
 
 
 def _without_identifiers(text: str, record: Record) -> str:

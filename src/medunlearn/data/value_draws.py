@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import date
+from itertools import islice
 
 import numpy as np
 
@@ -30,14 +32,19 @@ def numbers_like(true: str, rng: np.random.Generator, count: int) -> Iterator[st
     of few digits at its lower end. The spread is doubled until the first ``count`` values are informative
     (:func:`is_telling`).
     """
-    decimals, ending, spread, values = _decimals(true), _last_digit_class(true), SPREAD, list[str]()
+    decimals, ending, spread = _decimals(true), _last_digit_class(true), SPREAD
     middle = _log(float(true), decimals)
-    while spread < _WIDEST and not is_telling(values[:count], true):
+    values: list[str] = []
+    more: Iterator[str] = iter(values)
+    while spread < _WIDEST and not is_telling(values, true):
+        deque(more, maxlen=0)  # They take random numbers too.
         centre = middle + spread * rng.standard_normal()
         logs = centre + spread * rng.standard_normal(TRIES * count)
-        values = _format(logs, [ending] * len(logs), decimals, rng)
+        more = _format(logs, [ending] * len(logs), decimals, rng)
+        values = list(islice(more, count))
         spread *= 2
     yield from values
+    yield from more
 
 
 def is_telling(draws: Sequence[str], true: str) -> bool:
@@ -149,9 +156,8 @@ def _format(
     endings: Sequence[str],
     decimals: int,
     rng: np.random.Generator,
-) -> list[str]:
+) -> Iterator[str]:
     """Numbers from their logarithms, moved to the next one with the given ending; non-positive ones are dropped."""
-    texts = []
     for value, ending in zip((np.exp(logs) * 10**decimals).tolist(), endings, strict=True):
         number = round(value)
         if ending in ("0", "5"):
@@ -159,8 +165,7 @@ def _format(
         elif ending == "other" and number % 5 == 0:
             number += 1 - 2 * int(rng.integers(2))
         if number > 0:
-            texts.append(f"{number / 10**decimals:.{decimals}f}")
-    return texts
+            yield f"{number / 10**decimals:.{decimals}f}"
 
 
 def _parts(value: str) -> list[str]:
