@@ -21,7 +21,7 @@ def exact(model: nn.Sequential, inputs: torch.Tensor) -> torch.Tensor:
     return model.double()(inputs.double())
 
 
-@pytest.mark.parametrize("shape", [(1, 256), (8, 256), (3, 7, 256), (64, 256), (65, 256), (0, 256)])
+@pytest.mark.parametrize("shape", [(1, 256), (8, 256), (3, 7, 256), (64, 256), (65, 256), (4097, 256), (0, 256)])
 def test_products_are_as_near_to_the_exact_ones_as_pytorchs(shape: tuple[int, ...]) -> None:
     model, inputs = layers(), torch.randn(shape)
     with torch.inference_mode():

@@ -25,7 +25,9 @@ ROWS = 8
 """Rows are filled up to a multiple: to prepare a kernel for a new number of rows takes oneDNN a millisecond."""
 
 MOST_ROWS = 64
-"""Largest pass by oneDNN; larger ones, as over prompts, differ in their number of rows and gain little."""
+"""Largest pass that is always by oneDNN."""
+LEAST_PRODUCTS = 2**29
+"""A larger pass, as over prompts, seldom has as many rows as another: a kernel pays from so many products on."""
 
 
 class ReorderedLinears:
@@ -68,7 +70,8 @@ def _can_reorder(layer: nn.Module) -> TypeGuard[nn.Linear]:
 
 def _forward(layer: nn.Linear, weight: Tensor, inputs: Tensor) -> Tensor:
     rows = inputs.shape[:-1].numel()
-    if not 0 < rows <= MOST_ROWS or inputs.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
+    worth = 0 < rows <= MOST_ROWS or rows * layer.weight.numel() >= LEAST_PRODUCTS
+    if not worth or inputs.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
         return nn.functional.linear(inputs, layer.weight, layer.bias)
     filled = nn.functional.pad(inputs.reshape(rows, -1), (0, 0, 0, -rows % ROWS))
     product: Tensor = torch.ops.mkldnn._linear_pointwise(filled, weight, layer.bias, "none", [], "")
