@@ -85,7 +85,9 @@ def alone_in_error() -> None:
 def test_the_main_process_says_what_another_one_met_by_itself() -> None:
     codes, result = end(together(alone_in_error))
     assert codes == [0, 0]
-    assert result == ["Process 1: there is no folder here", ""]
+    assert "Process 1: there is no folder here" in result[0]
+    # Of ours; torch's own log may miss the process that ended first.
+    assert "there is no folder" not in result[1]
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])
