@@ -55,9 +55,10 @@ class ReorderedLinears:
 
 
 def has_onednn() -> bool:
-    """True if this build of PyTorch has oneDNN and the operators used here."""
+    """True if this build of PyTorch has oneDNN and the operators used here, on an x86 processor with AVX."""
     operators = ("_reorder_linear_weight", "_linear_pointwise")
-    return torch._C._has_mkldnn and all(hasattr(torch.ops.mkldnn, name) for name in operators)
+    there = torch._C._has_mkldnn and all(hasattr(torch.ops.mkldnn, name) for name in operators)
+    return there and torch.backends.cpu.get_cpu_capability().startswith("AVX")
 
 
 def _can_reorder(layer: nn.Module) -> TypeGuard[nn.Linear]:
