@@ -24,7 +24,7 @@ from typing import Any
 from unittest import mock
 
 PATIENCE = 90.0
-# A forked process would copy all that it looks through for garbage.
+# Garbage collection in a forked process would copy every page that it visits.
 os.register_at_fork(after_in_child=gc.freeze)
 
 
@@ -187,7 +187,7 @@ def forked_workers() -> Iterator[None]:
 
 
 def _load() -> None:
-    """Forked processes compute on one thread, with modules that are loaded."""
+    """Prepare for forks: slow modules loaded, computation on one thread."""
     _load_slow_modules()
     import torch
 
@@ -196,7 +196,7 @@ def _load() -> None:
 
 @cache
 def _load_slow_modules() -> None:
-    """Import them, and look through them for garbage no more."""
+    """Import them, and exempt them from garbage collection."""
     for name in (
         "medunlearn.cli.main",
         "medunlearn.pipeline.estimate.forecast",

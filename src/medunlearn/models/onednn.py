@@ -1,8 +1,8 @@
 """Linear layers by oneDNN on a CPU, with weights in its own order: faster for passes of few rows, as in decoding.
 
-In fp32, PyTorch multiplies by MKL, which takes about twice as long for 8 rows as oneDNN with a weight that was
-reordered once (benchmarks_perf/generation.py times decoding with both). The operators are private to PyTorch, where
-``torch.compile`` uses them; without them, the layers' own products are used.
+PyTorch multiplies fp32 matrices by MKL. On an AMD processor that took twice as long for 8 rows as oneDNN with a
+weight reordered once (benchmarks_perf/generation.py times decoding with both). The operators are private to
+PyTorch, where ``torch.compile`` uses them; without them, the layers' own products are used.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ MOST_BYTES = 2**31
 """Reordered weights are a second copy; a model's first layers have it, up to this many bytes."""
 
 ROWS = 8
-"""Rows are filled up to a multiple: to prepare a kernel for a new number of rows takes oneDNN a millisecond."""
+"""Rows are padded to a multiple of this: a new number of rows costs oneDNN a millisecond, to prepare a kernel."""
 
 MOST_ROWS = 64
-"""Largest pass that is always by oneDNN."""
+"""Most rows of a pass that always uses oneDNN."""
+
 LEAST_PRODUCTS = 2**29
-"""A larger pass, as over prompts, seldom has as many rows as another: a kernel pays from so many products on."""
+"""Multiplications from which a larger pass, as over prompts, uses oneDNN too: each length needs its own kernel."""
 
 
 class ReorderedLinears:

@@ -32,7 +32,7 @@ CLUSTER = "slurm"
 """Of submitit; its ``local`` runs jobs on this machine, without a scheduler."""
 POLL = 1.0
 LOOK = 30.0
-"""Seconds between two looks at Slurm's queue. A job that is in neither and left no result was killed."""
+"""Seconds between two looks at Slurm's queue. A job absent from both that left no result was killed."""
 GRACE = 600.0
 """Seconds that a job waits to be killed after SIGTERM."""
 TIMEOUTS = 100
