@@ -18,9 +18,9 @@ import pandas as pd
 from tokenizers import Tokenizer, models
 
 from medunlearn.cases.holders.holders import find_holders
-from medunlearn.config import AmnesiaSettings
 from medunlearn.models.vocabulary import Vocabulary, vocabulary_owners
 from medunlearn.papers.amnesia.build import build
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.seeds import generator
 
 

@@ -34,10 +34,10 @@ from hostile_world import BASES, make_world
 
 
 def known(line: str) -> bool:
-    from medunlearn.cli.verbs import VERBS
+    from medunlearn.cli.verbs import verbs
 
     words = tuple(line.split())
-    return words[:1] in VERBS or words[:2] in VERBS or words[:3] in VERBS
+    return any(words[:length] in verbs() for length in (1, 2, 3))
 
 
 def main() -> None:

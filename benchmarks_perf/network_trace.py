@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medunlearn.cli.verbs import VERBS
+from medunlearn.cli.verbs import verbs
 from medunlearn.judging import rehearsal
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
@@ -152,7 +152,7 @@ class Trace:
 def verb_of(line: str) -> tuple[str, ...]:
     """The command that a line gives; empty for one that is none."""
     words = tuple(line.split())
-    return max((verb for verb in VERBS if words[: len(verb)] == verb), key=len, default=())
+    return max((verb for verb in verbs() if words[: len(verb)] == verb), key=len, default=())
 
 
 def trace(line: str, url: str, place: Path, logs: Path) -> Trace:
@@ -310,7 +310,7 @@ def main() -> None:
     known = [line for line in COMMANDS.splitlines() if verb_of(line) or line.startswith("python ")]
     lines = [line for line in known if line.startswith(("build amnesia --syn", *only))]
     traced = {verb_of(line) for line in lines} - {()}
-    wrong = [f"not traced: {' '.join(words)}" for words in sorted(set(VERBS) - {verb_of(line) for line in known})]
+    wrong = [f"not traced: {' '.join(words)}" for words in sorted(set(verbs()) - {verb_of(line) for line in known})]
     local: Counter[str] = Counter()
     probed = 0
     with tempfile.TemporaryDirectory() as name:
@@ -321,7 +321,7 @@ def main() -> None:
             folder.mkdir()
         write_inputs(place, url)
         witnesses = "audit events and system calls" if shutil.which("strace") else "audit events (no strace here)"
-        print(f"{len(traced)} of {len(VERBS)} commands; {witnesses}; SERVER is {address}\n")
+        print(f"{len(traced)} of {len(verbs())} commands; {witnesses}; SERVER is {address}\n")
         print(f"{'command':<34}{'exit':>5}{'s':>6}{'sockets':>9}{'SERVER':>8}{'elsewhere':>11}  names asked for")
         for line in lines:
             result = trace(line, url, place, logs)

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-from medunlearn.config import AmnesiaSettings
 from medunlearn.data.alternatives import pool_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import facts_with_alternatives, texts_to_rate
@@ -28,6 +27,7 @@ from medunlearn.generation.fact_ranking import FactRanker, RankSequences
 from medunlearn.models.sequences import Rendering, question_sequence
 from medunlearn.models.tiny import build_tiny
 from medunlearn.papers.amnesia.build import build
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 
 
 @torch.no_grad()

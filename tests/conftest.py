@@ -44,8 +44,8 @@ def small() -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def hospital() -> Any:
     """Twenty invented patients; ``random_10`` forgets two of them."""
-    from medunlearn.config import AmnesiaSettings
     from medunlearn.papers.amnesia.build import build
+    from medunlearn.papers.amnesia.settings import AmnesiaSettings
 
     return build(AmnesiaSettings(synthetic=20))
 

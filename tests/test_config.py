@@ -9,11 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from medunlearn.config import (
-    AmnesiaSettings,
     AttackSettings,
     EvaluateSettings,
     ExperimentSettings,
-    LumeSettings,
     Settings,
     TrainSettings,
     UnlearnSettings,
@@ -26,6 +24,8 @@ from medunlearn.config.audit import AuditParts, AuditSettings
 from medunlearn.config.fields import flags_of, options_model
 from medunlearn.config.reading import with_server
 from medunlearn.errors import ConfigError, InputError
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
+from medunlearn.papers.lume.settings import LumeSettings
 
 ALL = (AmnesiaSettings, LumeSettings, TrainSettings, UnlearnSettings, EvaluateSettings, ExperimentSettings)
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from medunlearn import registry as lookup
-from medunlearn.data.builders import BENCHMARKS
 from medunlearn.errors import InputError, UnknownNameError
-from medunlearn.registry import names, resolve
+from medunlearn.paper import find_paper
+from medunlearn.papers import PAPERS
+from medunlearn.registry import clashes, load, names, resolve
 
 TABLE = {"dumps": "json:dumps", "loads": "json:loads", "broken": "json:nothing"}
 
@@ -81,9 +82,31 @@ def test_listing_names_imports_nothing() -> None:
     assert names("tools", table) == table
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_every_benchmark_can_be_had(name: str) -> None:
-    assert callable(resolve("benchmarks", name, BENCHMARKS))
+@pytest.mark.parametrize("name", PAPERS)
+def test_every_target_of_every_paper_can_be_had(name: str) -> None:
+    """Declarations are text: what they name has to be there."""
+    paper = find_paper(name)
+    targets = [paper.runs_page, paper.sweep_page, paper.watch]
+    for part in (paper.own_measures, paper.tasks, paper.views, paper.calls, paper.demos):
+        targets += part.values()
+    for way in paper.builds:
+        targets += [way.settings, way.make, way.write, way.plan]
+    assert paper.name == name
+    assert all(load(target) is not None for target in targets if target)
+
+
+def test_two_plug_ins_of_one_name_are_both_refused(plugins: list[EntryPoint]) -> None:
+    plugins += [EntryPoint("mine", f"json:{what}", "medunlearn.tools") for what in ("dumps", "loads")]
+    with pytest.raises(InputError, match=r"declared by 2 installed packages: json:dumps, json:loads"):
+        resolve("tools", "mine", TABLE)
+    assert clashes("tools", TABLE) == {"mine": ("json:dumps", "json:loads")}
+
+
+def test_a_plug_in_that_raises_when_imported_is_told_in_one_line(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "raises.py").write_text("raise RuntimeError('no licence\\nsecond line')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match=r"cannot be imported: RuntimeError: no licence\. Is its package"):
+        resolve("tools", "raises:Thing", TABLE)
 
 
 def test_a_module_in_the_working_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,7 @@ def test_the_method_of_the_contributing_page_is_a_method(tmp_path, monkeypatch):
     from medunlearn.methods.protocol import LossMethod
     from medunlearn.metrics import Item, Tools, get_metric
 
-    (code, measure) = Page.read("CONTRIBUTING.md").blocks("python")
+    code, measure, *_ = Page.read("CONTRIBUTING.md").blocks("python")
     (tmp_path / "contributed_method.py").write_text(code)
     (tmp_path / "contributed_measure.py").write_text(measure)
     monkeypatch.syspath_prepend(tmp_path)
@@ -140,7 +140,7 @@ def test_the_method_of_the_contributing_page_is_a_method(tmp_path, monkeypatch):
 def test_groups_of_entry_points_are_those_that_are_read():
     named = set(re.findall(r"`medunlearn\.(\w+)`", (ROOT / "CONTRIBUTING.md").read_text()))
     source = "".join(path.read_text() for path in (ROOT / "src" / "medunlearn").rglob("*.py"))
-    assert named >= {"methods", "metrics", "attacks", "benchmarks", "paper_reports"}
+    assert named >= {"methods", "metrics", "attacks", "papers", "sources", "tasks"}
     assert named <= set(re.findall(r'(?:resolve|names)\("(\w+)"', source))
 
 

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         case_key,
         case_purge,
         case_timestamp,
-        diagnose,
         evaluate,
         export,
         export_tasks,
@@ -66,7 +65,6 @@ if TYPE_CHECKING:
     from medunlearn.audit.options.option_audit import audit_options
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.metrics.leakage.keywords import keywords
-    from medunlearn.papers.lume.semeval import semeval
     from medunlearn.pipeline.score import score
     from medunlearn.results.runs import Run
     from medunlearn.results.scores import scores
@@ -81,7 +79,6 @@ _ELSEWHERE = {
     "keywords": "medunlearn.metrics.leakage.keywords",
     "score": "medunlearn.pipeline.score",
     "scores": "medunlearn.results.scores",
-    "semeval": "medunlearn.papers.lume.semeval",
 }
 
 __all__ = [
@@ -99,7 +96,6 @@ __all__ = [
     "case_key",
     "case_purge",
     "case_timestamp",
-    "diagnose",
     "evaluate",
     "export",
     "export_tasks",
@@ -113,7 +109,6 @@ __all__ = [
     "run",
     "score",
     "scores",
-    "semeval",
     "sweep",
     "train",
     "tune",
@@ -127,5 +122,16 @@ def __getattr__(name: str) -> Any:
     if name == "build":
         return import_module("medunlearn.build")
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _call_of_a_paper(name)
     return getattr(import_module(_ELSEWHERE.get(name, "medunlearn.api")), name)
+
+
+def _call_of_a_paper(name: str) -> Any:
+    """A function that a paper declares among its ``calls``."""
+    if not name.startswith("_"):
+        from medunlearn.paper import from_papers
+        from medunlearn.registry import load
+
+        if target := from_papers("calls").get(name):
+            return load(target)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from medunlearn.config import (
     AdoptSettings,
-    DiagnoseSettings,
     EvaluateSettings,
     ForgetSettings,
     TaskExportSettings,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from medunlearn.judging.annotators import PeopleAgreement
     from medunlearn.judging.judges import Llm
     from medunlearn.judging.panel_run import JudgingRun
-    from medunlearn.papers.memorization.diagnosis.report import Diagnosed
     from medunlearn.pipeline.estimate.forecast import Forecast
     from medunlearn.pipeline.experiment import Finished
     from medunlearn.pipeline.sweep.result import Swept
@@ -168,14 +166,13 @@ def unlearn(
 
 def evaluate(
     run: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str, against: Sequence[RunOrFolder] = (),
-    epoch: int | None = None, semeval: bool = False, out: Folder | None = None, device: str = "auto",
-    quiet: bool = False, **settings: Any
+    epoch: int | None = None, out: Folder | None = None, device: str = "auto", quiet: bool = False,
+    **settings: Any
 ) -> Evaluation:  # fmt: skip
     """Ask a model the benchmark's questions and score its responses; ``.table()`` is a DataFrame.
 
     Args:
         run: run of a model, or a Hugging Face folder, which is adopted
-        semeval: LUME only: add the SemEval-2025 Task 4 score (run `attack` first)
         out: also write the table to this CSV file
     """
     from medunlearn.pipeline.evaluate import evaluate
@@ -183,8 +180,6 @@ def evaluate(
     file, checked = _csv_file(out), check(EvaluateSettings, {"split": split, **settings})
     bench = _benchmark(benchmark)
     models = [_run_of(model, bench, split, out, device, quiet, settings) for model in (run, *against)]
-    if semeval and bench.builder != "lume":
-        raise InputError(f"--semeval is a score on LUME, and {benchmark} was made by `build {bench.builder}`.")
     model = models[0] if epoch is None else models[0].epoch(epoch)
     evaluation = evaluate(model, bench, checked, against=models[1:], device=device, quiet=quiet)
     _write_csv(file, evaluation.table)
@@ -275,25 +270,6 @@ def export_tasks(
     if out is None:
         raise ConfigError(["--out is missing: folder of the tasks"])
     return export_tasks(_benchmark(benchmark), check(TaskExportSettings, {"split": split, **settings}), Path(out))
-
-
-def diagnose(
-    run: RunOrFolder, benchmark: BenchmarkOrFolder, *, against: Sequence[RunOrFolder] = (),
-    out: Folder | None = None, device: str = "auto", quiet: bool = False, say: Say = lambda line: None,
-    **settings: Any
-) -> Diagnosed:  # fmt: skip
-    """Top-k diagnostic accuracy overall and by specialty; ``.table()`` is a DataFrame.
-
-    Args:
-        benchmark: folder of a diagnosis benchmark
-        against: run to compare with; repeatable; none: the model before its training, if `watch.part` asked it
-        out: folder of tables and report; none: in the run
-    """
-    from medunlearn.papers.memorization.diagnosis.diagnose import diagnose
-
-    checked, where = check(DiagnoseSettings, settings), None if out is None else Path(out)
-    others, model, bench = list(map(_run, against)), _run(run), _benchmark(benchmark)
-    return diagnose(model, bench, checked, against=others, out=where, device=device, quiet=quiet, say=say)
 
 
 def judge(

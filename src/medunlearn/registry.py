@@ -17,25 +17,42 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from itertools import chain
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from medunlearn.errors import ConfigError, InputError, UnknownNameError, unknown_name
+from medunlearn.errors import (
+    ConfigError,
+    InputError,
+    MedunlearnError,
+    UnknownNameError,
+    first_line,
+    unknown_name,
+)
 from medunlearn.ranges import bounds_of, is_inside, range_text
 
 
 def names(group: str, table: Mapping[str, str]) -> dict[str, str]:
-    """Every name of a group with its target: the table's own, then those of installed plug-ins."""
-    return {**_installed(group, entry_points), **table}
+    """Every name of a group with its target: the table's own, then those of installed plug-ins.
+
+    A plug-in cannot replace a name of the table; of two plug-ins with one name, :func:`resolve` takes neither.
+    """
+    return {**{name: targets[0] for name, targets in _installed(group, entry_points).items()}, **table}
+
+
+def clashes(group: str, table: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Names that an installed plug-in declares though they are taken: by the table, or by another plug-in."""
+    installed = _installed(group, entry_points)
+    return {name: targets for name, targets in installed.items() if name in table or len(targets) > 1}
 
 
 @cache
-def _installed(group: str, ask: Callable[..., Iterable[EntryPoint]]) -> Mapping[str, str]:
-    """Plug-ins of installed packages; cached, since it reads the metadata of everything installed."""
-    return {point.name: point.value for point in ask(group=f"medunlearn.{group}")}
+def _installed(group: str, ask: Callable[..., Iterable[EntryPoint]]) -> Mapping[str, tuple[str, ...]]:
+    """Plug-ins of installed packages: name -> targets; cached, since the metadata of all packages are read."""
+    targets: dict[str, tuple[str, ...]] = {}
+    for point in ask(group=f"medunlearn.{group}"):
+        targets[point.name] = tuple(dict.fromkeys((*targets.get(point.name, ()), point.value)))
+    return targets
 
 
 def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
@@ -46,22 +63,33 @@ def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
 
     Raises:
         UnknownNameError: unknown name; the message names the nearest valid one.
-        InputError: a dotted path that cannot be imported.
+        InputError: a dotted path that cannot be imported, or a name that two installed packages declare.
     """
+    kind = group.removesuffix("s")
     targets = dict(table) if name in table else names(group, table)
     target = targets.get(name, name if all(name.partition(":")[::2]) else None)
     if target is None:
-        raise UnknownNameError(group.removesuffix("s"), name, targets)
+        raise UnknownNameError(kind, name, targets)
+    if name not in table and len(several := clashes(group, {}).get(name, ())) > 1:
+        raise InputError(
+            f"{kind} {name!r} is declared by {len(several)} installed packages: {', '.join(several)}. Uninstall "
+            "all but one of them, or name the one that you mean by its path."
+        )
     here = os.getcwd()
     # A plug-in's module may lie in the working folder, as with ``python -m``; what is installed comes first.
     if name not in targets and here not in sys.path and "" not in sys.path:
         sys.path.append(here)
     try:
         return load(target)
-    except (ImportError, AttributeError) as error:
+    except MedunlearnError as error:
+        raise InputError(f"{kind} {name!r} ({target}) cannot be used: {error}") from error
+    # A plug-in may raise anything while it is imported.
+    except Exception as error:
+        if target.split(".")[0] == "medunlearn" and not isinstance(error, ImportError | AttributeError):
+            raise
         raise InputError(
-            f"{group.removesuffix('s')} {name!r} points to {target!r}, which cannot be imported: {error}. "
-            "Is its package installed, and is the path module:attribute?"
+            f"{kind} {name!r} points to {target!r}, which cannot be imported: {type(error).__name__}: "
+            f"{first_line(error)}. Is its package installed, and is the path module:attribute?"
         ) from error
 
 
@@ -69,12 +97,6 @@ def load(target: str) -> Any:
     """The object behind ``module:attribute``."""
     module, _, attribute = target.partition(":")
     return getattr(import_module(module), attribute)
-
-
-def paper_files(name: str) -> list[Traversable]:
-    """The files with a given name in the papers' folders, sorted by folder."""
-    folders = sorted((files("medunlearn") / "papers").iterdir(), key=lambda folder: folder.name)
-    return [folder / name for folder in folders if folder.is_dir() and (folder / name).is_file()]
 
 
 def made(what: str, name: str, cls: type, arguments: Mapping[str, Any]) -> Any:

@@ -20,13 +20,13 @@ from medunlearn.attacks.membership.membership_results import (
     summarize,
 )
 from medunlearn.attacks.membership.sample import Candidate, candidates
-from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split
 from medunlearn.errors import InputError
 from medunlearn.metrics.measure import Score
 from medunlearn.papers.amnesia.build import build
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.results.runs import Run, RunRecord
 from medunlearn.results.scores import write_scores
 

@@ -24,9 +24,9 @@ from medunlearn.cases.case_folder import CaseFolder, write_case
 from medunlearn.cases.evidence import CaseEvidence
 from medunlearn.cases.holders.traces import subject_traces
 from medunlearn.cases.statement import verified_payload
-from medunlearn.config import AmnesiaSettings
 from medunlearn.errors import InputError, StorageError
 from medunlearn.papers.amnesia.build import build
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 
 
 def test_the_statement_names_everything(case: CaseFolder, signer: Ed25519PrivateKey) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from medunlearn.cases import purge
 from medunlearn.cases.purge import Purge, purge_patient
-from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
 from medunlearn.papers.amnesia.build import build
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 
 BENCHMARK = build(AmnesiaSettings(synthetic=12))
 PATIENT = BENCHMARK.records[3].groups["patient"]

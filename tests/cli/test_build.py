@@ -77,7 +77,7 @@ def test_several_wrong_settings_are_told_at_once(medunlearn: Medunlearn, tmp_pat
 
 def test_a_word_that_is_no_setting(medunlearn: Medunlearn, tmp_path: Path) -> None:
     result = medunlearn("build", "amnesia", "--synthetic", 20, "--out", tmp_path / "b", "short", code=2)
-    assert "give either NOTES" in result.text
+    assert "give either --synthetic N" in result.text
 
 
 def test_lume(medunlearn: Medunlearn, lume: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from fake_server import FakeServer
 
 from medunlearn.cli.command import Generated
-from medunlearn.cli.verbs import VERBS
+from medunlearn.cli.verbs import verbs
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.synthetic import invent_hospital
 
@@ -58,7 +58,7 @@ def test_the_folder(built: Path) -> None:
 
 
 def test_a_flag_that_is_given_again_keeps_its_commas() -> None:
-    values, problems = Generated(VERBS[("build", "notes")]).read(
+    values, problems = Generated(verbs()[("build", "notes")]).read(
         ["n.csv", "--out=x", "--prompt", SAY, "--prompt={a}", "--forget-patients", "0047"]
     )
     assert (problems, values["prompt"], values["forget_patients"]) == ([], [SAY, "{a}"], "0047")

@@ -258,7 +258,7 @@ def test_the_python_of_the_page_runs() -> None:
 
 
 def test_every_setting_of_the_page_is_one() -> None:
-    from medunlearn.config import MedforgetSettings
+    from medunlearn.papers.medforget.settings import MedforgetSettings
 
     named = Page.read("papers.md", "MedForget build", "MedForget questions", "MedForget splits").flags
     assert named <= set(MedforgetSettings.model_fields) | {"split", "llm", "llm.model", "allow_remote_llm"}

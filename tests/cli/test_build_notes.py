@@ -249,9 +249,9 @@ def test_the_same_in_python_and_in_an_experiment(own_notes: Any, canned: Any, tm
         section = {"builder": "amnesia", "notes": str(file), "llm": llm, "store": str(tmp_path / "b" / "llm")}
         assert from_section(section, tmp_path / "c").fingerprint == built.fingerprint
         assert server.count == 12
-    with pytest.raises(ConfigError, match="notes need out=FOLDER"):
+    with pytest.raises(ConfigError, match="out=FOLDER is missing"):
         mu.build.amnesia(notes=file, llm=llm)
-    with pytest.raises(ConfigError, match=r"either NOTES .* or --synthetic N"):
+    with pytest.raises(ConfigError, match=r"either --synthetic N .* or NOTES"):
         mu.build.amnesia()
 
 
@@ -309,8 +309,8 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "no file": (("none.csv", *HERE[1:]), "There is no file none.csv"),
     "no server": (("NOTES",), "llm is missing"),
     "no model": (("NOTES", "--llm", "http://127.0.0.1:1/v1"), "--llm.model NAME is missing"),
-    "nothing": ((), "give either NOTES"),
-    "a setting alone": (("--other=keep",), "give either NOTES"),
+    "nothing": ((), "give either --synthetic N"),
+    "a setting alone": (("--other=keep",), "give either --synthetic N"),
     "both": (("--synthetic", "5", "--llm", "http://127.0.0.1:1/v1"), "There is no setting 'llm'"),
     "a column": ((*HERE, "--text", "txt"), "Did you mean 'text'?"),
     "a price": ((*HERE, "--llm.price", "3"), "is not PROMPT,ANSWER"),

@@ -195,7 +195,7 @@ def test_knowledge_by_field(medunlearn: Medunlearn, anew: Path) -> None:
     [
         ((), "give either RELEASED"),
         (("--new", "--released", "x"), "give either RELEASED"),
-        (("--released", "x", "--review"), "released files need no --review"),
+        (("--released", "x", "--review"), "RELEASED (the released files) needs no --review"),
         (("--released", "x", "--articles", "a.csv"), "There is no setting 'articles'"),
         (("--new", "--skip-bad-rows"), "There is no setting 'skip_bad_rows'"),
         (("--new", "--stories=1", "aliek=2"), "2 settings are wrong"),

@@ -120,7 +120,7 @@ def house(medunlearn: Medunlearn, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def check_amnesia() -> Any:
-    from medunlearn.config import AmnesiaSettings
+    from medunlearn.papers.amnesia.settings import AmnesiaSettings
 
     values = {"synthetic": 12, "institutions": 1, "percents": [25], "nonmember_patients": 3}
     return check(AmnesiaSettings, values)

@@ -14,8 +14,8 @@ import pytest
 import medunlearn as package
 from medunlearn.attacks.recovery.recovery_attacks import RECOVERY
 from medunlearn.cli.command import Generated
-from medunlearn.cli.verbs import GROUPS, MOVED, VERBS
-from medunlearn.metrics import METRICS
+from medunlearn.cli.verbs import GROUPS, MOVED, verbs
+from medunlearn.metrics import metric_targets
 
 METHODS = (
     "altpo",
@@ -33,15 +33,15 @@ METHODS = (
 HEAVY = ("torch", "pandas", "httpx", "transformers", "rich")
 
 
-@pytest.mark.parametrize("words", VERBS, ids=" ".join)
+@pytest.mark.parametrize("words", verbs(), ids=" ".join)
 def test_every_verb_has_help_an_example_and_the_common_flags(
     medunlearn: Callable[..., Any], words: tuple[str, ...]
 ) -> None:
     result = medunlearn(*words, "--help").stdout
     assert f"Example: medunlearn {' '.join(words)}" in result
     assert all(flag in result for flag in ("--quiet", "--json", "--help"))
-    command = Generated(VERBS[words])
-    assert set(VERBS[words].first.split()) <= set(command.flags)
+    command = Generated(verbs()[words])
+    assert set(verbs()[words].first.split()) <= set(command.flags)
     arguments = {parameter.name for parameter in command.arguments}
     helped = {key: flag.help for key, flag in command.flags.items() if key not in ("device", "seed", *arguments)}
     assert all(helped.values()), f"flags without help: {[key for key, text in helped.items() if not text]}"
@@ -51,7 +51,7 @@ def test_every_verb_has_help_an_example_and_the_common_flags(
 
 def test_help_names_every_verb_in_the_order_of_use(medunlearn: Callable[..., Any]) -> None:
     result = medunlearn("--help").stdout
-    places = [result.index(f"│ {words[0]} ") for words in VERBS]
+    places = [result.index(f"│ {words[0]} ") for words in verbs()]
     assert places == sorted(places)
 
 
@@ -118,32 +118,32 @@ def test_a_verb_that_moved_says_where(medunlearn: Callable[..., Any], old: str) 
     ],
 )
 def test_flags_to_values(words: list[str], values: dict[str, Any]) -> None:
-    command = Generated(VERBS[("train",)])
+    command = Generated(verbs()[("train",)])
     parsed, problems = command.read(["bench", "--out", "x", *words])
     assert problems == []
     assert parsed == {"benchmark": "bench", "out": "x", **values}
 
 
 def test_methods_attacks_and_repeated_flags() -> None:
-    parsed, problems = Generated(VERBS[("unlearn",)]).read(
+    parsed, problems = Generated(verbs()[("unlearn",)]).read(
         ["run", "bench", "--out=x", "--npo.beta", "0.2", "--my.module:Mine.alpha=5"]
     )
     assert problems == []
     assert (parsed["npo.beta"], parsed["my.module:Mine.alpha"]) == (0.2, 5)
-    parsed, _ = Generated(VERBS[("evaluate",)]).read(
+    parsed, _ = Generated(verbs()[("evaluate",)]).read(
         ["run", "bench", "--against", "a", "--against=b", "--folds", "train,holdout"]
     )
     assert (parsed["against"], parsed["folds"]) == (["a", "b"], "train,holdout")
     for patient in ("null", "none", "true", "007"):
-        assert Generated(VERBS[("forget",)]).read(["m", "n", "--patient", patient])[0]["patient"] == patient
-    parsed, _ = Generated(VERBS[("audit",)]).read(["m", "notes=hub:a/b", "b", "--identifiers", "--out=x"])
+        assert Generated(verbs()[("forget",)]).read(["m", "n", "--patient", patient])[0]["patient"] == patient
+    parsed, _ = Generated(verbs()[("audit",)]).read(["m", "notes=hub:a/b", "b", "--identifiers", "--out=x"])
     assert (parsed["model"], parsed["corpus"], parsed["identifiers"]) == ("m", ("notes=hub:a/b", "b"), True)
 
 
 def test_a_file_of_settings(medunlearn: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("model: tiny\nlr: 1e-3\nepochs: 2\n")
     words = ["bench", "--out", "x", "--config", str(tmp_path / "s.yaml"), "--lr", "5e-4"]
-    parsed, _ = Generated(VERBS[("train",)]).read(words)
+    parsed, _ = Generated(verbs()[("train",)]).read(words)
     assert (parsed["model"], parsed["lr"], parsed["epochs"]) == ("tiny", 5e-4, 2)
     assert "There is no file" in medunlearn("train", "b", "--out=x", "--config=nothing.yaml", code=2).text
 
@@ -195,7 +195,7 @@ def test_list_methods(medunlearn: Callable[..., Any]) -> None:
 def test_list_measures(medunlearn: Callable[..., Any]) -> None:
     rows = json.loads(medunlearn("list", "measures", "--json").stdout)
     of_evaluate = {row["name"]: row for row in rows if row["verb"] == "evaluate"}
-    assert set(of_evaluate) == set(METRICS)
+    assert set(of_evaluate) == set(metric_targets())
     assert "higher" in of_evaluate["rouge_l"]["what"]
     assert of_evaluate["cs"]["needs"] == "response, encoder"
     assert any(row["verb"] == "audit" for row in rows)

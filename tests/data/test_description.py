@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.describe import TOTAL, Description, describe, words
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import request
 from medunlearn.papers.amnesia.build import amnesia_splits, build
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 
 # AMNESIA, Table 1: patients, their share in percent, questions.
 TABLE_1 = {

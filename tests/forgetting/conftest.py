@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from forgetting_world import EXACT_TRAINING, Hospital, open_hospital, other_model
 
-from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.forgetting.forget_run import Forgotten
 from medunlearn.papers.amnesia.build import build
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.pipeline.presets import train_settings
 from medunlearn.pipeline.train import train
 from medunlearn.results.runs import Run

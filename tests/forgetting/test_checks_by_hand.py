@@ -12,13 +12,14 @@ import pytest
 
 from medunlearn.cases.evidence import Battery, CostReading, Measurement
 from medunlearn.cases.verdicts import decide
-from medunlearn.config import AmnesiaSettings, ForgetSettings, check
+from medunlearn.config import ForgetSettings, check
 from medunlearn.errors import ConfigError
 from medunlearn.forgetting.battery_checks import BatteryMaterial
 from medunlearn.forgetting.request_benchmarks import neighbours_of
 from medunlearn.forgetting.standings import AskingWay, Standings
 from medunlearn.forgetting.trial_search import AUTO, TrialReading, rate_of_size
 from medunlearn.papers.amnesia.build import build
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.statistics.others import Surprise
 
 WAYS = {name: AskingWay(name, f"Title {name}", "given", "measure") for name in ("ranks", "said")}

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from medunlearn.config import AmnesiaSettings
 from medunlearn.data.alternatives import pool_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question
@@ -18,6 +17,7 @@ from medunlearn.generation.counterfactuals import _even_chances, _Reading, _typi
 from medunlearn.generation.forget_passages import ForgetPassage, _beginning, passage_of
 from medunlearn.models.sequences import Rendering, TokenSequence, question_sequence, record_sequences
 from medunlearn.models.tiny import build_tiny
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 
 RENDERING = Rendering("plain", "closed_book", 512)
 

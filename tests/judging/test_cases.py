@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from row_files import write_lines
 
-from medunlearn.config import AmnesiaSettings, JudgeSettings
+from medunlearn.config import JudgeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, SourceError, UnknownNameError
 from medunlearn.judging.cases import (
@@ -28,6 +28,7 @@ from medunlearn.judging.judges import panel_of, read_judges
 from medunlearn.judging.panel_run import gather_material
 from medunlearn.judging.tasks import JudgingCase, get_task
 from medunlearn.papers.amnesia.build import build
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 
 BENCHMARK = build(AmnesiaSettings(synthetic=12))
 LABEL, QUESTION = get_task("label"), get_task("question")

@@ -14,7 +14,7 @@ from pages import Page, run_line
 from row_files import write_csv
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.judging.writing import TASKS
+from medunlearn.judging.writing import task_targets
 
 PAGE = Page.read("servers.md", "Rehearse without a model", "A benchmark from notes of your own", "The client")
 
@@ -49,4 +49,4 @@ def test_the_commands_on_notes_run(
 
 
 def test_every_task_is_on_the_page() -> None:
-    assert not [name for name in TASKS if f"| `{name}` |" not in PAGE.text]
+    assert not [name for name in task_targets() if f"| `{name}` |" not in PAGE.text]

@@ -10,8 +10,8 @@ import pytest
 LISTING = "import medunlearn.metrics, medunlearn.statistics"
 EVERYTHING = (
     "import medunlearn.metrics.item_scoring, medunlearn.results.summary\n"
-    "from medunlearn.metrics import METRICS, get_metric\n"
-    "for name in METRICS: get_metric(name)"
+    "from medunlearn.metrics import get_metric, metric_targets\n"
+    "for name in metric_targets(): get_metric(name)"
 )
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.models.tiny import build_tiny, common_words
 from medunlearn.models.vocabulary import LEAST, Vocabulary, by_subject, vocabulary_owners
 from medunlearn.papers.amnesia.build import build
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 
 
 @pytest.fixture(scope="module")

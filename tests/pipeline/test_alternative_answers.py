@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
 from medunlearn.methods import ALTERNATIVES, make_method
@@ -18,6 +17,7 @@ from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import load_model
 from medunlearn.models.scoring import score_answers
 from medunlearn.models.sequences import TokenSequence
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.pipeline import alternative_answers as module
 from medunlearn.pipeline import trainer
 from medunlearn.pipeline.alternative_answers import stand_ins, with_alternatives

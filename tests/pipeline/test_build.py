@@ -10,7 +10,8 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Record
 from medunlearn.data.splits import request
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
-from medunlearn.pipeline.benchmark_builds import SETTINGS, build, from_section, save_new
+from medunlearn.paper import PATHS, Build, Paper, installed_papers, paper_of
+from medunlearn.pipeline.benchmark_builds import build, from_section, save_new
 
 
 def by_hand(values: dict[str, Any]) -> Benchmark:
@@ -24,10 +25,14 @@ def test_a_builder_of_ours_has_checked_settings() -> None:
     assert build("amnesia", {"synthetic": 3}).counts()["subjects"] == 3
     with pytest.raises(ConfigError) as caught:
         build("amnesia", {"invent": 3, "seed": "x"})
+    assert [problem.split()[0] for problem in caught.value.problems] == ["give", "There"]
+    with pytest.raises(ConfigError) as caught:
+        build("amnesia", {"synthetic": "x", "invent": 3, "seed": "x"})
     assert len(caught.value.problems) == 3
     with pytest.raises(UnknownNameError, match="Did you mean 'amnesia'"):
         build("amnesa", {"synthetic": 3})
-    assert set(SETTINGS) == {"amnesia", "diagnosis", "lume", "medforget", "muse", "notes", "options", "tofu"}
+    names = {paper.name for paper in installed_papers() if paper.builds}
+    assert names == {"amnesia", "diagnosis", "lume", "medforget", "muse", "notes", "options", "tofu"}
 
 
 def test_benchmarks_carry_the_licence_of_their_source(tmp_path: Path) -> None:
@@ -72,13 +77,21 @@ def test_somebodys_files_are_not_written_over(tmp_path: Path) -> None:
     assert (tmp_path / "README.md").read_text() == "my project"
 
 
-def test_an_experiments_section_with_a_builder_from_outside_the_tree(tmp_path: Path) -> None:
-    path = f"{__name__}:by_hand"
+PAPER = Paper(name="hand", title="By hand", builds=(Build(make=f"{__name__}:by_hand"),))
+
+
+def test_an_experiments_section_with_a_paper_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PATHS, "")  # and unset again
+    path = f"{__name__}:PAPER"
     built = from_section({"builder": path, "size": 3}, tmp_path / "bench")
     assert built.counts()["records"] == 3
     assert from_section({"folder": str(tmp_path / "bench")}, tmp_path / "unused") == built
+    # From here on it is known by its name, also to the processes that this one starts.
+    assert paper_of("hand") is PAPER
     assert not (tmp_path / "unused").exists()
     with pytest.raises(ConfigError, match="give only folder"):
         from_section({"folder": "x", "builder": path}, tmp_path)
     with pytest.raises(ConfigError, match=r"benchmark\.builder is missing: amnesia, diagnosis, lume"):
         from_section({"size": 3}, tmp_path)
+    with pytest.raises(InputError, match=r"leads to a function; it must be a medunlearn\.paper\.Paper"):
+        from_section({"builder": f"{__name__}:by_hand", "size": 3}, tmp_path / "other")

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from medunlearn.config import AmnesiaSettings, EvaluateSettings, check
+from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError, NonFiniteLossError, StorageError
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.pipeline.benchmark_builds import save_new
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.presets import train_settings, unlearn_settings

@@ -11,10 +11,10 @@ import pytest
 from forking import together
 
 import medunlearn as mu
-from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
 from medunlearn.papers.amnesia.build import build
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.training.processes import join, leave
 
 HOW = {

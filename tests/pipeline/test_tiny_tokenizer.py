@@ -10,7 +10,7 @@ import pytest
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
-from medunlearn.metrics import METRICS, get_metric
+from medunlearn.metrics import get_metric, metric_targets
 from medunlearn.pipeline.evaluate import evaluate
 from medunlearn.pipeline.presets import train_settings
 from medunlearn.pipeline.report.gather import gather
@@ -36,7 +36,7 @@ def retrained(hospital: Benchmark, small: dict[str, Any], tmp_path_factory: pyte
 
 
 def test_a_measure_counts_in_tokens_if_it_reads_tokens() -> None:
-    for name in METRICS:
+    for name in metric_targets():
         assert is_per_token(name) == bool(PER_TOKEN & set(get_metric(name).needs)), name
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from medunlearn.config import LumeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
 from medunlearn.models.load import load_model
 from medunlearn.models.sequences import Rendering, TokenSequence
+from medunlearn.papers.lume.settings import LumeSettings
 from medunlearn.pipeline import trainer as module
 from medunlearn.pipeline.material import phase_plans, sequences
 from medunlearn.pipeline.presets import train_settings

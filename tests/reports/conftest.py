@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from medunlearn.reports import Example, ModelResult, ReportContent, Role
+from medunlearn.reports.content import Example, ModelResult, ReportContent, Role
 
 # label, role, method, utility on retain and forgetting on forget (train fold, all kinds).
 MODELS: tuple[tuple[str, Role, str | None, float, float], ...] = (

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from medunlearn.reports import Report, ReportContent, write_report
-from medunlearn.reports.blocks import Cell, Choice, Table, Text
+from medunlearn.reports.blocks import Cell, Choice, Report, Table, Text
+from medunlearn.reports.content import ReportContent
+from medunlearn.reports.write import write_report
 
 PLACES = (Path("/usr/bin/chromium"), Path("/usr/bin/chromium-browser"), Path("/usr/bin/google-chrome"))
 CHROMIUM = next((path for path in PLACES if path.exists()), None)

@@ -12,10 +12,9 @@ import pandas as pd
 import pytest
 from rendered import data_of, markdown_of, page_of
 
-from medunlearn.reports import ReportContent
 from medunlearn.reports.attack_tables import membership_tables, recovery_section, roc_figures
 from medunlearn.reports.blocks import Details, Table
-from medunlearn.reports.content import Membership, Recovery
+from medunlearn.reports.content import Membership, Recovery, ReportContent
 from medunlearn.reports.epochs import epoch_figures, epoch_table
 from medunlearn.reports.figures import TEMPLATE, Spec, colours, symbols
 from medunlearn.reports.formatting import count, decimal, duration, flat, signed, size

@@ -16,11 +16,12 @@ import pandas as pd
 import pytest
 from rendered import data_of, markdown_of, page_of
 
-from medunlearn.reports import Example, ModelResult, Report, ReportContent, write_report
-from medunlearn.reports.blocks import Cell, Choice, Table, Text, blocks, section
+from medunlearn.reports.blocks import Cell, Choice, Report, Table, Text, blocks, section
+from medunlearn.reports.content import Example, ModelResult, ReportContent
 from medunlearn.reports.html import plotly_archive, script_hash, script_json, to_html
 from medunlearn.reports.json import plain
 from medunlearn.reports.markdown import to_markdown
+from medunlearn.reports.write import write_report
 
 SECRET = "Quillon Vantreese"
 Tag = tuple[str, dict[str, str | None]]

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from medunlearn.errors import InputError
-from medunlearn.reports import ModelResult, ReportContent
+from medunlearn.reports.content import ModelResult, ReportContent
 from medunlearn.reports.headline import verdict
 from medunlearn.reports.readings import Place, Results, main_plane, panel_planes, standings
 from medunlearn.reports.unlearning import unlearning_report

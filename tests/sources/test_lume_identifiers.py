@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from medunlearn.data.builders import PII_FIELDS
 from medunlearn.data.records import Identifier
+from medunlearn.papers.lume import PII_FIELDS
 from medunlearn.papers.lume.released import identifiers_in, read_lume
 
 RELEASED = Path(__file__).parents[3] / "shared" / "data" / "lume"

@@ -14,7 +14,7 @@ from pathlib import Path
 from hostile_world import BASES
 
 from medunlearn.cli.command import Generated
-from medunlearn.cli.verbs import VERBS
+from medunlearn.cli.verbs import verbs
 from medunlearn.config.fields import Flag
 
 Prepare = Callable[[], None]
@@ -217,8 +217,8 @@ def odd_files() -> None:
 
 def command_of(base: str) -> Generated:
     words = BASES[base].split()
-    key = max((key for key in VERBS if tuple(words[: len(key)]) == key), key=len)
-    return Generated(VERBS[key])
+    key = max((key for key in verbs() if tuple(words[: len(key)]) == key), key=len)
+    return Generated(verbs()[key])
 
 
 class Generator:

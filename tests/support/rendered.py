@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from medunlearn.reports import ReportContent, unlearning_report
+from medunlearn.reports.content import ReportContent
 from medunlearn.reports.html import to_html
 from medunlearn.reports.json import to_data
 from medunlearn.reports.markdown import to_markdown
+from medunlearn.reports.unlearning import unlearning_report
 
 
 def page_of(content: ReportContent) -> str:

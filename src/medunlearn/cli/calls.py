@@ -10,13 +10,15 @@ from typing import Any
 from medunlearn import api
 from medunlearn.config.reading import without_prefix
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
+from medunlearn.paper import from_papers
+from medunlearn.registry import load
 
 Say = Callable[[str], None]
-DEMOS = ("amnesia", "audit", "forget")
+FORGET_DEMO = "medunlearn.forgetting.forget_demo:run_demo"
 
 
 def demo(
-    what: str = "amnesia", *, out: Path | str = "demo", synthetic: int | None = None, texts: int = 4,
+    what: str | None = None, *, out: Path | str = "demo", synthetic: int | None = None, texts: int = 4,
     epochs: int | None = None, seed: int = 0, device: str = "auto", quiet: bool = False,
     say: Say = lambda line: None
 ) -> Any:  # fmt: skip
@@ -28,26 +30,12 @@ def demo(
         texts: audit: texts of a kind and number of copies
         epochs: audit, forget: passes over the training set; none: 4, forget 24
     """
-    if what not in DEMOS:
-        raise UnknownNameError("demo", what, DEMOS)
-    patients = {"--synthetic": (synthetic, 6 if what == "forget" else 20)}
-    low = {**patients, "--texts": (texts, 2), "--epochs": (epochs, 1 if what == "forget" else 2)}
-    limits = {flag: (value, least) for flag, (value, least) in low.items() if value is not None}
-    if problems := [f"{flag} must be at least {least}" for flag, (value, least) in limits.items() if value < least]:
-        raise ConfigError(problems)
-    if what == "audit":
-        from medunlearn.papers.memorization.demo import demo_audit
-
-        return demo_audit(Path(out), each=texts, epochs=epochs or 4, seed=seed, quiet=quiet)
-    if what == "forget":
-        from medunlearn.forgetting.forget_demo import EPOCHS, PATIENTS, demo_forget
-
-        size = {"patients": synthetic or PATIENTS, "epochs": epochs or EPOCHS}
-        return demo_forget(Path(out), **size, seed=seed, device=device, quiet=quiet, say=say)
-    from medunlearn.pipeline.experiment import demo_experiment, run_experiment
-
-    experiment = demo_experiment(Path(out), seed=seed, patients=synthetic or 60)
-    return run_experiment(experiment, device=device, quiet=quiet, say=say)
+    demos = {**from_papers("demos"), "forget": FORGET_DEMO}
+    what = next(iter(demos)) if what is None else what
+    if what not in demos:
+        raise UnknownNameError("demo", what, demos)
+    size = {"synthetic": synthetic, "texts": texts, "epochs": epochs}
+    return load(demos[what])(Path(out), **size, seed=seed, device=device, quiet=quiet, say=say)
 
 
 def inspect(folder: Path | str, *, tables: bool = False, tokenizer: str | None = None) -> Any:

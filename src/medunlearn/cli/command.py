@@ -14,12 +14,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from medunlearn.cli.output import Output, handle_errors
-from medunlearn.cli.verbs import SHOW, Verb
+from medunlearn.cli.verbs import SHOW
 from medunlearn.config.fields import Flag, flags_of, options_model, positionals
 from medunlearn.config.reading import as_value, check, merge, read_yaml, with_server
 from medunlearn.config.settings import Settings
 from medunlearn.errors import ConfigError, nearest
 from medunlearn.registry import load
+from medunlearn.verb import Verb
 
 SHORT = {"-q": "quiet", "-h": "help", "-j": "jobs"}
 HIDDEN = ("quiet", "say", "llm_model", "confirm")

@@ -14,7 +14,7 @@ from rich.table import Table
 
 import medunlearn
 from medunlearn.cli.command import Generated
-from medunlearn.cli.verbs import GROUPS, VERBS
+from medunlearn.cli.verbs import GROUPS, verb_of
 from medunlearn.config.fields import Flag
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def print_verbs(group: Verbs, ctx: click.Context) -> None:
     words = " ".join(("medunlearn", *group.words))
     console = _head(f"{words} COMMAND [ARGS]...", GROUPS[group.words] if group.words else str(medunlearn.__doc__))
     names = [(name, (*group.words, name)) for name in group.list_commands(ctx)]
-    rows = [(name, VERBS[key].summary if key in VERBS else GROUPS[key]) for name, key in names]
+    rows = [(name, verb.summary if (verb := verb_of(key)) else GROUPS[key]) for name, key in names]
     console.print(_panel("Commands", rows))
     more = "`--help` after a command lists its flags."
     if not group.words:

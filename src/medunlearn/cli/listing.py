@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from importlib import import_module
 from typing import Any
 
+from medunlearn.paper import Paper, own_papers, paper_of, paper_targets
 from medunlearn.registry import choices_of, names, ranges_of
 
 Rows = list[dict[str, str]]
-SOURCES = {
-    "synthetic": ("--synthetic N", "medunlearn.synthetic.hospital"),
-    "notes": ("build amnesia NOTES", "medunlearn.sources.notes"),
-    "patient_notes": ("build notes NOTES", "medunlearn.sources.patient_notes"),
-    "fhir": ("build notes BUNDLE.json", "medunlearn.sources.fhir_notes"),
-    "hub": ("build amnesia hub:org/name", "medunlearn.sources.hub"),
-    "admissions": ("build diagnosis ADMISSIONS", "medunlearn.papers.memorization.diagnosis.admissions"),
-    "mimic_cxr": ("build medforget --mimic-cxr", "medunlearn.sources.mimic_cxr"),
-    "openi": ("build medforget --openi", "medunlearn.sources.openi"),
-    "image_table": ("build medforget --folder", "medunlearn.sources.image_table"),
-    "articles": ("build lume --articles", "medunlearn.sources.articles"),
-    "options": ("build options FILE", "medunlearn.sources.multiple_choice"),
-    "corpus": ("audit MODEL CORPUS", "medunlearn.sources.corpus"),
-}
-PAPERS = ("amnesia", "lume", "medforget", "memorization", "muse", "tofu")
+CORPUS = ("audit MODEL CORPUS", "medunlearn.sources.corpus")
 
 
 def _methods() -> Rows:
@@ -40,9 +27,9 @@ def _methods() -> Rows:
 def _measures() -> Rows:
     """Measures of `evaluate` and of `audit`; those of `audit` with their group."""
     from medunlearn.audit.measures import MEASURES, get_measure
-    from medunlearn.metrics import METRICS, get_metric
+    from medunlearn.metrics import get_metric, metric_targets
 
-    of_evaluations: list[Any] = [get_metric(name) for name in sorted(names("metrics", METRICS))]
+    of_evaluations: list[Any] = [get_metric(name) for name in sorted(names("metrics", metric_targets()))]
     of_audits: list[Any] = [get_measure(name) for name in names("measures", MEASURES)]
     return [
         {
@@ -58,11 +45,10 @@ def _measures() -> Rows:
 
 
 def _benchmarks() -> Rows:
-    from medunlearn.data.builders import BENCHMARKS, default_metrics_of
-
     return [
-        {"name": name, "metrics": ", ".join(default_metrics_of(name)), "what": _about_module(target)}
-        for name, target in sorted(names("benchmarks", BENCHMARKS).items())
+        {"name": paper.name, "metrics": ", ".join(paper.default_measures), "what": paper.title}
+        for paper in _papers_of_all()
+        if paper.builds or paper.missing
     ]
 
 
@@ -77,9 +63,9 @@ def _attacks() -> Rows:
 
 
 def _tasks() -> Rows:
-    from medunlearn.judging.writing import TASKS, task_class
+    from medunlearn.judging.writing import task_class, task_targets
 
-    classes = {name: task_class(name) for name in sorted(names("tasks", TASKS))}
+    classes = {name: task_class(name) for name in sorted(names("tasks", task_targets()))}
     return [{"name": name, "prompt": cls().version, "what": _about(cls)} for name, cls in classes.items()]
 
 
@@ -92,14 +78,33 @@ def _presets() -> Rows:
 
 
 def _sources() -> Rows:
-    return [
+    from medunlearn.sources.plug_ins import sources
+
+    of_builds = {
+        name: (f"build {paper.name} {flag}", module)
+        for paper in own_papers()
+        for name, (flag, module) in paper.sources.items()
+    }
+    rows = [
         {"name": name, "command": command, "what": _about_module(module)}
-        for name, (command, module) in SOURCES.items()
+        for name, (command, module) in {**of_builds, "corpus": CORPUS}.items()
+    ]
+    return rows + [
+        {"name": name, "command": f"files ending in {', '.join(source.endings)}", "what": source.title}
+        for name, source in sources().items()
     ]
 
 
 def _papers() -> Rows:
-    return [{"name": name, "what": _about_module(f"medunlearn.papers.{name}")} for name in PAPERS]
+    return [{"name": paper.name, "what": paper.source} for paper in _papers_of_all() if paper.source]
+
+
+def _papers_of_all() -> list[Paper]:
+    """Every paper; one that cannot be loaded stands with the reason."""
+    return [
+        paper if not paper.missing else replace(paper, title=paper.missing, measures=())
+        for paper in map(paper_of, sorted(paper_targets()))
+    ]
 
 
 TABLES: Mapping[str, Callable[[], Rows]] = {

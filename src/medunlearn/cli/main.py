@@ -18,7 +18,7 @@ import click
 import medunlearn
 from medunlearn.cli.launch import refuse_alone
 from medunlearn.cli.output import print_error
-from medunlearn.cli.verbs import GROUPS, MOVED, VERBS
+from medunlearn.cli.verbs import GROUPS, MOVED, verb_of, verbs
 from medunlearn.errors import InputError, MedunlearnError, nearest
 
 
@@ -32,7 +32,9 @@ class Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The next words of the commands, in the table's order."""
         depth = len(self.words)
-        return list(dict.fromkeys(key[depth] for key in VERBS if len(key) > depth and key[:depth] == self.words))
+        # Packages add papers: which, is looked for only where `build` lists them.
+        every = verbs(plug_ins=bool(self.words))
+        return list(dict.fromkeys(key[depth] for key in every if len(key) > depth and key[:depth] == self.words))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         words = (*self.words, cmd_name)
@@ -41,14 +43,17 @@ class Verbs(click.Group):
     def verb(self, words: tuple[str, ...]) -> click.Command | None:
         from medunlearn.cli.command import Generated
 
-        return Generated(VERBS[words]) if words in VERBS else None
+        verb = verb_of(words)
+        return Generated(verb) if verb else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         name, rest = args[0], args[1:]
         words = (*self.words, name)
         deeper = (*words, rest[0]) if rest else ()
-        if words in VERBS and deeper not in VERBS and deeper not in GROUPS:
-            return name, self.verb(words), rest
+        if words not in GROUPS or (verb_of(words) and deeper not in GROUPS and not (deeper and verb_of(deeper))):
+            command = self.verb(words)
+            if command is not None:
+                return name, command, rest
         command = self.get_command(ctx, name)
         if command is None and not ctx.resilient_parsing:
             raise InputError(self._unknown(ctx, name))

@@ -16,11 +16,11 @@ import click
 
 from medunlearn.cli.launch import end_together, rank_zero_output, several
 from medunlearn.errors import InputError, MedunlearnError
+from medunlearn.reports.view import ResultView, cell_text, with_interval
 from medunlearn.terminal import printable
 from medunlearn.training.interrupt import terminable
 
 INTERRUPTED = 130
-UNSCORED = "unscored"
 Row = Mapping[Any, Any]
 
 
@@ -153,27 +153,16 @@ class Output:
         """Print a table of a report (:class:`medunlearn.reports.blocks.Table`)."""
         self.table(title, map(str, table.columns), [list(map(str, row)) for row in table.rows])
 
+    def view(self, view: ResultView) -> None:
+        """Print a view's tables, then its sentences."""
+        for title, table in view.tables:
+            self.block(title, table)
+        self.line(*view.lines)
+
 
 def _as_json(value: Any) -> Any:
     """A record as a dictionary of its fields; other non-JSON values as text."""
     return value.as_dict() if hasattr(value, "as_dict") else str(value)
-
-
-def cell_text(cell: object) -> str:
-    return "" if absent(cell) else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
-
-
-def absent(value: Any) -> bool:
-    """True for None, NaN or NA, without importing pandas."""
-    return value is None or str(value) in ("nan", "<NA>", "NaT")
-
-
-def with_interval(row: Row, value: str = "value", low: str = "low", high: str = "high", digits: int = 3) -> str:
-    """``0.98 [0.97, 0.99]``; a missing mean is printed as unscored, never as 0."""
-    if absent(row[value]):
-        return UNSCORED
-    interval = "" if absent(row.get(low)) else f" [{row[low]:.{digits}f}, {row[high]:.{digits}f}]"
-    return f"{row[value]:.{digits}f}{interval}"
 
 
 def difference(row: Row) -> str:

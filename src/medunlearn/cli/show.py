@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.cli.output import UNSCORED, Output, Row, records, with_interval
+from medunlearn.cli.output import Output, Row, records
 from medunlearn.errors import MedunlearnError
+from medunlearn.paper import paper_of
+from medunlearn.reports.view import UNSCORED, ResultView, with_interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.data.benchmark import Benchmark
-    from medunlearn.reports.claims import Finding
     from medunlearn.results.runs import Run
 
 # What fits a terminal of 80 columns; the report has the rest.
@@ -54,6 +55,39 @@ def by_model(
         if lines:
             columns = (*(name.replace("_", " ") for name in row), *labels, *(["scored"] if counts else []))
             output.table(title(*names), columns, lines)
+
+
+def paper_view(verb: str, result: Any, benchmark: Any) -> ResultView:
+    """The tables that only the paper of a benchmark has of a verb's result.
+
+    Args:
+        benchmark: a benchmark or its folder.
+    """
+    from medunlearn import api
+
+    if isinstance(benchmark, str):
+        benchmark = api.load(benchmark)
+    paper = paper_of(benchmark.builder)
+    show = paper.view(verb)
+    if show is None:
+        return ResultView(
+            lines=[f"{paper.missing}: its own measures and pages are not shown."] if paper.missing else ()
+        )
+    shown: ResultView = show(result, benchmark)
+    return shown
+
+
+def view(result: Any, output: Output) -> None:
+    """Print a result that brings its own view: tables, sentences and data."""
+    shown: ResultView = result.view()
+    if output.data(lambda: dict(shown.data)):
+        return
+    output.warn(shown.warnings)
+    for audited in shown.audits:
+        from medunlearn.cli.show_audits import audit
+
+        audit(audited, output)
+    output.view(shown)
 
 
 def _measures(output: Output, table: pd.DataFrame, models: Iterable[Any]) -> None:
@@ -170,16 +204,16 @@ def slow_ways(results: Mapping[str, Any]) -> Iterable[str]:
         yield f"slower than it could be; answers were decoded from {results['generation']}"
 
 
-def evaluate(result: Any, output: Output, *, benchmark: str, semeval: bool = False) -> None:
+def evaluate(result: Any, output: Output, *, benchmark: str) -> None:
     for model in result.models:
         for line in slow_ways(model.record.info["results"]):
             output.say(f"{model.run.label}: {line}")
-    paper, table = _paper_measures(result, benchmark, semeval), result.table()
+    paper, table = paper_view("evaluate", result, benchmark), result.table()
     facts, health = {"table": table, "comparisons": result.comparisons}, {"health": result.problems}
     facts |= {"private": result.private_table(), "image_control": result.image_control}
     refused = {} if result.reference is None else {"reference": list(result.reference.reasons)}
     if output.data(
-        lambda: {name: part.to_dict("records") for name, part in facts.items()} | health | refused | paper
+        lambda: {name: part.to_dict("records") for name, part in facts.items()} | health | refused | {**paper.data}
     ):
         return
     warn_of_broken(output, result.problems)
@@ -190,8 +224,7 @@ def evaluate(result: Any, output: Output, *, benchmark: str, semeval: bool = Fal
     output.line(f"Asked in context: {contexts}. With --json or --out also by kind of question.")
     _extractor(output, result.models)
     output.line(*result.caveats)
-    for name, rows in paper.items():
-        output.frame(name, rows, tuple(rows[0]))
+    output.view(paper)
 
 
 def _private(output: Output, result: Any) -> None:
@@ -214,22 +247,6 @@ def _image_control(output: Output, control: Any) -> None:
     ]
     head = ("model", "side", "kind", "measure", "image", "true", "value", "difference", "low", "high", "n_subjects")
     output.frame("Is the image needed? The true image minus another one", rows, head)
-
-
-def _paper_measures(evaluation: Any, folder: str, semeval: bool) -> dict[str, list[dict[str, Any]]]:
-    """Print measures that a benchmark's paper combines from several scores."""
-    from medunlearn import api
-
-    benchmark, measures = api.load(folder), {}
-    if benchmark.builder == "tofu":
-        from medunlearn.papers.tofu.measures import tofu_measures
-
-        measures["tofu"] = records(tofu_measures(evaluation, benchmark))
-    if semeval:
-        from medunlearn.papers.lume.semeval import semeval_rows
-
-        measures["semeval"] = semeval_rows(evaluation.models)
-    return measures
 
 
 def score(result: Any, output: Output) -> None:
@@ -308,41 +325,36 @@ def sbom(result: tuple[dict[str, Any], list[Path]], output: Output) -> None:
         output.say(f"{file}: {len(bill['components'])} components")
 
 
-def demo(result: Any, output: Output, *, out: str = "demo", open: bool = True) -> None:  # noqa: A002
+def demo(result: Any, output: Output, *, what: str | None = None, out: str = "demo", open: bool = True) -> None:  # noqa: A002
     """
     Args:
         open: open the report in a browser
     """
-    from medunlearn.cli.show_requests import forget
-    from medunlearn.forgetting.forget_run import Forgotten
-    from medunlearn.papers.memorization.demo import Shown
+    if what == "forget":
+        from medunlearn.cli.show_requests import forget
 
-    if isinstance(result, Shown):
-        from medunlearn.cli.show_audits import audit_demo
-
-        audit_demo(result, output, out)
-        return
-    if isinstance(result, Forgotten):
         forget(result, output)
-        return
-    run(result, output)
-    if open and not (output.quiet or output.json):
-        import click
+    elif hasattr(result, "view"):
+        view(result, output)
+    else:
+        run(result, output)
+        if open and not (output.quiet or output.json):
+            import click
 
-        click.launch(str(result.report))
+            click.launch(str(result.report))
 
 
 def run(result: Any, output: Output) -> None:
     """Print utility and forgetting of each model, and its distance to the retrained model."""
     from medunlearn.data.storage import read_json
-    from medunlearn.reports.claims import findings_text
+    from medunlearn.reports.claims import findings_text, verdicts
 
     findings = result.content.paper.findings
 
     def payload() -> dict[str, Any]:
         headline = read_json(result.report.with_suffix(".json"))["headline"]
-        verdicts = {"findings": list(map(_verdict, findings))} if findings else {}
-        return {"report": str(result.report), **headline, **verdicts}
+        of_paper = {"findings": verdicts(findings)} if findings else {}
+        return {"report": str(result.report), **headline, **of_paper}
 
     if not output.data(payload):
         _headline(result, output)
@@ -414,52 +426,9 @@ def tune(result: Any, output: Output) -> None:
 
 
 def report(result: tuple[Any, Path], output: Output) -> None:
-    from medunlearn.reports.tune_report import TuneContent
-
     content, page = result
-    facts, caveats, text = (_of_tuning if isinstance(content, TuneContent) else _of_runs)(content)
-    if not output.data({"report": str(page), **facts}):
-        output.line(*caveats, text)
+    shown: ResultView = content.view()
+    if not output.data({"report": str(page), **shown.data}):
+        output.warn(shown.warnings)
+        output.line(*shown.lines)
         output.say(f"report: {page}")
-
-
-Page = tuple[dict[str, Any], list[str], str]
-"""Facts for JSON, caveats, and text of a report."""
-
-
-def _of_tuning(content: Any) -> Page:
-    from medunlearn.reports.tune_report import headline
-
-    answer = headline(content)
-    text = f"{answer.label}: {answer.answer}" if answer else ""
-    return {"closest": answer.answer if answer else None}, list(content.caveats), text
-
-
-def _of_runs(content: Any) -> Page:
-    """True for a report on runs, False for one on audits or a sweep."""
-    from medunlearn.papers.memorization.report import AuditContent, findings
-    from medunlearn.reports.claims import findings_text
-    from medunlearn.reports.content import ReportContent
-
-    facts: dict[str, Any] = {}
-    if isinstance(content, AuditContent):
-        claims = findings(content)
-        screens = [f"{s.extraction.label}: {s.answer}. {' '.join(s.conclusions)}" for s in content.screens]
-        text = "\n".join([*screens, *(f"{c.verdict.upper()}: {c.claim} {c.summary}" for c in claims if c.cases)])
-        facts["first_screens"] = [screen.data() for screen in content.screens]
-        facts["findings"] = [
-            _verdict(claim) | {str(name): n for name, n in claim.counts.items()} for claim in claims
-        ]
-    elif isinstance(content, ReportContent):
-        text = findings_text(content.paper.findings)
-        # Only a report of single runs may be about no finding at all.
-        if content.paper.findings:
-            facts["findings"] = list(map(_verdict, content.paper.findings))
-    else:
-        facts["findings"], text = content.verdicts(), content.text()
-    facts |= {"broken": list(content.broken)} if content.broken else {}
-    return facts, [f"WARNING: {line}" for line in content.broken], text or ""
-
-
-def _verdict(finding: Finding) -> dict[str, Any]:
-    return {"finding": finding.name, "verdict": finding.verdict}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.cli.output import Output, Row, absent, difference, records, with_interval
-from medunlearn.cli.show import by_model, warn_of_broken
+from medunlearn.cli.output import Output, Row, difference, records
+from medunlearn.cli.show import by_model, paper_view, warn_of_broken
+from medunlearn.reports.view import absent, with_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,10 +37,7 @@ def attack(result: Any, output: Output, *, benchmark: str) -> None:
     warn_of_broken(output, result.problems)
     if len(tables):
         _membership(result, tables, output)
-        from medunlearn import api
-
-        if api.load(benchmark).builder == "muse":
-            _privacy(result, output)
+        output.view(paper_view("attack", result, benchmark))
     if reconstructions.models:
         _reconstruction(reconstructions, output)
     for kind, attacks in result.recoveries.items():
@@ -76,24 +74,6 @@ def _differences(output: Output, title: str, comparisons: pd.DataFrame, columns:
 
 def _pair(row: Row) -> str:
     return f"{row['model']} - {row['against']}"
-
-
-def _privacy(result: Any, output: Output) -> None:
-    """Print MUSE's fourth measure, privacy leakage, which needs a retrained model."""
-    leaks = result.privacy_leaks
-    if not len(leaks):
-        output.line("Privacy leakage (PrivLeak) is read against a retrained model: name one with --against.")
-        return
-    columns = {
-        **{name: name for name in ("model", "against", "attack")},
-        "privacy leakage": with_interval,
-        "PrivLeak, % (MUSE)": lambda row: with_interval(row, "muse_value", "muse_low", "muse_high", digits=1),
-    }
-    output.frame("Privacy leakage", leaks, columns)
-    output.line(
-        "Privacy leakage: 0 = leaks as little as the retrained model, above = still gives members away. MUSE's "
-        "PrivLeak has the other sign and denominator; its numbers are of the attack min_k.muse."
-    )
 
 
 def _reconstruction(result: Any, output: Output) -> None:

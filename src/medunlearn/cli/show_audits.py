@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.cli.output import Output, Row, absent, difference, records, with_interval
+from medunlearn.cli.output import Output, Row, records
 from medunlearn.cli.show import warn_of_broken
 from medunlearn.config.audit import PREFIX
+from medunlearn.reports.view import absent, with_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -345,60 +346,3 @@ def kinds(result: Any, output: Output) -> None:
             "spans": "n",
         }
         output.frame("agreement", agreed, columns)
-
-
-def diagnosis(result: Any, output: Output) -> None:
-    from medunlearn.papers.memorization.diagnosis import report
-    from medunlearn.papers.memorization.diagnosis.rise import rise_finding
-    from medunlearn.reports.claims import cases_table
-
-    tables = {name: getattr(result, name) for name in ("accuracy", "differences", "epochs")}
-    facts = {"folder": str(result.record.folder), "rise": result.results["rise"], "health": result.problems}
-    if output.data(lambda: facts | {name: records(table) for name, table in tables.items()}):
-        return
-    warn_of_broken(output, result.problems)
-    rise = rise_finding(result.results["rise"])
-    for title, table in (
-        (f"top-k accuracy, {result.settings.part} part", report.accuracy_table(result)),
-        ("differences, paired on patients", report.difference_table(result)),
-        ("does memorization rise while the validation loss falls?", cases_table(rise) if rise else None),
-    ):
-        if table is not None:
-            output.block(title, table)
-    if (epochs := report.epoch_table(result)) is not None:
-        # Without intervals, which stand in the report, an epoch takes a narrow column.
-        rows = [[str(row[0]), *(cell.text for cell in row[1:])] for row in epochs.rows]
-        output.table("epoch by epoch", [cell.text for cell in epochs.columns], rows)
-    output.line(*filter(None, (report.stopping(result), report.small_text(result), f"Report: {result.report}")))
-
-
-def audit_demo(result: Any, output: Output, out: str) -> None:
-    from medunlearn.papers.memorization.demo import WHOLE
-
-    names = ("findings", "positions", "persistence")
-    facts = {"folder": out, "report": str(result.report)}
-    if output.data(lambda: facts | {name: records(getattr(result, name)) for name in names}):
-        return
-    audit(result.audits[WHOLE], output)
-    starts, tokens = (
-        result.positions.query("measure == @name").to_dict("records") for name in ("starts", "tokens")
-    )
-    rows = [
-        (row["corpus"], row["prefix_tokens"], f"{row['first']}-{row['last']}", *map(with_interval, (row, other)))
-        for row, other in zip(starts, tokens, strict=True)
-    ]
-    columns = ("corpus", "prefix", "tokens", "of all runs", "of all matched tokens")
-    output.table("where memorized runs of 30 start, and where matched tokens are (Figure 3)", columns, rows)
-    output.frame(
-        "what is memorized before or after further fine-tuning, runs of 50 (Table 7)",
-        result.persistence,
-        {
-            "prefix": "prefix_tokens",
-            "share": lambda row: row["measure"].replace("_", " "),
-            "of the union": with_interval,
-            "probes": "n",
-        },
-    )
-    findings = {"what": "statement", "difference": difference, "texts": "n", "it": "verdict"}
-    output.frame("Is it so? Each difference is above 0 where it is", result.findings, findings)
-    output.say(f"{result.report}: the same with figures")

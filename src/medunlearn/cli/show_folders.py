@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medunlearn.cli.output import Output
+from medunlearn.cli.show import paper_view
 
 if TYPE_CHECKING:
     from medunlearn.data.benchmark import Benchmark
@@ -28,12 +29,8 @@ def inspect(result: Any, output: Output, *, folder: str, all: bool = False) -> N
 
 
 def _benchmark(benchmark: Benchmark, output: Output) -> None:
-    from medunlearn.data.image_files import verify_images
-    from medunlearn.papers.medforget.partitions import partition_rows
-
-    medforget = benchmark.builder == "medforget"
-    more = {"partitions": partition_rows(benchmark), "images": verify_images(benchmark)} if medforget else {}
-    if output.data(lambda: benchmark.facts() | {"splits": list(benchmark.splits)} | more):
+    paper = paper_view("inspect", benchmark, benchmark)
+    if output.data(lambda: benchmark.facts() | {"splits": list(benchmark.splits)} | dict(paper.data)):
         return
     output.table(benchmark.name, ("what", "count"), benchmark.counts().items())
     kinds = Counter((question.fold, question.kind) for question in benchmark.questions)
@@ -43,16 +40,7 @@ def _benchmark(benchmark: Benchmark, output: Output) -> None:
     rows = [_split_row(benchmark, split) for split in benchmark.splits.values()]
     output.table("splits: nodes with documents", ("split", "level", "forget", "retain", "never trained on"), rows)
     output.line(f"licence: {benchmark.licence or 'unknown'}; data use: {benchmark.data_use}")
-    if medforget:
-        parts: Any = more["partitions"]
-        names = [n for n in (parts[0] if parts else {}) if n not in ("level", "forget_nodes", "retain_nodes")]
-        output.table(
-            "partitions: questions to forget (train fold), to retain, to forget in other words; to forget by kind",
-            [name.removeprefix("forget_").replace("_questions", "") for name in names],
-            [[row[name] for name in names] for row in parts],
-        )
-        if more["images"]:
-            output.line(f"{more['images']} images are there, each the one that was built")
+    output.view(paper)
 
 
 def _split_row(benchmark: Benchmark, split: Split) -> tuple[str | int, ...]:

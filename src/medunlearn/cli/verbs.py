@@ -3,57 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
-
-@dataclass(frozen=True)
-class Verb:
-    """One command. A function or class is named as ``module:name``.
-
-    Attributes:
-        first: common flags, shown first, separated by spaces.
-        settings: classes whose fields are flags, separated by spaces; ``A|B`` for alternatives.
-        call: its parameters are arguments and flags; by default ``medunlearn.api:WORDS``.
-        show: prints the result; its further parameters are flags too. By default ``medunlearn.cli.show:WORDS``.
-        run: called instead of ``call``, with the same parameters.
-        plan: called instead under ``--dry-run``, or ``--plan`` where the first argument is a file.
-        plan_flag: the name of that flag, where it is another.
-        out: whether the command line asks for ``--out`` though the function does not.
-        file: whether the first argument is a YAML file of the settings.
-        checker: checks settings of methods (``--npo.beta``), without running anything.
-    """
-
-    words: str
-    summary: str
-    example: str
-    first: str = ""
-    settings: str = ""
-    notes: str = ""
-    call: str = ""
-    show: str = ""
-    run: str = ""
-    plan: str = ""
-    plan_flag: str = ""
-    out: bool = False
-    file: bool = False
-    checker: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.words.replace(" ", "_")
-
+from medunlearn.paper import Paper, find_paper, installed_papers, own_papers, paper_targets
+from medunlearn.verb import Verb
 
 CALLS, SHOW, CONFIG = "medunlearn.cli.calls", "medunlearn.cli.show", "medunlearn.config"
 AUDITS, IDENTIFIERS, REQUESTS = f"{SHOW}_audits", "audit identifiers", f"{SHOW}_requests"
 LLM = "--llm URL --llm.model NAME names a language-model server; other keys of it: docs/servers.md."
-
-
-def _build(name: str, summary: str, example: str, first: str, settings: str, plan: str = "") -> Verb:
-    classes = "|".join(CONFIG + (cls if ":" in cls else f":{cls}") for cls in settings.split("|"))
-    call, notes = f"medunlearn.build:{name}", LLM if "llm" in first else ""
-    return Verb(
-        f"build {name}", summary, example, first, classes, notes, call, f"{SHOW}:build", plan=plan, out=True
-    )
 
 
 _VERBS = (
@@ -65,69 +22,6 @@ _VERBS = (
         "request: medunlearn demo forget --out demo-forget/",
         "out synthetic open",
         call=f"{CALLS}:demo",
-    ),
-    _build(
-        "amnesia",
-        "Build AMNESIA: patients with a note and eight questions each, random and disease-level splits.",
-        "--synthetic 400 --out bench/; of notes of your own: medunlearn build amnesia NOTES.csv "
-        "--llm http://127.0.0.1:8000/v1 --llm.model qwen3-32b --out bench/",
-        "synthetic out llm limit percents",
-        "AmnesiaSettings|AmnesiaNotesSettings",
-        "medunlearn.papers.amnesia.notes:plan_from_notes",
-    ),
-    _build(
-        "diagnosis",
-        "Build a diagnosis benchmark: history and laboratory results in, diagnoses out; parts by patient.",
-        "--synthetic 200 --out bench/; of your own: medunlearn build diagnosis ADMISSIONS.csv --out bench/ "
-        "--test 1000",
-        "synthetic out validation test percents",
-        "DiagnosisSettings",
-    ),
-    _build(
-        "medforget",
-        "Build MedForget: institutions, patients, studies and sections, with chest X-rays and questions on each.",
-        "--synthetic 64 --out bench/; MIMIC-CXR: medunlearn build medforget --mimic-cxr mimic-cxr/ --out bench/",
-        "synthetic mimic_cxr openi folder out llm",
-        "MedforgetSettings",
-        "medunlearn.papers.medforget.assemble:plan_medforget",
-    ),
-    _build(
-        "lume",
-        "Build LUME: stories and biographies with completions and knowledge questions, released or built anew.",
-        "lume-files/ --out bench/; built anew: medunlearn build lume --synthetic 40 --out bench/",
-        "synthetic new out llm articles",
-        "LumeSettings|LumeNewSettings",
-        "medunlearn.papers.lume.new:plan_new",
-    ),
-    _build(
-        "tofu",
-        "Build TOFU: questions on authors who never were, with splits forget01, forget05 and forget10.",
-        "hub --out tofu/",
-        "out revision",
-        "TofuSettings",
-    ),
-    _build(
-        "muse",
-        "Build MUSE: news articles or a book, with verbatim prompts and questions, and documents no model saw.",
-        "hub --out muse/ --corpus books",
-        "out corpus revision",
-        "MuseSettings",
-    ),
-    _build(
-        "notes",
-        "Build a benchmark from clinical notes alone: continuations, gaps, chat prompts; no server.",
-        "notes.csv --out bench/ --holdout unseen.csv; with what a chat model was asked: medunlearn build notes "
-        "notes.csv --out bench/ --prompt 'Write the clinical note of {name}.'",
-        "out holdout patient_column prompt llm",
-        ".clinical_notes:NotesSettings",
-        "medunlearn.papers.amnesia.note_questions:plan_notes",
-    ),
-    _build(
-        "options",
-        "Build from multiple-choice questions of MedQA's or MedMCQA's form, with questions no model sees.",
-        "questions.jsonl --out bench/ --nonmembers 100",
-        "out limit nonmembers percents",
-        ".options:OptionsSettings",
     ),
     Verb(
         "build keywords",
@@ -300,16 +194,6 @@ _VERBS = (
         show=f"{AUDITS}:kinds",
     ),
     Verb(
-        "audit diagnosis",
-        "Top-k diagnostic accuracy of a model, overall and by specialty, with a report.",
-        "runs/diagnosis bench/ --against runs/base",
-        "against part k gold out",
-        f"{CONFIG}:DiagnoseSettings",
-        "Without --against, a run that was watched (watch.part) is compared with the model before its training.",
-        "medunlearn.api:diagnose",
-        f"{AUDITS}:diagnosis",
-    ),
-    Verb(
         "judge",
         "Judge labels, questions or responses with one or several language models.",
         "runs/npo --benchmark bench/ --llm http://127.0.0.1:8000/v1 --llm.model qwen3; a panel: "
@@ -447,7 +331,57 @@ _VERBS = (
         call=f"{CALLS}:bill_of_materials",
     ),
 )
-VERBS: Mapping[tuple[str, ...], Verb] = {tuple(verb.words.split()): verb for verb in _VERBS}
+_OWN: Mapping[tuple[str, ...], Verb] = {tuple(verb.words.split()): verb for verb in _VERBS}
+
+
+def verbs(*, plug_ins: bool = True) -> Mapping[tuple[str, ...], Verb]:
+    """Every command by its words: our own, `build` of each paper, and the papers' own.
+
+    Args:
+        plug_ins: also those of installed packages, whose metadata are read.
+    """
+    papers = installed_papers() if plug_ins else own_papers()
+    of_papers = [verb for paper in papers for verb in _verbs_of(paper)]
+    added = {tuple(verb.words.split()): verb for verb in of_papers}
+    order = dict.fromkeys(word for word, *_ in _OWN)
+    every = {**added, **_OWN}
+    return {words: every[words] for word in order for words in every if words[0] == word}
+
+
+def verb_of(words: tuple[str, ...]) -> Verb | None:
+    """The command of these words; plug-ins, and a paper by path, are looked for where ours do not have it."""
+    if verb := verbs(plug_ins=False).get(words):
+        return verb
+    if words[:1] == ("build",) and len(words) == 2 and (":" in words[1] or words[1] in paper_targets()):
+        return build_verb(find_paper(words[1]), words[1])
+    return verbs().get(words)
+
+
+def build_verb(paper: Paper, name: str) -> Verb:
+    """The command that builds a paper's benchmark.
+
+    Args:
+        name: the paper's name or path.
+    """
+    return Verb(
+        f"build {name}",
+        paper.summary or paper.title,
+        paper.example or "--out bench/",
+        paper.first,
+        "|".join(way.settings for way in paper.builds if way.settings),
+        LLM if "llm" in paper.first.split() else "",
+        f"medunlearn.build:{name}",
+        f"{SHOW}:build",
+        plan=next((way.plan for way in paper.builds if way.plan), ""),
+        out=True,
+    )
+
+
+def _verbs_of(paper: Paper) -> list[Verb]:
+    own = [replace(verb, show=verb.show or f"{SHOW}:view") for verb in paper.verbs]
+    return [build_verb(paper, paper.name), *own] if paper.builds else own
+
+
 GROUPS: Mapping[tuple[str, ...], str] = {
     ("build",): "Build a benchmark folder.",
     ("audit",): "Measure what a model gives away.",

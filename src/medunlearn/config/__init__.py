@@ -7,16 +7,7 @@ default to the AMNESIA paper's values (Table 6).
 from __future__ import annotations
 
 from medunlearn.config.adoption import AdoptSettings
-from medunlearn.config.benchmarks import (
-    AmnesiaNotesSettings,
-    AmnesiaSettings,
-    LumeNewSettings,
-    LumeSettings,
-    MuseSettings,
-    SplitFields,
-    TofuSettings,
-)
-from medunlearn.config.diagnosis import AskedSettings, DiagnoseSettings, DiagnosisSettings, WatchSettings
+from medunlearn.config.diagnosis import AskedSettings, DiagnoseSettings, WatchSettings
 from medunlearn.config.evaluation import (
     AttackSettings,
     EvaluateSettings,
@@ -33,7 +24,6 @@ from medunlearn.config.experiments import (
     TuneSettings,
 )
 from medunlearn.config.forgetting import ForgetSettings
-from medunlearn.config.medforget import MedforgetSettings
 from medunlearn.config.prompt_files import PromptFile
 from medunlearn.config.reading import as_value, check, merge, read_yaml
 from medunlearn.config.settings import Context, Images, LongNotes, Percent, Settings, Template, What
@@ -42,14 +32,11 @@ from medunlearn.config.training import TINIES, EpochFields, LoopFields, TrainSet
 __all__ = [
     "TINIES",
     "AdoptSettings",
-    "AmnesiaNotesSettings",
-    "AmnesiaSettings",
     "AskedSettings",
     "AttackSettings",
     "Axis",
     "Context",
     "DiagnoseSettings",
-    "DiagnosisSettings",
     "EpochFields",
     "EvaluateSettings",
     "ExpectedSettings",
@@ -59,19 +46,13 @@ __all__ = [
     "JudgeSettings",
     "LongNotes",
     "LoopFields",
-    "LumeNewSettings",
-    "LumeSettings",
-    "MedforgetSettings",
-    "MuseSettings",
     "Percent",
     "PromptFile",
     "SearchSettings",
     "Settings",
-    "SplitFields",
     "SweepSettings",
     "TaskExportSettings",
     "Template",
-    "TofuSettings",
     "TrainSettings",
     "TuneSettings",
     "UnlearnSettings",

@@ -179,3 +179,14 @@ def _price(value: Any) -> tuple[float, float]:
             [f"llm.price={value!r} is not PROMPT,ANSWER, the prices per million tokens, such as 0.1,0.4"]
         ) from None
     return prompt, answer
+
+
+def check_at_least(flags: Mapping[str, tuple[int | None, int]]) -> None:
+    """Refuse values below a least one: flag -> (value, least); None is the default.
+
+    Raises:
+        ConfigError: every flag that is too low.
+    """
+    given = {flag: (value, least) for flag, (value, least) in flags.items() if value is not None}
+    if low := [f"{flag} must be at least {least}" for flag, (value, least) in given.items() if value < least]:
+        raise ConfigError(low)

@@ -26,11 +26,11 @@ from medunlearn.data.deletion_requests import forget_records
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.forgetting.base_lineage import BaseLineage, base_lineage, left_out_of, refuse_fitted_tokenizer
 from medunlearn.models.folders import RECORD
+from medunlearn.paper import watches
 from medunlearn.pipeline.adopt import Adoption
 from medunlearn.pipeline.material import training_data
 from medunlearn.pipeline.train import train
 from medunlearn.progress import remark
-from medunlearn.registry import load
 from medunlearn.results.runs import Run, RunRecord
 from medunlearn.training.processes import join
 
@@ -39,7 +39,6 @@ EXACT = "exact_deletion"
 """Key in the results of ``run.json``."""
 AGAIN = "-again"
 """End of the name of the second folder, which is removed when its model is the same."""
-VALIDATION = "medunlearn.papers.memorization.diagnosis.measures:held_out"
 
 
 @dataclass(frozen=True)
@@ -276,8 +275,8 @@ def _refuse_selection(settings: TrainSettings, benchmark: Benchmark, forget: fro
     """
     if settings.validation is None or not (settings.select == "best" or settings.stop_early):
         return
-    records, questions = load(VALIDATION)(benchmark, settings.validation)
-    if forget & {item.record_id for item in (*records, *questions)}:
+    held_out = [watch.held_out(benchmark, settings.validation) for watch in watches()]
+    if forget & {item.record_id for records, questions in held_out for item in (*records, *questions)}:
         raise InputError(
             "The epoch of this model was chosen by its loss on a validation set that holds records of the patients "
             "of this request: it would depend on them again. Train with --validation without them, or with "

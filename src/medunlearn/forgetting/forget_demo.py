@@ -5,10 +5,12 @@ case.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from medunlearn.cases.signing_keys import make_key
 from medunlearn.config import ForgetSettings, check
 from medunlearn.config.clinical_notes import NotesSettings
+from medunlearn.config.reading import check_at_least
 from medunlearn.data.storage import make_folder
 from medunlearn.forgetting.forget_run import Forgotten, forget
 from medunlearn.forgetting.request_battery import Say
@@ -32,6 +34,17 @@ TRAINING = {
 }
 REQUEST_SIZE = {"others": 6, "facts": 8, "budget": 2, "build": {"data_use": "open"}}
 """Of `forget`: four minutes on two cores."""
+
+
+def run_demo(out: Path, *, synthetic: int | None = None, epochs: int | None = None, **how: Any) -> Forgotten:
+    """``medunlearn demo forget``.
+
+    Raises:
+        ConfigError: too few patients or epochs.
+    """
+    check_at_least({"--synthetic": (synthetic, 6), "--epochs": (epochs, 1)})
+    how.pop("texts", None)
+    return demo_forget(out, patients=synthetic or PATIENTS, epochs=epochs or EPOCHS, **how)
 
 
 def demo_forget(

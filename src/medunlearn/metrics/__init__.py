@@ -6,9 +6,12 @@ as ``module:attribute``, or declared as an entry point in the group ``medunlearn
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from medunlearn.errors import InputError
 from medunlearn.metrics.measure import Encoder, Entailment, Item, Judgement, Keywords, Measure, Need, Score, Tools
-from medunlearn.registry import resolve
+from medunlearn.paper import from_papers
+from medunlearn.registry import names, resolve
 
 METRICS: dict[str, str] = {
     "answer_probability": "medunlearn.metrics.likelihood:ANSWER_PROBABILITY",
@@ -20,11 +23,9 @@ METRICS: dict[str, str] = {
     "em": "medunlearn.metrics.likelihood:EXACT_MEMORIZATION",
     "es": "medunlearn.metrics.text_similarity:ENTAILMENT",
     "exact_match": "medunlearn.metrics.text:EXACT_MATCH",
-    "exact_match.rouge_l": "medunlearn.papers.medforget.published_measures:MATCH_BY_ROUGE",
     "exposure": "medunlearn.metrics.ranks:EXPOSURE",
     "factuality": "medunlearn.metrics.judged:FACTUALITY",
     "gen_score": "medunlearn.metrics.judged:GEN_SCORE",
-    "gen_score.failed_zero": "medunlearn.papers.medforget.published_measures:GEN_SCORE_FAILED_ZERO",
     "ls": "medunlearn.metrics.leakage.leakage_score:LEAKAGE",
     "note_rank": "medunlearn.metrics.ranks:NOTE_RANK",
     "option_accuracy": "medunlearn.metrics.likelihood:OPTION_ACCURACY",
@@ -32,13 +33,8 @@ METRICS: dict[str, str] = {
     "ranked_first": "medunlearn.metrics.ranks:RANKED_FIRST",
     "rouge_l": "medunlearn.metrics.text:ROUGE_L",
     "rouge_l_f": "medunlearn.metrics.text:ROUGE_L_F",
-    "rouge_l_f.knowmem": "medunlearn.papers.muse.measures:KNOWMEM",
-    "rouge_l_f.verbmem": "medunlearn.papers.muse.measures:VERBMEM",
     "te": "medunlearn.metrics.text:TOKEN_ENTROPY",
     "token_f1": "medunlearn.metrics.text:TOKEN_F1",
-    "top_1": "medunlearn.papers.memorization.diagnosis.top_k:TOP_1",
-    "top_2": "medunlearn.papers.memorization.diagnosis.top_k:TOP_2",
-    "top_3": "medunlearn.papers.memorization.diagnosis.top_k:TOP_3",
     "truth_ratio": "medunlearn.metrics.likelihood:TRUTH_RATIO",
     "truth_ratio.geometric": "medunlearn.metrics.likelihood:TRUTH_RATIO_GEOMETRIC",
     "truth_ratio_utility": "medunlearn.metrics.likelihood:TRUTH_RATIO_UTILITY",
@@ -57,17 +53,33 @@ __all__ = [
     "Score",
     "Tools",
     "get_metric",
+    "installed_metrics",
+    "metric_targets",
 ]
 
 
+def metric_targets() -> dict[str, str]:
+    """Every measure by name with its target: ours, and those that only one paper has."""
+    return {**METRICS, **from_papers("own_measures")}
+
+
+def installed_metrics() -> dict[str, Measure]:
+    """Every measure that can be loaded, those of installed packages too; a broken plug-in is left out."""
+    metrics: dict[str, Measure] = {}
+    for name in names("metrics", metric_targets()):
+        with suppress(InputError):
+            metrics[name] = get_metric(name)
+    return metrics
+
+
 def get_metric(name: str) -> Measure:
-    """The measure behind a name: a key of :data:`METRICS`, an entry point, or ``module:attribute``.
+    """The measure behind a name: a key of :func:`metric_targets`, an entry point, or ``module:attribute``.
 
     Raises:
         UnknownNameError: no such measure; the message names the nearest valid one.
         InputError: the name leads to something that cannot be imported or is not a ``Measure``.
     """
-    measure = resolve("metrics", name, METRICS)
+    measure = resolve("metrics", name, METRICS if name in METRICS else metric_targets())
     if not isinstance(measure, Measure):
         raise InputError(
             f"metric {name!r} leads to a {type(measure).__name__}; it must be a medunlearn.metrics.Measure."

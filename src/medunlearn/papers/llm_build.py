@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import medunlearn
-from medunlearn.config import AmnesiaNotesSettings, LumeNewSettings, MedforgetSettings, Settings, check
+from medunlearn.config import Settings, check
 from medunlearn.config.clinical_notes import NotesSettings
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.data_use import DataUse
@@ -38,6 +38,9 @@ from medunlearn.judging.writing import (
 )
 from medunlearn.llm import Budget, Client, CostEstimate, Decision, ServerSettings, Store, decide
 from medunlearn.llm.usage import in_money
+from medunlearn.papers.amnesia.settings import AmnesiaNotesSettings
+from medunlearn.papers.lume.settings import LumeNewSettings
+from medunlearn.papers.medforget.settings import MedforgetSettings
 
 BUILD, REJECTS_FILE, RESPONSES = "build.json", "rejects.parquet", "llm"
 ONLY_HOW = frozenset({"llm", "store", "again", "leave_out_failed", "allow_remote_llm"})

@@ -2,80 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from medunlearn.config import (
-    AmnesiaSettings,
-    DiagnosisSettings,
-    LumeNewSettings,
-    LumeSettings,
-    MedforgetSettings,
-    MuseSettings,
-    Settings,
-    TofuSettings,
-    check,
-)
-from medunlearn.config.clinical_notes import NotesSettings
-from medunlearn.config.options import OptionsSettings
+from medunlearn.config import check
 from medunlearn.data.benchmark import MANIFEST, TABLES, Benchmark
-from medunlearn.data.builders import BENCHMARKS
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.leftovers import is_leftover
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.registry import load, resolve
+from medunlearn.paper import Build, Paper, find_paper, installed_papers
+from medunlearn.registry import load
 
-SETTINGS: Mapping[str, type[Settings]] = {
-    "amnesia": AmnesiaSettings,
-    "diagnosis": DiagnosisSettings,
-    "lume": LumeSettings,
-    "medforget": MedforgetSettings,
-    "muse": MuseSettings,
-    "notes": NotesSettings,
-    "options": OptionsSettings,
-    "tofu": TofuSettings,
-}
-FOLDER_BUILDS: Mapping[str, str] = {
-    "amnesia": "medunlearn.papers.amnesia.notes:build_from_notes",
-    "lume": "medunlearn.papers.lume.new:build_new",
-    "medforget": "medunlearn.papers.medforget.assemble:build_medforget",
-    "notes": "medunlearn.papers.amnesia.note_questions:build_notes",
-}
-"""Builds that write to their folder as they go (a language model's answers, images): values, folder -> a result
-with the ``benchmark``."""
-NEW_LUME = "medunlearn.papers.lume.invented:build"
 BUILD_FILES = (
-    *(*TABLES, "README.md", "build.json", "llm", "keywords", "review", "images"),
-    *(f"{name}.parquet" for name in ("titles", "labels", "evidence", "rejects", "images", "studies", "excluded")),
+    *(*TABLES, "README.md", "build.json", "llm", "keywords"),
+    *(f"{name}.parquet" for name in ("titles", "rejects", "excluded")),
 )
+"""Files that any build may leave; those of one paper stand in its ``files``."""
+Say = Callable[[str], None]
 
 
 def build(builder: str, values: Mapping[str, Any]) -> Benchmark:
     """A benchmark in memory.
 
     Args:
-        builder: a name of ``BENCHMARKS``, or ``module:function`` of a builder outside the tree, which gets the raw
-            values.
+        builder: name or path of a paper.
 
     Raises:
-        UnknownNameError: no such builder.
+        UnknownNameError: no such paper.
         ConfigError: wrong settings, all at once.
     """
-    if builder == "lume" and values.get("new"):
-        new: Benchmark = load(NEW_LUME)(check(LumeNewSettings, values))
-        return new
-    make = resolve("benchmarks", builder, BENCHMARKS)
-    settings = check(SETTINGS[builder], values) if builder in SETTINGS else dict(values)
-    benchmark: Benchmark = make(settings)
+    return build_benchmark(find_paper(builder), values, None)
+
+
+def build_benchmark(
+    paper: Paper,
+    values: Mapping[str, Any],
+    out: Path | None,
+    flags: Mapping[str, bool] | None = None,
+    *,
+    quiet: bool = True,
+    say: Say = print,
+) -> Benchmark:
+    """A paper's benchmark, by the way that the settings choose: in memory, or in a folder.
+
+    Args:
+        flags: switches of the way's ``write``.
+
+    Raises:
+        ConfigError: wrong settings, all at once; or a way that needs a folder without one.
+    """
+    way = paper.build_for(values)
+    on = {key: value for key, value in (flags or {}).items() if value}
+    if unknown := on.keys() - way.flags.keys():
+        raise ConfigError([f"{way.words or paper.name} needs no {', '.join(f'--{key}' for key in unknown)}"])
+    if out is None:
+        if not way.make or "llm" in values:
+            raise ConfigError(
+                ["out=FOLDER is missing: responses of the language model are stored there as they arrive"]
+            )
+        return _in_memory(way, values)
+    if way.write:
+        benchmark: Benchmark = load(way.write)(values, out, **on, quiet=quiet, say=say).benchmark
+        return benchmark
+    return save_new(_in_memory(way, values), out)
+
+
+def _in_memory(way: Build, values: Mapping[str, Any]) -> Benchmark:
+    settings = check(load(way.settings), values) if way.settings else dict(values)
+    benchmark: Benchmark = load(way.make)(settings)
     return benchmark
 
 
 def needs_folder(section: Mapping[str, Any]) -> bool:
-    """True if a benchmark can only be built in a folder, for its images."""
-    return section.get("builder") == "medforget" and not section.get("text_only")
+    """True if a benchmark is written as it is built, for a language model's answers or its images."""
+    if "builder" not in section:
+        return False
+    way = find_paper(str(section["builder"])).build_for(section)
+    if way.memory and way.make:
+        return any(section.get(key, False) != value for key, value in way.memory.items())
+    return not way.make
 
 
 def save_new(benchmark: Benchmark, folder: Path) -> Benchmark:
@@ -125,7 +133,8 @@ def refuse_foreign(folder: Path) -> None:
     if not folder.exists() or (folder / MANIFEST).exists():
         return
     # What a save that was killed may leave is written again; anybody else's files are not written over.
-    if any(file.name not in BUILD_FILES and not is_leftover(file) for file in folder.iterdir()):
+    own = {*BUILD_FILES, *(name for paper in installed_papers() for name in paper.files)}
+    if any(file.name not in own and not is_leftover(file) for file in folder.iterdir()):
         raise InputError(f"{folder} is not empty and contains no benchmark. Choose another --out.")
 
 
@@ -140,14 +149,10 @@ def from_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
             raise ConfigError(["benchmark: give only folder, or a builder with its settings"])
         return Benchmark.load(Path(section["folder"]))
     values = dict(section)
-    builder = values.pop("builder", None)
-    if builder is None:
-        raise ConfigError([f"benchmark.builder is missing: {', '.join(BENCHMARKS)}; or give benchmark.folder"])
-    new = {"amnesia": "notes" in values, "lume": bool(values.get("new")), "medforget": True, "notes": True}
-    if new.get(builder):
-        benchmark: Benchmark = load(FOLDER_BUILDS[builder])(values, folder).benchmark
-        return benchmark
-    return save_new(build(builder, values), folder)
+    if "builder" not in values:
+        names = [paper.name for paper in installed_papers() if paper.builds]
+        raise ConfigError([f"benchmark.builder is missing: {', '.join(names)}; or give benchmark.folder"])
+    return build_benchmark(find_paper(str(values.pop("builder"))), values, folder)
 
 
 def open_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
@@ -156,6 +161,7 @@ def open_section(section: Mapping[str, Any], folder: Path) -> Benchmark:
         return from_section(section, folder)
     if (folder / MANIFEST).exists():
         return Benchmark.load(folder)
+    values = dict(section)
+    paper = find_paper(str(values.pop("builder")))
     # Its texts are as many and as long without the images.
-    values = {**section, **({"text_only": True} if needs_folder(section) else {})}
-    return build(values.pop("builder"), values)
+    return build_benchmark(paper, {**values, **paper.build_for(values).memory}, None)

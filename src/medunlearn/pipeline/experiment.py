@@ -50,8 +50,6 @@ from medunlearn.results.keys import keyed_folder
 from medunlearn.results.runs import FILE, Recording, Run
 from medunlearn.training.processes import Processes, join
 
-DEMO_METHODS = ("ga", "graddiff", "kl_min", "npo", "simnpo", "rmu")
-
 
 @dataclass(frozen=True)
 class Experiment:
@@ -333,20 +331,3 @@ def run_folder(
     if isinstance(reference, str) and (Path(reference) / FILE).exists():
         inputs["reference"] = identity(reference)
     return keyed_folder(out, name, Recording.key_of(verb, settings, inputs))
-
-
-def demo_experiment(out: Path, *, seed: int = 0, patients: int = 60) -> Experiment:
-    """The experiment of ``medunlearn demo``: an invented hospital, of which a tenth of the patients is
-    forgotten.
-    """
-    values: dict[str, Any] = {
-        "name": "Demo: forgetting patients of an invented hospital",
-        "out": out,
-        "seed": seed,
-        "benchmark": {"builder": "amnesia", "synthetic": patients, "seed": seed},
-        "split": "random_10",
-        "train": {"model": "tiny"},
-        "unlearn": {"methods": list(DEMO_METHODS)},
-        "evaluate": {"limit": 20},
-    }
-    return plan(values)

@@ -20,7 +20,8 @@ from medunlearn.config import TINIES, TrainSettings, UnlearnSettings, check
 from medunlearn.config.reading import without_prefix
 from medunlearn.errors import ConfigError, InputError, UnknownNameError, unknown_name
 from medunlearn.methods import METHODS, is_edit, make_method
-from medunlearn.registry import names, paper_files
+from medunlearn.paper import installed_papers
+from medunlearn.registry import names
 from medunlearn.results.runs import FILE, Run, RunRecord
 
 Values = Mapping[str, Any]
@@ -63,7 +64,7 @@ def presets() -> Mapping[str, Preset]:
     yaml_text = (files("medunlearn") / "pipeline" / "presets.yaml").read_text(encoding="utf-8")
     tiny = {name: Preset(**values) for name, values in yaml.safe_load(yaml_text).items()}
     papers = {}
-    for file in paper_files("presets.yaml"):
+    for file in filter(None, (paper.file("presets.yaml") for paper in installed_papers())):
         for name, values in yaml.safe_load(file.read_text(encoding="utf-8")).items():
             if not name.startswith("."):
                 papers[name] = Preset(**{key: _resolve(key, value, tiny) for key, value in values.items()})

@@ -10,7 +10,6 @@ import pandas as pd
 
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.builders import GROUPINGS, IDENTIFIER, Grouping, default_metrics_of
 from medunlearn.data.fact_ranks import IN_RECORD, rank_settings, stored_ranks
 from medunlearn.data.folder_lock import lock_folder
 from medunlearn.data.responses import ResponseStore, rated_options
@@ -21,6 +20,7 @@ from medunlearn.metrics import item_scoring as scoring
 from medunlearn.metrics.leakage import keywords as disease_keywords
 from medunlearn.metrics.measure import question_items, record_items
 from medunlearn.models.health import answer_problems, refuse_broken
+from medunlearn.paper import IDENTIFIER, Grouping, paper_of
 from medunlearn.pipeline.rank_plan import NOTES, RANKS, rank_plan
 from medunlearn.results.evaluated import GROUPS, PRIVATE, SUMMARY, Evaluated, joined, summarize_evaluation
 from medunlearn.results.runs import Run
@@ -42,7 +42,7 @@ def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str,
         ConfigError: a measure of responses, for a benchmark without questions.
     """
     missing = {tool for tool in TOOLS if getattr(settings, tool) is None}
-    own = [name for name in default_metrics_of(benchmark.builder) if not missing & {*get_metric(name).needs}]
+    own = [name for name in paper_of(benchmark.builder).default_measures if not missing & {*get_metric(name).needs}]
     if not benchmark.questions:
         own = [name for name in own if ranks_alone(name)]
     requested = settings.metrics or (DEFAULT,)
@@ -157,7 +157,7 @@ def write_tables(folder: Path, benchmark: Benchmark, settings: EvaluateSettings,
     files = {FILE: table, SUMMARY: summarize_evaluation(table, replicates=settings.replicates, seed=settings.seed)}
     if "private" in table.columns and len(private := table[table["private"].astype("boolean").fillna(False)]):
         files[PRIVATE] = summarize_evaluation(private, replicates=settings.replicates, seed=settings.seed)
-    grouping = GROUPINGS.get(benchmark.builder)
+    grouping = paper_of(benchmark.builder).grouping
     if grouping is not None:
         nodes = benchmark.hierarchy.nodes(grouping.level)
         files[GROUPS] = _groups(grouping, nodes, table, settings)

@@ -17,12 +17,12 @@ from medunlearn.models.model_source import base_folder
 from medunlearn.models.pretrained import pick_device
 from medunlearn.models.tiny import build_tiny, common_words
 from medunlearn.models.vision.tiny_vision import build_tiny_vision
+from medunlearn.paper import watches
 from medunlearn.pipeline.epochs.epoch_settings import check_epochs, has_measures
 from medunlearn.pipeline.material import loop_settings, phase_plans, rendering_for
 from medunlearn.pipeline.part_check import check_training, trained_shape
 from medunlearn.pipeline.trainer import Trainer, explain_out_of_memory
 from medunlearn.progress import remark
-from medunlearn.registry import load
 from medunlearn.results.runs import Run
 from medunlearn.training.loop import History
 from medunlearn.training.objectives import NextToken
@@ -32,11 +32,8 @@ from medunlearn.training.sharding import check_sharding
 from medunlearn.training.trackers import check_tracker
 from medunlearn.training.trainable import choose_trainable
 
-WATCH = "medunlearn.papers.memorization.diagnosis.measures:check_watch"
 MEMORIZED_LOSS = 0.2
 """Mean loss, nats a token, below which a tiny model is said to know its training set by heart: 82% a token."""
-EPOCH_MEASURES = "medunlearn.papers.memorization.diagnosis.measures:epoch_measures"
-"""Validation loss, memorization and diagnostic accuracy after each epoch; loaded only where they are asked for."""
 
 
 def train(
@@ -57,7 +54,8 @@ def train(
     label = "target" if settings.without is None else "retrained"
     if settings.without is not None:
         benchmark.split(settings.without)
-    watch = load(WATCH)(benchmark, settings) if has_measures(settings) else None
+    # Loaded only where they are asked for.
+    watched = [(watch, watch.check(benchmark, settings)) for watch in (watches() if has_measures(settings) else ())]
     inputs = {"benchmark": benchmark.fingerprint, "model": model_identity(settings.model)}
     processes, rendering = join(), rendering_for(settings)
     check_sharding(settings.sharding, processes)
@@ -79,11 +77,13 @@ def train(
         vocabulary = processes.on_main(lambda: _vocabulary_facts(benchmark, settings, trainer.live, quiet=quiet))
         epochs = {phase: plan.epochs for phase, plan in phases.items()}
         trainer.settings = settings.model_copy(update={"epochs": epochs.get("finetune", 0)})
-        measures = ()
-        if settings.evaluate_every and has_measures(settings):
-            measures = load(EPOCH_MEASURES)(
-                benchmark, settings, watch, trainer.live, rendering, quiet=trainer.silent
+        measures = [
+            measure
+            for watch, checked in (watched if settings.evaluate_every else ())
+            for measure in watch.measures(
+                benchmark, settings, checked, trainer.live, rendering, quiet=trainer.silent
             )
+        ]
         trainer.evaluate_epochs(measures)
         history: History = []
         for phase, plan in phases.items():

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from medunlearn.reports.blocks import Cell, Statement, Table, Text, blocks
 from medunlearn.reports.formatting import ABSENT, interval, signed
+from medunlearn.reports.view import ResultView
 from medunlearn.statistics.intervals import MIN_SUBJECTS, holm
 
 Verdict = Literal["holds", "does not hold", "open", "not measurable"]
@@ -275,6 +276,21 @@ def comparisons(findings: Sequence[Finding]) -> str:
         f"{len(evidence):,} comparisons were made, each at 95%: about {len(evidence) * ALPHA:.0f} would leave 0 "
         f"out by chance alone. With Holm's correction for them{apart} {effect}."
     )
+
+
+def verdicts(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Name and verdict of each finding."""
+    return [{"finding": finding.name, "verdict": finding.verdict} for finding in findings]
+
+
+def findings_view(data: Mapping[str, Any], text: str | None, broken: Sequence[str]) -> ResultView:
+    """A report's findings for the terminal.
+
+    Args:
+        broken: warnings about broken models.
+    """
+    of_broken = {"broken": list(broken)} if broken else {}
+    return ResultView({**data, **of_broken}, lines=[text] if text else [], warnings=broken)
 
 
 def findings_text(findings: Sequence[Finding], by: str = "") -> str:

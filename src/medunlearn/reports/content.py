@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from medunlearn.reports.blocks import Block, Section
-from medunlearn.reports.claims import Finding
+from medunlearn.reports.claims import Finding, findings_text, findings_view, verdicts
+from medunlearn.reports.view import ResultView
 
 if TYPE_CHECKING:
     from medunlearn.results.reference_check import ReferenceCheck
@@ -218,6 +219,11 @@ class ReportContent:
     broken: tuple[str, ...] = ()
     reference: ReferenceCheck | None = None
     paper: PaperPart = field(default_factory=PaperPart)
+
+    def view(self) -> ResultView:
+        """The paper's findings, for the terminal; a report of single runs may be about none."""
+        data = {"findings": verdicts(self.paper.findings)} if self.paper.findings else {}
+        return findings_view(data, findings_text(self.paper.findings), self.broken)
 
     def shown_examples(self) -> tuple[Example, ...]:
         """The examples to show, forget before retain; empty unless ``show_text``."""

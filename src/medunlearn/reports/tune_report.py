@@ -26,6 +26,7 @@ from medunlearn.reports.formatting import ABSENT, decimal, duration
 from medunlearn.reports.json import plain
 from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.table_blocks import records
+from medunlearn.reports.view import ResultView
 
 AXES = ("utility", "forgetting", "ranks")
 _CLOSEST = "Closest to the goal, on subjects that nothing was chosen by"
@@ -55,6 +56,12 @@ class TuneContent:
     benchmark: Mapping[str, Any]
     missing: Sequence[tuple[str, str]] = ()
     refused: Sequence[str] = ()
+
+    def view(self) -> ResultView:
+        """The method closest to the goal, for the terminal."""
+        answer = headline(self)
+        lines = [*self.caveats, *([f"{answer.label}: {answer.answer}"] if answer else [])]
+        return ResultView({"closest": answer.answer if answer else None}, lines=lines)
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.builders import ANSWERS_RECUR, GROUPINGS, identifier_asked
 from medunlearn.data.records import RECORD, Question
 from medunlearn.data.recurring_answers import recurring_answers
 from medunlearn.data.splits import Split
 from medunlearn.data.storage import read_frame, write_atomically
 from medunlearn.errors import InputError
+from medunlearn.paper import paper_of
 from medunlearn.results.runs import Run
 
 FILE = "scores.parquet"
@@ -242,13 +242,15 @@ def record_labels(benchmark: Benchmark, split: Split, records: Sequence[str]) ->
 def question_labels(benchmark: Benchmark, split: Split, questions: Sequence[Question]) -> pd.DataFrame:
     """Labels of questions, one row each: item, subject, side, fold, kind, level, node, identifier.
 
-    For builders with recurring answers (:mod:`medunlearn.data.recurring_answers`) also ``private``: True if no
+    For papers with recurring answers (:mod:`medunlearn.data.recurring_answers`) also ``private``: True if no
     retained record contains the answer; null for general questions.
 
     ``level`` is the level of the question; ``node`` the record's node at the level by which the
     benchmark's paper groups its numbers, else at the coarsest level; ``identifier`` the requested type.
     """
     sides, level = benchmark.sides(split), _grouping_level(benchmark)
+    paper = paper_of(benchmark.builder)
+    identifier_asked = paper.grouping.identifier_asked if paper.grouping else lambda provenance: None
     rows = [
         {
             "item": question.question_id,
@@ -263,7 +265,7 @@ def question_labels(benchmark: Benchmark, split: Split, questions: Sequence[Ques
         for question in questions
     ]
     table = _label_table(rows)
-    if benchmark.builder in ANSWERS_RECUR:
+    if paper.recurring_answers:
         recurring = recurring_answers(benchmark, split)
         private = [None if q.fold == "utility" else q.question_id not in recurring for q in questions]
         table["private"] = pd.array(private, dtype="boolean")
@@ -271,7 +273,7 @@ def question_labels(benchmark: Benchmark, split: Split, questions: Sequence[Ques
 
 
 def _grouping_level(benchmark: Benchmark) -> str:
-    grouping = GROUPINGS.get(benchmark.builder)
+    grouping = paper_of(benchmark.builder).grouping
     return grouping.level if grouping else next(iter(benchmark.levels), "")
 
 

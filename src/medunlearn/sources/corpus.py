@@ -21,7 +21,7 @@ from medunlearn.errors import ConfigError, InputError, SourceError, unknown_name
 from medunlearn.input_files import read_text
 from medunlearn.sources.hub import PREFIX, files_of
 from medunlearn.sources.notes import PMC, PMC_FIELDS, NoteColumns, read_notes
-from medunlearn.sources.table_files import READERS, Row, column_names, read_rows, refuse_bad_rows
+from medunlearn.sources.table_files import READERS, Row, column_names, read_rows, reader_of, refuse_bad_rows
 
 TEXT_FILES = (".txt", ".md", ".text")
 TEXT_COLUMNS = ("text", "note", "content", "document", "body", "abstract", "article", "report")
@@ -133,7 +133,7 @@ def _read(name: str, where: str, columns: NoteColumns, values: Sequence[str]) ->
         return _benchmark(name, Benchmark.load(path), values)
     if texts := text_files_in(path):
         return [_texts(name, path if path.is_dir() else path.parent, texts, values)]
-    if path.is_dir() or path.suffix.lower() in READERS:
+    if path.is_dir() or reader_of(path):
         return [_table(name, files_of(path), columns, values)]
     endings = ", ".join((*TEXT_FILES, *READERS))
     raise InputError(f"{path} is not a corpus: files with these endings are read: {endings}.")

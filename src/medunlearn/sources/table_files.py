@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from medunlearn.errors import SourceError, bullet_list, first_line
 from medunlearn.input_files import regular_file, told_unreadable
+from medunlearn.sources.plug_ins import source_for
 
 Row = Mapping[str, Any]
 Rows = Iterator[tuple[str, Row | str]]
@@ -59,7 +60,7 @@ def read_rows(path: Path) -> Rows:
     Raises:
         SourceError: no such file, an unknown ending, or a broken file.
     """
-    read = READERS.get(path.suffix.lower())
+    read = reader_of(path)
     if read is None:
         raise SourceError(f"{path}: notes are read from {', '.join(READERS)}. Save the file as one of these.")
     with told_unreadable(path, SourceError):
@@ -75,7 +76,7 @@ def column_names(files: Iterable[Path]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for file in files:
         rows = (row for _, row in read_rows(file) if not isinstance(row, str))
-        for row in rows if READERS.get(file.suffix.lower()) in (_json, _jsonl) else islice(rows, 1):
+        for row in islice(rows, 1) if reader_of(file) in (_csv, _parquet) else rows:
             names |= dict.fromkeys(row)
     return tuple(names)
 
@@ -111,7 +112,7 @@ def files_in(path: Path) -> tuple[Path, ...]:
     """
     if not path.is_dir():
         return (path,)
-    files = sorted(file for file in path.iterdir() if file.suffix.lower() in READERS and file.is_file())
+    files = sorted(file for file in path.iterdir() if file.is_file() and reader_of(file))
     kinds = sorted({file.suffix.lower() for file in files})
     if len(kinds) != 1:
         what = f"files of {', '.join(kinds)}: give one of them" if kinds else f"no file of {', '.join(READERS)}"
@@ -237,6 +238,12 @@ def _parquet(path: Path) -> Rows:
     except (pa.ArrowException, UnicodeDecodeError) as error:
         reason = first_line(error)
         raise SourceError(f"{path} cannot be read as Parquet ({reason}). It is truncated or broken.") from error
+
+
+def reader_of(path: Path) -> Callable[[Path], Rows] | None:
+    """The reader of a file by its ending: ours, else that of an installed source; None without one."""
+    ending = path.suffix.lower()
+    return READERS.get(ending) or (source_for(ending) if ending else None)
 
 
 READERS: Mapping[str, Callable[[Path], Rows]] = {

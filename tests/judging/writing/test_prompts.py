@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medunlearn.errors import InputError, UnknownNameError
-from medunlearn.judging.writing import TASKS, Sampling, Source, task_class
+from medunlearn.judging.writing import Sampling, Source, task_class, task_targets
 from medunlearn.judging.writing.task import WritingPrompt
 from medunlearn.llm.structured import check_schema
 
@@ -25,7 +25,7 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", task_targets())
 def test_a_prompt_shows_its_fields_and_has_a_schema(name: str) -> None:
     task = task_class(name)()
     assert task.name == name

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from nltk.stem.porter import PorterStemmer
 
-from medunlearn.config import AmnesiaSettings
 from medunlearn.judging.writing import answer_rules as rules
 from medunlearn.judging.writing.word_overlap import content, has_strange_number, holds, same, sentences, support
 from medunlearn.papers.amnesia.build import build
 from medunlearn.papers.amnesia.prompts import FACTUAL, REASONING
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 
 
 def test_content_is_stems_and_values() -> None:

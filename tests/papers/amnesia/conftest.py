@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder
 
-from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.amnesia.build import build
 from medunlearn.papers.amnesia.report import size_results
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.papers.amnesia.sweep import SizeResults
 from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.results.evaluated import Evaluated

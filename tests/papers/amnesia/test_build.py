@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medunlearn.config import AmnesiaSettings, check
+from medunlearn.config import check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Record
 from medunlearn.data.splits import share
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
 from medunlearn.papers.amnesia.build import amnesia_splits, build
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.synthetic import AMNESIA_PROPORTIONS
 
 PERCENTS = (5, 10, 15, 20, 25)

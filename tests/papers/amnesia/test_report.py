@@ -28,9 +28,9 @@ from medunlearn.papers.amnesia.tables import (
 from medunlearn.papers.sweeps.models import BrokenModel
 from medunlearn.papers.sweeps.results import _warnings
 from medunlearn.papers.sweeps.tables import search_table
-from medunlearn.reports import write_report
 from medunlearn.reports.html import to_html
 from medunlearn.reports.markdown import to_markdown
+from medunlearn.reports.write import write_report
 from medunlearn.results.evaluated import Evaluated
 
 CB = "closed_book"

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from medunlearn.config import LumeNewSettings, check
+from medunlearn.config import check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.builders import identifier_asked
 from medunlearn.errors import ConfigError, InputError, SourceError
+from medunlearn.papers.lume import identifier_asked
 from medunlearn.papers.lume.invented import build, is_askable
+from medunlearn.papers.lume.settings import LumeNewSettings
 
 SMALL: dict[str, Any] = {"stories": 21, "personal_biographies": 12, "public_biographies": 10, "nonmembers": 6}
 TASKS = ("story", "personal_biography", "public_biography")

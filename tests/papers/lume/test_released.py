@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from row_files import write_lines
 
-from medunlearn.config import LumeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError, SourceError
 from medunlearn.papers.lume.build import build
+from medunlearn.papers.lume.settings import LumeSettings
 
 RELEASED = Path(__file__).parents[4] / "shared" / "data" / "lume"
 needs_released = pytest.mark.skipif(not RELEASED.is_dir(), reason=f"the released LUME files are not in {RELEASED}")

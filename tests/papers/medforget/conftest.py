@@ -14,7 +14,6 @@ from run_folders import score_rows, write_run
 from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder
 
 from medunlearn.attacks.attacked import SUMMARIES
-from medunlearn.config import MedforgetSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import KINDS
 from medunlearn.data.responses import Response, ResponseStore
@@ -22,6 +21,7 @@ from medunlearn.papers.medforget.build import build
 from medunlearn.papers.medforget.measures import IDENTIFIERS
 from medunlearn.papers.medforget.partitions import LEVELS
 from medunlearn.papers.medforget.report import level_results
+from medunlearn.papers.medforget.settings import MedforgetSettings
 from medunlearn.papers.medforget.sweep import LevelResults
 from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.results.evaluated import Evaluated

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from medunlearn.attacks.reconstruction.contexts import node_names
 from medunlearn.build import medforget
-from medunlearn.config import MedforgetSettings, check
+from medunlearn.config import check
 from medunlearn.data.answer_texts import BLANK, normalised, stands_in
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
@@ -30,6 +30,7 @@ from medunlearn.papers.medforget.items import sentences, wrong_cloze
 from medunlearn.papers.medforget.partitions import LEVELS, partition_rows, partitions
 from medunlearn.papers.medforget.questions import templated
 from medunlearn.papers.medforget.selection import select
+from medunlearn.papers.medforget.settings import MedforgetSettings
 
 
 def made(**values: object) -> Benchmark:

@@ -19,8 +19,8 @@ from medunlearn.papers.medforget.report import report_of
 from medunlearn.papers.medforget.sweep import LevelResults
 from medunlearn.papers.medforget.tables import PUBLISHED, published_numbers, published_results
 from medunlearn.papers.sweeps.models import unlearned
-from medunlearn.reports import write_report
 from medunlearn.reports.markdown import to_markdown
+from medunlearn.reports.write import write_report
 from medunlearn.results.evaluated import Evaluated
 
 from .conftest import LevelFolder

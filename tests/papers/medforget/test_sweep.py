@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from sweep_folders import MakeSweep, Model, number_of, who
 
-from medunlearn.config import MedforgetSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
 from medunlearn.papers.medforget.build import build
 from medunlearn.papers.medforget.claims import findings
 from medunlearn.papers.medforget.report import report_of
+from medunlearn.papers.medforget.settings import MedforgetSettings
 from medunlearn.papers.medforget.sweep import LevelModels, LevelResults, flat
 from medunlearn.papers.medforget.tables import (
     attack_table,

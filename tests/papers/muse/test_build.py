@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from medunlearn.attacks.membership.sample import candidates
-from medunlearn.config import MuseSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.describe import describe
 from medunlearn.errors import SourceError
 from medunlearn.models.prompts import render
 from medunlearn.papers.muse.build import build
+from medunlearn.papers.muse.settings import MuseSettings
 
 
 def built(folder: Path, **more: Any) -> Benchmark:

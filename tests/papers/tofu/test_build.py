@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from medunlearn.attacks.membership.sample import candidates
-from medunlearn.config import TofuSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import HubError, SourceError
 from medunlearn.papers.tofu.build import build
+from medunlearn.papers.tofu.settings import TofuSettings
 
 
 def built(folder: Path, **more: Any) -> Benchmark:

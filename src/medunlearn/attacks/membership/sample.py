@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.builders import GROUPINGS
 from medunlearn.data.records import MEMBERSHIP, Record
 from medunlearn.data.splits import Split
 from medunlearn.errors import InputError
+from medunlearn.paper import paper_of
 
 EVERY = "all"
 """The group of a benchmark whose paper does not break its numbers down."""
@@ -38,7 +38,7 @@ def candidates(benchmark: Benchmark, split: Split) -> list[Candidate]:
     Raises:
         InputError: no group has both; says how to build a benchmark that has.
     """
-    grouping = GROUPINGS.get(benchmark.builder)
+    grouping = paper_of(benchmark.builder).grouping
     level = grouping.level if grouping and grouping.kinds else None
     sides = benchmark.sides(split)
     published = [record for record in benchmark.records if MEMBERSHIP in record.groups]

@@ -10,20 +10,18 @@ from collections.abc import Mapping
 
 from medunlearn.judging.writing.task import Sampling, Source, WritingTask
 from medunlearn.judging.writing.writing import Reject, WritingOutput, estimate_task, reasons, save_rejects, write
+from medunlearn.paper import from_papers
 from medunlearn.registry import resolve
 
 TASKS: Mapping[str, str] = {
-    "amnesia_questions": "medunlearn.papers.amnesia.prompts:AmnesiaQuestions",
-    "disease_label": "medunlearn.papers.amnesia.prompts:DiseaseLabel",
-    "lume_biography": "medunlearn.papers.lume.prompts:LumeBiography",
-    "lume_question": "medunlearn.papers.lume.prompts:LumeQuestion",
-    "lume_story": "medunlearn.papers.lume.prompts:LumeStory",
-    "lume_verify": "medunlearn.papers.lume.prompts:LumeVerify",
-    "medforget_paraphrase": "medunlearn.papers.medforget.prompts:MedforgetParaphrase",
-    "medforget_section": "medunlearn.papers.medforget.prompts:MedforgetSection",
     "sensitive_content": "medunlearn.audit.judge:SensitiveContent",
     "memorized_kind": "medunlearn.audit.judge:MemorizedKind",
 }
+
+
+def task_targets() -> dict[str, str]:
+    """Every writing task by name with its target: ours, and those of papers."""
+    return {**TASKS, **from_papers("tasks")}
 
 
 def task_class(name: str) -> type[WritingTask]:
@@ -32,7 +30,7 @@ def task_class(name: str) -> type[WritingTask]:
     Raises:
         UnknownNameError: names the nearest valid name.
     """
-    cls: type[WritingTask] = resolve("tasks", name, TASKS)
+    cls: type[WritingTask] = resolve("tasks", name, task_targets())
     return cls
 
 
@@ -47,5 +45,6 @@ __all__ = [
     "reasons",
     "save_rejects",
     "task_class",
+    "task_targets",
     "write",
 ]

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from medunlearn.config import AmnesiaSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Record
 from medunlearn.data.splits import Split, nested_splits, request, share, shuffled
 from medunlearn.errors import InputError
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.synthetic import CHANCE, invent_hospital
 from medunlearn.synthetic.patients import Patient
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from medunlearn.config import AmnesiaNotesSettings, check
+from medunlearn.config import check
 from medunlearn.config.reading import with_server
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, build_use, use_of_file
@@ -26,6 +26,7 @@ from medunlearn.judging.writing import Source, WritingTask, reasons
 from medunlearn.llm import CostEstimate
 from medunlearn.papers.amnesia.from_notes import KINDS, QuestionedNote, from_notes
 from medunlearn.papers.amnesia.prompts import OTHER, AmnesiaQuestions, DiseaseLabel
+from medunlearn.papers.amnesia.settings import AmnesiaNotesSettings
 from medunlearn.papers.llm_build import (
     REJECTS_FILE,
     BuildResult,
@@ -153,7 +154,7 @@ def build_from_notes(values: Mapping[str, Any], out: Path, *, quiet: bool = True
     """Label notes, let a language model write questions, and save the benchmark; resumes.
 
     Args:
-        values: settings of :class:`~medunlearn.config.AmnesiaNotesSettings`.
+        values: settings of :class:`~medunlearn.papers.amnesia.settings.AmnesiaNotesSettings`.
         out: the benchmark's folder.
         quiet: no progress bars and no messages.
         say: called with a line on skipped notes.

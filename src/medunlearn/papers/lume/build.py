@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from medunlearn.config import LumeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import build_use, use_of_file
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import SIDES
 from medunlearn.data.splits import request, shuffled
 from medunlearn.errors import InputError
-from medunlearn.papers.lume import BUILDER, PUBLIC
+from medunlearn.papers.lume import PAPER, PUBLIC
 from medunlearn.papers.lume.released import FILES, LumeDocument, read_lume
+from medunlearn.papers.lume.settings import LumeSettings
 
 SPLIT = "released"
 
@@ -41,7 +41,7 @@ def build(settings: LumeSettings) -> Benchmark:
     counts = sorted(Counter((document.task, document.side) for document in documents).items())
     return Benchmark(
         name="LUME" if settings.documents_per_task is None else f"LUME, {len(documents)} documents",
-        builder=BUILDER,
+        builder=PAPER.name,
         levels=("task", "document"),
         subject_level="document",
         records=records,

@@ -21,10 +21,9 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.builders import GROUPINGS
 from medunlearn.data.records import SIDES
 from medunlearn.errors import InputError
-from medunlearn.papers.lume import BUILDER
+from medunlearn.papers.lume import PAPER
 from medunlearn.results.contrasts import Contrast, Draws, Stratum, Term, complete_items
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.seeds import stable_seed
@@ -46,7 +45,7 @@ def training_seed(model: Evaluated) -> int:
 def contrasts(models: Sequence[Evaluated], benchmark: Benchmark | None, replicates: int, seed: int) -> pd.DataFrame:
     """The differences of runs with evaluated epochs; empty without the benchmark, or for another one."""
     rows: list[dict[str, Any]] = []
-    if benchmark is not None and benchmark.builder == BUILDER:
+    if benchmark is not None and benchmark.builder == PAPER.name:
         for target in (model for model in models if model.run.role == "target"):
             unlearned = [
                 model
@@ -69,7 +68,8 @@ def _differences(
 ) -> Rows:
     """All contrasts of the runs that start from one target."""
     methods = {model.run.label: str(model.run.info["config"]["method"]) for model in unlearned}
-    grouping = GROUPINGS[BUILDER]
+    grouping = PAPER.grouping
+    assert grouping is not None
     scores = _scores(target, epochs, benchmark)
     draws = Draws(scores, LABELS, seeds=None, replicates=replicates, seed=seed)
     for task in benchmark.hierarchy.nodes(grouping.level):
@@ -101,7 +101,8 @@ def _scores(target: Evaluated, epochs: Mapping[str, Mapping[int, Evaluated]], be
     A question without a score in one epoch is excluded from all epochs and runs, so that all means cover the same
     questions.
     """
-    grouping = GROUPINGS[BUILDER]
+    grouping = PAPER.grouping
+    assert grouping is not None
     tables = [
         evaluated.table.assign(model=label, epoch=number)
         for label, by_epoch in epochs.items()

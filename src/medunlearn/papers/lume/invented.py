@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from medunlearn.config import LumeNewSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.completions import completion_questions
 from medunlearn.data.data_use import DataUse, build_use, use_of_file
@@ -22,7 +21,8 @@ from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.splits import Split, request, shuffled
 from medunlearn.errors import ConfigError, InputError
-from medunlearn.papers.lume import BUILDER, PERSONAL, PUBLIC, STORY, TASKS
+from medunlearn.papers.lume import PAPER, PERSONAL, PUBLIC, STORY, TASKS
+from medunlearn.papers.lume.settings import LumeNewSettings
 from medunlearn.seeds import generator
 from medunlearn.sources.articles import read_articles
 from medunlearn.synthetic.biographies import ask_person, invent_lives, tell_person
@@ -221,7 +221,7 @@ def assemble(
     records = tuple(draft.record for draft in drafts)
     return Benchmark(
         name=f"LUME built anew, {len(drafts)} documents",
-        builder=BUILDER,
+        builder=PAPER.name,
         levels=("task", "document"),
         subject_level="document",
         records=records,

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from medunlearn.config import LumeNewSettings, check
+from medunlearn.config import check
 from medunlearn.errors import ConfigError
 from medunlearn.judging.cases import document_cases
 from medunlearn.judging.judges import Judge, read_judges
@@ -37,6 +37,7 @@ from medunlearn.papers.llm_build import (
 from medunlearn.papers.lume import PERSONAL, STORY, invented
 from medunlearn.papers.lume.invented import Candidate, Draft, Screen
 from medunlearn.papers.lume.prompts import FACTS, LumeBiography, LumeQuestion, LumeStory, LumeVerify, verify
+from medunlearn.papers.lume.settings import LumeNewSettings
 from medunlearn.pipeline.benchmark_builds import refuse_foreign, save_new
 
 STORIES, BIOGRAPHIES, QUESTIONS, VERIFY = LumeStory(), LumeBiography(), LumeQuestion(), LumeVerify()
@@ -51,7 +52,7 @@ def build_new(
     """Build LUME anew into a folder; resumes where it stopped.
 
     Args:
-        values: settings of :class:`~medunlearn.config.LumeNewSettings`.
+        values: settings of :class:`~medunlearn.papers.lume.settings.LumeNewSettings`.
         review: write a sheet on which people label each document, unless it exists.
 
     Raises:

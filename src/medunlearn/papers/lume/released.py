@@ -14,11 +14,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from medunlearn.data.builders import PII_FIELDS
 from medunlearn.data.records import Fold, Identifier, Question, Record, Side
 from medunlearn.errors import SourceError
 from medunlearn.input_files import regular_file, told_unreadable
-from medunlearn.papers.lume import PERSONAL, TASKS
+from medunlearn.papers.lume import PERSONAL, PII_FIELDS, TASKS
 from medunlearn.sources.table_files import BROKEN, READERS, refuse_bad_rows
 from medunlearn.synthetic.people import written_date
 

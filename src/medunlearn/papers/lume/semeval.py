@@ -15,12 +15,14 @@ import pandas as pd
 
 from medunlearn.attacks.attacked import Attacked
 from medunlearn.attacks.membership.membership_results import AUC
+from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES
 from medunlearn.errors import InputError
-from medunlearn.papers.lume import BUILDER, PUBLIC, TASKS
+from medunlearn.papers.lume import PAPER, PUBLIC, TASKS
 from medunlearn.pipeline.utility.numbers import Utility
+from medunlearn.reports.view import ResultView, records_table
 from medunlearn.results.composites import harmonic_mean
-from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.evaluated import Evaluated, Evaluation
 from medunlearn.results.runs import Run
 
 FINAL = "SemEval-2025 Task 4"
@@ -124,7 +126,7 @@ def semeval(run: Run, split: str, *, utility: float | None = None) -> SemevalSco
         InputError: a run that was not evaluated on this split of a LUME benchmark.
     """
     evaluated = Evaluated.find(run, split)
-    if evaluated.record.info["results"]["benchmark"]["builder"] != BUILDER:
+    if evaluated.record.info["results"]["benchmark"]["builder"] != PAPER.name:
         raise InputError(f"{run.folder} was not evaluated on a LUME benchmark, which this score requires.")
     return score_of(evaluated, Attacked.find(run, split), utility)
 
@@ -143,6 +145,12 @@ def score_of(evaluated: Evaluated, attacked: Attacked | None, utility: float | N
         (str(row["node"]), str(row["side"]), str(row["measure"])): row["value"] for row in rows.to_dict("records")
     }
     return semeval_score(scores, auc, utility, why=reasons)
+
+
+def semeval_view(evaluation: Evaluation, benchmark: Benchmark) -> ResultView:
+    """The score of each evaluated model, for the terminal; parts that were not measured say so."""
+    rows = semeval_rows(evaluation.models)
+    return ResultView({"semeval": rows}, [(FINAL, records_table(rows))])
 
 
 def semeval_rows(models: Sequence[Evaluated]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from medunlearn.config import MedforgetSettings, check
+from medunlearn.config import check
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.image_files import NOTE, verify_images, write_image_table
 from medunlearn.data.storage import write_table
@@ -38,6 +38,7 @@ from medunlearn.papers.medforget.pictures import Gallery
 from medunlearn.papers.medforget.prompts import MedforgetParaphrase, MedforgetSection
 from medunlearn.papers.medforget.questions import Items, Phrasing, templated
 from medunlearn.papers.medforget.selection import ChosenStudy, Selection, select
+from medunlearn.papers.medforget.settings import MedforgetSettings
 from medunlearn.pipeline.benchmark_builds import keep_tighter, refuse_foreign, save_new
 from medunlearn.sources.openi import REPORTS
 from medunlearn.sources.vqa import read_general
@@ -64,7 +65,7 @@ def build_medforget(values: Mapping[str, Any], out: Path, *, quiet: bool = True,
     """Build MedForget into a folder; an existing build is checked and left unchanged.
 
     Args:
-        values: settings of :class:`~medunlearn.config.MedforgetSettings`.
+        values: settings of :class:`~medunlearn.papers.medforget.settings.MedforgetSettings`.
         quiet: no progress bars and no messages.
         say: called with a line on excluded items.
 

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from medunlearn.config import MedforgetSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, build_use
 from medunlearn.data.image_files import ImageFile
@@ -36,6 +35,7 @@ from medunlearn.papers.medforget.partitions import (
 )
 from medunlearn.papers.medforget.questions import Items, Phrasing, templated
 from medunlearn.papers.medforget.selection import ChosenStudy, Selection, select, unfit
+from medunlearn.papers.medforget.settings import MedforgetSettings
 from medunlearn.sources.composed import Composed
 from medunlearn.sources.image_table import ImageTable
 from medunlearn.sources.mimic_cxr import MimicCxr

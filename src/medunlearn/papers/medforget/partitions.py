@@ -13,8 +13,10 @@ from collections.abc import Sequence
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.hierarchy import Hierarchy
+from medunlearn.data.image_files import verify_images
 from medunlearn.data.records import KINDS, SIDES, Record
 from medunlearn.data.splits import Split, nested_splits, request, share, shuffled
+from medunlearn.reports.view import ResultView, plain_table
 
 LEVELS = ("institution", "patient", "study", "section")
 ITEM = "item"
@@ -118,3 +120,14 @@ def partition_rows(benchmark: Benchmark) -> list[dict[str, object]]:
             }
         )
     return rows
+
+
+def inspect_view(benchmark: Benchmark, _: Benchmark) -> ResultView:
+    """Partitions, and images that are there, for `medunlearn inspect`."""
+    rows, images = partition_rows(benchmark), verify_images(benchmark)
+    names = [name for name in (rows[0] if rows else {}) if name not in ("level", "forget_nodes", "retain_nodes")]
+    title = "partitions: questions to forget (train fold), to retain, to forget in other words; to forget by kind"
+    heads = [name.removeprefix("forget_").replace("_questions", "") for name in names]
+    table = plain_table(heads, ([row[name] for name in names] for row in rows))
+    lines = [f"{images} images are there, each the one that was built"] if images else []
+    return ResultView({"partitions": rows, "images": images}, [(title, table)], lines)

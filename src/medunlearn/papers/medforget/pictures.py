@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medunlearn.config import MedforgetSettings
 from medunlearn.data.image_files import ImageFile
 from medunlearn.data.images import Pixels, augment, png, read_image, within
 from medunlearn.data.records import Images
@@ -18,6 +17,7 @@ from medunlearn.data.storage import sha256_of, write_atomically, writer
 from medunlearn.data.studies_of_patients import ShownView
 from medunlearn.papers.medforget.build import Illustrated
 from medunlearn.papers.medforget.selection import ChosenStudy, Selection, stream
+from medunlearn.papers.medforget.settings import MedforgetSettings
 from medunlearn.progress import progress
 from medunlearn.sources.vqa import GeneralQuestion
 from medunlearn.synthetic.phantom import radiograph

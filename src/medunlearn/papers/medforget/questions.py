@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from medunlearn.config import MedforgetSettings
 from medunlearn.data.records import Fold, Question
 from medunlearn.papers.medforget.items import SectionItem, choice, gap
 from medunlearn.papers.medforget.selection import ChosenStudy, Selection, stream
+from medunlearn.papers.medforget.settings import MedforgetSettings
 from medunlearn.papers.paper_files import paper_yaml
 
 LETTERS = "ABCDEFGH"

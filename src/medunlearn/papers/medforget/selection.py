@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from medunlearn.config import MedforgetSettings
 from medunlearn.data.images import image_problem
 from medunlearn.data.studies_of_patients import MASK, Exclusion, RadiologySource, RadiologyStudy, in_order
 from medunlearn.errors import InputError
 from medunlearn.papers.medforget.items import has_gap, meaning
+from medunlearn.papers.medforget.settings import MedforgetSettings
 from medunlearn.seeds import generator
 from medunlearn.synthetic.identities import institution_names, invent_names
 from medunlearn.synthetic.knowledge import Sex

@@ -18,6 +18,7 @@ import pandas as pd
 from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_run import audit
 from medunlearn.audit.audit_tables import AuditTables
+from medunlearn.config.reading import check_at_least
 from medunlearn.data.storage import write_text
 from medunlearn.papers.memorization.compare import read_tables, write_audit_report
 from medunlearn.papers.memorization.compare.places import persistence_table, position_table
@@ -25,7 +26,9 @@ from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.compare.trends import position_trends
 from medunlearn.papers.memorization.report.content import PRIMARY, Row, evidence_of
 from medunlearn.reports.claims import Evidence, settle
+from medunlearn.reports.json import plain
 from medunlearn.reports.readings import number, rows_of
+from medunlearn.reports.view import ResultView, plain_table, with_interval
 from medunlearn.statistics import paired_difference
 from medunlearn.statistics.bootstrap import Observations, resample_together
 from medunlearn.statistics.intervals import from_draws, interval
@@ -70,6 +73,49 @@ class Shown:
     persistence: pd.DataFrame
     report: Path
 
+    def view(self) -> ResultView:
+        """The demo's audit, places, persistence and statements, for the terminal."""
+        starts, tokens = (
+            self.positions.query("measure == @name").to_dict("records") for name in ("starts", "tokens")
+        )
+        positions = [
+            (
+                row["corpus"],
+                row["prefix_tokens"],
+                f"{row['first']}-{row['last']}",
+                *map(with_interval, (row, other)),
+            )
+            for row, other in zip(starts, tokens, strict=True)
+        ]
+        persistence = [
+            (row["prefix_tokens"], row["measure"].replace("_", " "), with_interval(row), row["n"])
+            for row in rows_of(self.persistence)
+        ]
+        statements = [
+            (row["statement"], with_interval(row, "difference"), row["n"], row["verdict"])
+            for row in rows_of(self.findings)
+        ]
+        names = ("findings", "positions", "persistence")
+        return ResultView(
+            {"report": str(self.report), **{name: plain(getattr(self, name)) for name in names}},
+            [
+                (
+                    "where memorized runs of 30 start, and where matched tokens are (Figure 3)",
+                    plain_table(("corpus", "prefix", "tokens", "of all runs", "of all matched tokens"), positions),
+                ),
+                (
+                    "what is memorized before or after further fine-tuning, runs of 50 (Table 7)",
+                    plain_table(("prefix", "share", "of the union", "probes"), persistence),
+                ),
+                (
+                    "Is it so? Each difference is above 0 where it is",
+                    plain_table(("what", "difference", "texts", "it"), statements),
+                ),
+            ],
+            [f"{self.report}: the same with figures"],
+            audits=[self.audits[WHOLE]],
+        )
+
 
 def demo_audit(out: Path, *, each: int = 4, epochs: int = 4, seed: int = 0, quiet: bool = False) -> Shown:
     """Train and audit the demo's models; resumes.
@@ -104,6 +150,18 @@ def demo_audit(out: Path, *, each: int = 4, epochs: int = 4, seed: int = 0, quie
     lasting = persistence_table(whole, further, draws)
     positions, of_trained = position_table(whole, draws, (30,)), lasting[lasting["corpus"] == TRAINED]
     return Shown(audits, findings(half, whole, lasting, draws), positions, of_trained, report)
+
+
+def run_demo(
+    out: Path, *, texts: int = 4, epochs: int | None = None, seed: int = 0, quiet: bool = False, **_: Any
+) -> Shown:
+    """``medunlearn demo audit``.
+
+    Raises:
+        ConfigError: too few texts or epochs.
+    """
+    check_at_least({"--texts": (texts, 2), "--epochs": (epochs, 2)})
+    return demo_audit(out, each=texts, epochs=epochs or 4, seed=seed, quiet=quiet)
 
 
 def _write(path: Path, texts: Sequence[CorpusText]) -> Path:

@@ -21,13 +21,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from medunlearn.config import MuseSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import build_use, use_of_file
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import MEMBERSHIP, SIDES, Fold, Question, Record
 from medunlearn.data.splits import request
 from medunlearn.errors import SourceError
+from medunlearn.papers.muse.settings import MuseSettings
 from medunlearn.sources.released import find_table, read_table, released_folder
 
 REPOSITORIES = {"news": "muse-bench/MUSE-News", "books": "muse-bench/MUSE-Books"}

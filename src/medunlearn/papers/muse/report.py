@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from medunlearn.attacks.attacked import Attacks
+from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.pipeline.report.papers import (
     GatheredRuns,
@@ -18,6 +20,7 @@ from medunlearn.reports.content import PaperPart
 from medunlearn.reports.formatting import UNSCORED, interval, signed
 from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.table_blocks import records
+from medunlearn.reports.view import ResultView, plain_table, with_interval
 
 KNOWMEM = "KnowMem"
 PARTS = (("forget", "VerbMem"), ("forget", KNOWMEM), ("retain", KNOWMEM))
@@ -52,6 +55,31 @@ def paper_part(runs: GatheredRuns) -> PaperPart:
     numbers = published_numbers(paper_yaml("muse", "published"), str(runs.content.benchmark.get("name")))
     published = section("Published numbers of MUSE", numbers)
     return PaperPart(blocks(part.blocks, _leakage_section(runs), published), data=data)
+
+
+def attack_view(attacks: Attacks, benchmark: Benchmark) -> ResultView:
+    """Privacy leakage, the fourth measure, for the terminal; it needs a retrained model."""
+    if not len(attacks.table()):
+        return ResultView()
+    leaks = list(rows_of(attacks.privacy_leaks))
+    if not leaks:
+        return ResultView(
+            lines=["Privacy leakage (PrivLeak) is read against a retrained model: name one with --against."]
+        )
+    columns = ("model", "against", "attack", "privacy leakage", "PrivLeak, % (MUSE)")
+    rows = [
+        (
+            *(row[name] for name in columns[:3]),
+            with_interval(row),
+            with_interval(row, "muse_value", "muse_low", "muse_high", digits=1),
+        )
+        for row in leaks
+    ]
+    about = (
+        "Privacy leakage: 0 = leaks as little as the retrained model, above = still gives members away. MUSE's "
+        "PrivLeak has the other sign and denominator; its numbers are of the attack min_k.muse."
+    )
+    return ResultView(tables=[("Privacy leakage", plain_table(columns, rows))], lines=[about])
 
 
 def _leak_rows(runs: GatheredRuns) -> Iterator[MeasureRow]:

@@ -1,4 +1,4 @@
-"""The report of a sweep, selected by the benchmark's builder, and the page layout shared by papers."""
+"""The report of a sweep, by its benchmark's paper, and the page layout shared by papers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import pandas as pd
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError
+from medunlearn.paper import paper_of
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.results import SweepRequest, SweepResults
 from medunlearn.papers.sweeps.tables import search_table
 from medunlearn.pipeline.judge_stage import judged_runs
 from medunlearn.pipeline.report.gather import panel_part
-from medunlearn.registry import names, resolve
+from medunlearn.registry import load
 from medunlearn.reports.blocks import Notice, Parts, Prose, Report, Table, Text, blocks, details, section
 from medunlearn.reports.claims import (
     FAILS,
@@ -27,22 +28,21 @@ from medunlearn.reports.claims import (
     Finding,
     findings_data,
     findings_text,
+    findings_view,
     statements,
     without_broken,
 )
 from medunlearn.reports.formatting import context_text
 from medunlearn.reports.json import plain
 from medunlearn.reports.unlearning import judged_section
+from medunlearn.reports.view import ResultView
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.statistics.bootstrap import REPLICATES
 
 FILE = "sweep.json"
-SWEEP_REPORTS: Mapping[str, str] = {
-    "amnesia": "medunlearn.papers.amnesia.report:sweep_report",
-    "medforget": "medunlearn.papers.medforget.report:sweep_report",
-}
-"""Builder of the benchmark -> its report; a benchmark of any other builder has AMNESIA's."""
+NEUTRAL = "medunlearn.papers.sweeps.neutral:neutral_report"
+"""The page of a benchmark whose paper has none."""
 
 _LOST = ("failed", "not run")
 
@@ -73,6 +73,10 @@ class SweepReport:
     def verdicts(self) -> list[dict[str, str]]:
         """The findings as data: name, context, verdict."""
         return [{"finding": f.name, "context": f.context, "verdict": f.verdict} for f in self.findings]
+
+    def view(self) -> ResultView:
+        """The findings, for the terminal."""
+        return findings_view({"findings": self.verdicts()}, self.text(), self.broken)
 
 
 def finding(paper: str, name: str, cases: Sequence[Case], context: str = "") -> Finding:
@@ -179,7 +183,7 @@ Builder = Callable[[Sequence[Evaluated], Benchmark, SweepRequest], SweepReport]
 
 
 def sweep_report(models: Sequence[Evaluated], benchmark: Benchmark, **options: Any) -> SweepReport:
-    """The report for a sweep, chosen by its benchmark's builder.
+    """The report of a sweep: the page of its benchmark's paper, else the neutral one.
 
     Args:
         models: target on every split, retrained models on their own, unlearned ones; of one or several seeds and
@@ -189,9 +193,7 @@ def sweep_report(models: Sequence[Evaluated], benchmark: Benchmark, **options: A
     Raises:
         InputError: see :class:`~medunlearn.papers.sweeps.models.SweepModels`.
     """
-    reports = names("sweep_reports", SWEEP_REPORTS)
-    builder = benchmark.builder if benchmark.builder in reports else "amnesia"
-    report: Builder = resolve("sweep_reports", builder, reports)
+    report: Builder = load(paper_of(benchmark.builder).sweep_page or NEUTRAL)
     return report(models, benchmark, SweepRequest(**options))
 
 

@@ -17,13 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from medunlearn.config import TofuSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import build_use, use_of_file
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Fold, Question, Record
 from medunlearn.data.splits import request
 from medunlearn.errors import SourceError
+from medunlearn.papers.tofu.settings import TofuSettings
 from medunlearn.sources.released import ReleasedRow, find_table, read_table, released_folder
 
 REPOSITORY = "locuslab/TOFU"

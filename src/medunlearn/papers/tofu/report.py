@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from medunlearn.data.benchmark import Benchmark
 from medunlearn.metrics.likelihood import TOFU_CODE
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.tofu.measures import FORGET_QUALITY, FORGET_RATIO, MODEL_UTILITY, VARIANTS, tofu_measures
@@ -14,6 +15,8 @@ from medunlearn.pipeline.report.papers import (
 )
 from medunlearn.reports.blocks import blocks, section
 from medunlearn.reports.content import PaperPart
+from medunlearn.reports.json import plain
+from medunlearn.reports.view import ResultView, records_table
 from medunlearn.results.evaluated import Evaluation
 
 ABOUT = (
@@ -52,6 +55,12 @@ def paper_part(runs: GatheredRuns) -> PaperPart:
     part = measures_part("TOFU", about, rows, [model.run.label for model in runs.models])
     published = published_numbers(paper_yaml("tofu", "published"), str(runs.content.split.get("name")))
     return PaperPart(blocks(part.blocks, section("Published numbers of TOFU", published)), data=part.data)
+
+
+def evaluation_view(evaluation: Evaluation, benchmark: Benchmark) -> ResultView:
+    """TOFU's measures of evaluated models, for the terminal."""
+    rows = plain(tofu_measures(evaluation, benchmark).to_dict("records"))
+    return ResultView({"tofu": rows}, [("tofu", records_table(rows))] if rows else ())
 
 
 def _rank(measure: str) -> int:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.builders import GROUPINGS, IDENTIFIER
+from medunlearn.paper import IDENTIFIER, paper_of
 from medunlearn.results.composites import COMPOSITES, harmonic_mean
 from medunlearn.results.evaluated import Evaluated, joined
 from medunlearn.results.matrix import ALL_KINDS
@@ -166,7 +166,7 @@ def membership_rows(attacked: Any, benchmark: Benchmark) -> list[dict[str, Any]]
     from medunlearn.attacks.membership.membership_results import AUC
     from medunlearn.attacks.membership.sample import EVERY
 
-    grouping = GROUPINGS.get(benchmark.builder)
+    grouping = paper_of(benchmark.builder).grouping
     return [
         {
             "level": "" if row["group"] == EVERY or grouping is None else grouping.level,

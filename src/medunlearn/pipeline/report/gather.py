@@ -16,9 +16,10 @@ from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
 from medunlearn.judging.panel_run import JudgingRun
 from medunlearn.judging.sections import panel_about, panel_title
-from medunlearn.metrics import METRICS, get_metric
+from medunlearn.metrics import installed_metrics
 from medunlearn.metrics.leakage.leakage_score import LEAKAGE, PAPER_EXTRACTOR, extractor_words
 from medunlearn.models.health import banner
+from medunlearn.paper import paper_of
 from medunlearn.pipeline.epochs.epoch_selection import TABLE
 from medunlearn.pipeline.presets import is_tiny
 from medunlearn.pipeline.report.gather_attacks import (
@@ -266,7 +267,7 @@ def metric_meanings(models: Sequence[Evaluated]) -> dict[str, tuple[str, str]]:
 
     The leakage score's title names the extractor of its keywords.
     """
-    metrics = {name: get_metric(name) for name in METRICS}
+    metrics = installed_metrics()
     if by := extractor_words({model.extractor for model in models} - {""}):
         metrics[LEAKAGE.name] = replace(LEAKAGE, title=f"{LEAKAGE.title}, {by}")
     return {
@@ -279,7 +280,9 @@ def metric_meanings(models: Sequence[Evaluated]) -> dict[str, tuple[str, str]]:
 def caveats_of(facts: Mapping[str, Any], models: Sequence[Evaluated]) -> list[str]:
     """Warnings to read before the numbers."""
     extractors = {model.extractor for model in models} - {""}
+    missing = paper_of(str(facts["builder"])).missing
     caveats = {
+        f"{missing}: measures, findings and pages that only this paper has are not shown.": bool(missing),
         "The patients are invented. These numbers show how the measurements work; they say nothing about real "
         "patients or clinical models.": facts["invented"],
         "The model is tiny and was trained here from random weights. How methods rank on it need not be how they "

@@ -10,19 +10,14 @@ import pandas as pd
 
 from medunlearn.attacks.attacked import Attacked, Attacks
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.registry import names, resolve
+from medunlearn.paper import paper_of
+from medunlearn.registry import load
 from medunlearn.reports.blocks import Cell, Details, Prose, Table, blocks, details, section
 from medunlearn.reports.content import PaperPart, ReportContent
 from medunlearn.reports.formatting import UNSCORED
 from medunlearn.reports.readings import number
 from medunlearn.reports.table_blocks import grid, value_cell
 from medunlearn.results.evaluated import Evaluated
-
-PAPER_REPORTS: Mapping[str, str] = {
-    "lume": "medunlearn.papers.lume.report:paper_part",
-    "muse": "medunlearn.papers.muse.report:paper_part",
-    "tofu": "medunlearn.papers.tofu.report:paper_part",
-}
 
 
 @dataclass(frozen=True)
@@ -47,11 +42,10 @@ PaperReport = Callable[[GatheredRuns], PaperPart]
 
 def paper_part(runs: GatheredRuns) -> PaperPart:
     """Sections, findings and numbers of the paper behind the benchmark; empty for other benchmarks."""
-    builder = str(runs.content.benchmark["builder"])
-    reports = names("paper_reports", PAPER_REPORTS)
-    if builder not in reports:
+    paper = paper_of(str(runs.content.benchmark["builder"]))
+    if not paper.runs_page:
         return PaperPart()
-    report: PaperReport = resolve("paper_reports", builder, reports)
+    report: PaperReport = load(paper.runs_page)
     return report(runs)
 
 

@@ -82,7 +82,7 @@ class Swept(CellResults):
         """
         if not self.evaluated:
             return self
-        from medunlearn.reports import write_report
+        from medunlearn.reports.write import write_report
 
         settings = sweep.evaluating(next(cell for cell in sweep.cells if cell.kind == "evaluate"))
         content = load(SWEEP_REPORT)(

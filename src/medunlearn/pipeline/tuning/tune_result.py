@@ -83,7 +83,7 @@ class Tuned(CellResults):
 
     def with_report(self) -> Tuned:
         """The results with their report written."""
-        from medunlearn.reports import write_report
+        from medunlearn.reports.write import write_report
 
         return replace(self, report=write_report(tuning_report(self.content()), self.folder / "report"))
 

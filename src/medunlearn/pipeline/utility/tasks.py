@@ -16,7 +16,6 @@ import yaml
 
 from medunlearn.config import EvaluateSettings, TaskExportSettings, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.builders import GROUPINGS, default_metrics_of
 from medunlearn.data.leftovers import holds_nothing
 from medunlearn.data.records import SIDES
 from medunlearn.data.storage import write_text
@@ -25,6 +24,7 @@ from medunlearn.metrics import get_metric
 from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.prompts import render
 from medunlearn.models.sequences import Rendering
+from medunlearn.paper import paper_of
 from medunlearn.pipeline.question_selection import questions_to_ask
 from medunlearn.pipeline.questioning import longest_answer
 from medunlearn.results.runs import Run
@@ -65,7 +65,7 @@ def export_tasks(benchmark: Benchmark, settings: TaskExportSettings, out: Path) 
     rendering, limit = _like(benchmark, settings)
     metrics = _metrics(benchmark, settings)
     evaluation = {name: getattr(settings, name) for name in ("split", "folds", "limit", "seed")}
-    split, grouping = benchmark.split(settings.split), GROUPINGS.get(benchmark.builder)
+    split, grouping = benchmark.split(settings.split), paper_of(benchmark.builder).grouping
     sides, prefix = benchmark.sides(split), _slug("medunlearn", benchmark.builder, split.name)
     parts: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for question in questions_to_ask(benchmark, split, check(EvaluateSettings, evaluation)):
@@ -112,7 +112,7 @@ def _like(benchmark: Benchmark, settings: TaskExportSettings) -> tuple[Rendering
 
 def _metrics(benchmark: Benchmark, settings: TaskExportSettings) -> tuple[str, ...]:
     """The metrics that the harness can compute: those that need only the response."""
-    names = settings.metrics or default_metrics_of(benchmark.builder)
+    names = settings.metrics or paper_of(benchmark.builder).default_measures
     light = [name for name in names if get_metric(name).needs == ("response",)]
     problems = [
         f"metrics={name}: it needs {', '.join(get_metric(name).needs)}, and a task has responses alone."

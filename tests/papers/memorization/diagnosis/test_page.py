@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pages import Page, run_line
 
-from medunlearn.config import DiagnoseSettings, DiagnosisSettings, TrainSettings, WatchSettings
+from medunlearn.config import DiagnoseSettings, TrainSettings, WatchSettings
+from medunlearn.papers.memorization.diagnosis.settings import DiagnosisSettings
 
 PAGE = Page.read("benchmarks.md", "Diagnosis")
 SMALL = {

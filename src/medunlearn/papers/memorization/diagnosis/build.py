@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from medunlearn.config import DiagnosisSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import build_use, use_of_file
 from medunlearn.data.hierarchy import Hierarchy
@@ -23,6 +22,7 @@ from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split, nested_splits, shuffled
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.papers.memorization.diagnosis.admissions import FIELDS, is_iso_date, read_admissions
+from medunlearn.papers.memorization.diagnosis.settings import DiagnosisSettings
 from medunlearn.synthetic.admissions import Admission, invent_admissions
 
 PARTS = ("train", "validation", "test")

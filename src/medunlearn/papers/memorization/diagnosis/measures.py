@@ -212,3 +212,15 @@ class ValidationLoss:
         names = ("value", "low", "high", "replicates_dropped")
         counts = {"n_scored": loss.n, "n_unscored": 0, "n_subjects": loss.n_clusters}
         return {**{name: getattr(loss, name) for name in names}, **counts}
+
+
+@dataclass(frozen=True)
+class DiagnosisWatch:
+    """Measurements after the epochs of `train`: what a paper offers as its ``watch``."""
+
+    check = staticmethod(check_watch)
+    measures = staticmethod(epoch_measures)
+    held_out = staticmethod(held_out)
+
+
+WATCH = DiagnosisWatch()

@@ -23,6 +23,7 @@ from medunlearn.reports.claims import findings_data, statements
 from medunlearn.reports.formatting import ABSENT, interval, p_text, signed
 from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.table_blocks import grid, records, value_cell
+from medunlearn.reports.view import ResultView
 from medunlearn.results.runs import Run
 
 ACCURACY, DIFFERENCES, PREDICTIONS = "accuracy.parquet", "differences.parquet", "predictions.parquet"
@@ -72,6 +73,12 @@ class Diagnosed:
 
     def table(self) -> pd.DataFrame:
         return self.accuracy
+
+    def view(self) -> ResultView:
+        """Accuracies, differences and epochs, for the terminal."""
+        from medunlearn.papers.memorization.diagnosis.view import diagnosis_view
+
+        return diagnosis_view(self)
 
     @property
     def report(self) -> Path:

@@ -1,0 +1,61 @@
+"""Content that a command shows on the terminal and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from medunlearn.reports.blocks import Cell, Table
+
+UNSCORED = "unscored"
+
+
+@dataclass(frozen=True)
+class ResultView:
+    """Tables and sentences of a result, and the same as data.
+
+    Attributes:
+        data: for ``--json``.
+        tables: title and table, in their order.
+        lines: sentences below the tables.
+        warnings: sentences to read before everything else.
+        audits: audits whose first screen comes before the tables.
+    """
+
+    data: Mapping[str, Any] = field(default_factory=dict)
+    tables: Sequence[tuple[str, Table]] = ()
+    lines: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    audits: Sequence[Any] = ()
+
+
+def plain_table(columns: Iterable[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table of texts; a number has four digits, a missing one an empty cell."""
+    return Table(tuple(map(Cell, columns)), tuple(tuple(Cell(cell_text(cell)) for cell in row) for row in rows))
+
+
+def records_table(records: Sequence[Mapping[str, Any]]) -> Table:
+    """A table with a column for each key of the first record."""
+    names = tuple(records[0]) if records else ()
+    return plain_table(names, ([row[name] for name in names] for row in records))
+
+
+def cell_text(cell: object) -> str:
+    """A number with four digits; nothing for a missing value."""
+    return "" if absent(cell) else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def absent(value: Any) -> bool:
+    """True for None, NaN or NA, without importing pandas."""
+    return value is None or str(value) in ("nan", "<NA>", "NaT")
+
+
+def with_interval(
+    row: Mapping[Any, Any], value: str = "value", low: str = "low", high: str = "high", digits: int = 3
+) -> str:
+    """``0.98 [0.97, 0.99]``; a missing mean is printed as unscored, never as 0."""
+    if absent(row[value]):
+        return UNSCORED
+    interval = "" if absent(row.get(low)) else f" [{row[low]:.{digits}f}, {row[high]:.{digits}f}]"
+    return f"{row[value]:.{digits}f}{interval}"

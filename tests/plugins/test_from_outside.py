@@ -1,0 +1,220 @@
+"""Plug-ins of every kind from a package outside of the tree, through every command that asks for names."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from outside_package import install, write_package
+
+from medunlearn import registry
+from medunlearn.paper import PATHS
+
+TINY = "{model: tiny, tiny_width: 16, tiny_layers: 1, epochs: 1, pretrain_epochs: 0, precision: fp32}"
+SMALL = ("--model=tiny", "--tiny-width=16", "--tiny-layers=1", "--epochs=1")
+EXPERIMENT = f"""
+name: Haiku
+out: runs
+benchmark: {{builder: BUILDER, poets: 12}}
+split: random_10
+train: {TINY}
+retrain: true
+unlearn: {{methods: [mine], epochs: 1, mine.alpha: 2.0, precision: fp32}}
+evaluate: {{metrics: [length, rouge_l], max_new_tokens: 4, replicates: 20, allow_broken: true}}
+show_text: true
+"""
+SWEEP = f"""
+name: Haiku
+out: sweep
+seeds: [0]
+benchmark: {{builder: BUILDER, poets: 12}}
+splits: [random_10, random_25]
+train: {TINY}
+retrain: true
+unlearn: {{methods: [mine], epochs: 1, precision: fp32}}
+evaluate: {{metrics: [length, rouge_l], max_new_tokens: 4, replicates: 20, allow_broken: true}}
+"""
+
+
+@pytest.fixture(scope="module")
+def run() -> Callable[..., Any]:
+    """``run("list", "methods", code=0)``: the command line in process; its output."""
+    from medunlearn.cli.main import app
+
+    def command(*words: object, code: int = 0) -> Any:
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == code, result.stdout + result.stderr
+        return result
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A working folder beside an installed package of plug-ins."""
+    folder = tmp_path_factory.mktemp("outside")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(write_package(folder / "site"))
+        patch.chdir(folder)
+        patch.setenv(PATHS, "")
+        registry._installed.cache_clear()
+        yield folder
+    registry._installed.cache_clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "haiku"]:
+        del sys.modules[name]
+
+
+def names_of(run: Callable[..., Any], what: str) -> set[str]:
+    return {row["name"] for row in json.loads(run("list", what, "--json").stdout)}
+
+
+@pytest.mark.usefixtures("here")
+def test_lists_name_them(run: Callable[..., Any]) -> None:
+    listed = {"benchmarks": "haiku", "methods": "mine", "measures": "length", "sources": "cards"}
+    for what, name in listed.items():
+        assert name in names_of(run, what)
+    assert "haiku" in run("build", "--help").stdout
+    page = run("build", "haiku", "--help").stdout
+    assert "poets to invent" in page
+    assert "--poets 20 --out bench/" in page
+
+
+def test_a_paper_is_built_and_checked_like_ours(run: Callable[..., Any], here: Path) -> None:
+    run("build", "haiku", "--poets", 12, "--out", "bench")
+    assert "Did you mean --poets" in run("build", "haiku", "--poet", 12, "--out", "other", code=2).stderr
+    assert "poets" in run("build", "haiku", "--poets", 2, "--out", "other", code=2).stderr
+    assert json.loads(run("inspect", "bench", "--json").stdout)["builder"] == "haiku"
+
+
+def test_an_experiment_has_its_method_measure_and_page(run: Callable[..., Any], here: Path) -> None:
+    (here / "experiment.yaml").write_text(EXPERIMENT.replace("BUILDER", "haiku"))
+    assert "mine" in run("run", "experiment.yaml", "--plan").stdout.lower()
+    run("run", "experiment.yaml", "--quiet")
+    content = json.loads((here / "runs" / "report" / "report.json").read_text())
+    assert content["haiku"] == 3
+    assert "length" in content["metrics"]
+    assert 'id="haiku"' in (here / "runs" / "report" / "report.html").read_text()
+
+
+def test_default_measures_are_the_papers(run: Callable[..., Any], here: Path) -> None:
+    run("build", "haiku", "--poets", 12, "--out", "measured")
+    run(
+        "train",
+        "measured",
+        "--out",
+        "target",
+        *["--model", "tiny", "--tiny-width", "16", "--tiny-layers", "1", "--epochs", "1"],
+    )
+    result = run("evaluate", "target", "measured", "--split", "random_10", "--max-new-tokens=4", "--allow-broken")
+    assert result.stdout
+    table = json.loads(
+        run("evaluate", "target", "measured", "--split=random_10", "--max-new-tokens=4", "--allow-broken", "--json")
+        .stdout
+    )["table"]  # fmt: skip
+    assert {row["measure"] for row in table} >= {"rouge_l", "exact_match"}
+    assert not {"em", "te", "token_f1", "ls"} & {row["measure"] for row in table}
+
+
+def test_a_sweep_is_planned_run_and_has_the_neutral_page(run: Callable[..., Any], here: Path) -> None:
+    (here / "sweep.yaml").write_text(SWEEP.replace("BUILDER", "haiku"))
+    assert "mine" in run("sweep", "sweep.yaml", "--plan").stdout.lower()
+    run("sweep", "sweep.yaml", "--jobs=1", "--quiet")
+    page = (here / "sweep" / "report" / "report.html").read_text()
+    content = json.loads((here / "sweep" / "report" / "report.json").read_text())
+    assert set(content["parts"]) == {"random_10", "random_25"}
+    assert "AMNESIA" not in page
+    assert all(part["haiku"] == 3 for part in content["parts"].values())
+    assert run("report", "sweep", "--out", "sweep-again").stderr
+
+
+def test_a_source_is_read_wherever_a_table_is(run: Callable[..., Any], here: Path) -> None:
+    text = "\n\n".join(
+        f"{4000 + n}\nName: Poet {n}. Seen on 3 May 2024 with cough for {n + 2} days. Given drug {n}."
+        for n in range(8)
+    )
+    (here / "notes.cards").write_text(text)
+    run("build", "notes", "notes.cards", "--out", "notes-bench", "--quiet")
+    assert json.loads(run("inspect", "notes-bench", "--json").stdout)["counts"]["subjects"] == 8
+    assert "cards" not in run("build", "notes", "nothing.cards", "--out", "x", code=2).stdout
+
+
+def test_by_path_it_is_known_by_name_from_then_on(
+    run: Callable[..., Any], here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second paper in the working folder, installed by nobody."""
+    code = (here / "site" / "haiku" / "__init__.py").read_text().replace('name="haiku"', 'name="tanka"')
+    (tmp_path / "tanka.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])
+    monkeypatch.setenv(PATHS, "")
+    run("build", "tanka:PAPER", "--poets", 12, "--out", "bench")
+    assert "tanka" in names_of(run, "benchmarks")
+    (tmp_path / "experiment.yaml").write_text(EXPERIMENT.replace("BUILDER", "tanka:PAPER"))
+    run("run", "experiment.yaml", "--quiet")
+    assert 'id="haiku"' in (tmp_path / "runs" / "report" / "report.html").read_text()
+
+
+def test_a_benchmark_whose_paper_is_gone_is_evaluated_and_the_page_says_so(
+    run: Callable[..., Any], here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("build", "haiku", "--poets", 12, "--out", tmp_path / "bench")
+    monkeypatch.setattr(registry, "entry_points", lambda *, group: [])
+    monkeypatch.chdir(tmp_path)
+    run("train", "bench", "--out", "target", *SMALL)
+    result = run("evaluate", "target", "bench", "--split=random_10", "--max-new-tokens=4", "--allow-broken")
+    assert "no paper 'haiku' is installed" in " ".join(result.stdout.split())
+    run("report", "target", "--benchmark", "bench", "--out", "report")
+    assert "no paper &#39;haiku&#39; is installed" in (tmp_path / "report" / "report.html").read_text()
+
+
+BROKEN = {
+    "raises": ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
+    "incomplete": (
+        "from medunlearn.paper import Paper\nPAPER = Paper(name='incomplete')",
+        "missing 1 required keyword-only argument: 'title'",
+    ),
+    "misshapen": (
+        "from medunlearn.paper import Build, Paper\n"
+        "PAPER = Paper(name='misshapen', title='x', builds=(Build(make='build'),))",
+        r"builds[0].make must be text of the form 'module:attribute', not 'build'",
+    ),
+    "another": ("PAPER = print", "it must be a medunlearn.paper.Paper: Paper(name="),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_plug_in_is_told_and_others_work(
+    run: Callable[..., Any], here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    code, message = BROKEN[name]
+    (tmp_path / f"{name}.py").write_text(code)
+    install(tmp_path, name, {"papers": {name: f"{name}:PAPER"}})
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._installed.cache_clear()
+    said = " ".join(run("build", name, "--out", "x", code=2).stderr.split())
+    assert message in said
+    assert "Traceback" not in said
+    # Whoever does not need it is not kept from work.
+    rows = json.loads(run("list", "benchmarks", "--json").stdout)
+    assert message in next(row["what"] for row in rows if row["name"] == name)
+    run("build", "amnesia", "--synthetic", 4, "--out", tmp_path / "bench")
+    registry._installed.cache_clear()
+
+
+def test_two_packages_with_one_name(
+    run: Callable[..., Any], here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, "rival", {"papers": {"haiku": "rival:PAPER"}})
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._installed.cache_clear()
+    said = " ".join(run("build", "haiku", "--poets=4", "--out", tmp_path / "x", code=2).stderr.split())
+    assert "paper 'haiku' is declared by 2 installed packages" in said
+    run("build", "amnesia", "--synthetic", 4, "--out", tmp_path / "bench")
+    registry._installed.cache_clear()
