@@ -439,13 +439,6 @@ _VERBS = (
         call=f"{CALLS}:listed",
         show=f"{SHOW}:listing",
     ),
-    Verb(
-        "sbom",
-        "List all installed software with versions, licences and hashes, as a CycloneDX 1.6 bill of materials.",
-        "--out sbom.cdx.json; beside a run's results: medunlearn sbom runs/npo",
-        "out",
-        call=f"{CALLS}:bill_of_materials",
-    ),
 )
 VERBS: Mapping[tuple[str, ...], Verb] = {tuple(verb.words.split()): verb for verb in _VERBS}
 GROUPS: Mapping[tuple[str, ...], str] = {
@@ -463,4 +456,5 @@ MOVED: Mapping[str, str] = {
     "keywords": "medunlearn build keywords",
     "diagnose": "medunlearn audit diagnosis",
     "export-tasks": "medunlearn export tasks",
+    "sbom": "python -m medunlearn.results.sbom",
 }
