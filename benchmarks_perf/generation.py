@@ -1,12 +1,11 @@
 """Answers to several questions on one note: the note run once, against one padded batch of full prompts.
 
 The padded batch is timed three times: by transformers' ``generate``, as peers do it; by our loop with the growing
-cache that ``generate`` has; and with the cache with room that we decode with. These and the shared note multiply as
-PyTorch does; then the shared note is timed as we decode, by oneDNN. All ways are timed in one process, in turns, in
-CPU seconds, on a random Llama that never says EOS; the best of a few turns counts for each. The tokens they say are
-compared. Below them stands what no way can do without: the matrix products of the weights, once over the note and
-the questions, then once a token. ``--grow`` does it for notes of 128 to 4096 tokens and for 1 to 16 questions, by
-our loop alone.
+cache that ``generate`` has; and with the cache with room that we decode with. All ways are timed in one process,
+in turns, in CPU seconds, on a random Llama that never says EOS; the best of a few turns counts for each. The tokens
+they say are compared. Below them stands what no way can do without: the matrix products of the weights, once over
+the note and the questions, then once a token. ``--grow`` does it for notes of 128 to 4096 tokens and for 1 to 16
+questions, by our loop alone.
 
     python benchmarks_perf/generation.py --note 500 --questions 8
     python benchmarks_perf/generation.py --vocabulary 32768 --width 768 --layers 6
@@ -26,16 +25,13 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from medunlearn.generation import sharing
 from medunlearn.generation.decode import DecodedAnswer, decode
-from medunlearn.models import onednn
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.onednn import ReorderedLinears
 
 NEVER = -1
-GENERATE, GROWING, ROOMY, PLAIN, SHARED = (
+GENERATE, GROWING, ROOMY, SHARED = (
     "transformers' generate",
     "full prompts, growing cache",
     "full prompts, cache with room",
-    "shared note, PyTorch's products",
     "shared note",
 )
 NOTES, QUESTIONS = (128, 256, 512, 1024, 2048, 4096), (1, 2, 4, 8, 16)
@@ -83,12 +79,11 @@ def products(model: LanguageModel, prompt: int, answers: int, new: int) -> float
     head, inside = model.model.lm_head, [m for m in model.model.model.modules() if isinstance(m, torch.nn.Linear)]
     passes = [(prompt, inside), *[(answers, [*inside, head])] * (new - 1), (answers, [head])]
     inputs = {(rows, m.in_features): torch.randn(rows, m.in_features) for rows, layers in passes for m in layers}
-    with ReorderedLinears(model.model).used():
-        start = time.process_time()
-        for rows, layers in passes:
-            for layer in layers:
-                layer(inputs[rows, layer.in_features])
-        return time.process_time() - start
+    start = time.process_time()
+    for rows, layers in passes:
+        for layer in layers:
+            layer(inputs[rows, layer.in_features])
+    return time.process_time() - start
 
 
 def growing(model: Any, room: int) -> DynamicCache:
@@ -107,10 +102,9 @@ def compare(
     said: list[list[DecodedAnswer]] = []
     for _ in range(chosen.turns):
         for way in ways:
-            shared = [note] * questions if way in (PLAIN, SHARED) else []
+            shared = [note] * questions if way == SHARED else []
             cache = growing if way == GROWING else sharing.preallocated_cache
-            largest = onednn.MOST_BYTES if way == SHARED else 0
-            with patch.object(sharing, "preallocated_cache", cache), patch.object(onednn, "MOST_BYTES", largest):
+            with patch.object(sharing, "preallocated_cache", cache):
                 seconds, answers = (
                     by_generate(model, prompts, chosen.new)
                     if way == GENERATE
@@ -147,13 +141,13 @@ def main() -> None:
     if chosen.grow:
         grow(model, chosen)
         return
-    best, same = compare(model, (GENERATE, GROWING, ROOMY, PLAIN, SHARED), chosen.note, chosen.questions, chosen)
+    best, same = compare(model, (GENERATE, GROWING, ROOMY, SHARED), chosen.note, chosen.questions, chosen)
     for way, seconds in best.items():
-        print(f"{way:31} {seconds:7.3f} s   {seconds / best[SHARED]:5.2f} x the shared note's")
+        print(f"{way:30} {seconds:7.3f} s   {seconds / best[SHARED]:5.2f} x the shared note's")
     prompt = chosen.note + chosen.questions * chosen.question
     floor = min(products(model, prompt, chosen.questions, chosen.new) for _ in range(chosen.turns))
     print(
-        f"{'products with the weights':31} {floor:7.3f} s   {best[GENERATE] / floor:5.2f} x is the most to be had"
+        f"{'products with the weights':30} {floor:7.3f} s   {best[GENERATE] / floor:5.2f} x is the most to be had"
     )
     print(f"same answers: {same}")
 

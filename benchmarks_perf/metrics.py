@@ -82,7 +82,7 @@ def rouge(text: list[str], pairs: int, shortest: int, longest: int, turns: int) 
         return [theirs.score(reference, response)["rougeL"].recall for response, reference in both]
 
     def cold() -> list[float | None]:
-        words._stem.cache_clear()
+        words.porter_stem.cache_clear()
         return rouge_l_recalls(responses, references)
 
     off = max(abs(a - (b or 0.0)) for a, b in zip(plain(), cold(), strict=True))

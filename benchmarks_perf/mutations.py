@@ -112,7 +112,7 @@ MUTATIONS = [
     ),
     Mutation("training/loop_settings.py", "lr * (step + 1) / warmup", "lr * step / warmup", f"{TRAINING}loop.py"),
     Mutation(
-        "training/loop.py", "part.neg_().add_(before[name], alpha=2)", "part.neg_().add_(before[name])", NGDIFF
+        "methods/ngdiff.py", "part.neg_().add_(before[name], alpha=2)", "part.neg_().add_(before[name])", NGDIFF
     ),
     Mutation(
         "training/precompute.py",

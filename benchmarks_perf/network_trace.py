@@ -97,7 +97,6 @@ adopt hf bench --out adopted --allow-broken
 export tasks bench --split random_25 --out tasks-of-bench --like target --folds train
 demo audit --out demo-audit --texts 2 --epochs 2
 verify target --subject patient-0003 --benchmark bench
-sbom target
 python {CASE}
 verify case
 case key --out owner/signing.key

@@ -198,6 +198,8 @@ def test_every_package_that_is_imported_is_a_dependency() -> None:
     ours = {"medunlearn", *sys.stdlib_module_names}
     comes_with = {
         "yaml": "pyyaml",
+        "cyclonedx": "cyclonedx_python_lib",
+        "packageurl": "cyclonedx_python_lib",
         "PIL": "pillow",
         "markupsafe": "jinja2",
         "referencing": "jsonschema",

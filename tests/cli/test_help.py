@@ -30,7 +30,7 @@ METHODS = (
     "rmu",
     "simnpo",
 )
-HEAVY = ("torch", "pandas", "httpx", "transformers", "rich")
+HEAVY = ("torch", "pandas", "httpx", "transformers", "nltk", "cyclonedx", "rich")
 
 
 @pytest.mark.parametrize("words", verbs(), ids=" ".join)

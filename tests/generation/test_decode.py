@@ -12,7 +12,6 @@ import torch
 
 from medunlearn.generation.decode import DecodedAnswer, end_tokens
 from medunlearn.generation.decode import decode as decode_batches
-from medunlearn.models import onednn
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.objectives import NextToken
@@ -59,12 +58,8 @@ def by_transformers(language_model: Any, prompt: Sequence[int], most: int = MOST
     return answer
 
 
-@pytest.mark.parametrize("smallest", [onednn.SMALLEST, 1])  # 1: of this small model's layers, too
 @pytest.mark.parametrize("batch_size", [1, 4, 64])
-def test_token_for_token(
-    trained: Any, prompts: list[Sequence[int]], batch_size: int, smallest: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(onednn, "SMALLEST", smallest)
+def test_token_for_token(trained: Any, prompts: list[Sequence[int]], batch_size: int) -> None:
     decoded = decode(trained, prompts, batch_size=batch_size)
     end = trained.tokenizer.eos_token_id
     for prompt, ours in zip(prompts, decoded, strict=True):

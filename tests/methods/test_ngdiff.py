@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from medunlearn.methods.graddiff import GradDiff
 from medunlearn.methods.ngdiff import NGDiff
-from medunlearn.training import loop as loop_module
+from medunlearn.training import optimizer_step
 from medunlearn.training.gradients import TermGradients, Training, inner_products, put, weighted_sum
-from medunlearn.training.loop import _optimizer_step
 from medunlearn.training.loop_settings import LoopSettings
-from medunlearn.training.objectives import Unlearning, rating, weighing
+from medunlearn.training.objectives import NextToken, Unlearning, stepping, weighing
+from medunlearn.training.optimizer_step import take_step
 from medunlearn.training.optimizers import make_optimizer
 from medunlearn.training.processes import ALONE
 
@@ -94,8 +95,8 @@ def test_where_the_parabola_says_nothing(behind: float, here: float, ahead: floa
 def test_when_it_looks() -> None:
     assert [step for step in range(25) if NGDiff().looks(step)] == [0, 10, 20]
     assert not any(NGDiff(automatic=False).looks(step) for step in range(25))
-    assert rating(Unlearning(NGDiff(automatic=False))) is None
-    assert rating(Unlearning(NGDiff())) == weighing(Unlearning(NGDiff())) == NGDiff()
+    assert stepping(Unlearning(NGDiff())) == weighing(Unlearning(NGDiff())) == NGDiff()
+    assert stepping(Unlearning(GradDiff())) is stepping(NextToken()) is None
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
@@ -114,19 +115,36 @@ def test_a_step_on_a_quadratic_ends_at_its_lowest_point(monkeypatch: pytest.Monk
     def probe(training: Training, sequences: Mapping[str, Any], number: int) -> dict[str, float]:
         return of(loss().item())
 
-    monkeypatch.setattr(loop_module, "probe", probe)
+    monkeypatch.setattr(optimizer_step, "probe", probe)
     settings = LoopSettings(lr=start, optimizer=optimizer)
     training: Any = SimpleNamespace(
         settings=settings,
         optimizer=make_optimizer([point], settings),
         objective=Unlearning(NGDiff()),
         parts={"point": point},
+        plan=SimpleNamespace(steps=100),
     )
     loss().backward()
-    rate = _optimizer_step(training, {}, 0, of(loss().item()), None)
+    rate = take_step(training, {}, 0, of(loss().item()), None)
     exact, direction = (17 / 65, (4.0, 1.0)) if optimizer == "sgd" else (1.0, (1.0, 1.0))
     assert rate == pytest.approx(exact, rel=1e-6)
     assert point.tolist() == pytest.approx([1 - exact * part for part in direction], abs=1e-6)
     # It holds until the next look, ten steps later.
     loss().backward()
-    assert _optimizer_step(training, {}, 1, of(loss().item()), rate) == rate
+    assert take_step(training, {}, 1, of(loss().item()), rate) == rate
+
+
+@pytest.mark.parametrize("objective", [Unlearning(NGDiff(automatic=False)), Unlearning(GradDiff())])
+def test_other_steps_follow_the_schedule(objective: Unlearning) -> None:
+    point = nn.Parameter(torch.tensor([1.0]))
+    settings = LoopSettings(lr=0.5, optimizer="sgd", schedule="linear", warmup_ratio=0.0)
+    training: Any = SimpleNamespace(
+        settings=settings,
+        optimizer=make_optimizer([point], settings),
+        objective=objective,
+        parts={"point": point},
+        plan=SimpleNamespace(steps=4),
+    )
+    point.square().sum().backward()
+    assert [take_step(training, {}, number, {}, 0.7) for number in (0, 1, 3)] == [0.5, 0.375, 0.125]
+    assert point.item() == 1 - 2 * (0.5 + 0.375 + 0.125)

@@ -201,6 +201,7 @@ def _load_slow_modules() -> None:
         "medunlearn.cli.main",
         "medunlearn.pipeline.estimate.forecast",
         "transformers.models.llama.modeling_llama",
+        "nltk.stem.porter",
     ):
         importlib.import_module(name)
     gc.collect()

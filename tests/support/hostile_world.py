@@ -86,7 +86,6 @@ BASES: Mapping[str, str] = {
     "case timestamp": "case timestamp case --url http://127.0.0.1:9/",
     "case purge": "case purge target bench --patient patient-0001 --benchmark bench",
     "list": "list methods",
-    "sbom": "sbom unlearned --out out/sbom.json",
 }
 """A valid command line of each verb; a word after the verb's own names a second way to call it."""
 

@@ -323,33 +323,6 @@ def listed(what: str) -> Any:
     return what, TABLES[what]()
 
 
-def bill_of_materials(run: Path | None = None, *, out: Path | None = None) -> Any:
-    """
-    Args:
-        run: write it into this run's folder, if the run was made with what is installed now
-        out: file to write it to; without it and a run it is printed
-    """
-    from medunlearn.data.storage import write_json
-    from medunlearn.results.sbom import FILE, sbom
-
-    if run is not None:
-        from medunlearn.results.machine import packages
-        from medunlearn.results.record import RunRecord
-
-        # Of another environment the run's record names the versions, and nobody can name the rest.
-        then, now = RunRecord.read(Path(run)).packages, packages()
-        changed = [name for name in then if then[name] != now.get(name)]
-        if changed:
-            versions = ", ".join(f"{name} {then[name]}, now {now.get(name, 'none')}" for name in changed)
-            raise InputError(f"{run} was made with other versions ({versions}). Run this where it was made.")
-    bill = sbom()
-    files = [Path(out)] if out is not None else []
-    files += [Path(run) / FILE] if run is not None else []
-    for file in files:
-        write_json(file, bill)
-    return bill, files
-
-
 def _refuse_zero(limit: int | None) -> None:
     if limit is not None and limit < 1:
         raise ConfigError(["--limit must be at least 1"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -315,14 +314,6 @@ def listing(result: tuple[str, list[dict[str, str]]], output: Output) -> None:
     title, rows = result
     if not output.data(rows) and rows:
         output.frame(title, rows, tuple(rows[0]))
-
-
-def sbom(result: tuple[dict[str, Any], list[Path]], output: Output) -> None:
-    bill, files = result
-    if output.json or not files:
-        print(json.dumps(bill, indent=2, ensure_ascii=False))
-    for file in files:
-        output.say(f"{file}: {len(bill['components'])} components")
 
 
 def demo(result: Any, output: Output, *, what: str | None = None, out: str = "demo", open: bool = True) -> None:  # noqa: A002

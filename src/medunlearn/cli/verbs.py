@@ -323,13 +323,6 @@ _VERBS = (
         call=f"{CALLS}:listed",
         show=f"{SHOW}:listing",
     ),
-    Verb(
-        "sbom",
-        "List all installed software with versions, licences and hashes, as a CycloneDX 1.6 bill of materials.",
-        "--out sbom.cdx.json; beside a run's results: medunlearn sbom runs/npo",
-        "out",
-        call=f"{CALLS}:bill_of_materials",
-    ),
 )
 _OWN: Mapping[tuple[str, ...], Verb] = {tuple(verb.words.split()): verb for verb in _VERBS}
 
@@ -397,4 +390,5 @@ MOVED: Mapping[str, str] = {
     "keywords": "medunlearn build keywords",
     "diagnose": "medunlearn audit diagnosis",
     "export-tasks": "medunlearn export tasks",
+    "sbom": "python -m medunlearn.results.sbom",
 }

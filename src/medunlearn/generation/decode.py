@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 
@@ -13,10 +11,6 @@ from medunlearn.generation.sampling import Choose, greedy_choice
 from medunlearn.generation.sharing import SharedPrompt, arrange, begin
 from medunlearn.models.batching import Batching
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.onednn import ReorderedLinears
-
-WORTH_REORDERING = 8
-"""Longest answer from which on weights are reordered for oneDNN: to do so takes as long as a few tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +74,8 @@ def decode(
             yield [(place, _answer(tokens, ends)) for place, tokens in answers]
             advance(len(answers))
         return
-
-    @cache
-    def linears() -> ReorderedLinears:
-        return ReorderedLinears(language_model.model)
-
-    def decode_batch(some: list[SharedPrompt]) -> list[tuple[int, DecodedAnswer]]:
-        with linears().used() if max_new_tokens >= WORTH_REORDERING else nullcontext():
-            return _decode(language_model, some, max_new_tokens, choose)
-
     for alike in arrange(language_model.model, prompts, shared, begun_answers, leave_out={*complete}):
-        for batch in batching.over(alike, decode_batch):
+        for batch in batching.over(alike, lambda some: _decode(language_model, some, max_new_tokens, choose)):
             yield batch
             advance(len(batch))
 

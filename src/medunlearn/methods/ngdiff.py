@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+import torch
 from pydantic import Field
 
-from medunlearn.methods.protocol import Terms, View
+from medunlearn.methods.protocol import OptimizerStep, Terms, View
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,27 @@ class NGDiff:
         lengths = {name: math.sqrt(products[name, name]) for name in ("forget", "retain")}
         return {name: 1.0 / length if length else 0.0 for name, length in lengths.items()}
 
+    def step(self, step: OptimizerStep) -> float:
+        """Take the step at the settings' rate, at the last one, or at the one that a line search finds."""
+        if not self.automatic:
+            return step.take(step.scheduled_rate)
+        return self._search(step) if self.looks(step.number) else step.take(step.last_rate)
+
+    def _search(self, step: OptimizerStep) -> float:
+        rate, before = step.last_rate, {name: part.detach().clone() for name, part in step.parts.items()}
+        # An optimizer's step is proportional to its rate: the step tried is the one to be made but for a factor.
+        step.take(rate)
+        ahead = step.probe()
+        with torch.no_grad():
+            for name, part in step.parts.items():
+                part.neg_().add_(before[name], alpha=2)
+        behind = step.probe()
+        best = self.rate(rate, behind, step.terms, ahead)
+        with torch.no_grad():
+            for name, part in step.parts.items():
+                part.neg_().add_(before[name]).mul_(best / rate).add_(before[name])
+        return best
+
     def looks(self, step: int) -> bool:
         return self.automatic and step % self.every == 0
 
@@ -57,6 +79,7 @@ class NGDiff:
     def rate(
         self, rate: float, behind: Mapping[str, float], here: Mapping[str, float], ahead: Mapping[str, float]
     ) -> float:
+        """The rate of the parabola's minimum, from the retain loss one step back at ``rate``, here, and ahead."""
         slope = (ahead["retain"] - behind["retain"]) / 2
         curvature = ahead["retain"] - 2 * here["retain"] + behind["retain"]
         if not (math.isfinite(curvature) and slope < 0 < curvature):

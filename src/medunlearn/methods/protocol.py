@@ -158,35 +158,49 @@ class WeighingMethod(LossMethod, Protocol):
         ...
 
 
-@runtime_checkable
-class RatingMethod(LossMethod, Protocol):
-    """A loss method that adapts its own learning rate, after the optimizer's step is known and before it is
-    applied.
+class OptimizerStep(Protocol):
+    """The step of the optimizer that follows this step's gradient; not yet taken.
 
-    A rate is used until the next adaptation; the first one is the settings', whose schedule is ignored. With
-    ``automatic`` False rates follow the settings.
+    Attributes:
+        number: 0 is the first.
+        terms: of the loss on this step's sequences, at the current weights.
+        parts: the weights that the optimizer changes, by name; of sharded layers, what this process holds.
+        scheduled_rate: the settings' learning rate of this step.
+        last_rate: the learning rate of the previous step; at the first one the settings', without schedule.
     """
 
-    automatic: bool
+    number: int
+    terms: Mapping[str, float]
+    parts: Mapping[str, Tensor]
+    scheduled_rate: float
+    last_rate: float
+
+    def take(self, rate: float) -> float:
+        """Change the weights by the optimizer's step at a learning rate, and return the rate. Only once."""
+        ...
+
+    def probe(self) -> dict[str, float]:
+        """The terms of :meth:`SteppingMethod.probe` on this step's sequences, with the weights as they are now.
+
+        They may be infinite or NaN.
+        """
+        ...
+
+
+@runtime_checkable
+class SteppingMethod(LossMethod, Protocol):
+    """A loss method that takes the optimizer's step itself, for instance at a learning rate that it finds."""
+
+    def step(self, step: OptimizerStep) -> float:
+        """Take the step; returns its learning rate, which is logged and is the next step's ``last_rate``."""
+        ...
 
     def looks(self, step: int) -> bool:
-        """True if it adapts the rate at step ``step`` (0 is the first)."""
+        """True if step ``step`` (0 is the first) probes twice; for the estimate of a run's cost."""
         ...
 
     def probe(self, forget: View, retain: View) -> Terms:
-        """The terms that determine the rate: some of those of ``loss``, under the same names."""
-        ...
-
-    def rate(
-        self, rate: float, behind: Mapping[str, float], here: Mapping[str, float], ahead: Mapping[str, float]
-    ) -> float:
-        """The learning rate for this step.
-
-        Args:
-            rate: the previous rate.
-            behind, here, ahead: the probed terms on this step's sequences: one step backwards at that rate, at the
-                current weights, and one step forwards; they may be infinite or NaN.
-        """
+        """The terms to probe: some of those of ``loss``, under the same names."""
         ...
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
-from medunlearn.metrics.porter import porter_stem
 
 Ids = npt.NDArray[np.int64]
 
@@ -103,6 +102,19 @@ def _from_zero(lengths: npt.NDArray[np.integer | np.bool_]) -> Ids:
     return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
 
 
-@lru_cache(maxsize=1 << 17)
 def _stem(word: str) -> str:
     return porter_stem(word) if len(word) >= _SHORTEST_STEMMED else word
+
+
+@lru_cache(maxsize=1 << 17)
+def porter_stem(word: str) -> str:
+    """Stem of a lower-cased word by nltk's Porter stemmer, on which published ROUGE scores rest; may be empty."""
+    stem: str = _porter_stemmer().stem(word, to_lowercase=False)
+    return stem
+
+
+@cache
+def _porter_stemmer() -> Any:
+    from nltk.stem.porter import PorterStemmer  # importing nltk takes over a second
+
+    return PorterStemmer()

@@ -1,6 +1,6 @@
-"""Software bill of materials of the running environment, as CycloneDX 1.6.
+"""Software bill of materials of the running environment, as CycloneDX 1.6 (ECMA-424).
 
-Source: CycloneDX 1.6 JSON reference (ECMA-424). Imports only the standard library, for ``scripts/lock``.
+Every case holds one; ``python -m medunlearn.results.sbom`` prints it.
 """
 
 from __future__ import annotations
@@ -9,15 +9,25 @@ import hashlib
 import json
 import platform
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from importlib.metadata import Distribution, PackageMetadata, distributions
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
-from uuid import NAMESPACE_URL, uuid5
+from uuid import NAMESPACE_URL, UUID, uuid5
 
-FILE = "sbom.cdx.json"
+from cyclonedx.model import HashAlgorithm, HashType, Property
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.dependency import Dependency
+from cyclonedx.model.license import DisjunctiveLicense, LicenseExpression
+from cyclonedx.model.tool import ToolRepository
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
+
+from medunlearn.results.licence import licence_of
+from medunlearn.results.machine import code
+
 VENDORED = (
     {
         "name": "plotly.js-basic-dist-min",
@@ -30,92 +40,70 @@ VENDORED = (
 
 # What installers add beside a wheel's own files; it differs from one machine to the next.
 _ADDED = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json")
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-def sbom() -> dict[str, Any]:
-    """Every installed distribution, the interpreter and vendored code, as a CycloneDX 1.6 document.
+def sbom() -> str:
+    """JSON document of every installed distribution, the interpreter and vendored code.
 
     A component has its version, licence and package URL. Its hash is that of the installed archive (SHA-256), if
     the installer recorded it; ``medunlearn:record-sha256`` covers paths and hashes of its installed files. Two
     environments with the same components have the same ``serialNumber``.
     """
-    from medunlearn.results.machine import code
-
-    # Each use of a distribution's `metadata` parses its file again.
-    found: dict[str, tuple[Distribution, PackageMetadata]] = {}
+    installed: dict[str, tuple[Distribution, dict[str, Any]]] = {}
     for distribution in distributions():
-        metadata = distribution.metadata
-        if name := _field(metadata, "Name"):
-            found.setdefault(normalized(name), (distribution, metadata))
-    installed = dict(sorted(found.items()))
+        metadata = distribution.metadata.json  # parsed from the file at each use
+        if "name" in metadata:
+            installed.setdefault(_normalize(str(metadata["name"])), (distribution, metadata))
     components = {name: _component(name, *of) for name, of in installed.items()}
-    references = {name: component["bom-ref"] for name, component in components.items()}
-    own = components.pop("medunlearn", {"name": "medunlearn", "bom-ref": "medunlearn"})
+    dependencies = [
+        Dependency(component.bom_ref, (Dependency(components[other].bom_ref) for other in needs & {*components}))
+        for component, needs in ((components[name], {*_needs(*of)}) for name, of in installed.items())
+    ]
+    own = components.pop("medunlearn", Component(name="medunlearn", bom_ref="medunlearn"))
+    own.type = ComponentType.APPLICATION
     if commit := code()["commit"]:
         changed = "changed since" if code()["dirty"] else "as committed"
-        own["properties"] = [{"name": "medunlearn:commit", "value": f"{commit}, {changed}"}]
-    every = [*components.values(), *map(_vendored_component, VENDORED), _interpreter()]
-    requirements = {name: {*_needs(*of)} & {*installed} for name, of in installed.items()}
-    dependencies = [
-        {"ref": references[name], "dependsOn": sorted(references[other] for other in others)}
-        for name, others in requirements.items()
-    ]
-    content = json.dumps([own, every, dependencies], sort_keys=True)
-    return {
-        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "serialNumber": f"urn:uuid:{uuid5(NAMESPACE_URL, content)}",
-        "version": 1,
-        "metadata": {
-            "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
-            "tools": {"components": [{"type": "application", "name": "medunlearn"}]},
-            "component": own | {"type": "application"},
-        },
-        "components": every,
-        "dependencies": dependencies,
-    }
+        own.properties.add(Property(name="medunlearn:commit", value=f"{commit}, {changed}"))
+    tool = Component(name="medunlearn", type=ComponentType.APPLICATION)
+    bom = Bom(
+        components=[*components.values(), *map(_vendored_component, VENDORED), _interpreter()],
+        dependencies=dependencies,
+        metadata=BomMetaData(component=own, tools=ToolRepository(components=[tool]), timestamp=_EPOCH),
+        serial_number=UUID(int=0),
+    )
+    bom.serial_number = uuid5(NAMESPACE_URL, _to_json(bom))
+    bom.metadata.timestamp = datetime.now(UTC).replace(microsecond=0)
+    return _to_json(bom)
 
 
-def normalized(name: str) -> str:
+def _to_json(bom: Bom) -> str:
+    return JsonV1Dot6(bom).output_as_string(indent=2)
+
+
+def _normalize(name: str) -> str:
     """A distribution's name in the normal form of package indexes."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def licence_of(expression: str | None, classifiers: Sequence[str], text: str | None) -> str:
-    """A licence's name from a distribution's metadata: SPDX expression, else short text, else classifiers."""
-    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
-    if expression:
-        return expression
-    if len(lines) == 1 and len(lines[0]) <= 60 and lines[0].lower() not in ("unknown", "dual license"):
-        return lines[0]
-    licenses = [line.rpartition(" :: ")[2] for line in classifiers if line.startswith("License ::")]
-    return ", ".join(licenses) or (lines[0] if lines else "not stated")
-
-
-def _component(name: str, distribution: Distribution, metadata: PackageMetadata) -> dict[str, Any]:
-    url = f"pkg:pypi/{name}@{quote(metadata['Version'], safe='.-')}"
-    expression = _field(metadata, "License-Expression")
-    licence = licence_of(expression, metadata.get_all("Classifier") or [], _field(metadata, "License"))
-    component: dict[str, Any] = {
-        "type": "library",
-        "bom-ref": url,
-        "name": metadata["Name"],
-        "version": metadata["Version"],
-        "licenses": [{"expression": licence} if expression else {"license": {"name": licence}}],
-        "purl": url,
-    }
+def _component(name: str, distribution: Distribution, metadata: dict[str, Any]) -> Component:
+    url = PackageURL("pypi", name=name, version=metadata["version"])
+    expression = metadata.get("license_expression")
+    licence = licence_of(expression, metadata.get("classifier", []), metadata.get("license"))
+    component = Component(
+        name=metadata["name"],
+        version=metadata["version"],
+        bom_ref=str(url),
+        purl=url,
+        licenses=[LicenseExpression(licence) if expression else DisjunctiveLicense(name=licence)],
+    )
     origin = json.loads(distribution.read_text("direct_url.json") or "{}")
     if archive := origin.get("archive_info", {}).get("hashes", {}).get("sha256"):
-        component["hashes"] = [{"alg": "SHA-256", "content": archive}]
+        component.hashes.add(HashType(alg=HashAlgorithm.SHA_256, content=archive))
     # A folder's RECORD names a link to it, not its files.
     if "dir_info" not in origin and (record := _record_hash(distribution)):
-        component["properties"] = [{"name": "medunlearn:record-sha256", "value": record}]
+        component.properties.add(Property(name="medunlearn:record-sha256", value=record))
     return component
-
-
-def _field(metadata: PackageMetadata, name: str) -> str | None:
-    return next(iter(metadata.get_all(name) or []), None)
 
 
 def _record_hash(distribution: Distribution) -> str:
@@ -132,32 +120,31 @@ def _record_hash(distribution: Distribution) -> str:
     return hashlib.sha256("\n".join(entries).encode()).hexdigest() if entries else ""
 
 
-def _needs(distribution: Distribution, metadata: PackageMetadata) -> Iterator[str]:
+def _needs(distribution: Distribution, metadata: dict[str, Any]) -> Iterator[str]:
     """Names of a distribution's requirements, without extras; a marker counts as met if the name is installed."""
-    for line in metadata.get_all("Requires-Dist") or distribution.requires or ():
+    for line in metadata.get("requires_dist") or distribution.requires or ():
         if "extra ==" not in line and (name := re.match(r"[A-Za-z0-9._-]+", line)):
-            yield normalized(name[0])
+            yield _normalize(name[0])
 
 
-def _vendored_component(part: dict[str, str]) -> dict[str, Any]:
-    url = f"pkg:npm/{part['name']}@{part['version']}"
+def _vendored_component(part: dict[str, str]) -> Component:
+    url = PackageURL("npm", name=part["name"], version=part["version"])
     content = (Path(__file__).parents[1] / part["file"]).read_bytes()
-    return {
-        "type": "library",
-        "bom-ref": url,
-        "name": part["name"],
-        "version": part["version"],
-        "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(content).hexdigest()}],
-        "licenses": [{"expression": part["licence"]}],
-        "purl": url,
-        "properties": [{"name": "medunlearn:file", "value": f"medunlearn/{part['file']}"}],
-    }
+    return Component(
+        name=part["name"],
+        version=part["version"],
+        bom_ref=str(url),
+        purl=url,
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=hashlib.sha256(content).hexdigest())],
+        licenses=[LicenseExpression(part["licence"])],
+        properties=[Property(name="medunlearn:file", value=f"medunlearn/{part['file']}")],
+    )
 
 
-def _interpreter() -> dict[str, Any]:
-    return {
-        "type": "platform",
-        "bom-ref": "python",
-        "name": platform.python_implementation(),
-        "version": platform.python_version(),
-    }
+def _interpreter() -> Component:
+    name, version = platform.python_implementation(), platform.python_version()
+    return Component(name=name, version=version, bom_ref="python", type=ComponentType.PLATFORM)
+
+
+if __name__ == "__main__":
+    print(sbom())

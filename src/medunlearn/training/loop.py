@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,14 @@ from torch import Tensor
 
 from medunlearn.errors import NonFiniteLossError, OutOfMemoryError, ProcessError
 from medunlearn.models.reference import Reference
-from medunlearn.models.sequences import TokenSequence
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.checkpoint import Resumed, load_checkpoint, save_checkpoint
-from medunlearn.training.gradients import Training, clip, gradients, probe
+from medunlearn.training.gradients import Training, clip, gradients
 from medunlearn.training.interrupt import Interruption
-from medunlearn.training.loop_settings import LoopSettings, learning_rate
+from medunlearn.training.loop_settings import LoopSettings
 from medunlearn.training.micro_batch import MicroBatch, naming_step
-from medunlearn.training.objectives import Objective, rating
+from medunlearn.training.objectives import Objective
+from medunlearn.training.optimizer_step import take_step
 from medunlearn.training.optimizers import make_optimizer
 from medunlearn.training.processes import ALONE, Processes
 from medunlearn.training.sharding import is_sharded, own_parts
@@ -199,7 +199,7 @@ def _step(training: Training, number: int, last_rate: float | None) -> dict[str,
             f"The gradient is not finite at step {number} although the loss is ({_terms_text(result.terms)}). The "
             "model is kept in its state before this step. Lower --lr, or use --precision fp32."
         )
-    rate = _optimizer_step(training, sequences, number, result.terms, last_rate)
+    rate = take_step(training, sequences, number, result.terms, last_rate)
     return {
         "step": number + 1,
         "epoch": plan.epoch(number + 1),
@@ -212,40 +212,6 @@ def _step(training: Training, number: int, last_rate: float | None) -> dict[str,
         "micro_batch_size": training.micro_batch.size,
         "seconds": time.perf_counter() - started,
     }
-
-
-def _optimizer_step(
-    training: Training,
-    sequences: Mapping[str, Sequence[TokenSequence]],
-    number: int,
-    terms: Mapping[str, float],
-    last_rate: float | None,
-) -> float:
-    """Step the optimizer with the settings' rate, or with one that the method finds."""
-    settings, optimizer = training.settings, training.optimizer
-    method = rating(training.objective)
-    if method is None:
-        rate = learning_rate(number, training.plan.steps, settings)
-    else:
-        rate = settings.lr if last_rate is None else last_rate
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    if method is None or not method.looks(number):
-        optimizer.step()
-        return rate
-    before = {name: part.detach().clone() for name, part in training.parts.items()}
-    # An optimizer's step is proportional to its rate: the step tried is the one to be made but for a factor.
-    optimizer.step()
-    ahead = probe(training, sequences, number)
-    with torch.no_grad():
-        for name, part in training.parts.items():
-            part.neg_().add_(before[name], alpha=2)
-    behind = probe(training, sequences, number)
-    best = method.rate(rate, behind, {name: terms[name] for name in ahead}, ahead)
-    with torch.no_grad():
-        for name, part in training.parts.items():
-            part.neg_().add_(before[name]).mul_(best / rate).add_(before[name])
-    return best
 
 
 def _check_same_weights(processes: Processes, tensors: Mapping[str, Tensor]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from medunlearn.errors import InputError
-from medunlearn.methods.protocol import AlternativesMethod, LossMethod, RatingMethod, Terms, WeighingMethod
+from medunlearn.methods.protocol import AlternativesMethod, LossMethod, SteppingMethod, Terms, WeighingMethod
 from medunlearn.training.views import ModelView
 
 
@@ -47,8 +47,8 @@ class Unlearning:
         return terms
 
     def probe(self, views: Mapping[str, ModelView]) -> Terms:
-        """Terms that a method reads to choose its learning rate."""
-        assert isinstance(self.method, RatingMethod)
+        """Terms that a method probes while it takes a step."""
+        assert isinstance(self.method, SteppingMethod)
         return self.method.probe(views["forget"], views["retain"])
 
 
@@ -58,7 +58,7 @@ def weighing(objective: Objective) -> WeighingMethod | None:
     return method if isinstance(method, WeighingMethod) else None
 
 
-def rating(objective: Objective) -> RatingMethod | None:
-    """The method of an objective, if it adapts its own learning rate."""
+def stepping(objective: Objective) -> SteppingMethod | None:
+    """The method of an objective, if it takes the optimizer's step itself."""
     method = objective.method if isinstance(objective, Unlearning) else None
-    return method if isinstance(method, RatingMethod) and method.automatic else None
+    return method if isinstance(method, SteppingMethod) else None

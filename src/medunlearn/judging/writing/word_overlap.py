@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from medunlearn.metrics.porter import porter_stem
+from medunlearn.metrics.words import porter_stem
 
 # Words that say nothing of a patient: grammar, and what every note and every question is about.
 _EMPTY_WORDS = """
@@ -91,14 +91,9 @@ def _value(word: str) -> str:
     if word in _NUMBERS:
         return str(_NUMBERS[word])
     if not word[0].isdigit():
-        return _stem(word)
+        return porter_stem(word)
     plain = word.replace(",", "") if _THOUSANDS.fullmatch(word) else word.replace(",", ".")
     try:
         return f"{float(plain):.12g}"
     except ValueError:
         return plain  # 1.2.2020, say
-
-
-@lru_cache(maxsize=65536)
-def _stem(word: str) -> str:
-    return porter_stem(word)

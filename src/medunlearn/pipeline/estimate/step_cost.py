@@ -28,7 +28,7 @@ from medunlearn.models.sequences import TokenSequence, families_by_length, token
 from medunlearn.pipeline.estimate.counts import CPU, FEW, MORE, Cost, Counts, Depth, make_fake
 from medunlearn.pipeline.estimate.work import Memory, Work, cache_bytes, moments, nbytes, per_rank_memory
 from medunlearn.training.batch_plan import Plan, micro_batches
-from medunlearn.training.objectives import Objective, Unlearning, rating, weighing
+from medunlearn.training.objectives import Objective, Unlearning, stepping, weighing
 from medunlearn.training.precompute import CachePlan
 from medunlearn.training.trainable import gradient_checkpointing
 from medunlearn.training.views import HIDDEN, ModelView, Totals
@@ -89,9 +89,9 @@ class Rehearsal:
         micros = [micro for step in steps.values() for micro in step]
         passes = _TrainingPasses(self, objective, plan, settings)
         flops, peak = _extrapolate(micros, _tokens, passes.step, passes.depth)
-        method, reference = rating(objective), passes.reference
+        method, reference = stepping(objective), passes.reference
         if probed := [micro for number in steps if method and method.looks(number) for micro in steps[number]]:
-            # A probe looks ahead and behind.
+            # Ahead and behind.
             flops += 2 * _extrapolate(probed, _tokens, partial(passes.step, probe=True), passes.depth)[0]
         if start == 0:
             flops += passes.before()
@@ -196,7 +196,7 @@ class _TrainingPasses:
         return choose().flops, choices[-1]
 
     def step(self, micro: Micro, *, probe: bool = False) -> Counts:
-        """Counts of a micro-batch's loss and gradients, or of a method's learning-rate probe."""
+        """Counts of a micro-batch's loss and gradients, or of a method's probe."""
         model, reference, objective = self.rehearsal.model, self.reference, self.objective
         if reference is not None:
             reference.cache = self._cache_bytes(micro)
