@@ -223,3 +223,31 @@ def test_replicates_without_a_number_are_counted_and_left_out() -> None:
     assert pooled.uncertainty is not None
     assert pooled.uncertainty.error == pytest.approx(0.1 * math.sqrt(5 / 4))
     assert pool_seeds(np.array([np.nan]), draws, 5).value is None
+
+
+def test_a_share_counts_the_subjects_of_its_denominator() -> None:
+    """Runs at the front, and runs elsewhere; subject 5 has none, and subject 6 nothing that is known."""
+    front, rest = [3.0, 0.0, 1.0, 2.0, 1.0, 0.0, NAN], [1.0, 2.0, 1.0, 0.0, 1.0, 0.0, NAN]
+    resampled = resample_means(np.column_stack([front, rest]), list(range(7)), replicates=4000)
+    share = resampled.share(0, [0, 1])
+    assert share.value == pytest.approx(7 / 12)
+    assert (share.n, share.n_clusters) == (12, 5)
+    # Linearization (Cochran 1977, Section 6.3): the residuals of a ratio of sums.
+    sizes = np.nansum([front, rest], axis=0)[:6]
+    residuals = np.array(front[:6]) - 7 / 12 * sizes
+    assert isinstance(share.uncertainty, SubjectMean)
+    assert share.uncertainty.error == pytest.approx(math.sqrt(6 / 5 * (residuals**2).sum()) / 12, rel=0.15)
+    assert share.low is not None
+    assert share.low < 7 / 12 < share.high
+
+
+def test_a_share_of_four_subjects_has_no_interval() -> None:
+    whole = [2.0, 2.0, 2.0, 2.0, 0.0, 0.0]
+    share = resample_means(np.column_stack([[1.0, 2.0, 0.0, 1.0, 0.0, 0.0], whole]), list(range(6))).share(0, [1])
+    assert (share.value, share.low, share.high, share.p) == (0.5, None, None, None)
+    assert (share.n, share.n_clusters) == (8, 4)
+
+
+def test_a_share_of_nothing_has_no_value() -> None:
+    share = resample_means(np.zeros((6, 2)), list(range(6))).share(0, [1])
+    assert (share.value, share.n, share.n_clusters) == (None, 0, 0)

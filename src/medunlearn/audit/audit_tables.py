@@ -99,16 +99,6 @@ class AuditTables:
         """Folders of the audit's baselines."""
         return baseline_folders(self.folder)
 
-    @cached_property
-    def wide(self) -> pd.DataFrame:
-        """One row per probe and decoding: a column per measure (mean over samples), and the probe's own columns."""
-        values = self.scores.rename(columns=SCORE_KEY)
-        means = values.groupby(["probe_id", "variant", "measure"], sort=False)["value"].mean()
-        table = means.unstack("measure").reset_index().rename_axis(columns=None)
-        has_copies = "copies" in self.probes.columns and bool(self.probes["copies"].notna().any())
-        columns = [*_COLUMNS["probes"], *(["copies"] if has_copies else [])]
-        return table.merge(self.probes[columns], on="probe_id", validate="many_to_one")
-
 
 def cell_of(scores: pd.DataFrame) -> list[str]:
     """Columns of :data:`CELL`, with the way of asking if a table has several."""

@@ -167,15 +167,19 @@ def _number(value: Any) -> float | None:
 
 
 def given_away(audit: AuditTables, decoding: str | None = None) -> pd.DataFrame:
-    """Findings of the record that were not in the prompt; of one decoding, or of all."""
-    findings = audit.findings
-    assert findings is not None
-    leaks = findings[findings["in_record"] & ~findings["in_prefix"]]
+    """Leaked identifiers with their subject; of one decoding, or of all."""
+    assert audit.findings is not None
+    leaks = with_keys(audit.findings)
     leaks = leaks if decoding is None else leaks[leaks["variant"] == decoding]
-    # Older and hand-made tables name neither the subject nor the normalized value.
-    owners = audit.probes.set_index("probe_id")["subject"]
-    key = leaks["key"] if "key" in leaks.columns else leaks["value"].astype(str).str.casefold()
-    return leaks.assign(subject=leaks["probe_id"].map(owners), key=key)
+    return leaks.assign(subject=leaks["probe_id"].map(audit.probes.set_index("probe_id")["subject"]))
+
+
+def with_keys(findings: pd.DataFrame) -> pd.DataFrame:
+    """Findings of the record that were not in the prompt, each with a ``key`` that equal values share."""
+    leaks = findings[findings["in_record"].astype(bool) & ~findings["in_prefix"].astype(bool)]
+    # Older and hand-made tables lack the normalized value.
+    values = leaks["value"].astype(str).str.casefold()
+    return leaks.assign(key=leaks["key"].fillna(values) if "key" in leaks.columns else values)
 
 
 def _share(leaks: pd.DataFrame, probes: pd.DataFrame) -> SubjectShare:

@@ -88,11 +88,10 @@ def persistence(
         raise InputError(f"Persistence needs the columns {', '.join(missing)}: count_probes gives the counts.")
     rows = []
     for key, group in counts.groupby(list(groups), sort=True) if len(counts) else ():
-        labels, owners = dict(zip(groups, key, strict=True)), list(group["subject"])
-        table = group[COUNTS].to_numpy(dtype=np.float64)
-        resampled = resample_means(table, owners, replicates=replicates, seed=seed)
+        labels, table = dict(zip(groups, key, strict=True)), group[COUNTS].to_numpy(dtype=np.float64)
+        resampled = resample_means(table, list(group["subject"]), replicates=replicates, seed=seed)
         rows += [
-            {**labels, "measure": measure, "n_probes": len(table), **share_of(resampled, table, owners, *share)}
+            {**labels, "measure": measure, "n_probes": len(table), **share_of(resampled, *share)}
             for measure, share in _SHARES.items()
         ]
     columns = [*groups, "measure", "value", "low", "high", "n", "n_probes", "n_subjects", "reason"]

@@ -27,7 +27,7 @@ import pandas as pd
 from medunlearn.audit.audit_tables import KEY
 from medunlearn.errors import InputError
 from medunlearn.statistics.bootstrap import REPLICATES, Resampled, resample_means
-from medunlearn.statistics.intervals import MIN_SUBJECTS, UNIT, Array
+from medunlearn.statistics.intervals import UNIT, Array
 
 SEGMENT = 100
 LIMIT = 500
@@ -71,8 +71,7 @@ def positions(
     anywhere = (starts > 0).astype(np.float64)
     memorized = starts.sum(axis=1, keepdims=True) > 0
     sums = np.hstack([starts, tokens, anywhere, reached, anywhere * reached, memorized])
-    owners = list(responses["subject"])
-    resampled = resample_means(sums, owners, replicates=replicates, seed=seed)
+    resampled = resample_means(sums, list(responses["subject"]), replicates=replicates, seed=seed)
     rows = []
     for place in range(count):
         start, token, memorized_part, reach, both = (place + block * count for block in range(5))
@@ -84,7 +83,7 @@ def positions(
             "ratio_reached": (both, [reach], "no response is known to be so long"),
         }
         rows += [
-            {"segment": place, "measure": measure, **share_of(resampled, sums, owners, *share)}
+            {"segment": place, "measure": measure, **share_of(resampled, *share)}
             for measure, share in shares.items()
         ]
     table = pd.DataFrame(rows)
@@ -92,34 +91,19 @@ def positions(
     return table.assign(first=first + 1, last=(first + segment).clip(upper=limit))[list(COLUMNS)]
 
 
-def share_of(
-    resampled: Resampled, sums: Array, owners: Sequence[object], part: int, whole: Sequence[int], reason: str
-) -> dict[str, Any]:
-    """Ratio of one column's sum to the sum of others, with an interval over subjects.
+def share_of(resampled: Resampled, part: int, whole: Sequence[int], reason: str) -> dict[str, Any]:
+    """Sum of one column over the sum of others, as columns of a table.
 
     Args:
-        resampled: of ``sums``, [rows, columns].
-        owners: subject of each row.
-        part: column of the numerator.
         whole: columns of the denominator; none: the number of rows.
         reason: for a value that is missing since the denominator is 0.
 
     Returns:
-        value, low, high, n (the denominator), n_subjects (with a share in it), reason. Fewer than five subjects
-        have no interval.
+        value, low, high, n (the denominator), n_subjects (with a share in it), reason.
     """
-    estimate = resampled.estimate([part, *whole], _ratio if whole else None, bounds=UNIT)
-    counts = np.nansum(sums[:, list(whole)], axis=1) if whole else np.ones(len(sums))
-    n_subjects = len({str(owner) for owner, has_count in zip(owners, counts > 0, strict=True) if has_count})
-    several = n_subjects >= MIN_SUBJECTS
-    return {
-        "value": estimate.value,
-        "low": estimate.low if several else None,
-        "high": estimate.high if several else None,
-        "n": int(counts.sum()),
-        "n_subjects": n_subjects,
-        "reason": reason if estimate.value is None else None,
-    }
+    share = resampled.share(part, whole) if whole else resampled.estimate([part], bounds=UNIT)
+    numbers = {name: getattr(share, name) for name in ("value", "low", "high", "n")}
+    return {**numbers, "n_subjects": share.n_clusters, "reason": reason if share.value is None else None}
 
 
 def matched_by_segment(
@@ -155,9 +139,3 @@ def _runs_and_tokens(
         starts[row, min(at // segment, count - 1)] += 1
         matched[row, at : at + length] = True
     return starts, matched
-
-
-def _ratio(means: Array) -> Array:
-    """First column over the sum of the others; NaN if that is 0, which the interval leaves out."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(means[..., 0] / means[..., 1:].sum(axis=-1), dtype=np.float64)

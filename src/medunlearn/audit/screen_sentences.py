@@ -9,7 +9,7 @@ from medunlearn.audit.asking import is_prompt
 from medunlearn.audit.extraction import BaselineExtraction, CorpusExtraction, Extraction, share_text
 from medunlearn.audit.extraction_breakdown import SampledExtraction
 from medunlearn.audit.giveaways import ALL_KINDS, YOURS, BaselineGiveaway, Giveaway, KindRecall
-from medunlearn.reports.formatting import count, p_text
+from medunlearn.reports.formatting import count, p_text, percent_interval
 from medunlearn.statistics.intervals import MIN_SUBJECTS, subjects_needed
 from medunlearn.statistics.shares import ShareDifference, SubjectShare, compare_shares
 
@@ -213,5 +213,5 @@ def definition(result: Extraction) -> str:
 
 def expected(row: SampledExtraction) -> str:
     """``41.2 of 60 (68.7% [55.1, 80.3])``."""
-    interval = "" if row.low is None or row.high is None else f" [{100 * row.low:.1f}, {100 * row.high:.1f}]"
-    return f"{row.expected} ({row.chance:.1%}{interval})"
+    share = f"{row.chance:.1%} {percent_interval(row.low, row.high)}".strip()
+    return f"{row.expected} ({share})"

@@ -17,23 +17,29 @@ Range = list[float]
 Edge = tuple[Any, float | None, float | None]
 """Value or place of a point, and the ends of its interval."""
 
-_COLOURS = 8
+COLOURS = 8
+"""Line colours, taken in turn."""
 _REFERENCES = {"target": ("star", "★"), "retrained": ("diamond", "◆")}
 # Where there are more methods than colours, the second turn is drawn hollow.
 _TURNS = (("circle", "●"), ("circle-open", "○"), ("square", "■"), ("square-open", "□"))
+
+
+def turn_colour(place: int) -> str:
+    """The CSS variable of the n-th line."""
+    return f"--m{place % COLOURS + 1}"
 
 
 def colours(models: Sequence[ModelResult]) -> dict[str, str]:
     """A model's label -> its CSS variable; target and retrained use the ink colour, methods one colour each in
     turn.
     """
-    turns = {label: f"--m{place % _COLOURS + 1}" for place, label in enumerate(_methods(models))}
+    turns = {label: turn_colour(place) for place, label in enumerate(_methods(models))}
     return {model.label: turns.get(model.label, "--ink") for model in models}
 
 
 def symbols(models: Sequence[ModelResult]) -> dict[str, tuple[str, str]]:
     """A model's label -> its plotly marker, and a similar character."""
-    turns = {label: _TURNS[place // _COLOURS % len(_TURNS)] for place, label in enumerate(_methods(models))}
+    turns = {label: _TURNS[place // COLOURS % len(_TURNS)] for place, label in enumerate(_methods(models))}
     return {model.label: turns.get(model.label) or _REFERENCES[model.role] for model in models}
 
 
@@ -104,6 +110,21 @@ def line(name: str, colour: str, hover: str, *, dash: str = "", width: float = 1
     return trace | more
 
 
+def bars(
+    name: str, categories: Iterable[str], edges: Sequence[Edge], colour: str, hover: str, *, width: int = 3
+) -> Spec:
+    """A trace of bars from (value, low, high), with whiskers of a width in pixels; no bar without a value."""
+    return {
+        "type": "bar",
+        "name": safe(name),
+        "x": list(map(safe, categories)),
+        "y": [None if value is None else short(value) for value, _, _ in edges],
+        "marker": {"color": colour},
+        "error_y": whiskers(edges, "--muted") | {"width": width},
+        "hovertemplate": hover,
+    }
+
+
 def band(edges: Sequence[Edge], trace: Mapping[str, Any], colour: str) -> list[Spec]:
     """Intervals as one area: forwards along the upper ends and back along the lower ones; empty for a single
     point.
@@ -122,8 +143,15 @@ def whiskers(edges: Iterable[Edge], colour: str = "") -> Spec:
     points = [(value or 0.0, low, high) for value, low, high in edges]
     up = [0.0 if high is None else short(max(0.0, high - value)) for value, _, high in points]
     down = [0.0 if low is None else short(max(0.0, value - low)) for value, low, _ in points]
-    bars: Spec = {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.1, "width": 3}
-    return bars | ({"color": colour} if colour else {})
+    errors: Spec = {
+        "type": "data",
+        "symmetric": False,
+        "array": up,
+        "arrayminus": down,
+        "thickness": 1.1,
+        "width": 3,
+    }
+    return errors | ({"color": colour} if colour else {})
 
 
 def _lines(text: str) -> str:

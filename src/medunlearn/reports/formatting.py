@@ -38,6 +38,11 @@ def interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"[{decimal(low)}, {decimal(high)}]"
 
 
+def percent_interval(low: float | None, high: float | None, form: str = ".1f") -> str:
+    """``[low, high]`` of shares in percent; empty without an interval."""
+    return "" if low is None or high is None else f"[{100 * low:{form}}, {100 * high:{form}}]"
+
+
 def interval_note(low: float | None, high: float | None, n_subjects: int | None) -> str:
     """``[0.010, 0.052], 30 subjects``; with fewer than five subjects, why there is no interval."""
     if n_subjects is None:

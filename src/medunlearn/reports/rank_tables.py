@@ -8,7 +8,7 @@ from typing import Any
 
 from medunlearn.reports.blocks import Bullets, Cell, Figure, Prose, Section, Spec, Table, details, section
 from medunlearn.reports.content import ModelResult, RankReading, Ranks, ReportContent
-from medunlearn.reports.figures import colours, layout, plot, safe, short, whiskers
+from medunlearn.reports.figures import bars, colours, layout, plot
 from medunlearn.reports.formatting import decimal, p_text
 from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.table_blocks import records, value_cell
@@ -213,25 +213,16 @@ def _kinds(reading: RankReading) -> Table | None:
 def _figure(content: ReportContent) -> Spec:
     """Share ranked first on the forget set, for training questions or else records: one bar per model."""
     colour = colours(content.models)
-    bars = []
+    traces = []
     for model in content.models:
         rows = (row for row in _rows(model) if row["side"] == "forget" and row["measure"] == MEASURE)
         row = next(rows, None)
-        value = None if row is None else number(row["value"])
-        if row is None or value is None:
+        if row is None or number(row["value"]) is None:
             continue
-        bars.append(
-            {
-                "type": "bar",
-                "name": safe(model.label),
-                "x": [safe(model.label)],
-                "y": [short(value)],
-                "marker": {"color": colour[model.label]},
-                "error_y": whiskers([(value, number(row["low"]), number(row["high"]))], "--muted"),
-                "hovertemplate": "%{y:.3f}<extra>%{x}</extra>",
-            }
-        )
+        edges = [(number(row["value"]), number(row["low"]), number(row["high"]))]
+        hover = "%{y:.3f}<extra>%{x}</extra>"
+        traces.append(bars(model.label, [model.label], edges, colour[model.label], hover))
     frame = layout(None, "", "facts ranked first, forget set", small=True)
     frame["yaxis"] |= {"range": [0, 1.02]}
     frame["xaxis"] |= {"type": "category", "dtick": 1}
-    return plot(bars, frame, (52, 10, 12, 44))
+    return plot(traces, frame, (52, 10, 12, 44))

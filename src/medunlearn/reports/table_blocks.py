@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from medunlearn.reports.blocks import Cell as Cell
 from medunlearn.reports.blocks import Table as Table
@@ -42,17 +42,34 @@ from medunlearn.reports.readings import (
 # More methods than this are counted on the first screen; the ranking below names them.
 _MOST_NAMED = 8
 _FILTERS = ("model", "side", "fold", "kind", "metric")
+Key = TypeVar("Key")
 
 
 def grid(
     head: str, entries: Iterable[tuple[Cell, str, Cell]], columns: Sequence[str], title: str = ""
 ) -> Table | None:
-    """A table of (row, column, cell) entries in order; a dash for missing cells. None without entries."""
-    rows: dict[Cell, dict[str, Cell]] = {}
+    """:func:`cross_table` of rows named by one cell, with plain names of columns."""
+    lines = (((row,), column, cell) for row, column, cell in entries)
+    return cross_table([head], lines, {name: Cell(name) for name in columns}, title)
+
+
+def cross_table(
+    heads: Iterable[str],
+    entries: Iterable[tuple[tuple[Cell, ...], Key, Cell]],
+    columns: Mapping[Key, Cell],
+    title: str = "",
+) -> Table | None:
+    """A table of (row, column, cell) entries in order; a dash for missing cells. None without entries.
+
+    Args:
+        heads: titles of the cells that name a row.
+        columns: a column's key in the entries -> its title.
+    """
+    rows: dict[tuple[Cell, ...], dict[Key, Cell]] = {}
     for row, column, cell in entries:
         rows.setdefault(row, {})[column] = cell
-    lines = ((row, *(of.get(column, Cell(ABSENT)) for column in columns)) for row, of in rows.items())
-    return records((Cell(head), *map(Cell, columns)), lines, title)
+    lines = ((*row, *(of.get(column, Cell(ABSENT)) for column in columns)) for row, of in rows.items())
+    return records((*map(Cell, heads), *columns.values()), lines, title)
 
 
 def records(columns: Iterable[Cell], rows: Iterable[tuple[Cell, ...]], title: str = "") -> Table | None:

@@ -21,7 +21,7 @@ from medunlearn.reports.blocks import (
     details,
     section,
 )
-from medunlearn.reports.figures import layout, line, plot, safe, short
+from medunlearn.reports.figures import layout, line, plot, safe, short, turn_colour
 from medunlearn.reports.formatting import ABSENT, decimal, duration
 from medunlearn.reports.json import plain
 from medunlearn.reports.readings import number, rows_of
@@ -238,7 +238,7 @@ def _curve(content: TuneContent) -> Spec:
                 least = value if least is None else min(least, value)
             if least is not None:
                 points.append((int(row["number"]), least))
-        colour = f"--m{place % 8 + 1}"
+        colour = turn_colour(place)
         trace = line(
             str(method),
             colour,

@@ -12,7 +12,7 @@ Notation: n observations (rows), k columns (metrics), S clusters (subjects), B r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from medunlearn.errors import InputError
 from medunlearn.seeds import generator
 from medunlearn.statistics.intervals import (
     LEVEL,
+    MIN_SUBJECTS,
     UNBOUNDED,
     UNIT,
     Array,
@@ -104,6 +105,25 @@ class Resampled:
             dropped = len(self.draws) - len(draws)
             uncertainty = from_draws(value, draws, n_clusters, bounds or UNBOUNDED)
         return Estimate.of(value, uncertainty, n, n_clusters, dropped, level)
+
+    def share(self, part: int, whole: Sequence[int], *, level: float = LEVEL) -> Estimate:
+        """Sum of one column over the sum of others that contain it, 0-1, with its interval.
+
+        ``n`` and ``n_clusters`` are of the denominator: its sum, and the clusters where it is above 0. With fewer
+        than five of these there is no interval.
+        """
+        share = self.estimate([part, *whole], ratio, bounds=UNIT, level=level)
+        sizes = self.sums[:, list(whole)].sum(axis=1)
+        n_clusters = int((sizes > 0).sum())
+        if n_clusters < MIN_SUBJECTS:
+            share = replace(share, low=None, high=None, uncertainty=None)
+        return replace(share, n=int(sizes.sum()), n_clusters=n_clusters)
+
+
+def ratio(means: Array) -> Array:
+    """First mean over the sum of the others, as a :data:`Statistic`; NaN if that is 0, so no interval has it."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(means[..., 0] / means[..., 1:].sum(axis=-1), dtype=np.float64)
 
 
 def bootstrap_mean(

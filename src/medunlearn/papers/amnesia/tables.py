@@ -24,9 +24,9 @@ from medunlearn.papers.sweeps.contrasts import EVERYONE
 from medunlearn.papers.sweeps.figures import name_of
 from medunlearn.papers.sweeps.models import Who, unlearned
 from medunlearn.papers.sweeps.results import SweepNumber
-from medunlearn.papers.sweeps.tables import cell_table, contrast_table, percent_interval
+from medunlearn.papers.sweeps.tables import cell_table, contrast_table
 from medunlearn.reports.blocks import Cell, Span, Table
-from medunlearn.reports.formatting import ABSENT, ALL, decimal, interval, kind_text, signed
+from medunlearn.reports.formatting import ABSENT, ALL, decimal, interval, kind_text, percent_interval, signed
 from medunlearn.reports.table_blocks import reading_cell
 
 NOT_MEASURED = "not measured"
@@ -104,7 +104,7 @@ def _percent(results: SizeResults, context: str, split: str, method: str, measur
         return None, ""
     alone = one_token(number, results.valued(*at, DEGENERATE)) if measure == DEGRADATION else None
     notes = (
-        percent_interval(number),
+        percent_interval(number.low, number.high),
         f"{number.n_subjects} subjects, {number.n_scored} questions" if number.n_subjects else "",
         f"{len(number.by_seed)} seeds" if len(number.by_seed) > 1 else "",
         "" if alone is None else f"{100 * alone:.{_DIGITS}f} of it responses of one token",

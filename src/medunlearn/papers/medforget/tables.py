@@ -36,9 +36,9 @@ from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import name_of
 from medunlearn.papers.sweeps.models import REFERENCES, RETRAINED_MODEL, TARGET_MODEL, Who, unlearned
 from medunlearn.papers.sweeps.results import SweepNumber
-from medunlearn.papers.sweeps.tables import cell_table, contrast_table, percent_interval
+from medunlearn.papers.sweeps.tables import cell_table, contrast_table
 from medunlearn.reports.blocks import Cell, Table
-from medunlearn.reports.formatting import ABSENT, UNSCORED
+from medunlearn.reports.formatting import ABSENT, UNSCORED, percent_interval
 
 OWN = {3: (GEN_SCORE, CLASSIFICATION, CLOZE), 5: (ROUGE, FACTUALITY, GEN_SCORE)}
 PUBLISHED = {
@@ -281,11 +281,13 @@ def percent_cell(number: SweepNumber | None) -> Cell:
     if number is None or number.value is None:
         return Cell(ABSENT if number is None else UNSCORED)
     unscored = f"{number.n_unscored:,} unscored" if number.n_unscored else ""
-    return Cell(f"{100 * number.value:.1f}", ", ".join(filter(None, (percent_interval(number), unscored))))
+    edges = percent_interval(number.low, number.high)
+    return Cell(f"{100 * number.value:.1f}", ", ".join(filter(None, (edges, unscored))))
 
 
 def difference_cell(contrast: SweepNumber) -> Cell:
     """A difference in percent points with its interval, or the reason for its absence."""
     if contrast.value is None:
         return Cell(ABSENT, contrast.reason)
-    return Cell(f"{100 * contrast.value:+.1f}", percent_interval(contrast, "+") or contrast.reason)
+    edges = percent_interval(contrast.low, contrast.high, "+.1f")
+    return Cell(f"{100 * contrast.value:+.1f}", edges or contrast.reason)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from medunlearn.audit.audit_result import Audit
@@ -22,16 +21,15 @@ from medunlearn.config.reading import check_at_least
 from medunlearn.data.storage import write_text
 from medunlearn.papers.memorization.compare import read_tables, write_audit_report
 from medunlearn.papers.memorization.compare.places import persistence_table, position_table
-from medunlearn.papers.memorization.compare.ratios import Draws
+from medunlearn.papers.memorization.compare.ratios import Resampling, greedy_runs
 from medunlearn.papers.memorization.compare.trends import position_trends
 from medunlearn.papers.memorization.report.content import PRIMARY, Row, evidence_of
 from medunlearn.reports.claims import Evidence, settle
 from medunlearn.reports.json import plain
 from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.view import ResultView, plain_table, with_interval
+from medunlearn.results.contrasts import Draws, Stratum, Term
 from medunlearn.statistics import paired_difference
-from medunlearn.statistics.bootstrap import Observations, resample_together
-from medunlearn.statistics.intervals import from_draws, interval
 from medunlearn.synthetic.invented_texts import CorpusText, invent_corpus
 
 if TYPE_CHECKING:
@@ -225,14 +223,14 @@ def _train(model: LanguageModel, texts: Sequence[CorpusText], *, epochs: int, ra
     train_loop(model.model, model.tokenizer.pad_token_id, NextToken(), plan, settings)
 
 
-def findings(half: AuditTables, whole: AuditTables, lasting: pd.DataFrame, draws: Draws) -> pd.DataFrame:
+def findings(half: AuditTables, whole: AuditTables, lasting: pd.DataFrame, draws: Resampling) -> pd.DataFrame:
     """One row per statement: statement, difference (above 0 if it is true), low, high, n texts, verdict.
 
     Args:
         half, whole: audits after half and all epochs.
         lasting: Table 7 of the trained and the further fine-tuned model.
     """
-    values, before = (audit.wide[audit.wide[PRIMARY].notna()] for audit in (whole, half))
+    values, before = (greedy_runs(audit, [PRIMARY]).dropna(subset="value") for audit in (whole, half))
     rows = [
         *_by_copies(values, draws),
         *_paired_differences(values[values["copies"] > 0], before[before["copies"] > 0], draws),
@@ -242,27 +240,24 @@ def findings(half: AuditTables, whole: AuditTables, lasting: pd.DataFrame, draws
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _by_copies(values: pd.DataFrame, draws: Draws) -> Rows:
-    levels = sorted(int(copies) for copies in values["copies"].unique())
+def _by_copies(values: pd.DataFrame, draws: Resampling) -> Rows:
+    """Differences between texts of one number of copies and of the next smaller one."""
+    subjects = values.groupby("copies")["subject"].nunique()
     names = {0: "unseen", 1: "1 copy"}
-    for fewer, more in itertools.pairwise(levels):
-        parts = (values[values["copies"] == copies] for copies in (more, fewer))
-        tables = [Observations(part[[PRIMARY]].to_numpy(np.float64), part["subject"].tolist()) for part in parts]
-        first, second = resample_together(tables, **draws)
-        gaps = (first.draws - second.draws)[:, 0]
+    means = Draws(values, ["copies"], seeds=None, **draws)
+    for fewer, more in itertools.pairwise(sorted(map(int, subjects.index))):
+        pair = Stratum.of(draws["seed"], copies=(more, fewer))
+        gap = means.contrast([Term(sign, {"copies": n}, PRIMARY, pair) for sign, n in ((1, more), (-1, fewer))])
         copies, other = (names.get(level, f"{level} copies") for level in (more, fewer))
-        difference = float(first.point[0] - second.point[0])
-        fewest = int(min(first.n_clusters[0], second.n_clusters[0]))
-        low, high = interval(from_draws(difference, gaps[~np.isnan(gaps)], fewest, (-1.0, 1.0)))
-        n = int(first.n_clusters[0] + second.n_clusters[0])
-        yield _row(f"{PRIMARY}: {copies} more than {other}", difference, low, high, n)
+        n = int(subjects[more] + subjects[fewer])
+        yield _row(f"{PRIMARY}: {copies} more than {other}", gap.value, gap.low, gap.high, n)
 
 
-def _paired_differences(after: pd.DataFrame, before: pd.DataFrame, draws: Draws) -> Rows:
+def _paired_differences(after: pd.DataFrame, before: pd.DataFrame, draws: Resampling) -> Rows:
     """Differences by record: longest against shortest prefix, and all epochs against half."""
-    table = after.pivot_table(index="record_id", columns="prefix_tokens", values=PRIMARY)
+    table = after.pivot_table(index="record_id", columns="prefix_tokens", values="value")
     shorter, longer = table.columns.min(), table.columns.max()
-    whole, half = (part.groupby("record_id")[PRIMARY].mean() for part in (after, before))
+    whole, half = (part.groupby("record_id")["value"].mean() for part in (after, before))
     for statement, first, second in (
         (f"prefix of {longer} more than of {shorter}", table[longer], table[shorter]),
         ("all epochs more than half", whole, half.reindex(whole.index)),

@@ -35,13 +35,6 @@ def _cell(content: object) -> Cell:
     return content if isinstance(content, Cell) else Cell(str(content))
 
 
-def percent_interval(number: SweepNumber, sign: str = "") -> str:
-    """``[low, high]`` in percent with one decimal; empty without an interval."""
-    if number.low is None or number.high is None:
-        return ""
-    return f"[{100 * number.low:{sign}.1f}, {100 * number.high:{sign}.1f}]"
-
-
 def search_table(search: pd.DataFrame | None) -> Table | None:
     """The candidate learning rates, one row each, with the numbers behind the choice."""
     if search is None:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from medunlearn.audit.giveaways import given_away
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.papers.memorization.compare import audit_content, read_tables
 from medunlearn.papers.memorization.compare.places import identifier_table, masked, persistence_table
@@ -116,6 +117,17 @@ def test_identifiers_that_the_prefix_gave_are_no_leaks(content: AuditContent, au
     assert once.loc["date", "n"] == counts["date"]
     group = once.loc["family_relationship", ["table", "group"]].tolist()
     assert group == ["table_10", "Family relationships: Family relationship"]
+
+
+def test_a_value_without_a_key_is_told_by_its_words(audits: Path):
+    """Of a table in which some findings have the normalized value, and hand-made ones beside them do not."""
+    audit = read_tables(audits / "med")
+    assert audit.findings is not None
+    keys = audit.findings["value"].str.casefold()
+    partly = replace(audit, findings=audit.findings.assign(key=keys.where(keys.index % 3 > 0)))
+    for name in ("subject", "kind", "key"):
+        assert given_away(partly)[name].tolist() == given_away(audit)[name].tolist()
+    assert identifier_table(partly, DRAWS).equals(identifier_table(audit, DRAWS))
 
 
 def test_options(content: AuditContent, audits: Path):

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from medunlearn.audit.audit_tables import UNNAMED
 from medunlearn.cli.main import app
 from medunlearn.config.audit import AuditRelations
 from medunlearn.papers.memorization.compare import audit_content, read_tables, write_audit_report
@@ -142,6 +143,19 @@ def test_a_baseline_on_other_records_is_missing_with_a_reason(audits: Path, tmp_
     content = audit_content([audits / "early", folder], {"baselines": {"early": ["base"]}}, replicates=5)
     assert content.tables["differences"].empty
     assert "they share no probe" in dict(content.missing)["early − base"]
+
+
+def test_a_baseline_of_stored_responses_shares_probes_of_a_corpus_that_it_does_not_name(
+    audits: Path, tmp_path: Path
+):
+    folder = tmp_path / "stored"
+    shutil.copytree(audits / "base", folder)
+    for path in (folder / "probes.parquet", folder / "scores.parquet"):
+        pd.read_parquet(path).assign(corpus=UNNAMED).to_parquet(path)
+    content = audit_content([audits / "early", folder], {"baselines": {"early": ["base"]}}, replicates=5)
+    rows = content.rows("differences", measure="run_30")
+    assert {(row["corpus"], row["n_pairs"]) for row in rows} == {("guidelines", 40), ("notes", 40)}
+    assert "early − base" not in dict(content.missing)
 
 
 def run(*words: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.audit.audit_tables import KEY, AuditTables, leaves_chat_template, of_prefixes
+from medunlearn.audit.audit_tables import KEY, AuditTables, leaves_chat_template, of_prefixes, shared_probes
 from medunlearn.audit.extraction import labelled_probes
 from medunlearn.audit.first_screen import FirstScreen, first_screen
 from medunlearn.audit.kinds import kinds
@@ -22,7 +22,7 @@ from medunlearn.data.storage import read_frame
 from medunlearn.errors import ConfigError, InputError, unknown_name
 from medunlearn.models.health import banner
 from medunlearn.papers.memorization.compare import places, ratios, trends
-from medunlearn.papers.memorization.compare.ratios import Draws
+from medunlearn.papers.memorization.compare.ratios import Resampling, greedy_runs
 from medunlearn.papers.memorization.report.content import COLUMNS, GREEDY, AuditContent, AuditedModel, Row, stacked
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.formatting import flat
@@ -41,7 +41,12 @@ Audits = Mapping[str, AuditTables]
 
 
 def gather_audits(
-    audits: Sequence[AuditTables], relations: AuditRelations, draws: Draws, *, title: str, show_text: bool = False
+    audits: Sequence[AuditTables],
+    relations: AuditRelations,
+    draws: Resampling,
+    *,
+    title: str,
+    show_text: bool = False,
 ) -> AuditContent:
     """Gather everything that a report shows; :func:`.report.audit_content` reads the audits for it."""
     whole = _by_label(audits)
@@ -120,7 +125,7 @@ def _audited_model(audit: AuditTables, relations: AuditRelations) -> AuditedMode
     return AuditedModel(audit.label, audit.unit, baselines, facts, RunRecord.of(audit.info).problems)
 
 
-def _own_tables(audits: Sequence[AuditTables], draws: Draws) -> dict[str, list[pd.DataFrame]]:
+def _own_tables(audits: Sequence[AuditTables], draws: Resampling) -> dict[str, list[pd.DataFrame]]:
     """Tables of each audit on its own."""
     makers = {
         "ratios": ratios.ratios,
@@ -134,14 +139,16 @@ def _own_tables(audits: Sequence[AuditTables], draws: Draws) -> dict[str, list[p
     return {name: [make(audit, draws) for audit in audits] for name, make in makers.items()}
 
 
-def _relation_tables(audits: Audits, relations: AuditRelations, draws: Draws) -> dict[str, list[pd.DataFrame]]:
+def _relation_tables(audits: Audits, relations: AuditRelations, draws: Resampling) -> dict[str, list[pd.DataFrame]]:
     """Tables that compare audits."""
     baselines = [(model, other) for model, others in relations.baselines.items() for other in others]
     tuned = [(after, before) for before, after in relations.persistence]
     pairs = {"baseline": baselines, "size": relations.larger, "persistence": tuned}
-    makers = (trends.prefix_trends, trends.duplication_trends, trends.position_trends)
+    runs = {label: greedy_runs(audit) for label, audit in audits.items()}
     series = {name: {n: audits[label] for label, n in line.items()} for name, line in relations.epochs.items()}
-    rows = [row for make in makers for audit in audits.values() for row in make(audit, draws)]
+    makers = (trends.prefix_trends, trends.duplication_trends)
+    rows = [row for make in makers for label in runs for row in make(label, runs[label], draws)]
+    rows += [row for audit in audits.values() for row in trends.position_trends(audit, draws)]
     rows += [row for name, line in series.items() for row in trends.epoch_trends(name, line, draws)]
     return {
         "differences": [
@@ -166,7 +173,7 @@ def _relation_tables(audits: Audits, relations: AuditRelations, draws: Draws) ->
     }
 
 
-def _kinds(audit: AuditTables, draws: Draws) -> pd.DataFrame:
+def _kinds(audit: AuditTables, draws: Resampling) -> pd.DataFrame:
     """Number of spans by corpus, sorter and kind, including spans without a kind."""
     if audit.kinds is None:
         return pd.DataFrame()
@@ -185,7 +192,7 @@ def _kinds(audit: AuditTables, draws: Draws) -> pd.DataFrame:
     return table.sort_values(["by", "corpus", "place"], kind="stable")
 
 
-def _agreement(audit: AuditTables, draws: Draws) -> pd.DataFrame:
+def _agreement(audit: AuditTables, draws: Resampling) -> pd.DataFrame:
     table = agreement_of_ways(audit, **draws).assign(model=audit.label)
     return table.replace({"first": _ways(audit), "second": _ways(audit)}) if len(table) else table
 
@@ -273,10 +280,10 @@ def missing(audits: Sequence[AuditTables], relations: AuditRelations) -> Iterato
     """Parts missing from the report, and how to add each."""
     if not relations.baselines:
         yield "Comparison with baselines", "audit a baseline on the same corpora (--baseline)"
-    records = {audit.label: set(audit.probes["probe_id"] + "\n" + audit.probes["corpus"]) for audit in audits}
+    probes = {audit.label: audit.probes for audit in audits}
     for model, others in relations.baselines.items():
         for other in others:
-            if not records[model] & records[other]:
+            if not shared_probes(probes[model], probes[other]):
                 yield f"{model} − {other}", "they share no probe: audit the same records under the same corpus name"
     there = {
         "persistence": bool(relations.persistence),

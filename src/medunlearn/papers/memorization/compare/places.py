@@ -13,15 +13,16 @@ import pandas as pd
 from medunlearn.audit import persistence as lasting
 from medunlearn.audit import position
 from medunlearn.audit.audit_tables import KEY, AuditTables
+from medunlearn.audit.giveaways import with_keys
 from medunlearn.audit.identifiers.kinds import GROUPS, kinds
-from medunlearn.papers.memorization.compare.ratios import Draws
+from medunlearn.papers.memorization.compare.ratios import Resampling, greedy_runs
 from medunlearn.papers.memorization.report.content import COLUMNS, GREEDY, stacked
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.statistics.bootstrap import bootstrap_mean
 from medunlearn.statistics.intervals import UNBOUNDED
 
 
-def position_table(audit: AuditTables, draws: Draws, lengths: tuple[int, ...] = (30, 50)) -> pd.DataFrame:
+def position_table(audit: AuditTables, draws: Resampling, lengths: tuple[int, ...] = (30, 50)) -> pd.DataFrame:
     """Every measure of position by corpus, prefix length and length of run; greedy."""
     probes = audit.probes.set_index("probe_id")[["subject", "corpus", "prefix_tokens"]]
     responses = audit.responses[audit.responses["variant"] == GREEDY][[*KEY, "tokens"]]
@@ -38,7 +39,7 @@ def position_table(audit: AuditTables, draws: Draws, lengths: tuple[int, ...] = 
 
 
 def persistence_table(
-    before: AuditTables, after: AuditTables, draws: Draws, *, by: lasting.By = "probe", at_least: int = 50
+    before: AuditTables, after: AuditTables, draws: Resampling, *, by: lasting.By = "probe", at_least: int = 50
 ) -> pd.DataFrame:
     """Unique and common shares of the union, by corpus and prefix length, and the retained share.
 
@@ -48,8 +49,8 @@ def persistence_table(
     """
     flags = []
     for audit in (before, after):
-        runs = audit.scores[(audit.scores["decoding"] == GREEDY) & (audit.scores["measure"] == f"run_{at_least}")]
-        flags.append({str(probe): value for probe, value in runs.groupby("item")["value"].max().items()})
+        runs = greedy_runs(audit, [f"run_{at_least}"])
+        flags.append(dict(zip(runs["item"].astype(str), runs["value"], strict=True)))
     counts = lasting.count_probes(*flags)
     if by != "probe":
         spans = [audit.spans[audit.spans["variant"] == GREEDY] for audit in (before, after)]
@@ -67,15 +68,10 @@ def leaks(audit: AuditTables) -> pd.DataFrame:
     tables = [table for table in (audit.findings, audit.sensitive) if table is not None]
     if not tables:
         return pd.DataFrame(columns=["kind"])
-    table = pd.concat(tables, ignore_index=True)
-    leaked = table[table["in_record"].astype(bool) & ~table["in_prefix"].astype(bool)]
-    # Equal values share a key, in whatever writing they stand; without one the value itself must do.
-    same = leaked["value"].astype(str).str.casefold()
-    same = leaked["key"].fillna(same) if "key" in leaked else same
-    return leaked.assign(same=same).drop_duplicates([*KEY, "kind", "same"])
+    return with_keys(pd.concat(tables, ignore_index=True)).drop_duplicates([*KEY, "kind", "key"])
 
 
-def identifier_table(audit: AuditTables, draws: Draws) -> pd.DataFrame:
+def identifier_table(audit: AuditTables, draws: Resampling) -> pd.DataFrame:
     """One row per kind of leaked identifier: count, number of records, and rate per audited record.
 
     Returns:
@@ -94,7 +90,7 @@ def masked(value: str) -> str:
     return re.sub(r"\d", "#", shape)
 
 
-def _identifier_row(audit: AuditTables, kind: str, group: pd.DataFrame, draws: Draws) -> dict[str, Any]:
+def _identifier_row(audit: AuditTables, kind: str, group: pd.DataFrame, draws: Resampling) -> dict[str, Any]:
     table, name = _group_of().get(kind, ("table_9", "Other"))
     records = audit.probes.drop_duplicates("record_id").set_index("record_id")["subject"]
     counts = group.groupby("record_id").size().reindex(records.index, fill_value=0).to_numpy(np.float64)

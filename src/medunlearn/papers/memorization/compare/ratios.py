@@ -13,21 +13,29 @@ from medunlearn.audit.probe_summary import align_probes, probe_scores
 from medunlearn.papers.memorization.report.content import EXACT, GREEDY
 from medunlearn.results.summary import compare, summarize
 
-Draws = Mapping[str, Any]
+Resampling = Mapping[str, Any]
 """``replicates`` and ``seed`` of the bootstrap draws behind an interval."""
 
 
-def ratios(audit: AuditTables, draws: Draws) -> pd.DataFrame:
+def greedy_runs(audit: AuditTables, measures: Sequence[str] = EXACT) -> pd.DataFrame:
+    """Greedy scores of the run measures, one row per probe and measure, with the probe's columns but no text."""
+    scores = audit.scores[(audit.scores["decoding"] == GREEDY) & audit.scores["measure"].isin(measures)]
+    means = scores.groupby(["item", "measure"])["value"].mean().reset_index()
+    probes = audit.probes.drop(columns=["prefix", "suffix", "suffix_tokens"], errors="ignore")
+    return means.merge(probes.rename(columns={"probe_id": "item"}), on="item", validate="many_to_one")
+
+
+def ratios(audit: AuditTables, draws: Resampling) -> pd.DataFrame:
     """Mean of every measure by corpus, prefix length and decoding; for ``run_30`` it is the memorization ratio.
 
     Samples of one probe are averaged first: a probe counts once. A number without scores is null, with the most
     frequent reason.
     """
-    table = _floats(summarize(_probe_scores(audit), CELL, **draws)).assign(model=audit.label)
+    table = summarize(_probe_scores(audit), CELL, **draws).assign(model=audit.label)
     return _with_reason(table, audit.scores, [*CELL, "measure"], "no score")
 
 
-def ratios_by_copies(audit: AuditTables, draws: Draws) -> pd.DataFrame:
+def ratios_by_copies(audit: AuditTables, draws: Resampling) -> pd.DataFrame:
     """Mean of run measures by the records' number of copies in the training text; greedy, only records with a known
     number.
 
@@ -35,15 +43,12 @@ def ratios_by_copies(audit: AuditTables, draws: Draws) -> pd.DataFrame:
     """
     if "copies" not in audit.probes or audit.probes["copies"].isna().all():
         return pd.DataFrame()
-    scores = _probe_scores(audit)
-    scores = scores[(scores["decoding"] == GREEDY) & scores["measure"].isin(EXACT)]
-    copies = audit.probes.set_index("probe_id")["copies"]
-    scores = scores.assign(copies=scores["item"].map(copies)).dropna(subset=["copies"]).astype({"copies": "int64"})
+    runs = greedy_runs(audit).dropna(subset=["copies"]).astype({"copies": "int64"})
     by = ["corpus", "prefix_tokens", "copies"]
-    return _floats(summarize(scores.sort_values(by, kind="stable"), by, **draws)).assign(model=audit.label)
+    return summarize(runs.sort_values(by, kind="stable"), by, **draws).assign(model=audit.label)
 
 
-def differences(first: AuditTables, second: AuditTables, relation: str, draws: Draws) -> pd.DataFrame:
+def differences(first: AuditTables, second: AuditTables, relation: str, draws: Resampling) -> pd.DataFrame:
     """Every measure of one model minus that of another, paired on the probes that both scored.
 
     A probe is a record at a prefix length. Models with different tokenizers cut a record at different positions,
@@ -54,7 +59,7 @@ def differences(first: AuditTables, second: AuditTables, relation: str, draws: D
     return table.assign(relation=relation, model=first.label, against=second.label)
 
 
-def decoding_differences(audit: AuditTables, draws: Draws) -> list[pd.DataFrame]:
+def decoding_differences(audit: AuditTables, draws: Resampling) -> list[pd.DataFrame]:
     """Every decoding minus greedy, paired on probes."""
     scores = _probe_scores(audit)
     greedy = scores[scores["decoding"] == GREEDY]
@@ -63,22 +68,22 @@ def decoding_differences(audit: AuditTables, draws: Draws) -> list[pd.DataFrame]
         _paired_differences(
             scores[scores["decoding"] == decoding], greedy.assign(decoding=decoding), CELL, draws
         ).assign(**names)
-        for decoding in audit.wide["variant"].drop_duplicates()
+        for decoding in scores["decoding"].unique()
         if decoding != GREEDY and len(greedy)
     ]
 
 
-def option_table(audit: AuditTables, draws: Draws) -> pd.DataFrame:
+def option_table(audit: AuditTables, draws: Resampling) -> pd.DataFrame:
     """Share of removed options that the model restored, by prompt, with intervals over questions."""
     if audit.options is None:
         return pd.DataFrame()
     scores = _option_scores(audit.options)
-    table = _floats(summarize(scores, ["prompt"], **draws)).assign(model=audit.label)
+    table = summarize(scores, ["prompt"], **draws).assign(model=audit.label)
     table = _with_reason(table, scores, ["prompt", "measure"], "no answer")
     return table.rename(columns={"measure": "match", "n_subjects": "n_questions"})
 
 
-def option_differences(first: AuditTables, second: AuditTables, draws: Draws) -> pd.DataFrame:
+def option_differences(first: AuditTables, second: AuditTables, draws: Resampling) -> pd.DataFrame:
     """One model minus another, paired on question, prompt and removed option; intervals over questions."""
     if first.options is None or second.options is None:
         return pd.DataFrame()
@@ -105,7 +110,9 @@ def _option_scores(options: pd.DataFrame) -> pd.DataFrame:
     return scores.sort_values("prompt", kind="stable", ignore_index=True)
 
 
-def _paired_differences(ours: pd.DataFrame, theirs: pd.DataFrame, by: Sequence[str], draws: Draws) -> pd.DataFrame:
+def _paired_differences(
+    ours: pd.DataFrame, theirs: pd.DataFrame, by: Sequence[str], draws: Resampling
+) -> pd.DataFrame:
     """Paired differences on the items and measures of both."""
     keys = [*by, "item"]
     ours, theirs = (
@@ -115,7 +122,7 @@ def _paired_differences(ours: pd.DataFrame, theirs: pd.DataFrame, by: Sequence[s
         ]
         for table, other in ((ours, theirs), (theirs, ours))
     )
-    return _floats(compare(ours, theirs, by, **draws))
+    return compare(ours, theirs, by, **draws)
 
 
 def _with_reason(table: pd.DataFrame, scores: pd.DataFrame, by: list[str], otherwise: str) -> pd.DataFrame:
@@ -128,7 +135,3 @@ def _with_reason(table: pd.DataFrame, scores: pd.DataFrame, by: list[str], other
     row_reasons = pd.MultiIndex.from_frame(table[by]).map(reasons.to_dict())
     reason = pd.Series(row_reasons, index=table.index, dtype=object).fillna(otherwise)
     return table.assign(reason=reason.where(table["value"].isna(), None))
-
-
-def _floats(table: pd.DataFrame) -> pd.DataFrame:
-    return table.astype({name: "float64" for name in table.columns if table[name].dtype == "Float64"})

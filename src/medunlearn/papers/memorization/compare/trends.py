@@ -16,8 +16,8 @@ import pandas as pd
 from medunlearn.audit.audit_tables import KEY, AuditTables
 from medunlearn.audit.position import LIMIT, SEGMENT, matched_by_segment
 from medunlearn.papers.memorization.compare import places
-from medunlearn.papers.memorization.compare.ratios import Draws
-from medunlearn.papers.memorization.report.content import COLUMNS, EXACT, GREEDY, MATCHED, PRIMARY, stacked
+from medunlearn.papers.memorization.compare.ratios import Resampling, greedy_runs
+from medunlearn.papers.memorization.report.content import COLUMNS, GREEDY, MATCHED, PRIMARY, stacked
 from medunlearn.statistics import Estimate
 from medunlearn.statistics.trend import paired_trend, trend_between
 
@@ -29,36 +29,39 @@ _NO_TREND = Estimate(None, None, None)
 Rows = Iterator[dict[str, Any]]
 
 
-def prefix_trends(audit: AuditTables, draws: Draws) -> Rows:
+def prefix_trends(label: str, runs: pd.DataFrame, draws: Resampling) -> Rows:
     """Slope of a record's score over the rank of the prefix length, paired over records.
 
     Only records with a probe of every length count, since long prefixes exclude short records.
+
+    Args:
+        runs: scores of :func:`.ratios.greedy_runs`.
     """
-    if audit.probes["prefix_tokens"].nunique() < 2:
+    if runs["prefix_tokens"].nunique() < 2:
         return
-    for corpus, group in _greedy(audit).groupby("corpus", sort=True):
-        for measure in _measures(group):
-            about = ("prefix length", audit.label, (corpus, None), measure, "one prefix length more")
-            yield _row(*about, *_over(group, measure, "record_id", "prefix_tokens", draws))
+    for (corpus, measure), group in runs.groupby(["corpus", "measure"], sort=True):
+        over = _over(group, "record_id", "prefix_tokens", draws)
+        yield _row("prefix length", label, (corpus, None), measure, "one prefix length more", *over)
 
 
-def duplication_trends(audit: AuditTables, draws: Draws) -> Rows:
+def duplication_trends(label: str, runs: pd.DataFrame, draws: Resampling) -> Rows:
     """Slope over records on log2 of each one's number of copies in the training text (``copies`` of
     ``probes.parquet``).
 
     Not paired: a record has one number of copies. None if the audit has no copies.
+
+    Args:
+        runs: scores of :func:`.ratios.greedy_runs`.
     """
-    greedy = _greedy(audit)
-    copied = greedy[greedy["copies"] > 0] if "copies" in greedy else greedy.iloc[:0]
-    for place, group in copied.groupby(_PLACE, sort=True):
-        for measure in _measures(group):
-            trend = trend_between(group[measure], np.log2(group["copies"]), list(group["subject"]), **draws)
-            about = ("duplication", audit.label, place, measure, "twice as many copies")
-            levels = _list_text(sorted(group["copies"].unique()))
-            yield _row(*about, levels, len(group), trend, "all records have as many copies")
+    copied = runs[runs["copies"] > 0] if "copies" in runs else runs.iloc[:0]
+    for (*place, measure), group in copied.groupby([*_PLACE, "measure"], sort=True):
+        trend = trend_between(group["value"], np.log2(group["copies"]), list(group["subject"]), **draws)
+        levels = _list_text(sorted(group["copies"].unique()))
+        about = (levels, len(group), trend, "all records have as many copies")
+        yield _row("duplication", label, place, measure, "twice as many copies", *about)
 
 
-def position_trends(audit: AuditTables, draws: Draws) -> Rows:
+def position_trends(audit: AuditTables, draws: Resampling) -> Rows:
     """Slope over segments of 100 tokens of the share of a segment inside a run of 30; paired over records.
 
     Only probes whose text reaches the end of the last segment count, since nothing can be repeated after a text's
@@ -82,29 +85,31 @@ def position_trends(audit: AuditTables, draws: Draws) -> Rows:
         yield _row(*about, len(group), trend, without)
 
 
-def epoch_trends(name: str, audits: Mapping[int, AuditTables], draws: Draws) -> Rows:
+def epoch_trends(name: str, audits: Mapping[int, AuditTables], draws: Resampling) -> Rows:
     """Slope of a probe's score over the epochs of one training run; paired over probes.
 
     Args:
         name: name of the training run.
         audits: epoch -> audit after that epoch.
     """
-    tables = [_greedy(audit).assign(epoch=epoch) for epoch, audit in sorted(audits.items())]
-    for measure in _measures(*tables) if len(tables) > 1 else ():
-        for place, group in pd.concat(tables).groupby(_PLACE, sort=True):
-            over = _over(group, measure, "probe_id", "epoch", draws, spaced=True)
-            yield _row("epochs", name, place, measure, "one epoch", *over)
+    if len(audits) < 2:
+        return
+    runs = pd.concat([greedy_runs(audit).assign(epoch=epoch) for epoch, audit in sorted(audits.items())])
+    measured = runs.groupby("measure")["epoch"].nunique()
+    runs = runs[runs["measure"].map(measured) == len(audits)]
+    for (measure, *place), group in runs.groupby(["measure", *_PLACE], sort=True):
+        yield _row("epochs", name, place, measure, "one epoch", *_over(group, "item", "epoch", draws, spaced=True))
 
 
 def _over(
-    group: pd.DataFrame, measure: str, unit: str, level: str, draws: Draws, *, spaced: bool = False
+    group: pd.DataFrame, unit: str, level: str, draws: Resampling, *, spaced: bool = False
 ) -> tuple[str, int, Estimate, str]:
     """Levels, number of units, trend over each unit's levels, and a reason if there is none.
 
     Args:
         spaced: levels are spaced by their values, not by rank.
     """
-    table = group.pivot(index=unit, columns=level, values=measure)
+    table = group.pivot(index=unit, columns=level, values="value")
     if table.shape[1] < 2:
         return _list_text(table.columns), len(table), _NO_TREND, "there is one level only"
     subjects = group.drop_duplicates(unit).set_index(unit)["subject"]
@@ -117,7 +122,7 @@ def _row(
     factor: str,
     model: str,
     place: Any,
-    measure: str,
+    measure: object,
     step: str,
     levels: str,
     units: int,
@@ -130,7 +135,7 @@ def _row(
         "model": model,
         "corpus": str(corpus),
         "prefix_tokens": None if prefix is None else int(prefix),
-        "measure": measure,
+        "measure": str(measure),
         "levels": levels,
         "step": step,
         "slope": trend.value,
@@ -141,14 +146,6 @@ def _row(
     }
 
 
-def _greedy(audit: AuditTables) -> pd.DataFrame:
-    return audit.wide[audit.wide["variant"] == GREEDY]
-
-
-def _measures(*tables: pd.DataFrame) -> list[str]:
-    return [name for name in EXACT if all(name in table for table in tables)]
-
-
 def _list_text(levels: Any) -> str:
     return ", ".join(f"{float(level):g}" for level in levels)
 
@@ -157,7 +154,7 @@ def beyond_baselines(
     audits: Mapping[str, AuditTables],
     baselines: Mapping[str, Sequence[str]],
     tuned: Sequence[tuple[str, str]],
-    draws: Draws,
+    draws: Resampling,
 ) -> pd.DataFrame:
     """One row per factor, model, corpus and prefix length: value, low, high, n_subjects, or a reason.
 
@@ -174,11 +171,9 @@ def beyond_baselines(
     rows: list[dict[str, Any]] = []
     for label, others in baselines.items():
         for other in others:
-            gap = difference_of(audits[label], audits[other])
-            slopes = (*prefix_trends(gap, draws), *duplication_trends(gap, draws))
-            rows += (
-                {**row, "value": row["slope"], "against": other} for row in slopes if row["measure"] == PRIMARY
-            )
+            gaps = paired_gaps(audits[label], audits[other])
+            slopes = (*prefix_trends(label, gaps, draws), *duplication_trends(label, gaps, draws))
+            rows += ({**row, "value": row["slope"], "against": other} for row in slopes)
         restricted = unrepeated(audits[label], [audits[other] for other in others])
         falls = ({**row, "value": row["slope"]} for row in position_trends(restricted, draws))
         rows += ({**row, "against": ", ".join(others)} for row in (*falls, *_first_tokens(restricted, draws)))
@@ -190,31 +185,24 @@ def beyond_baselines(
     return stacked("beyond", [pd.DataFrame(rows, columns=list(COLUMNS["beyond"]))])
 
 
-def difference_of(audit: AuditTables, baseline: AuditTables) -> AuditTables:
-    """An audit whose greedy run scores are paired differences from a baseline's, -1 to 1, on common probes."""
-    ours, theirs = (_greedy_runs(side).groupby(["item", "measure"])["value"].mean() for side in (audit, baseline))
-    gaps = (ours - theirs).dropna().rename("value").reset_index()
-    gaps = gaps.assign(decoding=GREEDY, sample=0).astype({"value": "Float64"})
-    return replace(audit, scores=gaps, probes=audit.probes[audit.probes["probe_id"].isin(gaps["item"])])
+def paired_gaps(audit: AuditTables, baseline: AuditTables) -> pd.DataFrame:
+    """Runs of 30 (:func:`.ratios.greedy_runs`) minus a baseline's on the probes that both scored, -1 to 1."""
+    ours, theirs = (greedy_runs(side, [PRIMARY]) for side in (audit, baseline))
+    gaps = ours["value"] - ours["item"].map(theirs.set_index("item")["value"])
+    return ours.assign(value=gaps).dropna(subset="value")
 
 
 def unrepeated(audit: AuditTables, baselines: Sequence[AuditTables]) -> AuditTables:
     """The audit without probes for which a baseline repeats a run of 30, or that a baseline was not given."""
     probes = set(audit.probes["probe_id"])
     for baseline in baselines:
-        runs = _greedy_runs(baseline)
-        highest = runs[runs["measure"] == PRIMARY].groupby("item")["value"].max()
-        probes &= set(highest.index[highest.eq(0).fillna(False)])
+        runs = greedy_runs(baseline, [PRIMARY])
+        probes &= set(runs["item"][runs["value"] == 0])
     of_probes, of_scores = audit.probes["probe_id"].isin(probes), audit.scores["item"].isin(probes)
     return replace(audit, probes=audit.probes[of_probes], scores=audit.scores[of_scores])
 
 
-def _greedy_runs(audit: AuditTables) -> pd.DataFrame:
-    scores = audit.scores
-    return scores[(scores["decoding"] == GREEDY) & scores["measure"].isin((PRIMARY, f"run_{LASTING_RUN}"))]
-
-
-def _first_tokens(audit: AuditTables, draws: Draws) -> Rows:
+def _first_tokens(audit: AuditTables, draws: Resampling) -> Rows:
     """Share of the matched tokens in the first 100; no value if the design forces it above a half."""
     table = places.position_table(audit, draws, (30,))
     table = table[(table["measure"] == "tokens") & (table["segment"] == 0)]
@@ -243,7 +231,7 @@ def _forced_reason(probes: pd.DataFrame, limit: int) -> str | None:
     )
 
 
-def _persistence(before: AuditTables, after: AuditTables, draws: Draws) -> Rows:
+def _persistence(before: AuditTables, after: AuditTables, draws: Resampling) -> Rows:
     models = [audit.info.get("inputs", {}).get("model") for audit in (before, after)]
     same = models[0] is not None and models[0] == models[1]
     table = places.persistence_table(before, after, draws, at_least=LASTING_RUN)

@@ -25,7 +25,7 @@ from medunlearn.pipeline.epochs.epoch_selection import VALIDATION_LOSS
 from medunlearn.pipeline.material import training_data
 from medunlearn.results.runs import Run
 from medunlearn.results.summary import summarize
-from medunlearn.statistics import resample_means
+from medunlearn.statistics.bootstrap import ratio, resample_means
 
 NO_PART = "none"
 LOSSES = "validation.parquet"
@@ -208,7 +208,7 @@ class ValidationLoss:
     def _loss(self, table: pd.DataFrame) -> Mapping[str, Any]:
         how = {"replicates": self.settings.replicates, "seed": self.settings.seed}
         means = resample_means(table[["nll", "tokens"]].to_numpy(float), table["subject"].tolist(), **how)
-        loss = means.estimate([0, 1], lambda sums: sums[..., 0] / sums[..., 1])
+        loss = means.estimate([0, 1], ratio)
         names = ("value", "low", "high", "replicates_dropped")
         counts = {"n_scored": loss.n, "n_unscored": 0, "n_subjects": loss.n_clusters}
         return {**{name: getattr(loss, name) for name in names}, **counts}

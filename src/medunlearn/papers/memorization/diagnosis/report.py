@@ -20,9 +20,9 @@ from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.pipeline.epochs.epoch_selection import TABLE, EpochStanding, stop_epoch
 from medunlearn.reports.blocks import Cell, Figure, Notice, Report, Spec, Table, Text, blocks, section
 from medunlearn.reports.claims import findings_data, statements
-from medunlearn.reports.formatting import ABSENT, interval, p_text, signed
+from medunlearn.reports.formatting import p_text
 from medunlearn.reports.readings import number, rows_of
-from medunlearn.reports.table_blocks import grid, records, value_cell
+from medunlearn.reports.table_blocks import cross_table, gap_cell, grid, records, value_cell
 from medunlearn.reports.view import ResultView
 from medunlearn.results.runs import Run
 
@@ -218,7 +218,7 @@ def accuracy_table(result: Diagnosed) -> Table | None:
     """One row per specialty and k, one column per model (Figure 6)."""
     rows = list(rows_of(result.accuracy))
     entries = [
-        (_place(row), row["model"], value_cell(row, *_count(row["n_unread"], "without a list"))) for row in rows
+        (_place(row), row["model"], value_cell(row, _count(row["n_unread"], "without a list"))) for row in rows
     ]
     # Patients of the first model.
     patients = {_place(row): Cell(f"{row['n_subjects']:,}") for row in reversed(rows)}
@@ -230,41 +230,39 @@ def _place(row: Row) -> Cell:
     return Cell(f"{row['specialty'] or 'all'}, top-{row['k']}")
 
 
-def _count(n: int, of: str) -> tuple[str, ...]:
-    return (f"{n:,} {of}",) if n else ()
+def _count(n: int, of: str) -> str:
+    return f"{n:,} {of}" if n else ""
 
 
 def difference_table(result: Diagnosed) -> Table | None:
     """One row per comparison: the difference with its interval and p; None without any."""
-    rows = []
-    for row in rows_of(result.differences):
-        gap, low, high, p = (number(row[name]) for name in ("difference", "low", "high", "p"))
-        cell = Cell(ABSENT) if gap is None else Cell(signed(gap), interval(low, high))
-        texts = (
-            "{model} minus {against}".format_map(row),
-            p_text(p),
-            f"{row['n_subjects']:,}",
+    rows = (
+        (
+            _place(row),
+            Cell("{model} minus {against}".format_map(row)),
+            gap_cell({**row, "n_subjects": None}),
+            Cell(p_text(number(row["p"]))),
+            Cell(f"{row['n_subjects']:,}"),
         )
-        models, p_cell, patients = map(Cell, texts)
-        rows.append((_place(row), models, cell, p_cell, patients))
+        for row in rows_of(result.differences)
+    )
     return records(map(Cell, ("Specialty, k", "Models", "Difference", "p", "Patients")), rows)
 
 
 def epoch_table(result: Diagnosed) -> Table | None:
     """The numbers of Figure 7: one row per measure, one column per epoch; None without measurements."""
     rows = [row for row in rows_of(result.epochs) if row["measure"] != row["metric"]]
-    epochs = list(map(str, sorted({int(row["epoch"]) for row in rows})))
+    marks = {"chosen": result.choice["chosen"], "early stop": result.choice["stop"]}
+    columns = {
+        epoch: Cell(str(epoch), ", ".join(name for name, at in marks.items() if at == epoch))
+        for epoch in sorted({int(row["epoch"]) for row in rows})
+    }
     entries = (
         (
-            Cell(f"{row['measure']}{FOLDS.get(str(row['fold']), '')}"),
-            str(row["epoch"]),
-            value_cell(row, *_count(row["n_unscored"], "unscored")),
+            (Cell(f"{row['measure']}{FOLDS.get(str(row['fold']), '')}"),),
+            int(row["epoch"]),
+            value_cell(row, _count(row["n_unscored"], "unscored")),
         )
         for row in rows
     )
-    table = grid("Epoch", entries, epochs)
-    if table is None:
-        return None
-    marks = {"chosen": result.choice["chosen"], "early stop": result.choice["stop"]}
-    heads = (Cell(epoch, ", ".join(name for name, at in marks.items() if str(at) == epoch)) for epoch in epochs)
-    return Table((table.columns[0], *heads), table.rows)
+    return cross_table(["Epoch"], entries, columns)

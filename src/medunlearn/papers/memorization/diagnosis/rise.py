@@ -30,6 +30,7 @@ from medunlearn.reports.claims import (
 from medunlearn.reports.formatting import signed
 from medunlearn.results.runs import Run
 from medunlearn.statistics import Estimate, paired_difference, resample_pairs
+from medunlearn.statistics.bootstrap import ratio
 from medunlearn.statistics.intervals import MIN_SUBJECTS
 
 _EVIDENCE = {"loss": "validation loss", "trained": "memorized, training", "held_out": "memorized, held out"}
@@ -110,8 +111,7 @@ def rises(run: Run, *, replicates: int, seed: int) -> list[Rise]:
 def _loss(before: pd.DataFrame, after: pd.DataFrame, draws: Mapping[str, int]) -> Estimate:
     matched = after.merge(before[["key", "nll"]], on="key", suffixes=("", "_before"))
     ours, theirs = (matched[[name, "tokens"]].to_numpy(dtype=float) for name in ("nll", "nll_before"))
-    pairs = resample_pairs(ours, theirs, matched["subject"].tolist(), **draws)
-    return pairs.difference([0, 1], lambda means: means[..., 0] / means[..., 1])
+    return resample_pairs(ours, theirs, matched["subject"].tolist(), **draws).difference([0, 1], ratio)
 
 
 def _change(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
@@ -29,6 +30,8 @@ LOSS = "validation loss"
 MATCHED = "matched tokens, runs of 30"
 """The measure of a trend over positions."""
 
+_PLACE = itemgetter("model", "corpus", "prefix_tokens", "measure", "decoding")
+"""Labels that name a mean."""
 _NUMBERS = ("value", "low", "high", "n_scored", "n_unscored", "n_subjects")
 _GAP = ("difference", "low", "high", "p", "n_pairs")
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -66,10 +69,11 @@ relation is ``baseline``, ``size``, ``persistence`` or ``decoding``; a kind is n
 
 
 def stacked(name: str, parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """The parts of a table concatenated; empty ones are skipped."""
+    """The parts of a table concatenated, with NaN for missing numbers; empty ones are skipped."""
     filled = [part for part in parts if len(part)]
     columns = list(COLUMNS[name])
-    return pd.concat(filled, ignore_index=True)[columns] if filled else pd.DataFrame(columns=columns)
+    table = pd.concat(filled, ignore_index=True)[columns] if filled else pd.DataFrame(columns=columns)
+    return table.astype(dict.fromkeys(table.select_dtypes("Float64"), "float64"))
 
 
 def prefix_words(length: object) -> str:
@@ -127,10 +131,6 @@ class AuditContent:
     examples: tuple[Row, ...] = ()
     show_text: bool = False
     replicates: int = 1000
-    _rows: dict[str, list[Row]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _indexes: dict[tuple[str, ...], dict[tuple[Any, ...], Row]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     @property
     def broken(self) -> tuple[str, ...]:
@@ -158,28 +158,28 @@ class AuditContent:
 
     def rows(self, name: str, /, **labels: object) -> list[Row]:
         """Rows of a table that have the given labels."""
-        if name not in self._rows:
-            self._rows[name] = list(rows_of(self.tables[name]))
         return [row for row in self._rows[name] if all(row[label] == value for label, value in labels.items())]
-
-    def row(self, name: str, /, **labels: object) -> Row | None:
-        """The row with the given labels, which must be unique; None if there is none."""
-        index = (name, *labels)
-        if index not in self._indexes:
-            self._indexes[index] = {tuple(row[label] for label in labels): row for row in self.rows(name)}
-        return self._indexes[index].get(tuple(labels.values()))
 
     def ratio(self, model: str, corpus: str, prefix: int, measure: str) -> Row | None:
         """The greedy mean of a measure."""
-        place = {"corpus": corpus, "prefix_tokens": prefix, "measure": measure, "decoding": GREEDY}
-        return self.row("ratios", model=model, **place)
+        return self._ratios.get((model, corpus, prefix, measure, GREEDY))
 
     def gap(self, relation: str, against: str, row: Row) -> Evidence | None:
         """The paired difference of a mean from that of another model or decoding."""
-        names = ("model", "corpus", "prefix_tokens", "measure", "decoding")
-        place = {name: row[name] for name in names}
-        gap = self.row("differences", relation=relation, against=against, **place)
+        gap = self._gaps.get((relation, against, *_PLACE(row)))
         return None if gap is None else evidence_of("difference", gap, "difference")
+
+    @cached_property
+    def _rows(self) -> dict[str, list[Row]]:
+        return {name: list(rows_of(table)) for name, table in self.tables.items()}
+
+    @cached_property
+    def _ratios(self) -> dict[tuple[Any, ...], Row]:
+        return {_PLACE(row): row for row in self._rows["ratios"]}
+
+    @cached_property
+    def _gaps(self) -> dict[tuple[Any, ...], Row]:
+        return {(row["relation"], row["against"], *_PLACE(row)): row for row in self._rows["differences"]}
 
     @cached_property
     def corpora(self) -> list[str]:

@@ -23,24 +23,18 @@ from medunlearn.papers.memorization.report.content import (
     prefix_words,
 )
 from medunlearn.reports import figures
-from medunlearn.reports.figures import Spec, band, layout, plot, safe, short, whiskers
+from medunlearn.reports.figures import COLOURS, Spec, band, layout, plot, safe, short, turn_colour
 from medunlearn.reports.readings import number
 
-_COLOURS = 8
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _GAP = 0.12
 Titled = Iterator[tuple[str, Spec]]
 
 
-def colour(place: int) -> str:
-    """The CSS variable of the n-th line colour."""
-    return f"--m{place % _COLOURS + 1}"
-
-
 def legend(content: AuditContent) -> tuple[tuple[str, str, str], ...]:
     """Label, symbol and CSS variable of each model; a baseline's symbol is hollow."""
     return tuple(
-        (model.label, "○" if model.label in content.baselines else "●", colour(place))
+        (model.label, "○" if model.label in content.baselines else "●", turn_colour(place))
         for place, model in enumerate(content.models)
     )
 
@@ -93,7 +87,7 @@ def figure_copies(content: AuditContent) -> Titled:
         models = list(dict.fromkeys(model for model, _ in series))
         lines: list[Spec] = []
         for place, ((model, prefix), points) in enumerate(series.items()):
-            lines += line(f"{model}, {prefix_words(prefix)}", points, colour(models.index(model)), dash=place)
+            lines += line(f"{model}, {prefix_words(prefix)}", points, turn_colour(models.index(model)), dash=place)
         ticks = sorted({int(copies) for points in series.values() for copies, *_ in points})
         if lines and len(ticks) > 1:
             yield corpus, panels([("run of 30", lines)], "copies", "ratio", ticks)
@@ -105,7 +99,7 @@ def figure_5(content: AuditContent) -> Titled:
         for corpus in content.corpora:
             lines: list[Spec] = []
             for place, label in enumerate(pair):
-                lines += line(label, _points(content, label, corpus, EXACT[1]), colour(place), dash=place)
+                lines += line(label, _points(content, label, corpus, EXACT[1]), turn_colour(place), dash=place)
             if lines:
                 spec = panels([("run of 50", lines)], _prefix_axis(content), "ratio", content.prefixes)
                 yield f"{' → '.join(pair)} on {corpus}", spec
@@ -192,7 +186,7 @@ def epoch_panels(
     place = {name: place for place, name in enumerate(name for names in groups.values() for name in names)}
 
     def traces(name: str) -> list[Spec]:
-        return line(name.replace("_", " "), lines[name], colour(place[name]), dash=place[name] // _COLOURS)
+        return line(name.replace("_", " "), lines[name], turn_colour(place[name]), dash=place[name] // COLOURS)
 
     filled = [(title, list(chain.from_iterable(map(traces, names)))) for title, names in groups.items() if names]
     if not filled:
@@ -219,18 +213,10 @@ def bars(series: Mapping[str, Sequence[Row]], label: str, x: str, y: str, first:
     """
     data = []
     for place, (name, rows) in enumerate(series.items(), start=first):
-        points = [(number(row["value"]), number(row["low"]), number(row["high"])) for row in rows]
-        data.append(
-            {
-                "type": "bar",
-                "name": safe(name),
-                "x": [safe(str(row[label])) for row in rows],
-                "y": [None if value is None else short(value) for value, _, _ in points],
-                "marker": {"color": colour(place)},
-                "error_y": whiskers(points, "--muted") | {"width": 2},
-                "hovertemplate": f"<b>{safe(name)}</b> %{{x}}: %{{y:.4f}}<extra></extra>",
-            }
-        )
+        edges = [(number(row["value"]), number(row["low"]), number(row["high"])) for row in rows]
+        hover = f"<b>{safe(name)}</b> %{{x}}: %{{y:.4f}}<extra></extra>"
+        categories = (str(row[label]) for row in rows)
+        data.append(figures.bars(name, categories, edges, turn_colour(place), hover, width=2))
     frame = layout(None, x, y, small=True)
     frame["xaxis"] |= {"type": "category"}
     frame["yaxis"] |= {"rangemode": "tozero"}

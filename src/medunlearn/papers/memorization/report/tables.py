@@ -20,9 +20,9 @@ from medunlearn.papers.memorization.report.content import (
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.blocks import Cell, Table
 from medunlearn.reports.claims import Evidence
-from medunlearn.reports.formatting import ABSENT, UNSCORED, decimal, interval, p_text, signed
+from medunlearn.reports.formatting import ABSENT, UNSCORED, decimal, interval, p_text, percent_interval, signed
 from medunlearn.reports.readings import number
-from medunlearn.reports.table_blocks import records
+from medunlearn.reports.table_blocks import cross_table, records
 
 WORDS = paper_yaml("memorization", "report")
 TABLE_2_MEASURES = (
@@ -53,21 +53,13 @@ def crossed(content: AuditContent, name: str, **labels: object) -> dict[str, Tab
     crossing = WORDS["crossings"][name]
     rows = _rows(content, name, labels)
     columns = _columns(content, name, rows)
-    tables: dict[str, dict[tuple[Cell, ...], dict[object, Cell]]] = {}
+    entries: dict[str, list[tuple[tuple[Cell, ...], object, Cell]]] = {}
     for row in rows:
-        lines = tables.setdefault(crossing["title"].format_map(row), {})
-        line = lines.setdefault(tuple(_cell(row, how) for how in crossing["heads"].values()), {})
-        line[row[crossing["column"]]] = _cell(row, crossing["value"])
-    head = (*map(Cell, crossing["heads"]), *columns.values())
-    return {
-        title: Table(
-            head,
-            tuple(
-                (*names, *(line.get(column, Cell(ABSENT)) for column in columns)) for names, line in lines.items()
-            ),
-        )
-        for title, lines in tables.items()
-    }
+        heads = tuple(_cell(row, how) for how in crossing["heads"].values())
+        entry = (heads, row[crossing["column"]], _cell(row, crossing["value"]))
+        entries.setdefault(crossing["title"].format_map(row), []).append(entry)
+    tables = {title: cross_table(crossing["heads"], parts, columns) for title, parts in entries.items()}
+    return {title: table for title, table in tables.items() if table}
 
 
 def _cell(row: Row, how: str | list[str]) -> Cell:
@@ -198,10 +190,8 @@ def _percent(value: float) -> str:
 
 def _edges(row: Row, share: bool) -> str:
     """An interval; in percent for a share."""
-    low, high = number(row["low"]), number(row["high"])
-    if low is None or high is None:
-        return ""
-    return f"[{100 * low:.2f}, {100 * high:.2f}]" if share else interval(low, high)
+    edges = number(row["low"]), number(row["high"])
+    return percent_interval(*edges, ".2f") if share else interval(*edges)
 
 
 def _is_share(row: Row) -> bool:
@@ -262,7 +252,7 @@ def _points(gap: Evidence) -> str:
     """A difference of shares in percentage points with its interval."""
     if gap.value is None:
         return ABSENT
-    edges = _edges({"low": gap.low, "high": gap.high}, True) if gap.measured else "(no interval)"
+    edges = percent_interval(gap.low, gap.high, ".2f") if gap.measured else "(no interval)"
     return f"{100 * gap.value:+.2f} {edges}".replace("-", "−")
 
 
