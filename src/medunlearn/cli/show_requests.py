@@ -97,8 +97,10 @@ def case_key(result: Any, output: Output) -> None:
 
 
 def case_timestamp(result: Any, output: Output) -> None:
-    if not output.data({"reply": str(result)}):
-        output.line(f"{result}: time stamp of the case's statement.")
+    """Print the time stamp's file, its signer, and whether anybody vouches for the signer."""
+    facts = {"time": result.time.isoformat(), "subject": result.subject, "fingerprint": result.fingerprint}
+    if not output.data({"reply": str(result.path), **facts, "trusted": result.trusted}):
+        output.line(f"{result.path}: time stamp of the case's statement, {result}.")
 
 
 def case_purge(result: Any, output: Output) -> None:

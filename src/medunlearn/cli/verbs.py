@@ -398,7 +398,7 @@ _VERBS = (
         "runs/npo; a case: medunlearn verify case-model/ case/ --public-key owner.pub; whether the patient came "
         "back after a fine-tune: medunlearn verify finetuned/ case/ --work case-work/; for a deletion request: "
         "medunlearn verify runs/ bench/ --subject patient=patient-0007 --benchmark bench/ --out holders.parquet",
-        "subject benchmark identifiers public_key work out",
+        "subject benchmark identifiers public_key authority work out",
         notes="Of runs and cases the exit code is 1 if anything differs or is missing. Of a subject: text, tables, "
         "archives and stores are read; weights are told by their run's training, tokenizers by "
         "strings. What could not be looked at is listed. Nothing is changed.",
@@ -418,8 +418,9 @@ _VERBS = (
         "Have an authority time-stamp a case (RFC 3161).",
         "case/ --url http://tsa.example.org; with a command: medunlearn case timestamp case/ --command "
         '"openssl ts -reply -queryfile /dev/stdin -config tsa.cnf"',
-        "url command",
-        notes="The SHA-256 of the signed statement and a random number are sent, nothing else.",
+        "url command authority",
+        notes="The SHA-256 of the signed statement and a random number are sent, nothing else. The reply's "
+        "signature is always checked; whose certificate signed it, only with --authority.",
         show=f"{REQUESTS}:case_timestamp",
     ),
     Verb(
