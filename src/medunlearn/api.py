@@ -30,7 +30,7 @@ from medunlearn.errors import ConfigError, InputError
 if TYPE_CHECKING:
     from medunlearn.attacks.attacked import Attacks
     from medunlearn.cases.case_checks import BatteryRunner
-    from medunlearn.cases.holders.holders import Holders
+    from medunlearn.cases.holders.holder_log import Holders
     from medunlearn.cases.purge import Purge
     from medunlearn.cases.signing_keys import KeyFiles
     from medunlearn.cases.timestamp_checks import Timestamp
@@ -418,7 +418,8 @@ def verify(
         work: of a case and its model: the folder that `forget` wrote beside the case; the battery is run again on
             the model as it is now
     """
-    from medunlearn.cases.holders.holders import LOGS, find_holders
+    from medunlearn.cases.holders.file_search import find_holders
+    from medunlearn.cases.holders.holder_log import LOGS
     from medunlearn.cases.holders.traces import read_identifiers
 
     if subject is None and identifiers is None:

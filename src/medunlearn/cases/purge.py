@@ -14,7 +14,8 @@ from typing import Literal
 
 import pandas as pd
 
-from medunlearn.cases.holders.holders import Holder, Holders, find_holders
+from medunlearn.cases.holders.file_search import find_holders
+from medunlearn.cases.holders.holder_log import Holder, Holders
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import ConfigError, InputError
@@ -79,7 +80,7 @@ def purge_patient(
     """List every file that contains a patient, and delete them if confirmed.
 
     Args:
-        benchmark, patient, identifiers: the subject (:func:`medunlearn.cases.holders.holders.find_holders`).
+        benchmark, patient, identifiers: the subject (:func:`medunlearn.cases.holders.file_search.find_holders`).
         kinds: of the files to delete (``weights``, ``store``, ...); none: all.
         confirmed: delete.
 

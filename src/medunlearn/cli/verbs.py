@@ -399,9 +399,9 @@ _VERBS = (
         "back after a fine-tune: medunlearn verify finetuned/ case/ --work case-work/; for a deletion request: "
         "medunlearn verify runs/ bench/ --subject patient=patient-0007 --benchmark bench/ --out holders.parquet",
         "subject benchmark identifiers public_key authority work out",
-        notes="Of runs and cases the exit code is 1 if anything differs or is missing. Of a subject: text, tables, "
-        "archives and stores are read; weights are told by their run's training, tokenizers by "
-        "strings. What could not be looked at is listed. Nothing is changed.",
+        notes="Of runs and cases the exit code is 1 if anything differs or is missing. Of a subject: text, tables "
+        "and stores are read; weights are told by their run's training, tokenizers by strings. Files of other "
+        "formats, such as archives, are listed as unread. Nothing is changed.",
         show=f"{REQUESTS}:verify",
     ),
     Verb(
@@ -430,7 +430,8 @@ _VERBS = (
         "--patient patient-0007 --benchmark bench/ --kinds responses --yes",
         "patient benchmark identifiers kinds yes",
         notes="A file is deleted as a whole, with what it holds of others. Files outside of the folders and behind "
-        "links stay. The exit code is 1 if a file that was to be deleted is still there.",
+        "links stay, and so do unread ones, which are listed. The exit code is 1 if a file that was to be deleted "
+        "is still there.",
         show=f"{REQUESTS}:case_purge",
     ),
     Verb(

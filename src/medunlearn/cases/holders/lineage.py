@@ -31,11 +31,13 @@ class Lineage:
         runs: folder -> record, of runs that make a model.
         benchmarks: fingerprint -> the benchmark and the ids of the subject's records in it.
         tables: ``records.parquet`` -> number of its records of the subject.
+        images: image of a benchmark -> True if a record of the subject has it.
     """
 
     runs: dict[Path, RunRecord] = field(default_factory=dict)
     benchmarks: dict[str, tuple[Benchmark, frozenset[str]]] = field(default_factory=dict)
     tables: dict[Path, int] = field(default_factory=dict)
+    images: dict[Path, bool] = field(default_factory=dict)
     weights: tuple[Path, ...] = ()
     _trained_runs: dict[Path, bool | None] = field(default_factory=dict)
 
@@ -76,7 +78,11 @@ class Lineage:
                 record.record_id for record in benchmark.records if any(traces.phrases.count(words_of(record.text)))
             )
             self.benchmarks[benchmark.fingerprint] = (benchmark, theirs)
-        self.tables[folder / RECORDS] = len(self.benchmarks[benchmark.fingerprint][1])
+        theirs = self.benchmarks[benchmark.fingerprint][1]
+        self.tables[folder / RECORDS] = len(theirs)
+        for record in benchmark.records:
+            for image in (folder / name for name in record.images):
+                self.images[image] = self.images.get(image, False) or record.record_id in theirs
 
     def run_of(self, path: Path) -> Path | None:
         """The nearest parent folder that is a run with a model."""
@@ -130,8 +136,7 @@ class Lineage:
         hashed = sha256_of(weights)
         if hashed in self._files and not _is_empty(weights):
             return self._files[hashed]
-        digest = _digest(weights.parent)
-        return self._models.get(digest) if digest is not None else None
+        return self._models.get(_digest(weights.parent, weights) or "")
 
     @cached_property
     def _files(self) -> dict[str, bool]:
@@ -166,15 +171,17 @@ def _is_empty(weights: Path) -> bool:
     return isinstance(head, dict) and set(head) <= {"__metadata__"}
 
 
-def _digest(folder: Path) -> str | None:
+def _digest(folder: Path, weights: Path | None = None) -> str | None:
     """SHA-256 over names, types, shapes and bytes of a model's tensors, with its base's for a delta; None without
-    tensors.
+    tensors, or if none of them is in ``weights``, such as an adapter beside a model.
     """
     digest = hashlib.sha256()
     try:
         if not folder.is_dir():
             return None
         stored = StoredTensors(folder)
+        if weights is not None and weights not in stored.files.values():
+            return None
         for name in sorted(stored.files):
             value = stored.read(name, name)
             digest.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
