@@ -15,7 +15,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 
 from medunlearn.cases.holders.file_search import find_holders
@@ -236,14 +235,17 @@ def test_weights_are_no_copy_by_their_names_and_shapes_alone(
     assert weights in {file.path for file in log.unread if "not recorded" in file.reason}
 
 
-def test_an_adapter_beside_a_known_model_is_not_known(
+def test_other_weights_beside_a_known_model_are_not_known(
     tree: Path, bench: Benchmark, patient: str, tmp_path: Path
 ) -> None:
+    """Tensors of the same names, which a reader of the folder never sees."""
     shutil.copytree(tree / "hf-without", tmp_path / "hf-without")
-    adapter = tmp_path / "hf-without" / "adapter_model.safetensors"
-    save_file({"base_model.model.q_proj.lora_A.weight": torch.ones(2, 2)}, adapter)
+    other = tmp_path / "hf-without" / "model-before.safetensors"
+    save_file(
+        {name: tensor + 1 for name, tensor in load_file(tree / "hf-target" / "model.safetensors").items()}, other
+    )
     log = find_holders([tree / "without", tmp_path], bench, f"patient={patient}", quiet=True)
-    assert [file.path for file in log.unread] == [adapter]
+    assert [file.path for file in log.unread] == [other]
 
 
 def test_checkpoints_of_a_run_that_was_cut_off(tree: Path, bench: Benchmark, patient: str, tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def _is_empty(weights: Path) -> bool:
 
 def _digest(folder: Path, weights: Path | None = None) -> str | None:
     """SHA-256 over names, types, shapes and bytes of a model's tensors, with its base's for a delta; None without
-    tensors, or if none of them is in ``weights``, such as an adapter beside a model.
+    tensors, or if none of them is read from ``weights``.
     """
     digest = hashlib.sha256()
     try:
