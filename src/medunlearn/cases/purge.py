@@ -60,10 +60,11 @@ class Purge:
 
     def table(self) -> pd.DataFrame:
         """One row per file: path, kind, how, bytes, outcome, note."""
-        rows = []
-        for file in self.files:
-            own = file.holder
-            rows.append((str(own.path), own.kind, ", ".join(own.evidence), own.bytes, file.outcome, file.note))
+        pairs = ((file, file.holder) for file in self.files)
+        rows = [
+            (str(holder.path), holder.kind, ", ".join(holder.evidence), holder.bytes, file.outcome, file.note)
+            for file, holder in pairs
+        ]
         return pd.DataFrame(rows, columns=["path", "kind", "how", "bytes", "outcome", "note"])
 
 

@@ -64,14 +64,13 @@ class Timestamp:
 
     def __str__(self) -> str:
         """The signer, and whether anybody vouches for its certificate."""
-        vouched = (
+        trust = (
             "vouched for by a certificate that you trust"
             if self.trusted
             else "whose certificate was not checked against one that you trust (--authority CERT.pem)"
         )
-        return (
-            f"signed by {_named(self.subject, self.fingerprint)}, {vouched}, at {self.time:%Y-%m-%d %H:%M:%S} UTC"
-        )
+        signer = _signer_text(self.subject, self.fingerprint)
+        return f"signed by {signer}, {trust}, at {self.time:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def read_timestamp(folder: Path, authority: Sequence[x509.Certificate] = ()) -> Timestamp:
@@ -150,7 +149,7 @@ class _Token:
         trusted = signer in authority or (bool(authority) and self._holds_under(authority))
         if authority and not trusted:
             raise TimestampError(
-                f"another authority signed it, {_named(subject, fingerprint)}: no certificate that you trust "
+                f"another authority signed it, {_signer_text(subject, fingerprint)}: no certificate that you trust "
                 "vouches for it at that time"
             )
         return Timestamp(path, info.gen_time, subject, fingerprint, trusted)
@@ -164,7 +163,7 @@ class _Token:
         (info,) = data.signer_infos
         certificates = map(x509.load_der_x509_certificate, data.certificates)
         names = info.issuer, info.serial_number
-        signers = [own for own in certificates if (own.issuer, own.serial_number) == names]
+        signers = [cert for cert in certificates if (cert.issuer, cert.serial_number) == names]
         if len(signers) != 1:
             raise TimestampError("it does not hold the one certificate that it was signed with")
         return signers[0]
@@ -191,8 +190,8 @@ class _Token:
         stand_in = certify(x509.Name([]), signer.public_key(), signer.serial_number, usage)
         # The signed attributes name the signer's certificate by its hash.
         content, token = signer.public_bytes(Encoding.DER), self.response.time_stamp_token()
-        named = any(hash_of(content).digest() in token for hash_of in _HASHES)
-        return named and self._holds_under([root], [stand_in])
+        is_named = any(hash_of(content).digest() in token for hash_of in _HASHES)
+        return is_named and self._holds_under([root], [stand_in])
 
     def _holds_under(
         self, roots: Sequence[x509.Certificate], intermediates: Sequence[x509.Certificate] = ()
@@ -248,5 +247,5 @@ def _is_for_timestamps(certificate: x509.Certificate) -> bool:
     return usage.critical and ExtendedKeyUsageOID.TIME_STAMPING in usage.value
 
 
-def _named(subject: str, fingerprint: str) -> str:
+def _signer_text(subject: str, fingerprint: str) -> str:
     return f"{subject or 'nobody by name'} (certificate {fingerprint})"

@@ -155,7 +155,7 @@ class _Search:
             raise UnreadableError("an image of no benchmark here: only compared with the subject's, by its bytes")
 
     def _weights(self, path: Path, evidence: Counter[How]) -> None:
-        trained = self.lineage.trained(path)
+        trained = self.lineage.is_trained_on_subject(path)
         if trained:
             evidence["trained on"] += 1
         elif path.suffix != ".safetensors":
@@ -169,7 +169,7 @@ class _Search:
         """Attribute weights without a record to a run if they equal the run's."""
         for path in self.unrecorded:
             try:
-                trained = self.lineage.copied(path)
+                trained = self.lineage.is_copy_trained_on_subject(path)
                 if trained is None:
                     self.miss(path, "weights whose training is not recorded, or whose benchmark is not at hand")
                 elif trained:

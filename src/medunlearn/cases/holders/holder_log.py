@@ -13,7 +13,7 @@ import pandas as pd
 
 from medunlearn.cases.holders.traces import Trace
 from medunlearn.data.escaping import csv_of_frame
-from medunlearn.data.storage import write_atomically
+from medunlearn.data.storage import json_bytes, write_atomically
 from medunlearn.errors import InputError
 
 How = (
@@ -78,9 +78,9 @@ class Holders:
     def table(self) -> pd.DataFrame:
         """One row per file and kind of trace, and one per unsearched file with a reason; no text."""
         rows: list[tuple[Any, ...]] = [
-            (_printable(own.path), own.kind, own.bytes, own.sha256, how, number, "")
-            for own in self.holders
-            for how, number in own.evidence.items()
+            (_printable(holder.path), holder.kind, holder.bytes, holder.sha256, how, number, "")
+            for holder in self.holders
+            for how, number in holder.evidence.items()
         ]
         rows += [
             (_printable(file.path), None, None, None, "not looked at", None, file.reason) for file in self.unread
@@ -108,7 +108,7 @@ class Holders:
             else:
                 rows = json.loads(table.to_json(orient="records"))
                 facts = {"complete": self.complete, "files": self.files, "bytes": self.bytes, "rows": rows}
-                part.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+                part.write_bytes(json_bytes(facts))
 
         write_atomically(path, write)
         return path

@@ -88,21 +88,21 @@ class Lineage:
         """The nearest parent folder that is a run with a model."""
         return next((folder for folder in path.parents if folder in self.runs), None)
 
-    def trained(self, weights: Path) -> bool | None:
+    def is_trained_on_subject(self, weights: Path) -> bool | None:
         """True if a file of weights comes from training on the subject; None if that is not recorded."""
         run = self.run_of(weights)
-        return None if run is None else self._trained(run)
+        return None if run is None else self._is_run_trained_on_subject(run)
 
-    def _trained(self, folder: Path) -> bool | None:
+    def _is_run_trained_on_subject(self, folder: Path) -> bool | None:
         if folder not in self._trained_runs:
             self._trained_runs[folder] = None  # of a circle nothing is known
             record = self._read_run(folder)
             if record is not None:
-                causes = {self._own(record), self._base(*_base(record))}
+                causes = {self._reads_subject(record), self._is_base_trained_on_subject(*_starting_model(record))}
                 self._trained_runs[folder] = True if True in causes else None if None in causes else False
         return self._trained_runs[folder]
 
-    def _own(self, record: RunRecord) -> bool | None:
+    def _reads_subject(self, record: RunRecord) -> bool | None:
         """True if the run's own training reads a record of the subject. Unlearning reads both sides."""
         if str(record.benchmark) not in self.benchmarks:
             return None
@@ -114,7 +114,7 @@ class Lineage:
             return None
         return any(benchmark.record[name].fold == "train" and sides.get(name) != "forget" for name in theirs)
 
-    def _base(self, base: str, identity: object) -> bool | None:
+    def _is_base_trained_on_subject(self, base: str, identity: object) -> bool | None:
         """True if a run's starting model was trained on the subject, None if that is unknown.
 
         Training data of hub models is not looked up.
@@ -125,9 +125,9 @@ class Lineage:
         folder = Path(base)
         if base in TINIES or identity == base:
             return False
-        return self._trained(folder.absolute()) if (folder / FILE).exists() else None
+        return self._is_run_trained_on_subject(folder.absolute()) if (folder / FILE).exists() else None
 
-    def copied(self, weights: Path) -> bool | None:
+    def is_copy_trained_on_subject(self, weights: Path) -> bool | None:
         """True if weights without a record equal those of a run that was trained on the subject; None if they equal
         no run's.
 
@@ -140,12 +140,12 @@ class Lineage:
 
     @cached_property
     def _files(self) -> dict[str, bool]:
-        weights = ((path, self.trained(path)) for path in self.weights)
+        weights = ((path, self.is_trained_on_subject(path)) for path in self.weights)
         return {sha256_of(path): trained for path, trained in weights if trained is not None}
 
     @cached_property
     def _models(self) -> dict[str, bool]:
-        models = ((_digest(folder / "model"), self._trained(folder)) for folder in self.runs)
+        models = ((_digest(folder / "model"), self._is_run_trained_on_subject(folder)) for folder in self.runs)
         return {digest: trained for digest, trained in models if digest is not None and trained is not None}
 
     def has_foreign_tokenizer(self, path: Path) -> bool:
@@ -155,7 +155,7 @@ class Lineage:
         return bool(lineage) and lineage[0] not in TINIES
 
 
-def _base(record: RunRecord) -> tuple[str, object]:
+def _starting_model(record: RunRecord) -> tuple[str, object]:
     """The starting model of a run, and the identity that the run recorded for it."""
     names = record.lineage if record.verb in ("unlearn", "adopt") else ()
     return str(names[-1] if names else record.config.get("model", "")), record.inputs.get("model")
