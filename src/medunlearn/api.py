@@ -29,9 +29,10 @@ from medunlearn.errors import ConfigError, InputError
 if TYPE_CHECKING:
     from medunlearn.attacks.attacked import Attacks
     from medunlearn.cases.case_checks import BatteryRunner
-    from medunlearn.cases.holders.holders import Holders
+    from medunlearn.cases.holders.holder_log import Holders
     from medunlearn.cases.purge import Purge
     from medunlearn.cases.signing_keys import KeyFiles
+    from medunlearn.cases.timestamp_checks import Timestamp
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.data.describe import Description
     from medunlearn.forgetting.forget_run import Forgotten
@@ -376,7 +377,8 @@ def export(
 def verify(
     folders: Sequence[Folder], *, subject: str | None = None, benchmark: BenchmarkOrFolder | None = None,
     identifiers: Folder | None = None, out: Folder | None = None, public_key: Folder | None = None,
-    work: Folder | None = None, device: str = "auto", quiet: bool = False, say: Say = lambda line: None
+    authority: Folder | None = None, work: Folder | None = None, device: str = "auto", quiet: bool = False,
+    say: Say = lambda line: None
 ) -> Holders | Verification:  # fmt: skip
     """Check runs against their records, or a model against its case; with a subject, list the files that hold it.
 
@@ -388,18 +390,20 @@ def verify(
         identifiers: file with names and numbers of the subject, one a line
         out: also write the log to this file (.parquet, .csv or .json); it holds no text of the subject
         public_key: of a case: the owner's public key, from another source than the case
+        authority: of a case: certificates (PEM) that you trust; one must vouch for the time stamp's authority
         work: of a case and its model: the folder that `forget` wrote beside the case; the battery is run again on
             the model as it is now
     """
-    from medunlearn.cases.holders.holders import LOGS, find_holders
+    from medunlearn.cases.holders.file_search import find_holders
+    from medunlearn.cases.holders.holder_log import LOGS
     from medunlearn.cases.holders.traces import read_identifiers
 
     if subject is None and identifiers is None:
         if benchmark is not None or out is not None:
             raise ConfigError(["no subject is named: --benchmark and --out need --subject or --identifiers"])
         rerun = None if work is None else partial(_rerun, Path(work), device=device, quiet=quiet, say=say)
-        return _check(list(map(Path, folders)), public_key, rerun)
-    for name, value in (("--public-key", public_key), ("--work", work)):
+        return _check(list(map(Path, folders)), public_key, authority, rerun)
+    for name, value in (("--public-key", public_key), ("--authority", authority), ("--work", work)):
         if value is not None:
             raise ConfigError([f"{name} is for a case: leave --subject and --identifiers out"])
     if out is not None and Path(out).suffix.lower() not in LOGS:
@@ -420,7 +424,10 @@ def _rerun(work: Path, case: Path, *, device: str, quiet: bool, say: Say) -> Bat
 
 
 def _check(
-    folders: list[Path], public_key: Folder | None, rerun: Callable[[Path], BatteryRunner] | None
+    folders: list[Path],
+    public_key: Folder | None,
+    authority: Folder | None,
+    rerun: Callable[[Path], BatteryRunner] | None,
 ) -> Verification:
     """Checks of runs, or of a case and the model given with it."""
     from medunlearn.cases.case_checks import looks_like_case, verify_case
@@ -428,10 +435,9 @@ def _check(
 
     cases = [folder for folder in folders if looks_like_case(folder)]
     if not cases:
-        if public_key is not None:
-            raise ConfigError(["--public-key is for a case, and none of these folders is one"])
-        if rerun is not None:
-            raise ConfigError(["--work is for a case, and none of these folders is one"])
+        for name, value in (("--public-key", public_key), ("--authority", authority), ("--work", rerun)):
+            if value is not None:
+                raise ConfigError([f"{name} is for a case, and none of these folders is one"])
         return verify_runs(folders)
     models = [folder for folder in folders if folder not in cases]
     if len(cases) > 1 or len(models) > 1:
@@ -439,10 +445,13 @@ def _check(
     if rerun is not None and not models:
         raise ConfigError(["--work runs the battery again on a model: medunlearn verify MODEL case/ --work WORK"])
     from medunlearn.cases.signing_keys import read_public_key
+    from medunlearn.cases.timestamp_checks import read_certificates
 
-    battery = None if rerun is None else rerun(cases[0])
     key = None if public_key is None else read_public_key(Path(public_key))
-    return verify_case(cases[0], models[0] if models else None, public_key=key, run_battery=battery)
+    trusted = () if authority is None else read_certificates(Path(authority))
+    battery = None if rerun is None else rerun(cases[0])
+    model = models[0] if models else None
+    return verify_case(cases[0], model, public_key=key, authority=trusted, run_battery=battery)
 
 
 def case_key(*, out: Folder) -> KeyFiles:
@@ -456,17 +465,22 @@ def case_key(*, out: Folder) -> KeyFiles:
     return make_key(Path(out))
 
 
-def case_timestamp(case: Folder, *, url: str | None = None, command: str | None = None) -> Path:
+def case_timestamp(
+    case: Folder, *, url: str | None = None, command: str | None = None, authority: Folder | None = None
+) -> Timestamp:
     """Have an authority time-stamp a case's signed statement (RFC 3161). Sends its SHA-256 and nothing else.
 
     Args:
         case: folder of the case
         url: address of the authority, http:// or https://
         command: instead of an address: reads the query from standard input, writes the reply to standard output
+        authority: certificates (PEM) that you trust; a stamp of another authority is refused
     """
+    from medunlearn.cases.timestamp_checks import read_certificates
     from medunlearn.cases.timestamps import timestamp_case
 
-    return timestamp_case(Path(case), url=url, command=command)
+    trusted = () if authority is None else read_certificates(Path(authority))
+    return timestamp_case(Path(case), url=url, command=command, authority=trusted)
 
 
 def case_purge(

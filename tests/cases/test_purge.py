@@ -47,7 +47,7 @@ def test_without_confirmation_it_lists(place: Path) -> None:
     result = purged(place)
     assert outcomes(result) == {"copy.txt": "listed", "part.jsonl": "listed"}
     assert len(list(place.rglob("*.*"))) == 4
-    assert [file.path.name for file in result.log.not_looked_at] == ["link.txt"]
+    assert [file.path.name for file in result.log.unread] == ["link.txt"]
     assert TEXT[:40] not in result.table().to_string()
 
 

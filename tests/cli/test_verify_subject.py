@@ -13,7 +13,7 @@ import pytest
 from pages import Page
 
 import medunlearn as mu
-from medunlearn.cases.holders.holders import How
+from medunlearn.cases.holders.holder_log import How
 from medunlearn.cases.holders.traces import Trace
 
 Medunlearn = Callable[..., Any]
@@ -26,7 +26,7 @@ def test_files_that_hold_a_patient(medunlearn: Medunlearn, bench: Path, target: 
     lines = " ".join(result.stdout.split())
     assert "weights: trained on (1)" in lines
     assert "record (1)" in lines
-    assert "0 were not looked at" in lines
+    assert "0 unread." in lines
     assert "patient-0004" not in lines
     names = {i.value for record in mu.load(bench).records for i in record.identifiers if i.type == "name"}
     assert not [name for name in names if name in lines]
@@ -48,6 +48,26 @@ def test_paths_are_not_broken_across_lines(medunlearn: Medunlearn, bench: Path, 
     about = ("--subject", f"patient={patient}", "--benchmark", bench)
     found = medunlearn("verify", folder, *about).stdout
     assert any(str(folder / "copy.txt") in line for line in found.splitlines())
+
+
+def test_unread_files_are_listed_and_counted(medunlearn: Medunlearn, tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("Ana Silva\n")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "notes.zip").write_bytes(b"PK\3\4 Ana Silva")
+    about = ("--identifiers", tmp_path / "names.txt")
+    none = "in no file that was read. Files: 0 read, 1 unread, which may hold some."
+    for verb in (("verify",), ("case", "purge")):
+        lines = " ".join(medunlearn(*verb, folder, *about).stdout.split())
+        assert f"unread: {folder / 'notes.zip'}: its format is not read (.zip)" in lines
+        assert none in lines
+    (folder / "notes.txt").write_text("Ana Silva")
+    lines = " ".join(medunlearn("case", "purge", folder, *about, "--yes").stdout.split())
+    assert "Traces of the patient: in 1 file. Files: 1 read, 1 unread, which may hold some. 1 deleted." in lines
+    assert [path.name for path in folder.iterdir()] == ["notes.zip"]
+    payload = json.loads(medunlearn("case", "purge", folder, *about, "--json").stdout)
+    assert payload["complete"] is False
+    assert [Path(row["path"]).name for row in payload["not_looked_at"]] == ["notes.zip"]
 
 
 def test_identifiers_from_a_file(medunlearn: Medunlearn, bench: Path, tmp_path: Path) -> None:

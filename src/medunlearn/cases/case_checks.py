@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.x509 import Certificate
 
 from medunlearn.cases.case_folder import EVIDENCE, PAGE, PUBLIC_KEY, SETTINGS
 from medunlearn.cases.digests import digest_model, weights_by_name
@@ -25,7 +26,7 @@ from medunlearn.cases.statement import (
     unverified_payload,
     verified_payload,
 )
-from medunlearn.cases.timestamps import QUERY, REPLY, timestamp_problem
+from medunlearn.cases.timestamp_checks import QUERY, REPLY, TimestampError, read_timestamp
 from medunlearn.cases.verdicts import decide
 from medunlearn.data.leftovers import is_leftover
 from medunlearn.data.storage import read_json, sha256_of
@@ -50,6 +51,7 @@ def verify_case(
     model: Path | None = None,
     *,
     public_key: Ed25519PublicKey | None = None,
+    authority: Sequence[Certificate] = (),
     run_battery: BatteryRunner | None = None,
 ) -> Verification:
     """Check a case against its signature, and a model against the case. Changes nothing.
@@ -58,6 +60,8 @@ def verify_case(
         model: current run or model folder; None: the models' files are not checked.
         public_key: the owner's, from another source than the case; None: the case's own, which detects changes by
             anybody but the signer.
+        authority: trusted certificates, of which one must vouch for the time stamp's; empty: the stamp's signature
+            is checked, but not whose it is.
         run_battery: runs the battery again on ``model``; None: the verdict is not checked on it.
 
     Raises:
@@ -65,7 +69,7 @@ def verify_case(
     """
     if not folder.is_dir() or not looks_like_case(folder):
         raise InputError(f"{folder} holds no case (no {STATEMENT}).")
-    checks = list(_CaseFiles(folder, public_key).checks())
+    checks = list(_CaseFiles(folder, public_key, authority).checks())
     try:
         evidence = CaseEvidence.of(regular_file(folder / EVIDENCE).read_bytes(), EVIDENCE)
     except (OSError, InputError):
@@ -83,6 +87,7 @@ def verify_case(
 class _CaseFiles:
     folder: Path
     public_key: Ed25519PublicKey | None
+    authority: Sequence[Certificate]
 
     def checks(self) -> Iterator[Check]:
         """Checks of the signature, the signed files, the evidence and the time stamp, and of unsigned files."""
@@ -98,10 +103,8 @@ class _CaseFiles:
         for name, digest in files.items():
             yield self._file(name, digest)
         yield from self._evidence(signed)
-        if (self.folder / REPLY).exists():
-            problem = timestamp_problem(self.folder)
-            note = problem or f"of this statement; `openssl ts -verify` checks the authority's signature ({REPLY})"
-            yield self._check("time stamp", REPLY, "differs" if problem else "ok", note)
+        if self.authority or any((self.folder / name).exists() for name in (QUERY, REPLY)):
+            yield self._timestamp()
         for path in sorted(path for path in self.folder.rglob("*") if path.is_file() or path.is_symlink()):
             name = path.relative_to(self.folder).as_posix()
             if name not in (*files, STATEMENT, QUERY, REPLY) and not is_leftover(path):
@@ -142,6 +145,14 @@ class _CaseFiles:
         if not path.is_file() or sha256_of(path) != digest:
             return self._check("case file", name, "differs", "it was changed after the case was signed")
         return self._check("case file", name, "ok")
+
+    def _timestamp(self) -> Check:
+        try:
+            stamp = read_timestamp(self.folder, self.authority)
+        except TimestampError as error:
+            state: State = "differs" if (self.folder / REPLY).exists() else "missing"
+            return self._check("time stamp", REPLY, state, str(error))
+        return self._check("time stamp", REPLY, "ok" if stamp.trusted else "not checked", str(stamp))
 
     def _evidence(self, signed: Mapping[str, str]) -> Iterator[Check]:
         """Check that evidence, statement, settings and verdict agree."""

@@ -17,7 +17,6 @@ It is written into a hidden folder beside the target and renamed, so a case is c
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ from medunlearn.cases.officer_page import officer_report
 from medunlearn.cases.signing_keys import STATEMENT, key_id, public_pem
 from medunlearn.cases.statement import IN_TOTO, sign, statement
 from medunlearn.data.leftovers import holds_nothing, part_of, remove_stray_parts
-from medunlearn.data.storage import as_storage_error, make_folder
+from medunlearn.data.storage import as_storage_error, json_bytes, make_folder
 from medunlearn.errors import InputError
 from medunlearn.input_files import regular_file
 from medunlearn.reports.html import to_html
@@ -123,13 +122,13 @@ def case_files(evidence: CaseEvidence, key: Ed25519PrivateKey) -> dict[str, byte
     files = {
         EVIDENCE: content,
         SCHEMA.name: SCHEMA.read_bytes(),
-        SETTINGS: _json(evidence.settings),
+        SETTINGS: json_bytes(evidence.settings),
         SBOM: _software_list(),
         PUBLIC_KEY: public_pem(public),
         PAGE: to_html(officer_report(evidence, hashlib.sha256(content).hexdigest(), key_id(public))).encode(),
     }
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    return {**files, STATEMENT: sign(IN_TOTO, _json(statement(evidence, digests)), key)}
+    return {**files, STATEMENT: sign(IN_TOTO, json_bytes(statement(evidence, digests)), key)}
 
 
 @cache
@@ -140,16 +139,12 @@ def _software_list() -> bytes:
     return f"{sbom()}\n".encode()
 
 
-def _json(value: object) -> bytes:
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
-
-
 def _same_case(folder: Path, evidence: CaseEvidence) -> CaseFolder:
     """The existing case, if it equals this one except for the time."""
-    there = CaseFolder.open(folder)
-    if there.evidence.model_copy(update={"created": evidence.created}) != evidence:
+    case = CaseFolder.open(folder)
+    if case.evidence.model_copy(update={"created": evidence.created}) != evidence:
         raise InputError(f"{folder} holds another case, and a case is never overwritten. Choose another --out.")
-    return there
+    return case
 
 
 def _write(path: Path, content: bytes) -> None:

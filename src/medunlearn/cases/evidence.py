@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
+from medunlearn.data.storage import json_bytes
 from medunlearn.errors import InputError
 
 FORMAT = "medunlearn-evidence/1"
@@ -280,7 +281,7 @@ class CaseEvidence(EvidencePart):
 
     def content(self) -> bytes:
         """``evidence.json``."""
-        return (json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n").encode()
+        return json_bytes(self.model_dump(mode="json"))
 
     @staticmethod
     def of(content: bytes, source: object) -> CaseEvidence:

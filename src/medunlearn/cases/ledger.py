@@ -12,7 +12,6 @@ patient in the notes and looks it up, which needs the owner's secret and the not
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
@@ -24,7 +23,7 @@ import pyarrow as pa
 from medunlearn.cases.evidence import CaseEvidence
 from medunlearn.cases.pseudonyms import OwnerSecret
 from medunlearn.data.folder_lock import lock_folder
-from medunlearn.data.storage import read_table, sha256_of_json, table_bytes, write_together, writer
+from medunlearn.data.storage import json_bytes, read_table, sha256_of_json, table_bytes, write_together, writer
 from medunlearn.errors import BenchmarkError, InputError
 from medunlearn.models.folders import MODEL, RECORD, model_identity
 from medunlearn.results.record import RunRecord
@@ -319,6 +318,5 @@ def _write(path: Path, ledger: RequestLedger) -> None:
         record = RunRecord.read(path.parent)
         record.results[REQUESTS] = {"rows": len(ledger.rows), "head": ledger.head}
         record.tables = {**(record.tables or {}), LEDGER: hashlib.sha256(content).hexdigest()}
-        text = json.dumps(record.as_dict(), indent=2, ensure_ascii=False) + "\n"
-        files[path.parent / RECORD] = writer(text.encode())
+        files[path.parent / RECORD] = writer(json_bytes(record.as_dict()))
     write_together(files)

@@ -14,7 +14,8 @@ from typing import Literal
 
 import pandas as pd
 
-from medunlearn.cases.holders.holders import Holder, Holders, find_holders
+from medunlearn.cases.holders.file_search import find_holders
+from medunlearn.cases.holders.holder_log import Holder, Holders
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import ConfigError, InputError
@@ -59,10 +60,11 @@ class Purge:
 
     def table(self) -> pd.DataFrame:
         """One row per file: path, kind, how, bytes, outcome, note."""
-        rows = []
-        for file in self.files:
-            own = file.holder
-            rows.append((str(own.path), own.kind, ", ".join(own.evidence), own.bytes, file.outcome, file.note))
+        pairs = ((file, file.holder) for file in self.files)
+        rows = [
+            (str(holder.path), holder.kind, ", ".join(holder.evidence), holder.bytes, file.outcome, file.note)
+            for file, holder in pairs
+        ]
         return pd.DataFrame(rows, columns=["path", "kind", "how", "bytes", "outcome", "note"])
 
 
@@ -79,7 +81,7 @@ def purge_patient(
     """List every file that contains a patient, and delete them if confirmed.
 
     Args:
-        benchmark, patient, identifiers: the subject (:func:`medunlearn.cases.holders.holders.find_holders`).
+        benchmark, patient, identifiers: the subject (:func:`medunlearn.cases.holders.file_search.find_holders`).
         kinds: of the files to delete (``weights``, ``store``, ...); none: all.
         confirmed: delete.
 

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from medunlearn.cases.digests import weights_by_name
 from medunlearn.cases.evidence import CaseEvidence
 from medunlearn.cases.signing_keys import key_id
+from medunlearn.data.storage import json_bytes
 from medunlearn.errors import MedunlearnError
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -95,12 +96,13 @@ def sign(payload_type: str, payload: bytes, key: Ed25519PrivateKey) -> bytes:
 
 
 def _envelope(payload_type: str, payload: bytes, signature: bytes, signer: str) -> bytes:
-    content = {
-        "payload": base64.b64encode(payload).decode(),
-        "payloadType": payload_type,
-        "signatures": [{"keyid": signer, "sig": base64.b64encode(signature).decode()}],
-    }
-    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+    return json_bytes(
+        {
+            "payload": base64.b64encode(payload).decode(),
+            "payloadType": payload_type,
+            "signatures": [{"keyid": signer, "sig": base64.b64encode(signature).decode()}],
+        }
+    )
 
 
 def verified_payload(content: bytes, key: Ed25519PublicKey, types: tuple[str, ...] = (IN_TOTO,)) -> bytes:

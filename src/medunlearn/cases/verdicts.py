@@ -50,10 +50,10 @@ def decide(
         earlier: requests in the ledger before this one; the verdict mentions untested ones.
     """
     compared = [(check, check.comparison) for check in battery.checks if check.comparison is not None]
-    corrected = holm([comparison.p for _, comparison in compared])
+    adjusted_ps = holm([comparison.p for _, comparison in compared])
     residual = [
         check
-        for (check, its), p in zip(compared, corrected, strict=True)
+        for (check, its), p in zip(compared, adjusted_ps, strict=True)
         if p < battery.alpha and (its.excess.value is None or its.excess.value > its.margin)
     ]
     decision = _apply_rules(battery, compared, residual, exact, models)

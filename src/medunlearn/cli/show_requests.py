@@ -49,7 +49,7 @@ def forget(result: Any, output: Output) -> None:
 
 
 def verify(result: Any, output: Output) -> None:
-    """Print the files that contain a subject and how, and why others were not searched; or the checks of runs."""
+    """Print the files that contain a subject and how, and those that were not read; or the checks of runs."""
     if hasattr(result, "checks"):
         _show_checks(result, output)
         return
@@ -59,16 +59,21 @@ def verify(result: Any, output: Output) -> None:
     for item in result.holders:
         how = ", ".join(f"{how} ({number:,})" for how, number in item.evidence.items())
         output.line(f"{item.path}: {item.kind}: {how}", whole=True)
-    for item in result.not_looked_at:
-        output.line(f"not looked at: {item.path}: {item.reason}", whole=True)
+    for item in result.unread:
+        output.line(f"unread: {item.path}: {item.reason}", whole=True)
     if result.identifiers_left_out:
         output.line(
             f"{result.identifiers_left_out} identifiers were not looked for: too short, or others have them too."
         )
-    output.line(
-        f"{result.files:,} files read: {len(result.holders):,} hold the subject; "
-        f"{len(result.not_looked_at):,} were not looked at."
-    )
+    output.line(_extent(result, "the subject"))
+
+
+def _extent(log: Any, whom: str) -> str:
+    """``Traces of the patient: in no file that was read. Files: 120 read, 3 unread, which may hold some.``"""
+    number = len(log.holders)
+    where = "no file that was read" if not number else "1 file" if number == 1 else f"{number:,} files"
+    doubt = ", which may hold some" if log.unread else ""
+    return f"Traces of {whom}: in {where}. Files: {log.files:,} read, {len(log.unread):,} unread{doubt}."
 
 
 def _show_checks(result: Any, output: Output) -> None:
@@ -97,8 +102,10 @@ def case_key(result: Any, output: Output) -> None:
 
 
 def case_timestamp(result: Any, output: Output) -> None:
-    if not output.data({"reply": str(result)}):
-        output.line(f"{result}: time stamp of the case's statement.")
+    """Print the time stamp's file, its signer, and whether anybody vouches for the signer."""
+    facts = {"time": result.time.isoformat(), "subject": result.subject, "fingerprint": result.fingerprint}
+    if not output.data({"reply": str(result.path), **facts, "trusted": result.trusted}):
+        output.line(f"{result.path}: time stamp of the case's statement, {result}.")
 
 
 def case_purge(result: Any, output: Output) -> None:
@@ -107,20 +114,19 @@ def case_purge(result: Any, output: Output) -> None:
     Raises:
         MedunlearnError: a file that was to be deleted is still there.
     """
-    unseen = result.log.not_looked_at
+    unread = result.log.unread
     facts = {"deleted": result.confirmed, "complete": result.log.complete, "files": result.log.files}
-    missed = [{"path": str(item.path), "reason": item.reason} for item in unseen]
+    missed = [{"path": str(item.path), "reason": item.reason} for item in unread]
     if not output.data(lambda: {**facts, "rows": records(result.table()), "not_looked_at": missed}):
         for row in records(result.table()):
             note = f" ({row['note']})" if row["note"] else ""
             output.line(f"{row['outcome']}: {row['path']}: {row['kind']}: {row['how']}{note}", whole=True)
-        for item in unseen:
-            output.line(f"not looked at: {item.path}: {item.reason}", whole=True)
+        for item in unread:
+            output.line(f"unread: {item.path}: {item.reason}", whole=True)
+        output.line(_extent(result.log, "the patient"))
         outcomes = Counter(item.outcome for item in result.files)
-        counts = (
-            ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items()) or "none holds the patient"
-        )
-        more = "" if result.confirmed or not result.files else " Nothing was deleted: --yes deletes them."
-        output.line(f"{result.log.files:,} files read: {counts}; {len(unseen):,} were not looked at.{more}")
+        if outcomes:
+            more = "" if result.confirmed else " Nothing was deleted: --yes deletes the listed files."
+            output.line(", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items()) + "." + more)
     if result.remaining:
         raise MedunlearnError(f"{len(result.remaining)} files still hold the patient: {result.remaining[0].note}.")

@@ -282,10 +282,10 @@ _VERBS = (
         "runs/npo; a case: medunlearn verify case-model/ case/ --public-key owner.pub; whether the patient came "
         "back after a fine-tune: medunlearn verify finetuned/ case/ --work case-work/; for a deletion request: "
         "medunlearn verify runs/ bench/ --subject patient=patient-0007 --benchmark bench/ --out holders.parquet",
-        "subject benchmark identifiers public_key work out",
-        notes="Of runs and cases the exit code is 1 if anything differs or is missing. Of a subject: text, tables, "
-        "archives and stores are read; weights are told by their run's training, tokenizers by "
-        "strings. What could not be looked at is listed. Nothing is changed.",
+        "subject benchmark identifiers public_key authority work out",
+        notes="Of runs and cases the exit code is 1 if anything differs or is missing. Of a subject: text, tables "
+        "and stores are read; weights are told by their run's training, tokenizers by strings. Files of other "
+        "formats, such as archives, are listed as unread. Nothing is changed.",
         show=f"{REQUESTS}:verify",
     ),
     Verb(
@@ -302,8 +302,9 @@ _VERBS = (
         "Have an authority time-stamp a case (RFC 3161).",
         "case/ --url http://tsa.example.org; with a command: medunlearn case timestamp case/ --command "
         '"openssl ts -reply -queryfile /dev/stdin -config tsa.cnf"',
-        "url command",
-        notes="The SHA-256 of the signed statement and a random number are sent, nothing else.",
+        "url command authority",
+        notes="The SHA-256 of the signed statement and a random number are sent, nothing else. The reply's "
+        "signature is always checked; whose certificate signed it, only with --authority.",
         show=f"{REQUESTS}:case_timestamp",
     ),
     Verb(
@@ -313,7 +314,8 @@ _VERBS = (
         "--patient patient-0007 --benchmark bench/ --kinds responses --yes",
         "patient benchmark identifiers kinds yes",
         notes="A file is deleted as a whole, with what it holds of others. Files outside of the folders and behind "
-        "links stay. The exit code is 1 if a file that was to be deleted is still there.",
+        "links stay, and so do unread ones, which are listed. The exit code is 1 if a file that was to be deleted "
+        "is still there.",
         show=f"{REQUESTS}:case_purge",
     ),
     Verb(

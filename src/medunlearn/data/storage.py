@@ -118,7 +118,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(path, writer(json_bytes(value)))
+
+
+def json_bytes(value: Any) -> bytes:
+    """A value as the bytes of a JSON file."""
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def read_json(path: Path) -> Any:

@@ -31,11 +31,13 @@ class Lineage:
         runs: folder -> record, of runs that make a model.
         benchmarks: fingerprint -> the benchmark and the ids of the subject's records in it.
         tables: ``records.parquet`` -> number of its records of the subject.
+        images: image of a benchmark -> True if a record of the subject has it.
     """
 
     runs: dict[Path, RunRecord] = field(default_factory=dict)
     benchmarks: dict[str, tuple[Benchmark, frozenset[str]]] = field(default_factory=dict)
     tables: dict[Path, int] = field(default_factory=dict)
+    images: dict[Path, bool] = field(default_factory=dict)
     weights: tuple[Path, ...] = ()
     _trained_runs: dict[Path, bool | None] = field(default_factory=dict)
 
@@ -76,27 +78,31 @@ class Lineage:
                 record.record_id for record in benchmark.records if any(traces.phrases.count(words_of(record.text)))
             )
             self.benchmarks[benchmark.fingerprint] = (benchmark, theirs)
-        self.tables[folder / RECORDS] = len(self.benchmarks[benchmark.fingerprint][1])
+        theirs = self.benchmarks[benchmark.fingerprint][1]
+        self.tables[folder / RECORDS] = len(theirs)
+        for record in benchmark.records:
+            for image in (folder / name for name in record.images):
+                self.images[image] = self.images.get(image, False) or record.record_id in theirs
 
     def run_of(self, path: Path) -> Path | None:
         """The nearest parent folder that is a run with a model."""
         return next((folder for folder in path.parents if folder in self.runs), None)
 
-    def trained(self, weights: Path) -> bool | None:
+    def is_trained_on_subject(self, weights: Path) -> bool | None:
         """True if a file of weights comes from training on the subject; None if that is not recorded."""
         run = self.run_of(weights)
-        return None if run is None else self._trained(run)
+        return None if run is None else self._is_run_trained_on_subject(run)
 
-    def _trained(self, folder: Path) -> bool | None:
+    def _is_run_trained_on_subject(self, folder: Path) -> bool | None:
         if folder not in self._trained_runs:
             self._trained_runs[folder] = None  # of a circle nothing is known
             record = self._read_run(folder)
             if record is not None:
-                causes = {self._own(record), self._base(*_base(record))}
+                causes = {self._reads_subject(record), self._is_base_trained_on_subject(*_starting_model(record))}
                 self._trained_runs[folder] = True if True in causes else None if None in causes else False
         return self._trained_runs[folder]
 
-    def _own(self, record: RunRecord) -> bool | None:
+    def _reads_subject(self, record: RunRecord) -> bool | None:
         """True if the run's own training reads a record of the subject. Unlearning reads both sides."""
         if str(record.benchmark) not in self.benchmarks:
             return None
@@ -108,7 +114,7 @@ class Lineage:
             return None
         return any(benchmark.record[name].fold == "train" and sides.get(name) != "forget" for name in theirs)
 
-    def _base(self, base: str, identity: object) -> bool | None:
+    def _is_base_trained_on_subject(self, base: str, identity: object) -> bool | None:
         """True if a run's starting model was trained on the subject, None if that is unknown.
 
         Training data of hub models is not looked up.
@@ -119,9 +125,9 @@ class Lineage:
         folder = Path(base)
         if base in TINIES or identity == base:
             return False
-        return self._trained(folder.absolute()) if (folder / FILE).exists() else None
+        return self._is_run_trained_on_subject(folder.absolute()) if (folder / FILE).exists() else None
 
-    def copied(self, weights: Path) -> bool | None:
+    def is_copy_trained_on_subject(self, weights: Path) -> bool | None:
         """True if weights without a record equal those of a run that was trained on the subject; None if they equal
         no run's.
 
@@ -130,17 +136,16 @@ class Lineage:
         hashed = sha256_of(weights)
         if hashed in self._files and not _is_empty(weights):
             return self._files[hashed]
-        digest = _digest(weights.parent)
-        return self._models.get(digest) if digest is not None else None
+        return self._models.get(_digest(weights.parent, weights) or "")
 
     @cached_property
     def _files(self) -> dict[str, bool]:
-        weights = ((path, self.trained(path)) for path in self.weights)
+        weights = ((path, self.is_trained_on_subject(path)) for path in self.weights)
         return {sha256_of(path): trained for path, trained in weights if trained is not None}
 
     @cached_property
     def _models(self) -> dict[str, bool]:
-        models = ((_digest(folder / "model"), self._trained(folder)) for folder in self.runs)
+        models = ((_digest(folder / "model"), self._is_run_trained_on_subject(folder)) for folder in self.runs)
         return {digest: trained for digest, trained in models if digest is not None and trained is not None}
 
     def has_foreign_tokenizer(self, path: Path) -> bool:
@@ -150,7 +155,7 @@ class Lineage:
         return bool(lineage) and lineage[0] not in TINIES
 
 
-def _base(record: RunRecord) -> tuple[str, object]:
+def _starting_model(record: RunRecord) -> tuple[str, object]:
     """The starting model of a run, and the identity that the run recorded for it."""
     names = record.lineage if record.verb in ("unlearn", "adopt") else ()
     return str(names[-1] if names else record.config.get("model", "")), record.inputs.get("model")
@@ -166,15 +171,17 @@ def _is_empty(weights: Path) -> bool:
     return isinstance(head, dict) and set(head) <= {"__metadata__"}
 
 
-def _digest(folder: Path) -> str | None:
+def _digest(folder: Path, weights: Path | None = None) -> str | None:
     """SHA-256 over names, types, shapes and bytes of a model's tensors, with its base's for a delta; None without
-    tensors.
+    tensors, or if none of them is read from ``weights``.
     """
     digest = hashlib.sha256()
     try:
         if not folder.is_dir():
             return None
         stored = StoredTensors(folder)
+        if weights is not None and weights not in stored.files.values():
+            return None
         for name in sorted(stored.files):
             value = stored.read(name, name)
             digest.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
