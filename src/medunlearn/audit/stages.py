@@ -152,13 +152,10 @@ def run_stages(
         if parts.identifiers is not None:
             identifiers = _search_identifiers(folder, check(IdentifierSettings, parts.identifiers), corpora, quiet)
         if parts.kinds is not None:
+            from medunlearn.audit.kinds.memorized_spans import texts_of
             from medunlearn.audit.kinds.sorting import sort_spans
 
-            texts = {
-                corpus.name: {document.record_id: document.text for document in corpus.documents}
-                for corpus in corpora
-            }
-            kinds = sort_spans(read_tables(folder), check(KindSettings, parts.kinds), texts or None)
+            kinds = sort_spans(read_tables(folder), check(KindSettings, parts.kinds), texts_of(corpora))
         if parts.options is not None and model is not None:
             section = {"allow_broken": allow_broken, **parts.options}
             options = _audit_options(folder, section, model, device, quiet)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from medunlearn.audit import persistence as lasting
 from medunlearn.audit import position
-from medunlearn.audit.audit_tables import KEY, AuditTables
+from medunlearn.audit.audit_tables import KEY, AuditTables, leaked
 from medunlearn.audit.identifiers.kinds import GROUPS, kinds
 from medunlearn.papers.memorization.compare.ratios import Draws
 from medunlearn.papers.memorization.report.content import COLUMNS, GREEDY, stacked
@@ -68,11 +68,11 @@ def leaks(audit: AuditTables) -> pd.DataFrame:
     if not tables:
         return pd.DataFrame(columns=["kind"])
     table = pd.concat(tables, ignore_index=True)
-    leaked = table[table["in_record"].astype(bool) & ~table["in_prefix"].astype(bool)]
+    values = leaked(table)
     # Equal values share a key, in whatever writing they stand; without one the value itself must do.
-    same = leaked["value"].astype(str).str.casefold()
-    same = leaked["key"].fillna(same) if "key" in leaked else same
-    return leaked.assign(same=same).drop_duplicates([*KEY, "kind", "same"])
+    same = values["value"].astype(str).str.casefold()
+    same = values["key"].fillna(same) if "key" in values else same
+    return values.assign(same=same).drop_duplicates([*KEY, "kind", "same"])
 
 
 def identifier_table(audit: AuditTables, draws: Draws) -> pd.DataFrame:
