@@ -6,14 +6,14 @@ A stage adds a table to the audit's folder and changes none of its numbers; a co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from medunlearn.audit.asking import is_prompt
-from medunlearn.audit.audit_result import Audit
+from medunlearn.audit.audit_result import Audit, StageResults
 from medunlearn.audit.audit_tables import PROBES, SCORE_KEY, WAY, read_tables
 from medunlearn.audit.extraction import declare_unseen
 from medunlearn.audit.giveaways import OURS, RECALL, YOURS
@@ -47,28 +47,6 @@ _SETTINGS: Mapping[str, tuple[type[Settings], tuple[str, ...]]] = {
     "options": (AuditOptionsSettings, ("file", "trained_on")),
 }
 """Section -> its settings, and keys that are not among these."""
-
-
-@dataclass(frozen=True)
-class StageResults:
-    """Results of the optional stages; None if one was not asked for.
-
-    Attributes:
-        identifiers: with :attr:`~medunlearn.audit.identifiers.search.IdentifierSearch.table9` and the like.
-        kinds: one row per shared run: kind, group (beneficial, uninformative, harmful), by.
-        options: regenerated answer options, with ``table()``.
-    """
-
-    identifiers: IdentifierSearch | None = None
-    kinds: pd.DataFrame | None = None
-    options: OptionsAudit | None = None
-
-    def against(self, others: Sequence[StageResults]) -> StageResults:
-        """The same results, with options compared with the first baseline that has them."""
-        other = next((result.options for result in others if result.options is not None), None)
-        if self.options is None or other is None:
-            return self
-        return replace(self, options=replace(self.options, baseline=other))
 
 
 def check_stages(values: Mapping[str, Any], *, model: bool) -> AuditParts:

@@ -13,8 +13,7 @@ from medunlearn.config.audit import PREFIX
 if TYPE_CHECKING:
     import pandas as pd
 
-    from medunlearn.audit.audit_result import Audit
-    from medunlearn.audit.stages import StageResults
+    from medunlearn.audit.audit_result import Audit, StageResults
     from medunlearn.audit.worst_cases import WorstCase
 
 EXAMPLES = 3
