@@ -16,7 +16,7 @@ from medunlearn.audit.asking import is_prompt
 from medunlearn.audit.audit_result import Audit, StageResults
 from medunlearn.audit.audit_tables import PROBES, SCORE_KEY, WAY, read_tables
 from medunlearn.audit.extraction import declare_unseen
-from medunlearn.audit.giveaways import OURS, RECALL, YOURS
+from medunlearn.audit.recall_by_kind import OURS, RECALL, YOURS
 from medunlearn.audit.respondents import AuditedModel, LocalModel, recorded_audit
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts, IdentifierSettings, KindSettings

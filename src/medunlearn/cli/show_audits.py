@@ -57,8 +57,9 @@ def audit(
 def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
     """Print the answer with its basis, searches that were not made, and the worst cases, on one screen."""
     from medunlearn.audit.extraction import share_text
-    from medunlearn.audit.extraction_breakdown import sample_rows, way_rows
+    from medunlearn.audit.sampled_extraction import sample_rows
     from medunlearn.audit.screen_sentences import bound, gap_text
+    from medunlearn.audit.way_extraction import way_rows
 
     screen = result.first_screen()
     output.line(f"{result.label}: {screen.answer}.")
