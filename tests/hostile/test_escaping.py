@@ -17,13 +17,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from medunlearn import api, progress
-from medunlearn.audit.kinds.sorting import read_sheet
-from medunlearn.audit.sheets import write_sheet
+from medunlearn.audit.kinds.sorting import kind_sheet
 from medunlearn.cli.output import Output, print_error
 from medunlearn.data.card import card
 from medunlearn.data.escaping import csv_of_frame, escape_formula, markdown_cell, unescape_formula
 from medunlearn.errors import InputError
-from medunlearn.judging.labels import read_people, rows_of
+from medunlearn.judging.labels import LabelSheet, rows_of
 from medunlearn.judging.sheet import as_csv
 from medunlearn.judging.tasks import JudgingCase, get_task
 from medunlearn.reports.blocks import Cell, Quotes, Report, Table
@@ -85,24 +84,31 @@ def test_any_text_comes_back(text: str) -> None:
 @given(st.lists(st.tuples(some_text, some_text), max_size=4))
 def test_any_cells_come_back_from_a_sheet(tmp_path_factory: pytest.TempPathFactory, cells: list[Any]) -> None:
     path = tmp_path_factory.mktemp("sheet") / "sheet.csv"
-    write_sheet(path, [("case_id", "label"), *cells])
-    assert [(row["case_id"], row["label"]) for _, row in rows_of(path)] == cells
+    LabelSheet({}, ("text",), ("label",)).write(path, cells)
+    assert [(row["case_id"], row["text"]) for _, row in rows_of(path)] == cells
+
+
+def fill_as_a_spreadsheet(blank: str, path: Path, column: str, label: str) -> Path:
+    rows = list(csv.DictReader(io.StringIO(blank.removeprefix("\ufeff"), newline="")))
+    assert [cell for row in rows for cell in row.values() if cell.startswith((*TRIGGERS, "\t", "\r"))] == []
+    with path.open("w", encoding="utf-8", newline="") as file:
+        sheet = csv.DictWriter(file, rows[0])
+        sheet.writeheader()
+        sheet.writerows(row | {column: label} for row in rows)
+    return path
 
 
 def test_sheets_of_judges_and_of_spans_come_back(tmp_path: Path) -> None:
     task = get_task("label")
     ids = {f"{text} {number}": text for number, text in enumerate(FORMULAS)}
     cases = [JudgingCase(name, "s", "g", dict.fromkeys(task.shows, text)) for name, text in ids.items()]
-    rows = list(csv.DictReader(io.StringIO(as_csv(task, cases).removeprefix("\ufeff"), newline="")))
-    assert [cell for row in rows for cell in row.values() if cell.startswith((*TRIGGERS, "\t", "\r"))] == []
-    with (tmp_path / "labels.csv").open("w", encoding="utf-8", newline="") as file:  # as a spreadsheet saves it
-        sheet = csv.DictWriter(file, rows[0])
-        sheet.writeheader()
-        sheet.writerows(row | {"label": "Yes"} for row in rows)
-    assert set(read_people([tmp_path / "labels.csv"], task, list(ids))["labels"]) == set(ids)
-    spans = [f"{text}/greedy/0/{n}" for n, text in enumerate(FORMULAS)]
-    write_sheet(tmp_path / "spans.csv", [("span_id", "kind"), *((span, "unclear") for span in spans)])
-    assert list(read_sheet(tmp_path / "spans.csv", spans)) == spans
+    labels = fill_as_a_spreadsheet(as_csv(task, cases), tmp_path / "labels.csv", "label", "Yes")
+    assert set(task.sheet.read_people([labels], ids)["labels"]) == set(ids)
+    spans = {f"{text}/greedy/0/{number}": text for number, text in enumerate(FORMULAS)}
+    blank = kind_sheet().text(spans.items())
+    assert list(
+        kind_sheet().read([fill_as_a_spreadsheet(blank, tmp_path / "spans.csv", "kind", "unclear")], spans)
+    ) == [*spans]
 
 
 def test_tables_that_users_open_hold_no_formula_and_the_same_numbers(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from medunlearn.errors import InputError, SourceError
-from medunlearn.judging.labels import read_people
 from medunlearn.judging.sheet import as_csv, as_page, for_script, write_sheet
 from medunlearn.judging.tasks import JudgingCase, get_task
 
@@ -47,7 +46,7 @@ def test_the_csv_comes_back_as_it_went(csv_of: Callable[..., Path]) -> None:
     writer = csv.DictWriter(buffer, rows[0])
     writer.writeheader()
     writer.writerows(rows)
-    people = read_people([csv_of("\ufeff" + buffer.getvalue())], LABEL, IDS)
+    people = LABEL.sheet.read_people([csv_of("\ufeff" + buffer.getvalue())], IDS)
     assert people == {"anna": {"t0": "Supported", "=t1": "Unsupported"}}
 
 
@@ -55,7 +54,7 @@ def test_several_files_and_annotators(csv_of: Callable[..., Path]) -> None:
     first = csv_of("case_id,label,annotator\nt0,Yes,Anna\nt2,No,Bob\n", "one.csv")
     second = csv_of("case_id;label\nt0;No\n", "Cleo.csv")
     third = csv_of("annotator,case_id,label\nAnna,t2,Yes\n", "three.csv")
-    assert read_people([first, second, third], LABEL, IDS) == {
+    assert LABEL.sheet.read_people([first, second, third], IDS) == {
         "Anna": {"t0": "Supported", "t2": "Supported"},
         "Bob": {"t2": "Unsupported"},
         "Cleo": {"t0": "Unsupported"},
@@ -63,7 +62,9 @@ def test_several_files_and_annotators(csv_of: Callable[..., Path]) -> None:
 
 
 def test_ratings_of_people(csv_of: Callable[..., Path]) -> None:
-    assert read_people([csv_of("case_id,label\nt0,10\nt2,1\n")], RATE, IDS) == {"anna": {"t0": "10", "t2": "1"}}
+    assert RATE.sheet.read_people([csv_of("case_id,label\nt0,10\nt2,1\n")], IDS) == {
+        "anna": {"t0": "10", "t2": "1"}
+    }
 
 
 @pytest.mark.parametrize(
@@ -71,9 +72,9 @@ def test_ratings_of_people(csv_of: Callable[..., Path]) -> None:
     [
         ("id,label\nt0,Yes\n", "lacks the column case_id; it has id, label"),
         ("", "lacks the column case_id, label; it has none"),
-        ("case_id,label\nt0,Maybe\n", "line 2: label 'Maybe' is none of Yes, No"),
+        ("case_id,label\nt0,Maybe\n", "line 2: There is no label 'Maybe'. Known: No, Yes"),
         ("case_id,label\nt0,Yes\nt9,No\n", "line 3: case_id 't9' is not among the judged cases"),
-        ("case_id,label\nt0,Yes\nt0,No\n", "line 3: case_id 't0' has another label further up"),
+        ("case_id,label\nt0,Yes\nt0,No\n", "line 3: case_id 't0' has another label already"),
         ("case_id,label\nt0,\n", "no case has a label"),
         ("case_id,label\n" + "x,Yes\n" * 7, r"line 6: .*\(7 such in all\)"),
         ("case_id\nt0\n", "lacks the column label"),
@@ -82,14 +83,14 @@ def test_ratings_of_people(csv_of: Callable[..., Path]) -> None:
 )
 def test_bad_labels_are_refused(csv_of: Callable[..., Path], text: str, part: str) -> None:
     with pytest.raises(SourceError, match=part):
-        read_people([csv_of(text)], LABEL, IDS)
+        LABEL.sheet.read_people([csv_of(text)], IDS)
 
 
 def test_files_that_are_none(csv_of: Callable[..., Path], tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="There is no file"):
-        read_people([tmp_path / "no.csv"], LABEL, IDS)
+        LABEL.sheet.read_people([tmp_path / "no.csv"], IDS)
     with pytest.raises(SourceError, match="cannot be read as CSV in UTF-8"):
-        read_people([csv_of("case_id,label\nt0,Yes\u00e9\n", encoding="utf-16")], LABEL, IDS)
+        LABEL.sheet.read_people([csv_of("case_id,label\nt0,Yes\u00e9\n", encoding="utf-16")], IDS)
 
 
 def test_a_sheet_is_private_and_never_overwritten(tmp_path: Path) -> None:
@@ -149,7 +150,7 @@ def test_the_page_labels_by_keyboard_and_saves_what_can_be_read_back(page: Any, 
         page.keyboard.press("s")
     download.value.save_as(tmp_path / "saved.csv")
     assert download.value.suggested_filename == "labels-label-Anna_B.csv"
-    assert read_people([tmp_path / "saved.csv"], LABEL, IDS) == {
+    assert LABEL.sheet.read_people([tmp_path / "saved.csv"], IDS) == {
         "Anna B": {"t0": "Unsupported", "=t1": "Supported"}
     }
     rows = list(csv.DictReader(io.StringIO((tmp_path / "saved.csv").read_text(encoding="utf-8"))))

@@ -120,10 +120,9 @@ def test_ambiguous_goes_with_any_category(category: str) -> None:
 
 
 def test_what_people_answer() -> None:
-    assert get_task("label").human_labels == ("Yes", "No")
-    assert [get_task("question").as_verdict(word) for word in ("Yes", "No")] == ["Valid", "Invalid"]
-    assert get_task("factuality").human_labels == [*"123456789", "10"]
-    assert get_task("factuality").as_verdict("4") == "4"
+    assert get_task("question").sheet.labels == {"Yes": "Valid", "No": "Invalid"}
+    ratings = [*"123456789", "10"]
+    assert get_task("factuality").sheet.labels == dict(zip(ratings, ratings, strict=True))
 
 
 def test_an_unknown_task() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +33,30 @@ from medunlearn.results.scores import read_scores
 
 if TYPE_CHECKING:
     from medunlearn.audit.first_screen import FirstScreen
-    from medunlearn.audit.stages import StageResults
+    from medunlearn.audit.identifiers.search import IdentifierSearch
+    from medunlearn.audit.options.option_audit import OptionsAudit
+
+
+@dataclass(frozen=True)
+class StageResults:
+    """Results of the optional stages; None if one was not asked for.
+
+    Attributes:
+        identifiers: with :attr:`~medunlearn.audit.identifiers.search.IdentifierSearch.table9` and the like.
+        kinds: one row per shared run: kind, group (beneficial, uninformative, harmful), by.
+        options: regenerated answer options, with ``table()``.
+    """
+
+    identifiers: IdentifierSearch | None = None
+    kinds: pd.DataFrame | None = None
+    options: OptionsAudit | None = None
+
+    def against(self, others: Sequence[StageResults]) -> StageResults:
+        """The same results, with options compared with the first baseline that has them."""
+        other = next((result.options for result in others if result.options is not None), None)
+        if self.options is None or other is None:
+            return self
+        return replace(self, options=replace(self.options, baseline=other))
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,11 @@ def of_prefixes(audit: AuditTables) -> AuditTables:
     return replace(audit, **tables)  # type: ignore[arg-type]
 
 
+def leaked(findings: pd.DataFrame) -> pd.DataFrame:
+    """Findings of the record itself that were not in the prompt."""
+    return findings[findings["in_record"].astype(bool) & ~findings["in_prefix"].astype(bool)]
+
+
 def shared_probes(ours: pd.DataFrame, theirs: pd.DataFrame, item: str = "probe_id") -> set[str]:
     """Probes that two audits share: same record and prefix, in corpora of the same name or without one.
 

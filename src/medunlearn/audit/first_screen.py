@@ -11,17 +11,8 @@ from typing import Any
 
 from medunlearn.audit.audit_tables import AuditTables
 from medunlearn.audit.extraction import CorpusExtraction, Extraction, extraction, extraction_rows, share_text
-from medunlearn.audit.extraction_breakdown import (
-    NEVER_SEEN,
-    TRAINED,
-    SampledExtraction,
-    WayExtraction,
-    by_samples,
-    by_way,
-    missed_by_beginnings,
-    ways_data,
-)
 from medunlearn.audit.giveaways import Giveaway, giveaway, giveaway_data
+from medunlearn.audit.sampled_extraction import NEVER_SEEN, TRAINED, SampledExtraction, by_samples
 from medunlearn.audit.screen_sentences import (
     bounds,
     conclusions_of,
@@ -33,6 +24,7 @@ from medunlearn.audit.screen_sentences import (
     not_memorized,
     plural,
 )
+from medunlearn.audit.way_extraction import WayExtraction, by_way, missed_by_beginnings, ways_data
 from medunlearn.audit.worst_cases import WorstCase, worst_cases
 from medunlearn.config.audit import PREFIX
 from medunlearn.reports.formatting import count

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from medunlearn.audit.extraction import share_text
-from medunlearn.audit.extraction_breakdown import sample_rows, way_rows
 from medunlearn.audit.first_screen import FirstScreen
+from medunlearn.audit.sampled_extraction import sample_rows
 from medunlearn.audit.screen_sentences import bound, gap_text
+from medunlearn.audit.way_extraction import way_rows
 from medunlearn.audit.worst_cases import Piece, WorstCase
 from medunlearn.config.audit import PREFIX
 from medunlearn.reports.blocks import (

@@ -7,8 +7,9 @@ from typing import Any
 
 from medunlearn.audit.asking import is_prompt
 from medunlearn.audit.extraction import BaselineExtraction, CorpusExtraction, Extraction, share_text
-from medunlearn.audit.extraction_breakdown import SampledExtraction
-from medunlearn.audit.giveaways import ALL_KINDS, YOURS, BaselineGiveaway, Giveaway, KindRecall
+from medunlearn.audit.giveaways import BaselineGiveaway, Giveaway
+from medunlearn.audit.recall_by_kind import ALL_KINDS, YOURS, KindRecall
+from medunlearn.audit.sampled_extraction import SampledExtraction
 from medunlearn.reports.formatting import count, p_text, percent_interval
 from medunlearn.statistics.intervals import MIN_SUBJECTS, subjects_needed
 from medunlearn.statistics.shares import ShareDifference, SubjectShare, compare_shares

@@ -6,17 +6,17 @@ A stage adds a table to the audit's folder and changes none of its numbers; a co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from medunlearn.audit.asking import is_prompt
-from medunlearn.audit.audit_result import Audit
+from medunlearn.audit.audit_result import Audit, StageResults
 from medunlearn.audit.audit_tables import PROBES, SCORE_KEY, WAY, read_tables
 from medunlearn.audit.extraction import declare_unseen
-from medunlearn.audit.giveaways import OURS, RECALL, YOURS
+from medunlearn.audit.recall_by_kind import OURS, RECALL, YOURS
 from medunlearn.audit.respondents import AuditedModel, LocalModel, recorded_audit
 from medunlearn.config import check
 from medunlearn.config.audit import AuditParts, IdentifierSettings, KindSettings
@@ -47,28 +47,6 @@ _SETTINGS: Mapping[str, tuple[type[Settings], tuple[str, ...]]] = {
     "options": (AuditOptionsSettings, ("file", "trained_on")),
 }
 """Section -> its settings, and keys that are not among these."""
-
-
-@dataclass(frozen=True)
-class StageResults:
-    """Results of the optional stages; None if one was not asked for.
-
-    Attributes:
-        identifiers: with :attr:`~medunlearn.audit.identifiers.search.IdentifierSearch.table9` and the like.
-        kinds: one row per shared run: kind, group (beneficial, uninformative, harmful), by.
-        options: regenerated answer options, with ``table()``.
-    """
-
-    identifiers: IdentifierSearch | None = None
-    kinds: pd.DataFrame | None = None
-    options: OptionsAudit | None = None
-
-    def against(self, others: Sequence[StageResults]) -> StageResults:
-        """The same results, with options compared with the first baseline that has them."""
-        other = next((result.options for result in others if result.options is not None), None)
-        if self.options is None or other is None:
-            return self
-        return replace(self, options=replace(self.options, baseline=other))
 
 
 def check_stages(values: Mapping[str, Any], *, model: bool) -> AuditParts:
@@ -152,13 +130,10 @@ def run_stages(
         if parts.identifiers is not None:
             identifiers = _search_identifiers(folder, check(IdentifierSettings, parts.identifiers), corpora, quiet)
         if parts.kinds is not None:
+            from medunlearn.audit.kinds.memorized_spans import texts_of
             from medunlearn.audit.kinds.sorting import sort_spans
 
-            texts = {
-                corpus.name: {document.record_id: document.text for document in corpus.documents}
-                for corpus in corpora
-            }
-            kinds = sort_spans(read_tables(folder), check(KindSettings, parts.kinds), texts or None)
+            kinds = sort_spans(read_tables(folder), check(KindSettings, parts.kinds), texts_of(corpora))
         if parts.options is not None and model is not None:
             section = {"allow_broken": allow_broken, **parts.options}
             options = _audit_options(folder, section, model, device, quiet)

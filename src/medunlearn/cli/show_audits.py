@@ -14,8 +14,7 @@ from medunlearn.reports.view import absent, with_interval
 if TYPE_CHECKING:
     import pandas as pd
 
-    from medunlearn.audit.audit_result import Audit
-    from medunlearn.audit.stages import StageResults
+    from medunlearn.audit.audit_result import Audit, StageResults
     from medunlearn.audit.worst_cases import WorstCase
 
 EXAMPLES = 3
@@ -59,8 +58,9 @@ def audit(
 def _first_screen(result: Audit, output: Output, *, whole: bool) -> None:
     """Print the answer with its basis, searches that were not made, and the worst cases, on one screen."""
     from medunlearn.audit.extraction import share_text
-    from medunlearn.audit.extraction_breakdown import sample_rows, way_rows
+    from medunlearn.audit.sampled_extraction import sample_rows
     from medunlearn.audit.screen_sentences import bound, gap_text
+    from medunlearn.audit.way_extraction import way_rows
 
     screen = result.first_screen()
     output.line(f"{result.label}: {screen.answer}.")

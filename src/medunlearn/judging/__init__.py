@@ -4,6 +4,7 @@
 - :mod:`judges`: the members of a panel. :mod:`panel` asks them, :mod:`panel_run` records it as a run;
   :mod:`rated_responses` judges responses of models and puts the ratings into their scores.
 - :mod:`panel_tables`: majority, distributions and agreement. :mod:`sections`: the same for reports.
-- :mod:`sheet` asks people for labels, :mod:`labels` reads them, :mod:`annotators` compares.
+- :mod:`labels`: sheets for annotators, also those of audits, blank and filled in. :mod:`sheet`: the sheet of a
+  panel's cases as a page, too. :mod:`annotators` compares; :mod:`rater_agreement`: rows of all agreement tables.
 - :mod:`writing`: tasks that write. :mod:`rehearsal`: a server that answers all of this offline.
 """

@@ -12,10 +12,11 @@ import pandas as pd
 
 from medunlearn.data.storage import write_text, write_together
 from medunlearn.judging.cases import sample_evenly
-from medunlearn.judging.labels import People, read_people
+from medunlearn.judging.labels import People
 from medunlearn.judging.panel_run import CONFUSION as CONFUSION_FILE
 from medunlearn.judging.panel_run import LABELS, PEOPLE, PEOPLE_WORDS, JudgingRun
-from medunlearn.judging.panel_tables import JudgePanel, Votes, agreement_row, pair_rows
+from medunlearn.judging.panel_tables import JudgePanel, Votes
+from medunlearn.judging.rater_agreement import agreement_row
 from medunlearn.judging.sections import people_words
 from medunlearn.judging.sheet import write_sheet
 from medunlearn.statistics.agreement import confusion, fleiss_kappa
@@ -85,7 +86,7 @@ def _labels_in_order(panel: JudgePanel, labels: Mapping[str, str]) -> Votes:
 
 def _pair_rows(panel: JudgePanel, names: tuple[str, str], votes: tuple[Votes, Votes]) -> Iterator[dict[str, Any]]:
     n_labelled = sum(label is not None for label in votes[0])
-    for row in pair_rows(panel, "", names, votes, panel.task.decisive_verdicts):
+    for row in panel.pair_rows("", names, votes, panel.task.decisive_verdicts):
         yield _annotator_row(row, n_labelled)
 
 
@@ -131,7 +132,7 @@ def agree(judged: JudgingRun, labels: Sequence[Path]) -> PeopleAgreement:
         SourceError: labels that cannot be read or do not fit.
     """
     panel = judged.panel
-    people = read_people(labels, panel.task, [case.case_id for case in panel.cases])
+    people = panel.task.sheet.read_people(labels, [case.case_id for case in panel.cases])
     agreement, cells = agreement_with_people(panel, people), confusion_counts(panel, people)
     result = PeopleAgreement(people, agreement, cells, people_words(panel, cells, agreement))
     rows = [(person, case, verdict) for person, own in people.items() for case, verdict in own.items()]

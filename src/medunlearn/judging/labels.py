@@ -1,55 +1,129 @@
-"""Human labels, read from CSV sheets."""
+"""CSV sheets for annotators: written blank, read back with labels.
+
+A sheet shows the cases and nothing that rules or judges say of them: annotators are blinded.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from medunlearn.data.escaping import unescape_formula
-from medunlearn.errors import SourceError
+from medunlearn.data.escaping import csv_text, unescape_formula
+from medunlearn.data.storage import write_text
+from medunlearn.errors import InputError, SourceError, unknown_name
 from medunlearn.input_files import regular_file
-from medunlearn.judging.tasks import JudgingTask
 
 REQUIRED = ("case_id", "label")
-_MOST_PROBLEMS = 5
 
 People = Mapping[str, Mapping[str, str]]
 """Annotator -> case id -> verdict; blank labels are not there."""
 
 
-def read_people(paths: Sequence[Path], task: JudgingTask, case_ids: Sequence[str]) -> People:
-    """Labels from one or several files; an annotator may have several files for different cases.
+@dataclass(frozen=True)
+class LabelSheet:
+    """Columns and labels of a sheet with a row per case.
 
-    Columns: case_id and label; annotator (default: the file's name). Labels are those
-    of ``task.human_labels``, in any case; blank ones are cases not yet labelled. Other columns are ignored.
+    Attributes:
+        labels: label, in any case -> the verdict that it stands for.
+        shows: columns with the material to label.
+        blanks: columns to fill in.
+        noun: the cases, in messages.
+    """
+
+    labels: Mapping[str, str]
+    shows: Sequence[str]
+    blanks: Sequence[str] = ("annotator", "label", "comment")
+    case_column: str = "case_id"
+    label_column: str = "label"
+    noun: str = "the judged cases"
+
+    def text(self, rows: Iterable[Sequence[str]]) -> str:
+        """The blank sheet as CSV; a row is the id of a case and its material."""
+        blank = [""] * len(self.blanks)
+        header = (self.case_column, *self.blanks, *self.shows)
+        return csv_text([header, *((case_id, *blank, *material) for case_id, *material in rows)])
+
+    def write(self, path: Path, rows: Iterable[Sequence[str]]) -> None:
+        """Write the blank sheet, private to its owner.
+
+        Raises:
+            InputError: the file exists.
+        """
+        refuse_existing(path)
+        write_text(path, self.text(rows))
+
+    def read(self, paths: Sequence[Path], case_ids: Iterable[str]) -> dict[str, str]:
+        """Verdict by case id, from all sheets together; two labels of one case must agree.
+
+        Raises:
+            SourceError: as for :meth:`read_people`, except that there may be no label.
+        """
+        return self._read(paths, case_ids, lambda path, row: "").get("", {})
+
+    def read_people(self, paths: Sequence[Path], case_ids: Iterable[str]) -> People:
+        """Verdicts by annotator (column ``annotator``, else the file's name), who may have several sheets.
+
+        Blank labels are cases not yet labelled. Other columns are ignored.
+
+        Raises:
+            SourceError: a file that cannot be read, lacks a column, has a wrong label, an unknown id, or two labels
+                of one annotator for one case (the first few with their lines); or no label at all.
+        """
+        people = self._read(paths, case_ids, lambda path, row: (row.get("annotator") or "").strip() or path.stem)
+        if not any(people.values()):
+            raise SourceError(
+                f"{', '.join(map(str, paths))}: no case has a label. Fill in the column `{self.label_column}`."
+            )
+        return {name: verdicts for name, verdicts in people.items() if verdicts}
+
+    def _read(
+        self, paths: Sequence[Path], case_ids: Iterable[str], annotator: Callable[[Path, Mapping[str, str]], str]
+    ) -> dict[str, dict[str, str]]:
+        original_ids = {case_id.strip(): case_id for case_id in case_ids}
+        allowed = {label.casefold(): verdict for label, verdict in self.labels.items()}
+        people: dict[str, dict[str, str]] = {}
+        for path in paths:
+            problems = []
+            for line, row in rows_of(path, (self.case_column, self.label_column)):
+                if not (label := row[self.label_column].strip()):
+                    continue
+                case = f"line {line}: {self.case_column} {row[self.case_column]!r}"
+                case_id, verdict = original_ids.get(row[self.case_column].strip()), allowed.get(label.casefold())
+                verdicts = people.setdefault(annotator(path, row), {})
+                if case_id is None:
+                    problems.append(f"{case} is not among {self.noun}")
+                elif verdict is None:
+                    problems.append(
+                        f"line {line}: {unknown_name(self.label_column, label, self.labels).rstrip('.')}"
+                    )
+                elif verdicts.setdefault(case_id, verdict) != verdict:
+                    problems.append(f"{case} has another {self.label_column} already")
+            refuse_problems(path, problems)
+        return people
+
+
+def refuse_existing(*paths: Path) -> None:
+    """Refuse to overwrite a sheet.
 
     Raises:
-        SourceError: a file that cannot be read, lacks a column, has a wrong label, an unknown id, or two labels of
-            one annotator for one case (the first few with their lines); or no label at all.
+        InputError: one exists.
     """
-    original_ids = {case_id.strip(): case_id for case_id in case_ids}
-    allowed = {label.casefold(): task.as_verdict(label) for label in task.human_labels}
-    people: dict[str, dict[str, str]] = {}
     for path in paths:
-        problems: list[str] = []
-        for line, row in rows_of(path):
-            if not (label := row["label"].strip()):
-                continue
-            case_id, verdict = original_ids.get(row["case_id"].strip()), allowed.get(label.casefold())
-            own = people.setdefault((row.get("annotator") or "").strip() or path.stem, {})
-            if case_id is None:
-                problems.append(f"line {line}: case_id {row['case_id']!r} is not among the judged cases")
-            elif verdict is None:
-                problems.append(f"line {line}: label {label!r} is none of {', '.join(task.human_labels)}")
-            elif own.setdefault(case_id, verdict) != verdict:
-                problems.append(f"line {line}: case_id {case_id!r} has another label further up")
-        if problems:
-            more = f" ({len(problems)} such in all)" if len(problems) > _MOST_PROBLEMS else ""
-            raise SourceError(f"{path}: " + "; ".join(problems[:_MOST_PROBLEMS]) + more + ".")
-    if not any(people.values()):
-        raise SourceError(f"{', '.join(map(str, paths))}: no case has a label. Fill in the column `label`.")
-    return {name: labels for name, labels in people.items() if labels}
+        if path.exists():
+            raise InputError(f"{path} exists, and may contain labels. Choose another --out.")
+
+
+def refuse_problems(path: Path, problems: Sequence[str], most: int = 5) -> None:
+    """Refuse a filled-in sheet, naming its first problems.
+
+    Raises:
+        SourceError: there is a problem.
+    """
+    if problems:
+        more = f" ({len(problems)} such in all)" if len(problems) > most else ""
+        raise SourceError(f"{path}: {'; '.join(problems[:most])}{more}.")
 
 
 def rows_of(path: Path, required: Sequence[str] = REQUIRED) -> list[tuple[int, dict[str, str]]]:

@@ -20,24 +20,15 @@ import numpy as np
 import pandas as pd
 
 from medunlearn.judging.judges import PANEL
+from medunlearn.judging.rater_agreement import AGREEMENT_COLUMNS, agreement_row, pair_rows
 from medunlearn.judging.tasks import JudgingCase, JudgingTask
 from medunlearn.results.summary import summarize
-from medunlearn.statistics.agreement import (
-    Scale,
-    cohen_kappa,
-    fleiss_kappa,
-    in_words,
-    krippendorff_alpha,
-    observed_agreement,
-    row_agreement,
-)
-from medunlearn.statistics.intervals import Estimate
+from medunlearn.statistics.agreement import Scale, fleiss_kappa, krippendorff_alpha, row_agreement
 
 NONE = "no verdict"
 ALL = "all"
 Votes = list[str | None]
 _INTERVAL = ["low", "high", "n_subjects"]
-_AGREEMENT = ["measure", "on", "first", "second", "value", "low", "high", "words", "n_cases", "n_subjects"]
 _PANEL_COLUMNS = {
     "case_id": "str",
     "verdict": "object",
@@ -83,6 +74,12 @@ class JudgePanel:
             return self.votes
         by_case = zip(*self.votes.values(), strict=True)
         return {**self.votes, PANEL: [majority(of_case, self.task.split)[0] for of_case in by_case]}
+
+    def pair_rows(
+        self, on: str, raters: tuple[str, str], votes: tuple[Votes, Votes], categories: Sequence[str]
+    ) -> Iterator[dict[str, Any]]:
+        """Agreement of two raters of its cases (:func:`~medunlearn.judging.rater_agreement.pair_rows`)."""
+        return pair_rows(on, raters, votes, self.subjects, categories, ordered=self.task.rates, **self.bootstrap)
 
     def panel_verdicts(self) -> pd.DataFrame:
         """One row per case: case_id, verdict (null for ratings), rating (null for verdicts), n_verdicts, reason.
@@ -220,7 +217,7 @@ def agreements(panel: JudgePanel) -> pd.DataFrame:
             judge: [None if vote is None else collapse(vote) for vote in own] for judge, own in panel.votes.items()
         }
         for first, second in combinations(votes, 2):
-            rows += pair_rows(panel, on, (first, second), (votes[first], votes[second]), categories)
+            rows += panel.pair_rows(on, (first, second), (votes[first], votes[second]), categories)
         together = [list(of_case) for of_case in zip(*votes.values(), strict=True)]
         for measure, function in (("fleiss_kappa", fleiss_kappa), ("row_agreement", row_agreement)):
             estimate = function(together, panel.subjects, categories, **panel.bootstrap)
@@ -228,7 +225,7 @@ def agreements(panel: JudgePanel) -> pd.DataFrame:
         scale: Scale = "interval" if panel.task.rates else "nominal"
         alpha = krippendorff_alpha(together, panel.subjects, categories, scale=scale, **panel.bootstrap)
         rows.append(agreement_row("krippendorff_alpha", on, "all", "", alpha))
-    return pd.DataFrame(rows, columns=_AGREEMENT)
+    return pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
 
 
 def _scales(task: JudgingTask) -> Iterator[tuple[str, Sequence[str], Callable[[str], str]]]:
@@ -236,22 +233,3 @@ def _scales(task: JudgingTask) -> Iterator[tuple[str, Sequence[str], Callable[[s
     if not task.rates and len(task.verdicts) > 2:
         other = f"not {task.positive}"
         yield "two classes", (task.positive, other), lambda verdict: verdict if verdict == task.positive else other
-
-
-def pair_rows(
-    panel: JudgePanel, on: str, names: tuple[str, str], votes: tuple[Votes, Votes], categories: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    """Agreement of two raters: share of equal verdicts, Cohen's kappa and, for ratings, weighted kappa."""
-    yield agreement_row("agreement", on, *names, observed_agreement(*votes, panel.subjects, **panel.bootstrap))
-    kappa = cohen_kappa(*votes, panel.subjects, categories, **panel.bootstrap)
-    yield agreement_row("cohen_kappa", on, *names, kappa)
-    if panel.task.rates:
-        kappa = cohen_kappa(*votes, panel.subjects, categories, weights="quadratic", **panel.bootstrap)
-        yield agreement_row("weighted_kappa", on, *names, kappa)
-
-
-def agreement_row(measure: str, on: str, first: str, second: str, estimate: Estimate) -> dict[str, Any]:
-    """A row of an agreement table; a kappa has its verbal interpretation."""
-    words = in_words(estimate.value) if measure.endswith("kappa") else ""
-    numbers = (estimate.value, estimate.low, estimate.high, words, estimate.n, estimate.n_clusters)
-    return dict(zip(_AGREEMENT, (measure, on, first, second, *numbers), strict=True))

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from medunlearn.data.escaping import FORMULA, csv_text
+from medunlearn.data.escaping import FORMULA
 from medunlearn.data.storage import sha256_of_json, write_text
-from medunlearn.errors import InputError
+from medunlearn.judging.labels import refuse_existing
 from medunlearn.judging.tasks import JudgingCase, JudgingTask
 
 CSV, PAGE = "labels.csv", "annotate.html"
@@ -34,9 +34,7 @@ def write_sheet(folder: Path, task: JudgingTask, cases: Sequence[JudgingCase]) -
     Raises:
         InputError: one exists already, and may contain labels.
     """
-    there = [folder / name for name in (CSV, PAGE) if (folder / name).exists()]
-    if there:
-        raise InputError(f"{there[0]} exists already, and may contain labels. Choose another --out.")
+    refuse_existing(folder / CSV, folder / PAGE)
     write_text(folder / CSV, as_csv(task, cases))
     write_text(folder / PAGE, as_page(task, cases))
     return folder / CSV, folder / PAGE
@@ -44,9 +42,7 @@ def write_sheet(folder: Path, task: JudgingTask, cases: Sequence[JudgingCase]) -
 
 def as_csv(task: JudgingTask, cases: Sequence[JudgingCase]) -> str:
     """One row per case: case_id, annotator and label to fill in, comment, and the fields to judge."""
-    header = ("case_id", "annotator", "label", "comment", *task.shows)
-    rows = [(case.case_id, "", "", "", *(case.fields[name] for name in task.shows)) for case in cases]
-    return csv_text([header, *rows])
+    return task.sheet.text((case.case_id, *(case.fields[name] for name in task.shows)) for case in cases)
 
 
 def as_page(task: JudgingTask, cases: Sequence[JudgingCase]) -> str:
@@ -71,7 +67,7 @@ def as_page(task: JudgingTask, cases: Sequence[JudgingCase]) -> str:
         "sheet": sha256_of_json([task.version, [case.case_id for case in cases]])[:16],
         "cases": case_rows,
         "task": task.name,
-        "labels": list(task.human_labels),
+        "labels": list(task.sheet.labels),
         "formula": FORMULA,
     }
     page = environment.get_template("annotate.html.jinja")

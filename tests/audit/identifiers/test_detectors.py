@@ -197,7 +197,7 @@ def test_labels_of_records_and_of_files(tmp_path: Path) -> None:
     rows += [{"text": "x", "spans": [{"start": 0, "end": 9, "kind": "name"}]}, {"spans": []}]
     rows += [{"text": "x", "spans": [{"start": 0, "end": 1, "kind": "nane"}]}]
     path.write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(SourceError, match=r"jsonl:2: .*0 to 9.*jsonl:3: has no text.*Did you mean 'name'"):
+    with pytest.raises(SourceError, match=r"(?s)jsonl:2: .*0 to 9.*jsonl:3: has no text.*Did you mean 'name'"):
         read_labelled(path)
 
 

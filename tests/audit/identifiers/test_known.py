@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medunlearn.audit.identifiers.findings import as_frame, crossed, find_known, leaked
+from medunlearn.audit.audit_tables import leaked
+from medunlearn.audit.identifiers.findings import as_frame, crossed, find_known
 from medunlearn.audit.identifiers.kinds import GROUPS, kind_of, kinds
 from medunlearn.audit.identifiers.known import KnownIdentifiers
 from medunlearn.audit.identifiers.outputs import RecordResponse

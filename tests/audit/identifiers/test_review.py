@@ -92,7 +92,7 @@ def test_verdicts_correct_the_counts(sheet: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"label": "perhaps"}, "neither yes nor no"),
+        ({"label": "perhaps"}, "There is no label 'perhaps'"),
         ({"case_id": "x"}, "'x' is not of this review"),
         ({"missed": "shoe: 9"}, "'shoe' is no kind"),
         ({}, "No case has a verdict yet"),
@@ -109,5 +109,5 @@ def test_two_readers_must_agree(sheet: Path, tmp_path: Path) -> None:
     other.write_bytes(sheet.read_bytes())
     fill(sheet, lambda row: {} if row["response"] else {"label": "yes"})
     fill(other, lambda row: {} if row["response"] else {"label": "no"})
-    with pytest.raises(SourceError, match="has another verdict already"):
+    with pytest.raises(SourceError, match="has another label already"):
         read_review(sheet.parent, [sheet, other])

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 import pytest
 
+from medunlearn.audit.audit_tables import leaked
 from medunlearn.audit.identifiers.detectors import DetectedSpan
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
-from medunlearn.audit.identifiers.findings import as_frame, find_known, leaked
+from medunlearn.audit.identifiers.findings import as_frame, find_known
 from medunlearn.audit.identifiers.kinds import masked
 from medunlearn.audit.identifiers.known import KnownIdentifiers
 from medunlearn.audit.identifiers.leak_tables import MISSED, by_kind, missed_by, table9, table10

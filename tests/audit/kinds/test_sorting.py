@@ -13,7 +13,9 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from medunlearn.audit.kinds import kinds
-from medunlearn.audit.kinds.sorting import agreement, collect_spans, read_sheet, span_sheet
+from medunlearn.audit.kinds.kind_summary import agreement
+from medunlearn.audit.kinds.memorized_spans import collect_spans
+from medunlearn.audit.kinds.sorting import kind_sheet, read_spans, span_sheet
 from medunlearn.config.audit import KindSettings
 from medunlearn.errors import InputError, SourceError
 
@@ -87,7 +89,7 @@ def test_a_sheet_goes_out_and_comes_back(tmp_path: Path) -> None:
     rows = [("r1", "greedy", 0, 60, 0, 0, "=SUM(A1) of\nsome words"), ("-r2", "greedy", 0, 50, 0, 0, "more words")]
     spans = pd.DataFrame([*rows, ("r3", "greedy", 0, 49, 0, 0, "too short")], columns=columns)
     probes = pd.DataFrame({"probe_id": ["r1", "-r2", "r3"], "corpus": "notes"})
-    audit: Any = SimpleNamespace(spans=spans, probes=probes, findings=None)
+    audit: Any = SimpleNamespace(folder=tmp_path, spans=spans, probes=probes, findings=None)
     path = tmp_path / "sheet.csv"
     assert span_sheet(audit, KindSettings(), path) == 2
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -97,18 +99,31 @@ def test_a_sheet_goes_out_and_comes_back(tmp_path: Path) -> None:
     # A spreadsheet takes a leading minus for a formula, so the id went out guarded and comes back so.
     ids = [row["span_id"] for _, row in sorted(sheet.items(), reverse=True)]
     assert ids == ["'-r2/greedy/0/0", "r1/greedy/0/0"]
-    labels = read_sheet(filled(tmp_path / "back.csv", dict(zip(ids, ("unclear", "Drug"), strict=True)), ";"), IDS)
-    assert labels == {IDS[0]: (None, "the person finds that no kind fits"), IDS[1]: ("drug", None)}
+    back = filled(tmp_path / "back.csv", dict(zip(ids, ("unclear", "Drug"), strict=True)), ";")
+    table = read_spans(audit, KindSettings(), back)
+    assert table[["probe_id", "kind", "group", "by", "reason"]].fillna("").to_numpy().tolist() == [
+        ["-r2", "", "", "person", "the person finds that no kind fits"],
+        ["r1", "drug", "beneficial", "person", ""],
+    ]
     with pytest.raises(InputError, match="exists, and may contain"):
         span_sheet(audit, KindSettings(), path)
+
+
+def test_sheets_that_overlap_must_agree(tmp_path: Path) -> None:
+    first = filled(tmp_path / "one.csv", {IDS[0]: "drug", IDS[1]: ""})
+    second = filled(tmp_path / "two.csv", {IDS[0]: " DRUG ", IDS[1]: "unclear"})
+    assert kind_sheet().read([first, second], IDS) == {IDS[0]: "drug", IDS[1]: "unclear"}
+    third = filled(tmp_path / "three.csv", {IDS[0]: "editorial"})
+    with pytest.raises(SourceError, match=r"three\.csv: line 2: span_id '-r2/greedy/0/0' has another kind already"):
+        kind_sheet().read([first, second, third], IDS)
 
 
 def test_mistakes_in_a_sheet(tmp_path: Path) -> None:
     path = filled(tmp_path / "s.csv", {IDS[0]: "drugs", "nobody": "drug"})
     with pytest.raises(SourceError, match=r"line 2: .*'drugs'.*'drug'.*line 3: span_id 'nobody'"):
-        read_sheet(path, IDS)
+        kind_sheet().read([path], IDS)
     path.write_text("a,b\n1,2\n")
     with pytest.raises(SourceError, match="lacks the column span_id, kind"):
-        read_sheet(path, [])
+        kind_sheet().read([path], [])
     with pytest.raises(SourceError, match="no file"):
-        read_sheet(tmp_path / "none.csv", [])
+        kind_sheet().read([tmp_path / "none.csv"], [])

@@ -200,11 +200,6 @@ def stored_table(folder: Path | None, name: str, key: str, make: Callable[[], pd
     return table
 
 
-def leaked(findings: pd.DataFrame) -> pd.DataFrame:
-    """Findings of the record itself that were not in the prompt."""
-    return findings[findings["in_record"] & ~findings["in_prefix"]]
-
-
 def crossed(findings: pd.DataFrame) -> pd.DataFrame:
     """Findings of another subject only that were not in the prompt.
 

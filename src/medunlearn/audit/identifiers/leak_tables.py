@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.audit.audit_tables import KEY
+from medunlearn.audit.audit_tables import KEY, leaked
 from medunlearn.audit.identifiers.detectors import DetectedSpan, Detector, ages_as_numbers, covered
-from medunlearn.audit.identifiers.findings import crossed, kinds_in, leaked, overlaps, places_by_response
+from medunlearn.audit.identifiers.findings import crossed, kinds_in, overlaps, places_by_response
 from medunlearn.audit.identifiers.kinds import GROUPS, kinds, masked
 from medunlearn.audit.identifiers.outputs import RecordResponse
 from medunlearn.audit.identifiers.sensitive import term_lists

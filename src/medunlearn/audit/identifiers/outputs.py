@@ -11,12 +11,11 @@ import numpy as np
 import pandas as pd
 
 from medunlearn.audit.audit_tables import KEY, PROBES, RESPONSES, Key, stored_responses
-from medunlearn.audit.sheets import refuse_problems
 from medunlearn.audit.units import Unit, WordsUnit, continuations, tokenizer_in
 from medunlearn.data.records import Identifier, Record
 from medunlearn.data.storage import read_frame, read_json
 from medunlearn.errors import InputError, ModelError, SourceError, UnknownNameError
-from medunlearn.sources.table_files import read_rows
+from medunlearn.sources.table_files import read_rows, refuse_bad_rows
 
 Value = TypeVar("Value")
 
@@ -182,15 +181,15 @@ def parse_rows(path: Path, parse: Callable[[Mapping[str, Any], int], Value], nee
     Raises:
         SourceError: rows that cannot be read, the first few with their places; or no row.
     """
-    parsed, problems = [], []
+    parsed, bad = [], []
     for number, (place, row) in enumerate(read_rows(path)):
         try:
             if isinstance(row, str):
                 raise ValueError(row)
             parsed.append(parse(row, number))
         except (ValueError, UnknownNameError) as error:
-            problems.append(f"{place}: {error}")
-    refuse_problems(problems)
+            bad.append((place, str(error)))
+    refuse_bad_rows(bad, path, skippable=False)
     if not parsed:
         raise SourceError(f"{path} has no row. It needs {needs} in each row.")
     return parsed

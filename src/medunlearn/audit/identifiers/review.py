@@ -13,26 +13,28 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.audit.audit_tables import KEY
-from medunlearn.audit.identifiers.findings import leaked
+from medunlearn.audit.audit_tables import KEY, leaked
 from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.audit.identifiers.leak_tables import shares
 from medunlearn.audit.identifiers.outputs import RecordResponse
 from medunlearn.audit.identifiers.sensitive import term_lists
-from medunlearn.audit.sheets import refuse_existing, refuse_problems, write_sheet
 from medunlearn.data.records import Record
 from medunlearn.data.storage import read_json, sha256_of_json, write_json
 from medunlearn.errors import InputError, SourceError
-from medunlearn.judging.labels import rows_of
+from medunlearn.judging.labels import LabelSheet, refuse_existing, refuse_problems, rows_of
 from medunlearn.metrics.text import rouge_l_recalls
 from medunlearn.seeds import generator
 from medunlearn.statistics.bootstrap import REPLICATES
 
-SHEET, CASES = "review.csv", "review.json"
-HEADER = ("case_id", "label", "missed", "comment", "kind", "value", "response", "record")
+FILE, CASES = "review.csv", "review.json"
+SHEET = LabelSheet(
+    {"yes": "yes", "no": "no"},
+    shows=("kind", "value", "response", "record"),
+    blanks=("label", "missed", "comment"),
+    noun="the findings of this review",
+)
 NUMBER, LEAST_ROUGE = 200, 0.2
 """The paper's sample: 200 responses of ROUGE-L above 0.2 (Table 10)."""
-_ANSWERS = {"yes": True, "no": False}
 
 
 def write_review(
@@ -54,7 +56,7 @@ def write_review(
     Raises:
         InputError: ``out`` holds a sheet, or no response is similar enough.
     """
-    refuse_existing(out / SHEET)
+    refuse_existing(out / FILE)
     sample, similar = sample_similar(outputs, records, least_rouge, number, seed)
     texts = {record.record_id: record.text for record in records}
     values = leaked(findings).drop_duplicates([*KEY, "kind", "key"]).groupby(KEY)[["kind", "value"]]
@@ -64,13 +66,13 @@ def write_review(
     for output in sample:
         case = sha256_of_json(list(output.key))[:12]
         cases[case] = {"subject": output.subject, "kind": None}
-        rows.append((case, "", "", "", "", "", output.response, texts[output.record_id]))
+        rows.append((case, "", "", output.response, texts[output.record_id]))
         for place, (kind, value) in enumerate(by_response.get(output.key, ()), 1):
             cases[f"{case}-{place}"] = {"subject": output.subject, "kind": kind}
-            rows.append((f"{case}-{place}", "", "", "", kind, value, "", ""))
-    write_sheet(out / SHEET, [HEADER, *rows])
+            rows.append((f"{case}-{place}", kind, value, "", ""))
+    SHEET.write(out / FILE, rows)
     write_json(out / CASES, {"cases": cases, "responses": len(sample), "of": similar, "least_rouge": least_rouge})
-    return out / SHEET
+    return out / FILE
 
 
 def sample_similar(
@@ -114,11 +116,12 @@ def read_review(
         SourceError: a sheet that cannot be read, a verdict other than yes or no, an unknown kind.
     """
     cases: Mapping[str, Any] = read_json(folder / CASES)["cases"]
-    labels: dict[str, bool] = {}
-    missed = [verdict for path in sheets or [folder / SHEET] for verdict in _read_sheet(path, cases, labels)]
+    paths = sheets or [folder / FILE]
+    missed = [row for path in paths for row in _missed(path, cases)]
+    labels = SHEET.read(paths, [name for name, case in cases.items() if case["kind"]])
     if not labels and not missed:
         raise SourceError("No case has a verdict yet. Write yes or no into the column `label`.")
-    judged = [(cases[name]["kind"], cases[name]["subject"], True, right) for name, right in labels.items()]
+    judged = [(cases[name]["kind"], cases[name]["subject"], True, label == "yes") for name, label in labels.items()]
     verdicts = pd.DataFrame([*judged, *missed], columns=["kind", "subject", "found", "right"])
     finding_kinds = pd.Series([case["kind"] for case in cases.values() if case["kind"]], dtype="str")
     draws = {"replicates": replicates, "seed": seed}
@@ -149,27 +152,23 @@ def _corrected_count(kind: str, n_found: int, verdicts: pd.DataFrame, draws: Map
     }
 
 
-def _read_sheet(
-    path: Path, cases: Mapping[str, Any], labels: dict[str, bool]
-) -> Iterator[tuple[str, str, bool, bool]]:
-    """Kinds and subjects of missed identifiers; verdicts are added to the labels."""
+def _missed(path: Path, cases: Mapping[str, Any]) -> Iterator[tuple[str, str, bool, bool]]:
+    """Kind and subject of each missed identifier, written as ``name: Ada Vane; age: 61`` beside its response.
+
+    Raises:
+        SourceError: a case of another review, or an unknown kind.
+    """
     kind_names = {*kinds(), *term_lists()}
     problems: list[str] = []
     for line, row in rows_of(path):
-        name, label = row["case_id"].strip(), row["label"].strip().lower()
-        case = cases.get(name)
+        case = cases.get(row["case_id"].strip())
         if case is None:
-            problems.append(f"line {line}: case_id {name!r} is not of this review")
+            problems.append(f"line {line}: case_id {row['case_id']!r} is not of this review")
             continue
-        if label and (case["kind"] is None or label not in _ANSWERS):
-            problems.append(f"line {line}: label {label!r} belongs to no finding, or is neither yes nor no")
-        elif label and labels.setdefault(name, _ANSWERS[label]) != _ANSWERS[label]:
-            problems.append(f"line {line}: case_id {name!r} has another verdict already")
-        # ``name: Ada Vane; age: 61``
         for part in (row.get("missed") or "").split(";"):
             kind = part.partition(":")[0].strip().lower()
             if kind in kind_names:
                 yield kind, case["subject"], False, True
             elif part.strip():
                 problems.append(f"line {line}: {kind!r} is no kind; write `kind: value; kind: value`")
-    refuse_problems(problems, f"{path}: ")
+    refuse_problems(path, problems)

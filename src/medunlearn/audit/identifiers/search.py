@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.audit.audit_tables import KEY
+from medunlearn.audit.audit_tables import KEY, leaked
 from medunlearn.audit.identifiers.detectors import cached, make_detectors, parts_of
 from medunlearn.audit.identifiers.findings import (
     RULES,
@@ -20,7 +20,6 @@ from medunlearn.audit.identifiers.findings import (
     crossed,
     find_detected,
     find_known,
-    leaked,
     stored_table,
 )
 from medunlearn.audit.identifiers.known import KnownIdentifiers

@@ -5,20 +5,38 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from medunlearn.audit.audit_tables import AuditTables, read_tables
+from medunlearn.audit.audit_tables import KEY, AuditTables, read_tables
 from medunlearn.audit.judge import AuditJudge, audit_judge
 from medunlearn.audit.kinds.kind_rules import GROUPS, kinds
-from medunlearn.audit.kinds.sorting import WAYS, agreement_of_ways, judge_of, judge_spans, settings_of, sort_spans
+from medunlearn.audit.kinds.memorized_spans import texts_of
+from medunlearn.audit.kinds.sorting import SORTERS, judge_of, judge_spans, settings_of, sort_spans
 from medunlearn.config import check
 from medunlearn.config.audit import KindSettings
 from medunlearn.data.data_use import recorded_use
 from medunlearn.errors import ConfigError, InputError, unknown_name
+from medunlearn.judging.rater_agreement import pair_rows
 from medunlearn.sources.corpus import read_corpora
+from medunlearn.statistics.agreement import Rating
+
+AGREEMENT_COLUMNS = [
+    "first",
+    "second",
+    "of",
+    "measure",
+    "value",
+    "low",
+    "high",
+    "words",
+    "n",
+    "n_subjects",
+    "reason",
+]
 
 
 @dataclass(frozen=True)
@@ -44,22 +62,65 @@ class KindSummary:
         """Table 3 by sorter (rules, judge, person): by, group, kind, title, spans, share (of that sorter's spans,
         0-1).
 
-        Spans without a kind are a row of each way, in the group ``none``.
+        Spans without a kind are a row of each sorter, in the group ``none``.
         """
         assert self.audit.kinds is not None
         catalogue = [(kind.group, name, kind.title) for name, kind in kinds().items()]
+        catalogue.sort(key=lambda row: GROUPS.index(row[0]))
         rows = []
-        for way in WAYS:
-            way_kinds = self.audit.kinds[self.audit.kinds["by"] == way]
-            spans = way_kinds["kind"].fillna("").value_counts()
-            for row in (*sorted(catalogue, key=lambda row: GROUPS.index(row[0])), ("none", "", "Without a kind")):
-                if row[1] in spans:
-                    rows.append((way, *row, int(spans[row[1]]), int(spans[row[1]]) / len(way_kinds)))
+        for sorter in SORTERS:
+            own = self.audit.kinds[self.audit.kinds["by"] == sorter]
+            spans = own["kind"].fillna("").value_counts()
+            rows += [
+                (sorter, group, kind, title, int(spans[kind]), int(spans[kind]) / len(own))
+                for group, kind, title in (*catalogue, ("none", "", "Without a kind"))
+                if kind in spans
+            ]
         return pd.DataFrame(rows, columns=["by", "group", "kind", "title", "spans", "share"])
 
     def agreement(self, **draws: Any) -> pd.DataFrame:
         """Agreement of each pair of sorters, on kinds and on groups; empty with one sorter."""
-        return agreement_of_ways(self.audit, **draws)
+        return sorter_agreement(self.audit, **draws)
+
+
+def sorter_agreement(audit: AuditTables, **draws: Any) -> pd.DataFrame:
+    """Agreement of the sorters in ``kinds.parquet``; empty with fewer than two.
+
+    Args:
+        draws: settings of the bootstrap over subjects.
+    """
+    if audit.kinds is None or audit.kinds["by"].nunique() < 2:
+        return pd.DataFrame()
+    table = audit.kinds.set_index([*KEY, "span", "by"])["kind"].unstack("by").reset_index()
+    subjects = table[["probe_id"]].merge(audit.probes[["probe_id", "subject"]], on="probe_id")["subject"]
+    table = table.astype(object).where(table.notna(), None)
+    ratings = {sorter: table[sorter].tolist() for sorter in SORTERS if sorter in table}
+    return agreement(ratings, list(subjects), **draws)
+
+
+def agreement(ratings: Mapping[str, Sequence[Rating]], subjects: Sequence[str], **draws: Any) -> pd.DataFrame:
+    """Raw agreement and Cohen's kappa of each pair of sorters, on the spans to which both gave a kind.
+
+    Args:
+        ratings: ``rules``, ``judge``, ``person`` -> one kind per span, or None.
+
+    Returns:
+        One row per pair of sorters, ``of`` (``kind`` or ``group``) and measure: value, low, high, words, n,
+        n_subjects, reason (for a missing value). Agreement with people is accuracy.
+    """
+    groups = {sorter: [kind and kinds()[kind].group for kind in own] for sorter, own in ratings.items()}
+    scales = (("kind", ratings, tuple(kinds())), ("group", groups, GROUPS))
+    rows = []
+    for first, second in combinations(ratings, 2):
+        for of, labels, categories in scales:
+            pair = (labels[first], labels[second])
+            for row in pair_rows(of, (first, second), pair, subjects, categories, **draws):
+                reason = None
+                if row["value"] is None:
+                    reason = "both gave one kind throughout" if row["n_cases"] else "no span has a kind from both"
+                rows.append({**row, "of": of, "n": row["n_cases"], "reason": reason})
+    # As objects, so that what is missing stays None.
+    return pd.DataFrame(rows, columns=AGREEMENT_COLUMNS, dtype=object)
 
 
 def kind_settings(folder: Path, values: Mapping[str, Any]) -> KindSettings:
@@ -98,11 +159,7 @@ def find_kinds(
     Raises:
         MedunlearnError: responses of the judge are missing; the others are kept.
     """
-    texts = {
-        corpus.name: {document.record_id: document.text for document in corpus.documents}
-        for corpus in read_corpora(corpora)
-    }
-    sort_spans(read_tables(folder), settings, texts or None)
+    sort_spans(read_tables(folder), settings, texts_of(read_corpora(corpora)))
     if judge is not None:
         with judge.client() as client:
             _, missing = judge_spans(read_tables(folder), settings, client, quiet=quiet)

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from medunlearn.config import PromptFile, read_yaml
 from medunlearn.errors import UnknownNameError
+from medunlearn.judging.labels import LabelSheet
 from medunlearn.llm.requests import Message
 
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -82,13 +83,10 @@ class JudgingTask:
         return self.verdicts[1]
 
     @property
-    def human_labels(self) -> Sequence[str]:
-        """Labels that a person can give."""
-        return self.verdicts if self.rates else ("Yes", "No")
-
-    def as_verdict(self, human: str) -> str:
-        """The verdict that a person's label stands for."""
-        return self.decisive_verdicts[self.human_labels.index(human)]
+    def sheet(self) -> LabelSheet:
+        """The sheet for annotators: they give ratings, or Yes and No."""
+        labels = self.verdicts if self.rates else ("Yes", "No")
+        return LabelSheet(dict(zip(labels, self.decisive_verdicts, strict=True)), self.shows)
 
     def messages(self, case: JudgingCase, categories: Sequence[str]) -> tuple[Message, ...]:
         """The prompt about a case, with the categories in use. A user's prompt gets the material without tags."""

@@ -16,7 +16,7 @@ from medunlearn.config import check
 from medunlearn.errors import ConfigError
 from medunlearn.judging.cases import document_cases
 from medunlearn.judging.judges import Judge, read_judges
-from medunlearn.judging.labels import read_people, rows_of
+from medunlearn.judging.labels import rows_of
 from medunlearn.judging.sheet import CSV, PAGE, write_sheet
 from medunlearn.judging.tasks import get_task
 from medunlearn.judging.writing import Reject, Source, estimate_task
@@ -230,7 +230,7 @@ def _refused_names(settings: LumeNewSettings) -> frozenset[str]:
     task = get_task("document")
     # A sheet is labelled before the benchmark that heeds it is there, so its own ids are all that can be known.
     names = [row["case_id"].strip() for path in settings.reviewed for _, row in rows_of(path)]
-    labels = read_people(settings.reviewed, task, names).values()
+    labels = task.sheet.read_people(settings.reviewed, names).values()
     return frozenset(name for verdicts in labels for name, verdict in verdicts.items() if verdict == task.negative)
 
 

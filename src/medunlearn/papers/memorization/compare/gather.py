@@ -13,7 +13,9 @@ from medunlearn.audit.audit_tables import KEY, AuditTables, leaves_chat_template
 from medunlearn.audit.extraction import labelled_probes
 from medunlearn.audit.first_screen import FirstScreen, first_screen
 from medunlearn.audit.kinds import kinds
-from medunlearn.audit.kinds.sorting import agreement_of_ways, judge_of, number_spans
+from medunlearn.audit.kinds.kind_summary import sorter_agreement
+from medunlearn.audit.kinds.memorized_spans import number_spans
+from medunlearn.audit.kinds.sorting import judge_of
 from medunlearn.audit.worst_cases import pseudonyms
 from medunlearn.config.audit import AuditRelations
 from medunlearn.data.data_use import UNKNOWN, recorded_use, tightest
@@ -193,7 +195,7 @@ def _kinds(audit: AuditTables, draws: Resampling) -> pd.DataFrame:
 
 
 def _agreement(audit: AuditTables, draws: Resampling) -> pd.DataFrame:
-    table = agreement_of_ways(audit, **draws).assign(model=audit.label)
+    table = sorter_agreement(audit, **draws).assign(model=audit.label)
     return table.replace({"first": _ways(audit), "second": _ways(audit)}) if len(table) else table
 
 
