@@ -18,8 +18,8 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import KINDS
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.papers.medforget.build import build
-from medunlearn.papers.medforget.measures import IDENTIFIERS
 from medunlearn.papers.medforget.partitions import LEVELS
+from medunlearn.papers.medforget.question_sets import IDENTIFIERS
 from medunlearn.papers.medforget.report import level_results
 from medunlearn.papers.medforget.settings import MedforgetSettings
 from medunlearn.papers.medforget.sweep import LevelResults

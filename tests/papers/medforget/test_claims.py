@@ -15,9 +15,11 @@ from sweep_folders import IMITATIONS, MakeSweep
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.medforget.claims import CASES, findings
 from medunlearn.papers.medforget.measures import CLASSIFICATION, CLOZE, ROUGE
+from medunlearn.papers.medforget.models import LevelModels
 from medunlearn.papers.medforget.report import report_of
+from medunlearn.papers.medforget.scopes import Scope
 from medunlearn.papers.medforget.sequence import sequence_numbers
-from medunlearn.papers.medforget.sweep import LevelModels, LevelResults, Scope
+from medunlearn.papers.medforget.sweep import LevelResults
 from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.reports.claims import Finding
 
@@ -128,7 +130,7 @@ def test_a_sequence_is_decided_by_what_came_back(wards: Benchmark, tmp_path: Pat
     models = LevelFolder(tmp_path, wards, attacked=False).in_sequence(IMITATIONS)
     swept = LevelModels(models, wards)
     results = LevelResults(
-        splits=tuple(swept.scopes.values()),
+        splits=tuple(swept.forget_sets.scopes.values()),
         numbers=pd.DataFrame(columns=[*LevelResults.number_labels, "value"]),
         contrasts=pd.DataFrame(columns=list(LevelResults.contrast_labels)),
         methods=swept.methods,

@@ -13,8 +13,8 @@ from sweep_folders import number_of, own_part
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.medforget.figures import figure_5, figure_6
-from medunlearn.papers.medforget.measures import GROUPS
 from medunlearn.papers.medforget.partitions import LEVELS
+from medunlearn.papers.medforget.question_sets import GROUPS
 from medunlearn.papers.medforget.report import report_of
 from medunlearn.papers.medforget.sweep import LevelResults
 from medunlearn.papers.medforget.tables import PUBLISHED, published_numbers, published_results

@@ -14,9 +14,10 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
 from medunlearn.papers.medforget.build import build
 from medunlearn.papers.medforget.claims import findings
+from medunlearn.papers.medforget.models import LevelModels, flat
 from medunlearn.papers.medforget.report import report_of
 from medunlearn.papers.medforget.settings import MedforgetSettings
-from medunlearn.papers.medforget.sweep import LevelModels, LevelResults, flat
+from medunlearn.papers.medforget.sweep import LevelResults
 from medunlearn.papers.medforget.tables import (
     attack_table,
     common_table,
@@ -187,6 +188,28 @@ def test_words_view_and_trained_paraphrases_are_sets_of_their_own(gather: Gather
     assert results.contrast("known", "patient_25", "", "rephrase words", "cloze").value is not None
 
 
+@pytest.mark.parametrize(("text_twin", "fold"), [("asked", "rephrase"), ("trained", "train")])
+def test_each_idea_has_a_label_of_its_own(gather: Gather, tmp_path: Path, text_twin: str, fold: str) -> None:
+    """Folds are the benchmark's, whatever was varied, put in front of a question or forgotten by others, too."""
+    images = pictured(synthetic=10, sections=4, text_twin=text_twin)
+    bench = replace(images, records=tuple(replace(record, image=None) for record in images.records))
+    models = LevelFolder(tmp_path, bench).all(("patient_25", "section_25"), ["NPO"], flat="flat_25")
+    table = LevelModels(models, bench).table
+    labels = {name: set(table[name]) for name in ("fold", "variant", "part", "given", "level")}
+    assert labels == {
+        "fold": {"train", "rephrase"},
+        "variant": {"", "words", "view", "paraphrase", "text"},
+        "part": {"whole", "shared", "common"},
+        "given": {"", "none", "study", "patient", "institution"},
+        "level": {"", "institution", "patient", "study"},
+    }
+    assert set(table.loc[table["variant"] == "text", "fold"]) == {fold}
+    assert set(table.loc[table["level"] != "", "kind"]) == {"identity"}
+    results = gather(models, 30, bench)
+    by_name = [results.number("patient_25", who("NPO"), group, "cloze") for group in ("text", "retain text")]
+    assert [number and number.n_scored for number in by_name] == [12, 28]
+
+
 def test_the_gap_is_retain_minus_forget(wards: Benchmark, gather: Gather, tmp_path: Path) -> None:
     results = two_models(tmp_path, wards, gather)
     gap = number_of(results, SPLIT, who("GradDiff"), "gap", "cloze")
@@ -302,3 +325,7 @@ def test_an_expression_is_a_weighted_sum() -> None:
     assert (second.weight, second.split, third.weight, third.name) == (-1.0, "small", 1.0, "ls")
     with pytest.raises(ValueError, match="not a weighted sum"):
         parts("m.AFE / t.AFE")
+    own, other = parts("m[none] - t@fine")
+    assert (own.model, own.name, own.where, other.weight, other.split) == ("m", "", "none", -1.0, "fine")
+    with pytest.raises(ValueError, match="not a weighted sum"):
+        parts("mt")

@@ -216,7 +216,8 @@ class SizeSweep(SweepDraws):
         kind = part.where if part.where in (FACTUAL, REASONING) else kind
         group = {"same": SAME, "other": OTHER, "small": SMALLEST}.get(part.where, EVERYONE)
         subjects = self.forgotten[joint[0]] if group == SMALLEST else self.group(split, group)
-        weight, at = part.weight if weight is None else weight, (SIDE[part.name], fold, kind)
+        weight = part.weight if weight is None else weight
+        at = {"side": SIDE[part.name], "fold": fold, "kind": kind}
         return self.term(weight, part.name, who, at, context, split, joint=joint, group=group, subjects=subjects)
 
     def question_kinds(self, context: str, split: str) -> Mapping[tuple[str, str], list[str]]:
@@ -283,7 +284,8 @@ def _numbers(
         side, fold, kind, measure, parts = labels
         composite = is_composite(measure)
         name, columns = (COMPOSITE[side], tuple(parts.split(","))) if composite else (measure, (measure,))
-        term = sweep.term(1, name, who, (side, fold, kind), context, split, group=group, subjects=subjects)
+        at = {"side": side, "fold": fold, "kind": kind}
+        term = sweep.term(1, name, who, at, context, split, group=group, subjects=subjects)
         valued = [row["seed"] for row in rows if not pd.isna(row["value"])]
         yield {
             **dict(zip(_ROW, labels, strict=True)),

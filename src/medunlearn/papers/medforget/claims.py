@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from medunlearn.papers.medforget.contrasts import ALL, PROPORTION
-from medunlearn.papers.medforget.measures import IDENTITIES, REPHRASED, SETS, SHARED, LevelMeasure
+from medunlearn.papers.medforget.measures import IDENTITIES, LevelMeasure
+from medunlearn.papers.medforget.question_sets import REPHRASED, SETS
+from medunlearn.papers.medforget.scopes import Scope
 from medunlearn.papers.medforget.sequence import GONE, STAYING, STAYS, STILL_WORKS
-from medunlearn.papers.medforget.sweep import LevelResults, Scope
+from medunlearn.papers.medforget.sweep import LevelResults
 from medunlearn.papers.sweeps.models import TARGET_MODEL, unlearned
 from medunlearn.papers.sweeps.report import finding
 from medunlearn.papers.sweeps.results import settled
@@ -205,7 +207,7 @@ def _flat(results: LevelResults) -> Cases:
     for scope in results.levels:
         for model in _each(results, *IDENTITIES, *results.tasks):
             name = f"unlearned on {scope.partner}, minus on {scope.split}, of what both forget"
-            more = model.evidence(name, "flat over hierarchical", scope.split, SHARED)
+            more = model.evidence(name, "flat over hierarchical", scope.split, "shared")
             if more.value is not None:
                 # Names are read by what the model keeps of the sections.
                 working = replace(model, measure=results.tasks[-1]) if model.measure in IDENTITIES else model

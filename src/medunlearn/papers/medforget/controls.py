@@ -10,7 +10,8 @@ import pandas as pd
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.medforget import tables
 from medunlearn.papers.medforget.contrasts import contrasts
-from medunlearn.papers.medforget.sweep import LevelModels, LevelResults, LevelSweep
+from medunlearn.papers.medforget.models import LevelModels
+from medunlearn.papers.medforget.sweep import LevelResults, LevelSweep
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import name_of
 from medunlearn.papers.sweeps.models import REFERENCES, Who, shown_splits, unlearned

@@ -11,9 +11,12 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.images import png, read_image
 from medunlearn.data.records import Question
 from medunlearn.data.splits import shuffled
-from medunlearn.papers.medforget.measures import GROUPS, IDENTIFIERS, LevelMeasure
+from medunlearn.papers.medforget.measures import LevelMeasure
+from medunlearn.papers.medforget.models import FLAT_MODEL
 from medunlearn.papers.medforget.partitions import LEVELS
-from medunlearn.papers.medforget.sweep import FLAT, LevelResults, LevelSweep, Scope, ladder
+from medunlearn.papers.medforget.question_sets import GROUPS, IDENTIFIERS, given
+from medunlearn.papers.medforget.scopes import Scope, ladder
+from medunlearn.papers.medforget.sweep import LevelResults, LevelSweep
 from medunlearn.papers.medforget.tables import GIVEN
 from medunlearn.papers.sweeps.figures import colour, everyone, line, name_of, symbol
 from medunlearn.papers.sweeps.models import UNLEARNED
@@ -38,7 +41,7 @@ def figure_5(results: LevelResults, measures: Sequence[LevelMeasure]) -> list[tu
 def figure_6(results: LevelResults) -> list[tuple[str, Panels]]:
     """A row per measure, a panel for what is given; section to institution from left to right."""
     rows = (
-        (measure.title, [(f"given {GIVEN[step]}", f"given {step}", measure) for step in IDENTIFIERS])
+        (measure.title, [(f"given {GIVEN[step]}", given(step), measure) for step in IDENTIFIERS])
         for measure in results.tasks
     )
     return [(head, panels) for head, row in rows if (panels := _panels(results, results.levels[::-1], row))]
@@ -113,7 +116,7 @@ def _level_questions(benchmark: Benchmark, split: str, level: str) -> list[Quest
 def _outputs(sweep: LevelSweep, split: str, question_id: str) -> dict[str, str]:
     """A model's name -> its response."""
     responses = {
-        f"{who[1]}, flat" if who[0] == FLAT else name_of(who): seeds[min(seeds)].responses.get(question_id)
+        f"{who[1]}, flat" if who[0] == FLAT_MODEL else name_of(who): seeds[min(seeds)].responses.get(question_id)
         for who, seeds in sweep.models.of(sweep.context, split).items()
     }
     return {name: response.response for name, response in responses.items() if response is not None}

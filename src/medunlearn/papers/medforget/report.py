@@ -16,10 +16,12 @@ from medunlearn.papers.medforget.claims import findings
 from medunlearn.papers.medforget.contrasts import contrasts
 from medunlearn.papers.medforget.controls import control_sections, image_controls, private_results
 from medunlearn.papers.medforget.figures import Panels, figure_5, figure_6, level_examples
-from medunlearn.papers.medforget.measures import GAP, MEASURES, SETS
+from medunlearn.papers.medforget.measures import MEASURES
+from medunlearn.papers.medforget.models import LevelModels
 from medunlearn.papers.medforget.partitions import LEVELS
+from medunlearn.papers.medforget.question_sets import GAP, SETS
 from medunlearn.papers.medforget.sequence import sequence_numbers
-from medunlearn.papers.medforget.sweep import LevelModels, LevelResults, LevelSweep
+from medunlearn.papers.medforget.sweep import LevelResults, LevelSweep
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import legend
 from medunlearn.papers.sweeps.models import REFERENCES, TARGET_MODEL, unlearned
@@ -56,7 +58,7 @@ def level_results(models: Sequence[Evaluated], benchmark: Benchmark, request: Sw
         numbers=sweep.numbers(),
         contrasts=contrasts(sweep),
         examples=level_examples(sweep, show_text=request.show_text),
-        common=len(swept.common),
+        common=len(sweep.common),
         sequence=sequence_numbers([m for m in models if m.context == context], swept, MEASURES, request),
         **LevelResults.facts(swept, _caveats(sweep, models), request),
     )
@@ -82,8 +84,8 @@ def _caveats(sweep: LevelSweep, models: Sequence[Evaluated]) -> Iterator[str]:
             f"Fewer than {MIN_SUBJECTS} patients are in the forget set of some splits ({', '.join(few)}): their "
             "numbers have no interval, and no finding can be settled by them."
         )
-    if sweep.models.common:
-        yield f"{CAPTIONS['common']} They are {len(sweep.models.common)}."
+    if sweep.common:
+        yield f"{CAPTIONS['common']} They are {len(sweep.common)}."
     levels = [scope for scope in sweep.scopes.values() if scope.level in LEVELS]
     if len({scope.sections for scope in levels}) > 1:
         amounts = ", ".join(f"{scope.split}: {scope.sections}" for scope in levels)
@@ -119,7 +121,7 @@ def report_of(
     judged = results.tasks[0].name == "gen_score"
     measures = f"{CAPTIONS['gen_score' if judged else 'no_gen_score']} {CAPTIONS['measures']}"
     published = paper_yaml("medforget", "published")
-    names = [name for name in (*SETS, GAP) if not name.startswith("given ")]
+    names = [GAP, *(name for name, group in SETS.items() if not group.given)]
     data = {
         "context": results.contexts[0],
         "numbers": results.numbers[results.numbers["group"].isin(names)],

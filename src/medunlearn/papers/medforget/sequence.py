@@ -15,7 +15,7 @@ import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.medforget.measures import LevelMeasure
-from medunlearn.papers.medforget.sweep import LevelModels
+from medunlearn.papers.medforget.models import LevelModels
 from medunlearn.papers.sweeps.contrasts import contrast_row
 from medunlearn.papers.sweeps.models import TARGET, UNLEARNED
 from medunlearn.papers.sweeps.results import SweepRequest
@@ -43,7 +43,7 @@ TABLE_HEADS = {
     KEPT: "retain set",
 }
 """A number of a step -> its head in the table."""
-LABELS = ("method", "step", "set", "kind")
+LABELS = ("method", "step", "set", "kind", "level")
 COLUMNS = (
     *("method", "step", "split", "set", "measure", "value", "low", "high", "p"),
     *("n_subjects", "by_seed", "reason"),
@@ -75,12 +75,12 @@ def sequence_numbers(
                 sets = _step(tables, method, split, earlier, swept.benchmark)
                 parts += [table.assign(method=method, step=step, seed=seed) for table in sets]
     draws = Draws(pd.concat(parts, ignore_index=True), LABELS, replicates=request.replicates, seed=request.seed)
-    rows = []
+    rows, scopes = [], swept.forget_sets.scopes
     for (method, step), split in sorted(steps.items()):
         for measure in measures:
             for name in (*TABLE_HEADS, GONE, STAYS, STILL_WORKS):
                 number = _number(draws, method, step, name, measure, request.seed)
-                place = {"method": method, "step": step, "split": swept.scopes[split].split, "set": name}
+                place = {"method": method, "step": step, "split": scopes[split].split, "set": name}
                 rows.append(contrast_row(number) | place | {"measure": measure.name})
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
@@ -89,10 +89,11 @@ def _trained_scores(models: Sequence[Evaluated], swept: LevelModels) -> dict[int
     by_seed: dict[int, dict[tuple[str, str, str], pd.DataFrame]] = defaultdict(dict)
     for model in models:
         if model.run.role in (TARGET, UNLEARNED):
-            split, table = str(model.record.info.split), swept.scores(model, str(model.record.info.split))
+            split, scores = str(model.record.info.split), swept.labelled(model.table)
+            trained = scores[(scores["fold"] == "train") & (scores["variant"] == "")]
             made_for = (model.run.label, str(model.run.info.made_for))
             place = (*(("", split) if model.run.role == TARGET else made_for), split)
-            by_seed[int(model.run.info.config["seed"])][place] = table[table["fold"] == "train"]
+            by_seed[int(model.run.info.config["seed"])][place] = trained
     return dict(by_seed)
 
 
@@ -126,6 +127,6 @@ def _number(draws: Draws, method: str, step: int, name: str, measure: LevelMeasu
     stratum = Stratum.of(stable_seed("sequence", *joint, seed), method=method, step=step, set=joint)
     terms = []
     for part, weight in weights.items():
-        cell = {"method": method, "step": step, "set": part, "kind": measure.kind}
+        cell = {"method": method, "step": step, "set": part, **measure.labels}
         terms.append(Term(weight * measure.scale, cell, measure.measure, stratum))
     return draws.contrast(terms)

@@ -16,22 +16,19 @@ from medunlearn.papers.medforget.measures import (
     CODE_FACTUALITY,
     CODE_GEN_SCORE,
     CODE_ROUGE,
-    COMMON,
     FACTUALITY,
-    GAP,
     GEN_SCORE,
-    GROUPS,
-    IDENTIFIERS,
     IDENTITIES,
-    REPHRASED,
     ROUGE,
-    SETS,
     VARIANTS,
     LevelMeasure,
 )
-from medunlearn.papers.medforget.partitions import LEVELS, PARAPHRASE
+from medunlearn.papers.medforget.models import FLAT_MODEL, flat
+from medunlearn.papers.medforget.partitions import LEVELS
+from medunlearn.papers.medforget.question_sets import GAP, GROUPS, IDENTIFIERS, ON_COMMON, REPHRASED, SETS, given
+from medunlearn.papers.medforget.scopes import Scope
 from medunlearn.papers.medforget.sequence import CAME_BACK, TABLE_HEADS
-from medunlearn.papers.medforget.sweep import FLAT, LevelResults, Scope, flat
+from medunlearn.papers.medforget.sweep import LevelResults
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import name_of
 from medunlearn.papers.sweeps.models import REFERENCES, RETRAINED_MODEL, TARGET_MODEL, Who, unlearned
@@ -106,12 +103,12 @@ def common_table(results: LevelResults) -> Table | None:
         return None
     levels = {scope.split for scope in results.levels}
     models = [(who, split) for who, split in _models(results) if split in levels]
-    return _levels_table(results, results.tasks, models, COMMON.values())
+    return _levels_table(results, results.tasks, models, ON_COMMON.values())
 
 
 def varied_table(results: LevelResults) -> Table | None:
     """The rephrased set and its parts, and training paraphrases; None if it has no parts."""
-    groups = [name for name in (*REPHRASED, PARAPHRASE) if name in set(results.numbers["group"])]
+    groups = [name for name in (*REPHRASED, "paraphrase") if name in set(results.numbers["group"])]
     if groups in ([], [REPHRASED[0]]):
         return None
     return _levels_table(results, results.tasks, _models(results), groups)
@@ -197,7 +194,7 @@ def _attack_columns(results: LevelResults, identifiers: Sequence[str]) -> tuple[
     attacked = set(results.attacked["measure"])
     steps = [(m, name) for m in results.tasks if m.name in attacked for name in identifiers]
     heads = [Cell(measure.title, f"given {GIVEN[name]}") for measure, name in steps]
-    return [(f"given {name}", measure.name) for measure, name in steps], heads
+    return [(given(name), measure.name) for measure, name in steps], heads
 
 
 def attack_table(results: LevelResults) -> Table | None:
@@ -254,7 +251,7 @@ def identity_table(results: LevelResults) -> Table | None:
     rows = (
         (
             scope.split,
-            f"{who[1]}, unlearned on {scope.partner}" if who[0] == FLAT else name_of(who),
+            f"{who[1]}, unlearned on {scope.partner}" if who[0] == FLAT_MODEL else name_of(who),
             *(percent_cell(results.number(scope.split, who, "forget", measure.name)) for measure in measures),
         )
         for scope in results.levels

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from medunlearn.papers.sweeps.models import LABELS, UNLEARNED, SweepModels, Who
+from medunlearn.papers.sweeps.models import UNLEARNED, SweepModels, Who
 from medunlearn.results.contrasts import CellDraws, Contrast, Draws, Stratum, Term
 from medunlearn.results.evaluated import COMPOSITES
 from medunlearn.seeds import stable_seed
 from medunlearn.statistics.intervals import p_value
 
 EVERYONE = "all"
-_PART = re.compile(r"([+-]?) ?([\d.]*) ?([mtrf])\.(\w+)(?:\[(\w+)\])?(?:@(\w+))?")
+_PART = re.compile(r"([+-]?) ?([\d.]*) ?([mtrf])\b(?:\.(\w+))?(?:\[(\w+)\])?(?:@(\w+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Part:
 
     Attributes:
         model: m (unlearned), t (target), r (retrained), f (unlearned on the flat split).
-        name: name of a measure or a group of questions. where: questions or subjects; "" for the default.
+        name: name of a measure; "" for the contrast's own. where: questions or subjects; "" for the default.
         split: which of several splits; "" for the contrast's own.
     """
 
@@ -60,7 +60,7 @@ class SweepDraws:
     def __init__(self, models: SweepModels, replicates: int, seed: int) -> None:
         self.models, self.replicates, self.seed = models, replicates, seed
         self._draws = Draws(
-            models.table, LABELS, rollup="kind", composites=COMPOSITES, replicates=replicates, seed=seed
+            models.table, models.labels, rollup="kind", composites=COMPOSITES, replicates=replicates, seed=seed
         )
 
     def term(
@@ -68,7 +68,7 @@ class SweepDraws:
         weight: float,
         measure: str,
         who: Who,
-        place: tuple[str, str, str],
+        questions: Mapping[str, str],
         context: str,
         split: str,
         *,
@@ -76,16 +76,17 @@ class SweepDraws:
         group: str = EVERYONE,
         subjects: Collection[str] | None = None,
     ) -> Term:
-        """``weight`` times a model's number at one place (side, fold, kind).
+        """``weight`` times a model's number on some questions.
 
         Args:
+            questions: their labels in the score table; the side, and those that tell their cell apart.
             joint: nested splits whose subjects are drawn together; none: only the term's own.
             group: name of the subjects, if these are not all.
         """
-        side, fold, kind = place
+        side = questions["side"]
         seed = stable_seed("sweep", side, group, self.seed)
         stratum = Stratum.of(seed, subjects=subjects, context=context, split=joint or (split,), side=side)
-        cell = {"split": split, "role": who[0], "method": who[1], "fold": fold, "kind": kind}
+        cell = {"split": split, "role": who[0], "method": who[1], **questions}
         return Term(weight, cell, measure, stratum)
 
     def seeds(self, term: Term) -> dict[object, CellDraws]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import pandas as pd
 
@@ -14,6 +14,7 @@ from medunlearn.errors import InputError
 from medunlearn.pipeline.report.gather import check_made_for_this, shown_split
 from medunlearn.results.evaluated import Evaluated, one_vocabulary
 from medunlearn.results.reference_check import check_reference
+from medunlearn.results.scores import COLUMNS
 
 Who = tuple[str, str]
 """Role, and the method's title (``""`` for target and retrained)."""
@@ -22,7 +23,7 @@ TARGET_MODEL: Who = (TARGET, "")
 RETRAINED_MODEL: Who = (RETRAINED, "")
 REFERENCES = (TARGET_MODEL, RETRAINED_MODEL)
 LABELS = ("context", "split", "role", "method", "side", "fold", "kind")
-"""Labels of the score table that tell the cells of a sweep apart, training seeds aside."""
+"""Labels of the score table that tell the cells of every sweep apart, training seeds aside."""
 
 Seeds = dict[int, Evaluated]
 
@@ -55,10 +56,15 @@ def unlearned(method: str) -> Who:
 class SweepModels:
     """All evaluated models of a sweep, by context, split, role and method, and training seed.
 
+    Attributes:
+        labels: labels of the score table that tell cells apart.
+
     Raises:
         InputError: no models; models of another benchmark; a model evaluated on another split than it was made for;
             two models of one method, split, seed and context; models with different questions on one split.
     """
+
+    labels: ClassVar[tuple[str, ...]] = LABELS
 
     def __init__(self, models: Sequence[Evaluated], benchmark: Benchmark) -> None:
         if not models:
@@ -90,7 +96,7 @@ class SweepModels:
         return (model.run.role, model.run.label if model.run.role == UNLEARNED else "")
 
     def scores(self, model: Evaluated, split: str) -> pd.DataFrame:
-        """The score table of one model."""
+        """The score table of one model, with the labels of :attr:`labels` that are its questions'."""
         return model.table
 
     def _add(self, model: Evaluated, who: Who) -> None:
@@ -177,10 +183,10 @@ class SweepModels:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """One score table of all models, with the labels of :data:`LABELS` and the training seed."""
+        """One score table of all models, with the labels of :attr:`labels` and the training seed."""
         tables = [
             self.scores(model, split).assign(context=context, split=split, role=who[0], method=who[1], seed=seed)[
-                [*LABELS, "seed", "item", "subject", "measure", "value", "reason"]
+                [*self.labels, "seed", *COLUMNS]
             ]
             for context, split, who, seeds in self
             for seed, model in seeds.items()
