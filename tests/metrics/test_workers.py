@@ -153,6 +153,29 @@ def test_long_work_takes_more_processes(monkeypatch: pytest.MonkeyPatch) -> None
     assert part_counts == [4]
 
 
+def test_an_import_at_the_first_item_is_not_taken_for_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses = [1.0]
+
+    def slow_at_first(ready: Sequence[Item], tools: Tools) -> list[Score]:
+        time.sleep(pauses.pop() if pauses else 0)
+        return [Score(0.0) for _ in ready]
+
+    part_counts: list[int] = []
+
+    def counted(function: Callable[[list[Item]], object], parts: list[list[Item]]) -> list[object]:
+        part_counts.append(len(parts))
+        return [function(part) for part in parts]
+
+    monkeypatch.setattr(scoring, "in_processes", counted)
+    monkeypatch.setattr(scoring, "usable_cores", lambda: 4)
+    monkeypatch.setattr(scoring, "_TRIAL", 4)
+    monkeypatch.setattr(scoring, "_may_be_shared_out", lambda metric: True)
+    mine = Measure("mine", "Mine", ("response",), "0-1", "here", slow_at_first, True)
+    many = [Item(str(n), "forget", "?", "a", response="a") for n in range(100)]
+    assert len(score(many, [mine])) == 100
+    assert part_counts == [1]
+
+
 @pytest.mark.parametrize("processes", [0, -1])
 def test_less_than_one_process_is_refused(processes: int) -> None:
     with pytest.raises(InputError, match="at least 1"):

@@ -32,9 +32,9 @@ _MISSING: dict[Need, str] = {
     "keywords": "no keywords were extracted for the question",
 }
 _TOOLS = {"encoder", "nli", "bert", "bart"}
-# Items that are scored here first, to learn how long the others will take.
+# Items that are scored here first; the second half of them tells how long the others will take.
 _TRIAL = 1024
-# A process starts in about half a second; it is to have several times as much to do.
+# A process starts in half a second, or in two if it stems words; it is to have more than that to do.
 _SECONDS_TO_SHARE = 4.0
 
 
@@ -95,12 +95,13 @@ def _share_out(metrics: Sequence[Measure], items: Sequence[Item], processes: int
     """
     if not metrics or len(items) <= _TRIAL:
         return {}
+    run, untimed, rest = partial(_run_all, metrics), _TRIAL // 2, items[_TRIAL:]
+    # The first items pay for imports, such as nltk's, which takes longer than scoring them.
+    parts = [run(items[:untimed])]
     started = time.perf_counter()
-    run = partial(_run_all, metrics)
-    parts = [run(items[:_TRIAL])]
-    rest = items[_TRIAL:]
+    parts.append(run(items[untimed:_TRIAL]))
     if processes is None:
-        ahead = (time.perf_counter() - started) * len(rest) / _TRIAL
+        ahead = (time.perf_counter() - started) * len(rest) / (_TRIAL - untimed)
         processes = max(1, min(usable_cores(), int(ahead / _SECONDS_TO_SHARE)))
     size = -(-len(rest) // processes)
     parts += in_processes(run, [rest[start : start + size] for start in range(0, len(rest), size)])
