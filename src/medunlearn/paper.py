@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -114,6 +115,7 @@ class Paper:
         verbs, calls: further commands; further functions of ``import medunlearn``: name -> target.
         demos: name of ``demo NAME`` -> (out, synthetic=, texts=, epochs=, seed=, device=, quiet=, say=) -> result.
         watch: an object with ``check``, ``measures`` and ``held_out``: measurements after epochs of `train`.
+        missing: of a stand-in: why the benchmark's paper cannot be had; "" for a paper that is installed.
     """
 
     name: str
@@ -140,7 +142,6 @@ class Paper:
     demos: Mapping[str, Target] = field(default_factory=dict)
     watch: Target = ""
     missing: str = ""
-    """Why a stand-in is used for the paper of a benchmark; "" for a paper that is installed."""
 
     def __post_init__(self) -> None:
         if problems := list(_problems(self)):
@@ -238,10 +239,11 @@ def find_paper(name: str) -> Paper:
 def paper_of(builder: str) -> Paper:
     """The paper of a benchmark, by the ``builder`` that it records; a neutral one if it is not installed.
 
-    A path is not followed: a benchmark's folder may come from anybody, and importing is running code.
+    A path that the user did not name is not followed: a benchmark's folder may come from anybody, and importing is
+    running code.
     """
     try:
-        if ":" not in builder and builder in paper_targets():
+        if builder in paper_targets():
             return find_paper(builder)
         reason = f"no paper {builder!r} is installed"
     except MedunlearnError as error:
@@ -277,6 +279,11 @@ def _remember(path: str) -> None:
 
 @cache
 def _by_path(paths: str) -> Mapping[str, str]:
-    """Name -> path of the papers in a list of paths."""
-    targets = (part.strip() for part in paths.split(",") if part.strip())
-    return {resolve("papers", target, {}).name: target for target in targets}
+    """Name -> path of the papers in a list of paths; one that cannot be loaded has its path for a name."""
+    names_of: dict[str, str] = {}
+    for path in (part.strip() for part in paths.split(",") if part.strip()):
+        name = path
+        with suppress(InputError):
+            name = getattr(resolve("papers", path, {}), "name", path)
+        names_of[name] = path
+    return names_of

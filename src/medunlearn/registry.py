@@ -81,22 +81,28 @@ def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
         sys.path.append(here)
     try:
         return load(target)
-    except MedunlearnError as error:
-        raise InputError(f"{kind} {name!r} ({target}) cannot be used: {error}") from error
-    # A plug-in may raise anything while it is imported.
-    except Exception as error:
-        if target.split(".")[0] == "medunlearn" and not isinstance(error, ImportError | AttributeError):
-            raise
-        raise InputError(
-            f"{kind} {name!r} points to {target!r}, which cannot be imported: {type(error).__name__}: "
-            f"{first_line(error)}. Is its package installed, and is the path module:attribute?"
-        ) from error
+    except InputError as error:
+        raise InputError(f"{kind} {name!r}: {error}") from error
 
 
 def load(target: str) -> Any:
-    """The object behind ``module:attribute``."""
+    """The object behind ``module:attribute``.
+
+    Raises:
+        InputError: it cannot be imported. A plug-in may raise anything while it is imported.
+    """
     module, _, attribute = target.partition(":")
-    return getattr(import_module(module), attribute)
+    try:
+        return getattr(import_module(module), attribute)
+    except MedunlearnError as error:
+        raise InputError(f"{target} cannot be used: {error}") from error
+    except Exception as error:
+        if module.split(".")[0] == "medunlearn" and not isinstance(error, ImportError | AttributeError):
+            raise
+        raise InputError(
+            f"{target!r} cannot be imported: {type(error).__name__}: {first_line(error)}. Is its package "
+            "installed, and is the path module:attribute?"
+        ) from error
 
 
 def made(what: str, name: str, cls: type, arguments: Mapping[str, Any]) -> Any:

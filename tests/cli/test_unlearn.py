@@ -172,7 +172,7 @@ def test_a_plug_in(unlearn: Unlearn, tmp_path: Path, plug_in: str) -> None:
         ),
         ("random_10", "rmu", ("--rmu.layer=17",), ["rmu.layer=17: the model has layers 0 to 1", "Set it"]),
         ("random_10", "rmu", ("--rmu.layer=2",), ["rmu.layer=2: the model has layers 0 to 1"]),
-        ("random_10", "nowhere:Method", (), ["'nowhere:Method', which cannot be imported", "module:attribute"]),
+        ("random_10", "nowhere:Method", (), ["'nowhere:Method' cannot be imported", "module:attribute"]),
         ("random_10", "os:path", (), ["must be a dataclass"]),
     ],
 )
