@@ -115,7 +115,8 @@ def check_reply(
     try:
         request, response = parse_timestamp_request(query), _decode(reply)
         if response.status != PKIStatus.GRANTED:
-            raise TimestampError(f"the authority refused (status {response.status})")
+            answer = "granted it with changes" if response.status == PKIStatus.GRANTED_WITH_MODS else "refused"
+            raise TimestampError(f"the authority {answer} (status {response.status})")
         return _Token(statement, request, response).check(path, authority)
     except TimestampError:
         raise
