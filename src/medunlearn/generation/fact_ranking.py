@@ -147,9 +147,8 @@ def record_branches(
 ) -> list[TokenSequence]:
     """The record's text with several values in one place as branches, scored from where they differ.
 
-    medunlearn.models.sequences.record_sequences`, begun later where a branch would be too long.~Their context is
-    that of training: the chunk of :func:`~medunlearn.models.sequences.record_sequences`, started later if a branch
-    would be too long.~medunlearn.models.sequences.record_sequences`, begun later where a branch would be too long.
+    Their context is that of training: the chunk of :func:`~medunlearn.models.sequences.record_sequences`, started
+    later if a branch would be too long.
 
     Args:
         values: the first is the record's own.

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from medunlearn.errors import InputError, UnknownNameError
+from medunlearn.methods.families import OTHER, declaration
 from medunlearn.registry import made, names, resolve
 
 LOSSES: dict[str, str] = {
@@ -50,6 +51,20 @@ def is_edit(name: str) -> bool:
         return False
 
 
+def family_of(name: str) -> str:
+    """The family that a method declares (:mod:`medunlearn.methods.families`), without importing it."""
+    return declaration(_target(name), "family", OTHER)
+
+
+def retain_term_of(name: str) -> str:
+    """The term for the retain set that a method declares, without importing it; "" if it declares none."""
+    return declaration(_target(name), "retain_term", "")
+
+
+def _target(name: str) -> str:
+    return names("methods", METHODS).get(name, name)
+
+
 def make_method(name: str, arguments: Mapping[str, Any], seed: int | None = None) -> Any:
     """Create a method with its hyperparameters.
 
@@ -77,9 +92,11 @@ __all__ = [
     "LOSSES",
     "METHODS",
     "UnknownNameError",
+    "family_of",
     "hyperparameters",
     "is_edit",
     "make_method",
     "method_class",
     "names",
+    "retain_term_of",
 ]

@@ -31,6 +31,8 @@ class AltPO:
     """
 
     title: ClassVar[str] = "AltPO"
+    family: ClassVar[str] = "preference"
+    retain_term: ClassVar[str] = "loss"
     capped: ClassVar[bool] = False
 
     alternatives: Annotated[int, Field(ge=1)] = 5

@@ -49,6 +49,8 @@ class CHIP:
     """
 
     title: ClassVar[str] = "CHIP"
+    family: ClassVar[str] = "weight editing"
+    retain_term: ClassVar[str] = "none"
     kind: ClassVar[Kind] = "edit"
 
     selection: Literal["samples", "nodes"] = "samples"

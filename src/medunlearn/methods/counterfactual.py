@@ -54,6 +54,8 @@ class Counterfactual:
     """
 
     title: ClassVar[str] = "Counterfactual"
+    family: ClassVar[str] = "alternative answers"
+    retain_term: ClassVar[str] = "divergence"
     capped: ClassVar[bool] = True
 
     alternatives: Annotated[int, Field(ge=1)] = 8

@@ -16,6 +16,8 @@ class GradientAscent:
     """
 
     title: ClassVar[str] = "GA"
+    family: ClassVar[str] = "gradient ascent"
+    retain_term: ClassVar[str] = "none"
 
     def loss(self, forget: View, retain: View) -> Terms:
         return {"forget": -forget.nll()}

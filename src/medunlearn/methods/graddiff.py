@@ -22,6 +22,8 @@ class GradDiff:
     """
 
     title: ClassVar[str] = "GradDiff"
+    family: ClassVar[str] = "gradient ascent"
+    retain_term: ClassVar[str] = "loss"
 
     gamma: Annotated[float, Field(ge=0)] = 1.0
     alpha: Annotated[float, Field(ge=0)] = 1.0

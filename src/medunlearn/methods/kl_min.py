@@ -29,6 +29,8 @@ class KLMin:
     """
 
     title: ClassVar[str] = "KL-Min"
+    family: ClassVar[str] = "gradient ascent"
+    retain_term: ClassVar[str] = "divergence"
 
     variant: Literal["answers", "openunlearning"] = "answers"
     gamma: Annotated[float, Field(ge=0)] = 1.0

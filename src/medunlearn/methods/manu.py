@@ -37,6 +37,8 @@ class MANU:
     """
 
     title: ClassVar[str] = "MANU"
+    family: ClassVar[str] = "weight editing"
+    retain_term: ClassVar[str] = "none"
     kind: ClassVar[Kind] = "edit"
 
     alpha: Annotated[float, Field(gt=0, lt=100)] = 2.0

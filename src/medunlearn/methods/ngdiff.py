@@ -36,6 +36,8 @@ class NGDiff:
     """
 
     title: ClassVar[str] = "NGDiff"
+    family: ClassVar[str] = "normalized gradient ascent"
+    retain_term: ClassVar[str] = "loss"
 
     automatic: bool = True
     every: Annotated[int, Field(ge=1)] = 10

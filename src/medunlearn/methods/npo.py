@@ -32,6 +32,8 @@ class NPO:
     """
 
     title: ClassVar[str] = "NPO"
+    family: ClassVar[str] = "preference"
+    retain_term: ClassVar[str] = "loss"
 
     beta: Annotated[float, Field(gt=0)] = 0.1
     alpha: Annotated[float, Field(ge=0)] = 1.0

@@ -14,6 +14,10 @@ with hyperparameters and one function from two views to named loss terms:
 optimizer step*: the terms of the micro-batches add up to the terms of one large batch, whatever its size and
 however it was cut. So a method must reduce with the view's own means, never with ``tensor.mean()``.
 
+**Family.** A method declares how it forgets, ``family``, and what preserves the retain set, ``retain_term``, as
+strings of its class (:mod:`medunlearn.methods.families` lists them). Findings about a family count every method
+that declares it. A method that declares nothing is of the family ``other``.
+
 Notation: N positions and S sequences in the view, V vocabulary, W width of the hidden states. *Answer
 positions* are those whose output predicts an answer token: the prompt's last token is one, the final EOS is
 not. For a record trained as plain text, every token but the first is an answer token. A view uses these positions

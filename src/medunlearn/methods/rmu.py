@@ -44,6 +44,8 @@ class RMU:
     """
 
     title: ClassVar[str] = "RMU"
+    family: ClassVar[str] = "representation"
+    retain_term: ClassVar[str] = "hidden states"
 
     variant: Literal["openunlearning", "wmdp"] = "openunlearning"
     layer: Annotated[int, Field(ge=0)] = 7

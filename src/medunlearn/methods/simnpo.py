@@ -32,6 +32,8 @@ class SimNPO:
     """
 
     title: ClassVar[str] = "SimNPO"
+    family: ClassVar[str] = "preference"
+    retain_term: ClassVar[str] = "loss"
 
     variant: Literal["paper", "openunlearning"] = "paper"
     beta: Annotated[float, Field(gt=0)] = 4.5

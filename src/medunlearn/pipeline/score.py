@@ -128,8 +128,7 @@ def score_items(
     """The score table of some measures on an evaluation's items.
 
     Args:
-        medunlearn.results.scores.question_labels` gives them.~labels: from
-        :func:`~medunlearn.results.scores.question_labels`.~medunlearn.results.scores.question_labels` gives them.
+        labels: from :func:`~medunlearn.results.scores.question_labels`.
     """
     metrics = [get_metric(name) for name in names]
     needs = {need for metric in metrics for need in metric.needs}

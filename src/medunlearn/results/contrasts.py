@@ -128,8 +128,7 @@ class Draws:
         replicates: number of draws of the subjects. seed: seed for draws of training seeds.
 
     Raises:
-        InputError: medunlearn.results.matrix.score_matrix` refuses.~as for
-            :func:`~medunlearn.results.matrix.score_matrix`.~medunlearn.results.matrix.score_matrix` refuses.
+        InputError: as for :func:`~medunlearn.results.matrix.score_matrix`.
     """
 
     def __init__(

@@ -2,9 +2,8 @@
 
 Answers about one patient are correlated. Resampling single questions would assume independence and give intervals
 that are too narrow (Cameron, Gelbach & Miller 2008, "Bootstrap-based improvements for inference with clustered
-errors", Section III; Davison & Hinkley 1997, Section 3.8). medunlearn.statistics.intervals`.~The replicates give
-standard errors and covariances of statistics; :mod:`~medunlearn.statistics.intervals` turns them into
-intervals.~medunlearn.statistics.intervals`.
+errors", Section III; Davison & Hinkley 1997, Section 3.8). The replicates give standard errors and covariances of
+statistics; :mod:`~medunlearn.statistics.intervals` turns them into intervals.
 
 Notation: n observations (rows), k columns (metrics), S clusters (subjects), B replicates.
 """

@@ -100,6 +100,15 @@ def test_each_is_the_difference_of_means_by_hand(benchmark: Benchmark, runs: dic
     assert "after epoch 2" in row(table, "zero", "GD", about="on retain")["about"]
 
 
+def test_runs_are_compared_by_what_their_methods_declare(benchmark: Benchmark, runs: dict[str, Any]) -> None:
+    """SimNPO is a preference as NPO is; RMU neither that nor an ascent, and has its own contrasts alone."""
+    for method, compared in {"simnpo": {"NPO"}, "rmu": set[str]()}.items():
+        runs["models"][2].run.info["config"]["method"] = method
+        table = contrasts(runs["models"], benchmark, 20, 0)
+        assert set(table.loc[table["contrast"] == "slower", "model"]) == compared
+        assert set(table.loc[table["contrast"] == "zero", "model"]) == {"GD", "NPO"}
+
+
 def test_intervals_are_paired(benchmark: Benchmark, runs: dict[str, Any]) -> None:
     """Each epoch a constant below the last: documents differ by as much as they like, differences do not."""
     scores = draw_scores(benchmark, 0.9, 0)

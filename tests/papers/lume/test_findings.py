@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -23,7 +24,8 @@ from medunlearn.results.reference_check import ReferenceCheck
 
 UNBOUNDED = ("GA", "GD", "KL")
 METHODS = {"GA": "ga", "GD": "graddiff", "KL": "kl_min", "NPO": "npo"}
-ROLES = {"target": "target", "retrained": "retrained"} | dict.fromkeys(METHODS, "unlearned")
+OTHERS = {"New": "invented_method:Sink", "SimNPO": "simnpo", "NGDiff": "ngdiff", "RMU": "rmu"}
+ROLES = {"target": "target", "retrained": "retrained"} | dict.fromkeys({**METHODS, **OTHERS}, "unlearned")
 Row = dict[str, Any]
 
 
@@ -66,14 +68,14 @@ def report(
     methods: Sequence[str] = tuple(METHODS),
     reference: ReferenceCheck | None = None,
 ) -> tuple[Finding, ...]:
-    """LUME's findings on runs of the four methods, the same numbers with every training seed: GA/0, GA/1, ..."""
+    """LUME's findings on runs of some methods, the same numbers with every training seed: GA/0, GA/1, ..."""
     nothing = pd.DataFrame()
     labels = [label for label, role in ROLES.items() if role != "unlearned" or label in methods]
     models = [
         ModelResult(
             f"{label}/{seed}",
             ROLES[label],  # type: ignore[arg-type]
-            METHODS.get(label),
+            {**METHODS, **OTHERS}.get(label),
             nothing,
             nothing,
             {"config": {"lr": (rates or {}).get(label, 1e-4), "seed": seed}},
@@ -150,7 +152,8 @@ def test_a_claim_on_three_methods_takes_all_three() -> None:
     assert by_name(report(START, ZERO))["zero"].verdict == HOLDS
     alone = by_name(report(START, ZERO, methods=["GA"]))["zero"]
     assert alone.verdict == OPEN
-    assert verdicts(alone) == [("GA", OPEN), ("GradDiff, KL-Min", NOT_MEASURABLE)]
+    missing = "gradient ascent with a retain loss (GD), gradient ascent with a retain divergence (KL)"
+    assert verdicts(alone) == [("GA", OPEN), (missing, NOT_MEASURABLE)]
     unsettled = by_name(report(START, [*ZERO[:2], contrast("zero", "KL", -0.05, 0.02)]))["zero"]
     assert unsettled.verdict == OPEN
 
@@ -186,6 +189,76 @@ def test_only_the_measures_that_fell_are_asked_whether_they_rose() -> None:
     assert by_name(report(START, rows))["recovery"].verdict == "holds"
 
 
+INVENTED = """
+from typing import ClassVar
+
+raise RuntimeError("a report runs no code that a run names")
+
+
+class Sink:
+    family: ClassVar[str] = "{family}"
+    retain_term: ClassVar[str] = "{retain_term}"
+"""
+
+
+@pytest.fixture
+def invent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Put a method from outside into the working folder, as OTHERS names it."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(family: str, retain_term: str) -> None:
+        (tmp_path / "invented_method.py").write_text(INVENTED.format(family=family, retain_term=retain_term))
+
+    return write
+
+
+def test_a_method_from_outside_counts_in_its_family(invent: Callable[[str, str], None]) -> None:
+    """It stands for the paper's method of its form, and one number of it contradicts a finding as theirs would."""
+    own = [contrast("zero", label, -0.09, -0.05) for label in ("GA", "KL")]
+    new, methods = contrast("zero", "New", -0.09, -0.05), ("GA", "KL", "New")
+    start = [*START, epoch("New", 0, "regurgitation", 0.95)]
+    invent("gradient ascent", "loss")
+    holds = by_name(report(start, [*own, new], methods=methods))["zero"]
+    assert (holds.verdict, verdicts(holds)) == (HOLDS, [("GA", HOLDS), ("New", HOLDS), ("KL", HOLDS)])
+    fails = by_name(report(start, [*own, contrast("zero", "New", 0.1, 0.3)], methods=methods))["zero"]
+    assert (fails.verdict, dict(verdicts(fails))["New"]) == (FAILS, FAILS)
+    # Beside the paper's own of its form it has to be settled, too.
+    unsettled = [*own, contrast("zero", "GD", -0.09, -0.05), contrast("zero", "New", -0.09, 0.05)]
+    beside = by_name(report(start, unsettled, methods=("GA", "GD", "KL", "New")))["zero"]
+    assert (beside.verdict, verdicts(beside)[-1]) == (OPEN, ("invented_method:Sink", NOT_MEASURABLE))
+    # Of another family it is no gradient ascent, and a retain loss is missing.
+    invent("distillation", "loss")
+    other = by_name(report(start, [*own, new], methods=methods))["zero"]
+    assert other.verdict == OPEN
+    assert [run for run, _ in verdicts(other)] == ["GA", "KL", "gradient ascent with a retain loss (GD)"]
+
+
+def test_findings_on_other_groups_count_whoever_declares_them(invent: Callable[[str, str], None]) -> None:
+    invent("preference", "none")
+    methods = (*METHODS, *OTHERS)
+    rows = [
+        *(contrast("zero", label, -0.09, -0.05) for label in methods),
+        *(contrast(name, label, *edges) for label in methods for name, edges in EDGES.items()),
+        *(contrast("slower", label, 0.1, 0.3) for label in methods),
+    ]
+    utility = [epoch(m, n, "utility", value, node="") for m in methods for n, value in enumerate((0.4, 0.3))]
+    fell = [epoch(m, n, "regurgitation", value) for m in methods for n, value in enumerate((0.95, 0.3))]
+    areas = {**AREAS, **dict.fromkeys(methods, 0.7)}
+    rules = by_name(report([*fell, *utility], rows, areas=areas, methods=methods))
+    counted = {name: [run for run, _ in verdicts(finding)] for name, finding in rules.items()}
+    assert counted == {
+        "memorized": ["target"],
+        "zero": ["GA", "GD", "KL"],
+        "recovery": ["GD", "NGDiff"],
+        "slower": ["NPO", "New", "SimNPO"],
+        "membership falls": ["GA", "GD", "KL"],
+        "membership stays": ["NPO", "New", "SimNPO"],
+        "over-forgotten": ["GD", "NGDiff"],
+        "utility": ["GA", "GD", "KL", "NPO", "New", "SimNPO", "NGDiff", "RMU"],
+    }
+
+
+EDGES = {"fell": (0.3, 0.5), "rose": (0.2, 0.4)}
 SLOWER = [contrast("slower", "NPO", 0.1, 0.3) for _ in range(6)]
 
 
@@ -276,7 +349,7 @@ def test_they_are_in_all_three_files() -> None:
     assert 'id="findings"' in page
     assert page.count('<span class="badge') == len(rules)
     assert "&lt;b&gt;story" in page
-    assert "### holds: GA, GD and KL fall to zero on both sides." in text
+    assert "### holds: Gradient ascent (GA, GD and KL) falls to zero on both sides." in text
     assert "<b>story" not in page + text
     zero = next(finding for finding in data["findings"] if finding["name"] == "zero")
     assert (zero["verdict"], zero["counts"][HOLDS]) == (HOLDS, 3 * SEEDS)

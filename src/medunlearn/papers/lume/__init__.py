@@ -10,6 +10,13 @@ PII_FIELDS = ("birth_date", "ssn", "phone", "email", "address")
 """The knowledge questions of a personal biography, in the order of their numbers (Section 2.3)."""
 
 _HERE = __name__
+GROUPING = Grouping(
+    level="task",
+    measures={"completion": ("rouge_l", "regurgitation"), "knowledge": ("exact_match", "knowledge")},
+    of_identifiers={"knowledge": ("exact_match", "knowledge")},
+    identifier=f"{_HERE}:identifier_asked",
+)
+"""Section 2.3: both measures per task; knowledge of personal biographies also by field."""
 PAPER = Paper(
     name="lume",
     title="LUME from its released files: stories, personal biographies and public biographies.",
@@ -43,13 +50,7 @@ PAPER = Paper(
         "lume_story": f"{_HERE}.prompts:LumeStory",
         "lume_verify": f"{_HERE}.prompts:LumeVerify",
     },
-    # Section 2.3: both per task; knowledge of personal biographies also by field.
-    grouping=Grouping(
-        level="task",
-        measures={"completion": ("rouge_l", "regurgitation"), "knowledge": ("exact_match", "knowledge")},
-        of_identifiers={"knowledge": ("exact_match", "knowledge")},
-        identifier=f"{_HERE}:identifier_asked",
-    ),
+    grouping=GROUPING,
     sources={"articles": ("--articles", "medunlearn.sources.articles")},
     files=("review",),
     runs_page=f"{_HERE}.report:paper_part",

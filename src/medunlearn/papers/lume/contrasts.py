@@ -9,13 +9,15 @@ lowest the epoch after the target with the lowest mean, last the last epoch:
 - ``zero``: lowest - t / 10, on forget and retain;
 - ``fell``: 9/10 t - lowest, and ``rose``: last - lowest - t / 10, on retain;
 - ``slower``: mean over the epochs after the target, minus the same of another run over the epochs both have, on
-  forget; of NPO against GA, GD and KL.
+  forget; of every method by preference against every gradient ascent.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -23,16 +25,34 @@ import pandas as pd
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES
 from medunlearn.errors import InputError
-from medunlearn.papers.lume import PAPER
-from medunlearn.results.contrasts import Contrast, Draws, Stratum, Term, complete_items
+from medunlearn.papers.lume import GROUPING, PAPER
+from medunlearn.papers.lume.method_groups import ASCENT, PREFERENCES
+from medunlearn.reports.readings import rows_of
+from medunlearn.results.contrasts import Draws, Stratum, Term, complete_items
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.seeds import stable_seed
 
-TO_ZERO = ("ga", "graddiff", "kl_min")
-BOUNDED = "npo"
-"""Methods whose loss is unbounded, and the one whose is bounded (LUME, Section 3)."""
 COLUMNS = ("contrast", "model", "node", "about", "value", "low", "high", "n_subjects", "reason")
 LABELS = ("task", "side", "kind", "model", "epoch")
+
+OF_RUN = {
+    "zero": (
+        SIDES,
+        {"lowest": 1.0, "target": -0.1},
+        "{measure}, {mean:.3f} after epoch {lowest}, minus a tenth of the target's",
+    ),
+    "fell": (
+        ("retain",),
+        {"target": 0.9, "lowest": -1.0},
+        "{measure}: 0.9 of the target's minus that after epoch {lowest}",
+    ),
+    "rose": (
+        ("retain",),
+        {"last": 1.0, "lowest": -1.0, "target": -0.1},
+        "{measure}: rise from epoch {lowest} to {last}, minus t / 10",
+    ),
+}
+"""A run's own contrast -> its sides, weights of its epochs, and description."""
 
 Rows = Iterator[dict[str, Any]]
 
@@ -47,40 +67,25 @@ def contrasts(models: Sequence[Evaluated], benchmark: Benchmark | None, replicat
     rows: list[dict[str, Any]] = []
     if benchmark is not None and benchmark.builder == PAPER.name:
         for target in (model for model in models if model.run.role == "target"):
-            unlearned = [
-                model
-                for model in models
-                if model.run.role == "unlearned" and training_seed(model) == training_seed(target)
-            ]
-            epochs = {model.run.label: table for model in unlearned if (table := _epochs(model))}
-            if epochs:
-                rows += _differences(target, epochs, unlearned, benchmark, replicates, seed)
+            runs = [m for m in models if m.run.role == "unlearned" and training_seed(m) == training_seed(target)]
+            rows += _of_target(target, runs, benchmark, replicates, seed)
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _differences(
-    target: Evaluated,
-    epochs: Mapping[str, Mapping[int, Evaluated]],
-    unlearned: Sequence[Evaluated],
-    benchmark: Benchmark,
-    replicates: int,
-    seed: int,
+def _of_target(
+    target: Evaluated, runs: Sequence[Evaluated], benchmark: Benchmark, replicates: int, seed: int
 ) -> Rows:
     """All contrasts of the runs that start from one target."""
-    methods = {model.run.label: str(model.run.info["config"]["method"]) for model in unlearned}
-    grouping = PAPER.grouping
-    assert grouping is not None
-    scores = _scores(target, epochs, benchmark)
-    draws = Draws(scores, LABELS, seeds=None, replicates=replicates, seed=seed)
-    for task in benchmark.hierarchy.nodes(grouping.level):
-        for side in SIDES:
-            for kind, (metric, measure) in grouping.measures.items():
-                place = _Place(draws, scores, task, side, kind, metric, f"{measure} on {side}", seed)
-                for label in epochs:
-                    yield from place.within(label)
-                for slow in (label for label in epochs if methods[label] == BOUNDED and side == "forget"):
-                    for fast in (label for label in epochs if methods[label] in TO_ZERO):
-                        yield from place.slower(slow, fast)
+    epochs = {model.run.label: by_epoch for model in runs if (by_epoch := _epochs(model))}
+    if not epochs:
+        return
+    methods = {model.run.label: str(model.run.info["config"]["method"]) for model in runs}
+    slow, fast = ([label for label in epochs if methods[label] in group] for group in (PREFERENCES, ASCENT))
+    for measure in _task_measures(_scores(target, epochs, benchmark), benchmark, replicates, seed):
+        for label in epochs:
+            yield from measure.of_run(label)
+        for pair in product(slow, fast):
+            yield from measure.slower(*pair)
 
 
 def _epochs(model: Evaluated) -> dict[int, Evaluated]:
@@ -117,66 +122,65 @@ def _scores(target: Evaluated, epochs: Mapping[str, Mapping[int, Evaluated]], be
 
 
 @dataclass(frozen=True)
-class _Place:
-    """One task, side and measure, with draws of its documents."""
+class _TaskMeasure:
+    """One measure of one task and side, by run and epoch.
+
+    Attributes:
+        place: labels of its cells: task, side and kind.
+        means: run -> epoch -> mean; without runs that have no scores here.
+        title: measure and side, for descriptions.
+    """
 
     draws: Draws
-    scores: pd.DataFrame
-    task: str
-    side: str
-    kind: str
+    place: Mapping[str, str]
     metric: str
-    words: str
+    means: Mapping[str, Mapping[int, float]]
+    title: str
     seed: int
 
-    def means(self, label: str) -> dict[int, float]:
-        """Epoch -> a run's mean here; empty if nothing was scored."""
-        here = self.scores[(self.scores["task"] == self.task) & (self.scores["side"] == self.side)]
-        here = here[(here["kind"] == self.kind) & (here["model"] == label)]
-        means = here.groupby("epoch")["value"].mean()
-        return {int(str(epoch)): float(mean) for epoch, mean in means.items()}
-
-    def term(self, weight: float, label: str, epoch: int) -> Term:
-        stratum = Stratum.of(stable_seed("lume", self.task, self.side, self.seed), task=self.task, side=self.side)
-        cell = {"task": self.task, "side": self.side, "kind": self.kind, "model": label, "epoch": epoch}
-        return Term(weight, cell, self.metric, stratum)
-
-    def within(self, label: str) -> Rows:
-        """A run's own contrasts."""
-        means = self.means(label)
-        behind = {epoch: mean for epoch, mean in means.items() if epoch}
-        if 0 not in means or not behind:
+    def of_run(self, label: str) -> Rows:
+        """A run's own contrasts; none without a score of the target or of a later epoch."""
+        means = self.means.get(label, {})
+        later = {epoch: mean for epoch, mean in means.items() if epoch}
+        if 0 not in means or not later:
             return
-        lowest, last = min(behind, key=behind.__getitem__), max(behind)
-        at = {"t": 0, "lowest": lowest, "last": last}
-        sums: dict[str, tuple[str, dict[str, float]]] = {
-            "zero": (
-                f"{self.words}, {behind[lowest]:.3f} after epoch {lowest}, minus a tenth of the target's",
-                {"lowest": 1.0, "t": -0.1},
-            ),
-            "fell": (
-                f"{self.words}: 0.9 of the target's minus that after epoch {lowest}",
-                {"t": 0.9, "lowest": -1.0},
-            ),
-            "rose": (
-                f"{self.words}: rise from epoch {lowest} to {last}, minus t / 10",
-                {"last": 1.0, "lowest": -1.0, "t": -0.1},
-            ),
-        }
-        for name, (about, weights) in sums.items():
-            if name == "zero" or self.side == "retain":
-                terms = [self.term(weight, label, at[epoch]) for epoch, weight in weights.items()]
-                yield self.row(name, label, about, self.draws.contrast(terms))
+        epochs = {"target": 0, "lowest": min(later, key=later.__getitem__), "last": max(later)}
+        for name, (sides, weights, words) in OF_RUN.items():
+            if self.place["side"] in sides:
+                about = words.format(measure=self.title, mean=later[epochs["lowest"]], **epochs)
+                yield self._row(name, label, about, [(weight, label, epochs[at]) for at, weight in weights.items()])
 
     def slower(self, slow: str, fast: str) -> Rows:
-        """One run's mean over the epochs minus another's, over their common epochs."""
-        shared = sorted((self.means(slow).keys() & self.means(fast).keys()) - {0})
-        if shared:
-            terms = [self.term(1 / len(shared), slow, epoch) for epoch in shared]
-            terms += [self.term(-1 / len(shared), fast, epoch) for epoch in shared]
-            about = f"{self.words}, mean over epochs, minus that of {fast}"
-            yield self.row("slower", slow, about, self.draws.contrast(terms))
+        """One run's mean on forget over the epochs minus another's, over their common epochs."""
+        shared = sorted((self.means.get(slow, {}).keys() & self.means.get(fast, {}).keys()) - {0})
+        if shared and self.place["side"] == "forget":
+            about = f"{self.title}, mean over epochs, minus that of {fast}"
+            weights = ((1 / len(shared), slow), (-1 / len(shared), fast))
+            yield self._row("slower", slow, about, [(w, label, epoch) for w, label in weights for epoch in shared])
 
-    def row(self, name: str, label: str, about: str, contrast: Contrast) -> dict[str, Any]:
+    def _row(self, name: str, label: str, about: str, terms: Sequence[tuple[float, str, int]]) -> dict[str, Any]:
+        """The weighted sum of a run's epochs, each with its weight."""
+        task, side = self.place["task"], self.place["side"]
+        stratum = Stratum.of(stable_seed("lume", task, side, self.seed), task=task, side=side)
+        contrast = self.draws.contrast(
+            [
+                Term(weight, {**self.place, "model": run, "epoch": epoch}, self.metric, stratum)
+                for weight, run, epoch in terms
+            ]
+        )
         numbers = (contrast.value, contrast.low, contrast.high, contrast.n_subjects, contrast.reason)
-        return dict(zip(COLUMNS, (name, label, self.task, about, *numbers), strict=True))
+        return dict(zip(COLUMNS, (name, label, task, about, *numbers), strict=True))
+
+
+def _task_measures(
+    scores: pd.DataFrame, benchmark: Benchmark, replicates: int, seed: int
+) -> Iterator[_TaskMeasure]:
+    """Every task, side and measure."""
+    draws = Draws(scores, LABELS, seeds=None, replicates=replicates, seed=seed)
+    means: dict[tuple[str, ...], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for row in rows_of(scores.groupby(list(LABELS))["value"].mean().reset_index()):
+        means[row["task"], row["side"], row["kind"]][row["model"]][int(row["epoch"])] = float(row["value"])
+    for task, side in product(benchmark.hierarchy.nodes(GROUPING.level), SIDES):
+        for kind, (metric, title) in GROUPING.measures.items():
+            place = {"task": task, "side": side, "kind": kind}
+            yield _TaskMeasure(draws, place, metric, means[task, side, kind], f"{title} on {side}", seed)

@@ -4,7 +4,8 @@ A rule is decided case by case (a run, and a task if the finding is about tasks)
 documents: a case holds if the interval of each number is on the stated side of its threshold, contradicts the
 finding if one is on the other side, and is open otherwise. t is the target model (epoch 0), r the retrained model.
 ``findings.yaml`` has the claims in words. Cases with fewer than :data:`DOCUMENTS` documents or :data:`SEEDS`
-training seeds stay open. A claim on several methods holds only if it is decided for each of them.
+training seeds stay open. A claim is on a group of methods (:mod:`~.method_groups`): every run of it counts, and it
+holds only if it is decided for each form of the group that the paper ran.
 
 Source: LUME, Section 3, which states the findings on figures, without intervals or thresholds; the thresholds are
 ours.
@@ -16,8 +17,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from medunlearn.papers.lume.contrasts import BOUNDED, TO_ZERO
 from medunlearn.papers.lume.measured import Measured, minus
+from medunlearn.papers.lume.method_groups import (
+    ASCENT,
+    ASCENT_FORMS,
+    DIFFERENCE,
+    EVERY_METHOD,
+    PREFERENCES,
+    MethodGroup,
+)
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.reports.claims import (
     FAILS,
@@ -39,7 +47,6 @@ DOCUMENTS = 20
 """Fewer documents decide nothing: with 5 a side, one document moves a mean by a fifth."""
 SEEDS = 3
 """Fewer training seeds decide nothing: methods that destroy a model end elsewhere with another seed."""
-TITLES = {"ga": "GA", "graddiff": "GradDiff", "kl_min": "KL-Min", "npo": "NPO"}
 
 
 def _case(
@@ -76,7 +83,7 @@ def _case_of(
 
 def _memorization_cases(measured: Measured) -> Iterator[Case]:
     for seed in measured.seeds:
-        runs = [label for label, _ in measured.runs if measured.seed_of[label] == seed]
+        runs = [label for label in measured.runs if measured.seed_of[label] == seed]
         lines = next((lines for run in runs if (lines := measured.regurgitation(run))), {})
         for (task, side), line in lines.items():
             if 0 in line:
@@ -87,7 +94,7 @@ def _memorization_cases(measured: Measured) -> Iterator[Case]:
 
 
 def _to_zero(measured: Measured) -> Iterator[Case]:
-    for run in measured.of_method(*TO_ZERO):
+    for run in measured.of_group(*ASCENT_FORMS, ASCENT):
         for task, evidence in measured.contrasts("zero", run).items():
             stays = sum(number.above is True for number in evidence)
             failed = f"stays above in {stays} of {len(evidence)} numbers"
@@ -97,7 +104,7 @@ def _to_zero(measured: Measured) -> Iterator[Case]:
 
 def _recovers(measured: Measured) -> Iterator[Case]:
     """Cases of recovery; measures that never fell cannot recover."""
-    for run in measured.of_method("graddiff"):
+    for run in measured.of_group(DIFFERENCE):
         for task, fell in measured.contrasts("fell", run).items():
             rose = measured.contrasts("rose", run).get(task, [])
             signs = [up.above for down, up in zip(fell, rose, strict=True) if down.above]
@@ -108,11 +115,11 @@ def _recovers(measured: Measured) -> Iterator[Case]:
 
 
 def _slower(measured: Measured) -> Iterator[Case]:
-    for run in measured.of_method(BOUNDED):
+    for run in measured.of_group(PREFERENCES):
         # A small learning rate slows a method, too.
         seed = measured.seed_of[run]
-        others = measured.of_method(*TO_ZERO, seed=seed)
-        missing = [TITLES[method] for method in TO_ZERO if not measured.of_method(method, seed=seed)]
+        others = measured.of_group(*ASCENT_FORMS, ASCENT, seed=seed)
+        missing = [group.title for group in ASCENT_FORMS if not measured.of_group(group, seed=seed)]
         rates = {label: measured.rates.get(label) for label in (run, *others)}
         listed = ", ".join(f"{label} {rate:g}" for label, rate in rates.items() if rate)
         note = f"; learning rates differ: {listed}" if len(set(rates.values())) > 1 else ""
@@ -124,11 +131,11 @@ def _slower(measured: Measured) -> Iterator[Case]:
             yield replace(case, verdict=OPEN, says=absent) if missing and case.verdict == HOLDS else case
 
 
-def _attack_evidence(measured: Measured, *methods: str) -> Iterator[tuple[str, Evidence, Evidence, str]]:
+def _attack_evidence(measured: Measured, *groups: MethodGroup) -> Iterator[tuple[str, Evidence, Evidence, str]]:
     """Runs with the target's AUC and their own, both minus the retrained model's, and reasons why nothing can be
     concluded.
     """
-    for run in measured.of_method(*methods):
+    for run in measured.of_group(*groups):
         seed = measured.seed_of[run]
         start, gap = measured.target_gap(seed), measured.area_gap(run, seed)
         reference = measured.references.get(seed)
@@ -145,9 +152,9 @@ def _half(start: Evidence) -> float:
     return 0.5 * (start.value or 0.0)
 
 
-def _others_membership(measured: Measured) -> Iterator[Case]:
+def _membership_falls(measured: Measured) -> Iterator[Case]:
     """Cases of AUCs within half of the target's distance to the retrained model, on either side."""
-    for run, start, gap, reason in _attack_evidence(measured, *TO_ZERO):
+    for run, start, gap, reason in _attack_evidence(measured, *ASCENT_FORMS, ASCENT):
         half = _half(start)
         upper = Evidence.of(f"{_WAY}, minus half of the target's distance ({half:.3f})", gap, half)
         lower = Evidence.of(f"{_WAY}, plus that half", gap, -half)
@@ -158,9 +165,9 @@ def _others_membership(measured: Measured) -> Iterator[Case]:
         yield _case(measured, run, "", verdict, says, [start, upper, lower])
 
 
-def _npo_membership(measured: Measured) -> Iterator[Case]:
-    """Cases of NPO's AUC; open unless regurgitation fell, since a model that forgot nothing keeps its AUC."""
-    for run, start, gap, reason in _attack_evidence(measured, BOUNDED):
+def _membership_stays(measured: Measured) -> Iterator[Case]:
+    """Cases of a high AUC; open unless regurgitation fell, since a model that forgot nothing keeps its AUC."""
+    for run, start, gap, reason in _attack_evidence(measured, PREFERENCES):
         area = Evidence.of(f"{_WAY}, minus half of the target's distance", gap, _half(start))
         fell = measured.fall(run)
         if not any(number.below for number in fell):
@@ -171,7 +178,7 @@ def _npo_membership(measured: Measured) -> Iterator[Case]:
 
 
 def _over_forgotten(measured: Measured) -> Iterator[Case]:
-    for run, start, gap, reason in _attack_evidence(measured, "graddiff"):
+    for run, start, gap, reason in _attack_evidence(measured, DIFFERENCE):
         area = replace(gap, name=_WAY)
         says = {HOLDS: "below the retrained model's", FAILS: "above the retrained model's"}
         case = _case_of(measured, run, "", [area], says, "below")
@@ -179,7 +186,7 @@ def _over_forgotten(measured: Measured) -> Iterator[Case]:
 
 
 def _utility(measured: Measured) -> Iterator[Case]:
-    for run in measured.of_method(*TO_ZERO, BOUNDED):
+    for run in measured.of_group(*ASCENT_FORMS, PREFERENCES, EVERY_METHOD):
         line = measured.line(run, UTILITY)
         start = line[0].value if 0 in line else None
         if start is not None and max(line) > 0:
@@ -187,13 +194,19 @@ def _utility(measured: Measured) -> Iterator[Case]:
             yield _case_of(measured, run, "", [loss], {HOLDS: "loses utility", FAILS: "keeps utility"}, "below")
 
 
-def _of_all(measured: Measured, cases: Sequence[Case], methods: Sequence[str]) -> tuple[Case, ...]:
-    """A claim on several methods: it holds only if none of them is missing or open."""
-    decided_runs = {case.labels["run"] for case in cases if case.verdict in (HOLDS, FAILS)}
-    missing = [method for method in methods if not decided_runs & set(measured.of_method(method))]
-    if not cases or not missing:
+def _settled_by_all(measured: Measured, cases: Sequence[Case], forms: Sequence[MethodGroup]) -> tuple[Case, ...]:
+    """The cases of a claim on several forms of a method. It holds only if each form, and each method with a case,
+    has a settled one.
+    """
+    if not cases or not forms:
         return tuple(cases)
-    titles = ", ".join(TITLES[method] for method in missing)
+    settled = {measured.runs[case.labels["run"]] for case in cases if case.verdict in (HOLDS, FAILS)}
+    missing = [form for form in forms if not any(method in form for method in settled)]
+    methods = dict.fromkeys(measured.runs[case.labels["run"]] for case in cases)
+    others = [m for m in methods if m not in settled and not any(m in form for form in missing)]
+    titles = ", ".join([*(form.title for form in missing), *others])
+    if not titles:
+        return tuple(cases)
     absent = Case({"run": titles}, NOT_MEASURABLE, "no settled case, and the claim is about it too")
     opened = (
         replace(case, verdict=OPEN, says=f"{case.says}; but {titles} is not settled")
@@ -204,17 +217,17 @@ def _of_all(measured: Measured, cases: Sequence[Case], methods: Sequence[str]) -
     return (*opened, absent)
 
 
-_CASES: Mapping[str, tuple[Callable[[Measured], Iterator[Case]], tuple[str, ...]]] = {
+_CASES: Mapping[str, tuple[Callable[[Measured], Iterator[Case]], tuple[MethodGroup, ...]]] = {
     "memorized": (_memorization_cases, ()),
-    "zero": (_to_zero, TO_ZERO),
+    "zero": (_to_zero, ASCENT_FORMS),
     "recovery": (_recovers, ()),
     "slower": (_slower, ()),
-    "membership falls": (_others_membership, TO_ZERO),
-    "membership stays": (_npo_membership, ()),
+    "membership falls": (_membership_falls, ASCENT_FORMS),
+    "membership stays": (_membership_stays, ()),
     "over-forgotten": (_over_forgotten, ()),
-    "utility": (_utility, (*TO_ZERO, BOUNDED)),
+    "utility": (_utility, (*ASCENT_FORMS, PREFERENCES)),
 }
-"""Finding -> its cases, and the methods that must all be settled."""
+"""Finding -> its cases, and the forms of a method that must all be settled."""
 
 
 def findings(measured: Measured) -> tuple[Finding, ...]:
@@ -223,6 +236,6 @@ def findings(measured: Measured) -> tuple[Finding, ...]:
         return ()
     words = paper_yaml("lume", "findings")
     return tuple(
-        Finding(name, cases=_of_all(measured, list(cases(measured)), methods), **words[name])
-        for name, (cases, methods) in _CASES.items()
+        Finding(name, cases=_settled_by_all(measured, list(cases(measured)), forms), **words[name])
+        for name, (cases, forms) in _CASES.items()
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pandas as pd
 
 from medunlearn.papers.lume import PUBLIC
+from medunlearn.papers.lume.method_groups import MethodGroup
 from medunlearn.reports.claims import Evidence
 from medunlearn.reports.content import Membership, ModelResult
 from medunlearn.reports.readings import Reading, number, reading_of, rows_of
@@ -40,11 +41,11 @@ class Measured:
         self.seed_of = {model.label: int(model.info["config"].get("seed", 0)) for model in models}
         self.seeds = sorted({self.seed_of[model.label] for model in models if model.role == "unlearned"})
         present = set(_column(epochs, "model")) | set(_column(membership.table, "model"))
-        self.runs = [
-            (model.label, model.method or "")
+        self.runs = {
+            model.label: model.method or ""
             for model in models
             if model.role == "unlearned" and model.label in present
-        ]
+        }
         self.rates = {model.label: number(model.info["config"].get("lr")) for model in models}
         self.references = references
         self._role = {(self.seed_of[model.label], model.role): model.label for model in models}
@@ -54,12 +55,13 @@ class Measured:
         self._gaps = [row for row in rows_of(membership.comparisons) if _is_loss(row)]
         self._areas = {str(row["model"]): row for row in rows_of(membership.table) if _is_loss(row)}
 
-    def of_method(self, *methods: str, seed: int | None = None) -> list[str]:
-        """Labels of the runs of some methods (and one seed), in method order."""
+    def of_group(self, *groups: MethodGroup, seed: int | None = None) -> list[str]:
+        """Labels of the runs of some groups of methods (and one seed): by group, then by method."""
+        methods = dict.fromkeys(method for group in groups for method in self.runs.values() if method in group)
         return [
             label
             for method in methods
-            for label, name in self.runs
+            for label, name in self.runs.items()
             if name == method and seed in (None, self.seed_of[label])
         ]
 

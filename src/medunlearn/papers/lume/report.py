@@ -18,7 +18,7 @@ FINDINGS = (
     "LUME's Section 3 as rules on the numbers of these runs. A case is decided only where an interval over "
     "documents leaves the threshold out, and stays open otherwise. "
     f"Fewer than {DOCUMENTS} documents or {SEEDS} training seeds decide nothing. No interval is corrected for the "
-    "number of cases."
+    "number of cases. A finding about a family of methods counts every method that declares it."
 )
 Scores = dict[str, dict[str, float | None]]
 """Model -> part of the SemEval-2025 Task 4 score -> value; None if it was not measured."""

@@ -41,9 +41,7 @@ def epoch_rows(summary: pd.DataFrame, titles: Mapping[str, tuple[str, str]]) -> 
     """Rows of the table of epochs for measures without a split.
 
     Args:
-        medunlearn.results.summary.summarize` has it, without labels or by fold.~summary: from
-        :func:`~medunlearn.results.summary.summarize`, without labels or by
-        fold.~medunlearn.results.summary.summarize` has it, without labels or by fold.
+        summary: from :func:`~medunlearn.results.summary.summarize`, without labels or by fold.
         titles: measure of the summary -> its name and metric in the table of epochs.
     """
     names = {"measure": summary["measure"].map(lambda measure: titles[measure][0])}
