@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from medunlearn.audit.extraction import share_text
@@ -113,11 +113,7 @@ def identifiers_section(screens: Sequence[FirstScreen]) -> Section | None:
         for kind in screen.giveaway.kinds
     ]
     table = _table(rows) if rows else None
-    lines = [
-        Text(f"{screen.extraction.label}: {line}" if several else line)
-        for screen in screens
-        for line in screen.identifier_sentences
-    ]
+    lines = [Text(line) for line in _labelled(screens, lambda screen: screen.identifier_sentences)]
     note = Text(
         "An identifier counts once a patient, in however many responses it is; one that the prompt held is none.",
         "aside",
@@ -125,13 +121,17 @@ def identifiers_section(screens: Sequence[FirstScreen]) -> Section | None:
     return section("Identifiers given away", lines, table, note if lines else None)
 
 
+def _labelled(screens: Sequence[FirstScreen], lines: Callable[[FirstScreen], Iterable[str]]) -> list[str]:
+    """Lines on each model, prefixed with its label if there are several."""
+    several = len(screens) > 1
+    return [
+        f"{screen.extraction.label}: {line}" if several else line for screen in screens for line in lines(screen)
+    ]
+
+
 def missing_section(screens: Sequence[FirstScreen]) -> Section | None:
     """The list of searches that no audit made, so that their absence is not read as a clean result."""
-    lines = [
-        line if len(screens) == 1 else f"{screen.extraction.label}: {line}"
-        for screen in screens
-        for line in screen.missing
-    ]
+    lines = _labelled(screens, lambda screen: screen.missing)
     return section("Not looked for", Text("Nothing is said of these, and nothing follows."), Bullets(tuple(lines)))
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from medunlearn.audit.asking import is_prompt
 from medunlearn.audit.audit_result import Audit, StageResults
-from medunlearn.audit.audit_tables import PROBES, SCORE_KEY, WAY, read_tables
+from medunlearn.audit.audit_tables import KEY, PROBES, SCORE_KEY, WAY, read_tables
 from medunlearn.audit.extraction import declare_unseen
 from medunlearn.audit.recall_by_kind import OURS, RECALL, YOURS
 from medunlearn.audit.respondents import AuditedModel, LocalModel, recorded_audit
@@ -163,7 +163,7 @@ def add_semantic(folder: Path, parts: AuditParts, *, device: str = "auto", quiet
         fingerprints[measure] = identity
         audit = Audit.open(folder)
         labels = audit.scores().drop(columns=["measure", "value", "reason"]).drop_duplicates(ignore_index=True)
-        texts = _whole_texts(audit, labels, str(parts.bart)) if released else _first_texts(audit, labels)
+        texts = _texts(audit, labels, str(parts.bart) if released else None)
         scores: list[Score] = function(*texts, model=model, device=device, quiet=quiet)
         values = [round(score.value, _DIGITS) if released and score.value else score.value for score in scores]
         reasons = pd.array([score.reason for score in scores], dtype="string")
@@ -173,24 +173,19 @@ def add_semantic(folder: Path, parts: AuditParts, *, device: str = "auto", quiet
         write_json(path, fingerprints)
 
 
-def _first_texts(audit: Audit, labels: pd.DataFrame) -> list[list[str | None]]:
-    """Responses and suffixes cut to the audited model's first tokens, one per label row."""
-    starts = audit.starts().rename(columns={key: name for name, key in SCORE_KEY.items()})
-    pairs = labels.merge(starts, on=list(SCORE_KEY), how="left")
-    return [[text if isinstance(text, str) else None for text in pairs[name]] for name in ("response", "suffix")]
-
-
-def _whole_texts(audit: Audit, labels: pd.DataFrame, bart: str) -> list[list[str | None]]:
-    """Responses and suffixes cut to the first tokens of a BART model, one per label row."""
+def _texts(audit: Audit, labels: pd.DataFrame, bart: str | None) -> list[list[str | None]]:
+    """Responses and suffixes by label row, cut to the first tokens of the audited model or of a BART model."""
+    table = audit.starts() if bart is None else audit.responses()[[*KEY, "response"]]
+    table = table.rename(columns={key: name for name, key in SCORE_KEY.items()})
+    pairs = labels.merge(table, on=list(SCORE_KEY), how="left")
+    if bart is not None:
+        pairs["suffix"] = pairs["item"].map(audit.probes().set_index("probe_id")["suffix"])
+    texts = [[text if isinstance(text, str) else None for text in pairs[name]] for name in ("response", "suffix")]
+    if bart is None:
+        return texts
     from medunlearn.audit.semantic import first_bart_tokens
 
-    responses = audit.responses().rename(columns={key: name for name, key in SCORE_KEY.items()})
-    suffixes = audit.probes().set_index("probe_id")["suffix"]
-    pairs = labels.merge(responses[[*SCORE_KEY, "response"]], on=list(SCORE_KEY), how="left")
-    columns = pairs["response"], pairs["item"].map(suffixes)
-    return [
-        first_bart_tokens([text if isinstance(text, str) else None for text in texts], bart) for texts in columns
-    ]
+    return [first_bart_tokens(column, bart) for column in texts]
 
 
 def _search_identifiers(

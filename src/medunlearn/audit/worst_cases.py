@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
@@ -109,66 +111,62 @@ def worst_cases(
     spans = audit.spans[audit.spans["probe_id"].isin(probes.index) & (audit.spans["length"] >= SHORTEST)]
     leaks = given_away(audit) if audit.findings is not None else pd.DataFrame(columns=[*KEY, *IDENTITY, "value"])
     leaks = leaks[leaks["probe_id"].isin(probes.index)]
-    runs = spans.sort_values("length", ascending=False, kind="stable").drop_duplicates(KEY)
-    counts = leaks.drop_duplicates([*KEY, "kind", "key"]).groupby(KEY, sort=False).size().rename("given")
-    touched = runs[[*KEY, "length", "in_response", "in_suffix"]].merge(counts.reset_index(), on=KEY, how="outer")
-    if touched.empty:
-        return ()
-    probes = probes if WAY in probes.columns else probes.assign(**{WAY: PREFIX})
-    touched = touched.join(probes[["subject", "corpus", "prefix_tokens", "unseen", WAY]], on="probe_id")
-    touched = touched.fillna({"length": 0, "given": 0})
-    touched = touched.sort_values(["length", "given"], ascending=False, kind="stable")
+    kinds = leaks.drop_duplicates(IDENTITY).groupby("subject")["kind"]
+    kinds_of = {str(subject): own.tolist() for subject, own in kinds}
     response_counts = audit.scores.drop_duplicates(["item", "decoding", "sample"]).groupby("subject").size()
     beside = _longest_of_baselines(baselines, probes["subject"])
-    kinds_of: Any = leaks.drop_duplicates(IDENTITY).groupby("subject")["kind"].agg(list) if len(leaks) else {}
-    by_subject: dict[str, list[dict[Any, Any]]] = {}
-    for row in touched.to_dict("records"):
-        by_subject.setdefault(str(row["subject"]), []).append(row)
-    cases = [
-        (
-            _case(subject, rows, audit.label, names, titles, kinds_of, response_counts, beside),
-            tuple(rows[0][name] for name in KEY),
+    cases = []
+    for subject, rows in _leaking_responses(probes, spans, leaks).items():
+        case = WorstCase(
+            patient=names[subject],
+            model=audit.label,
+            **_of_responses(rows),
+            of=int(response_counts.get(subject, len(rows))),
+            identifiers=len(kinds_of.get(subject, ())),
+            kinds=tuple(sorted({titles.get(kind, kind) for kind in kinds_of.get(subject, ())})),
+            baseline=None if beside is None else int(beside.get(subject, 0)),
         )
-        for subject, rows in by_subject.items()
-    ]
+        cases.append((case, tuple(rows[0][name] for name in KEY)))
     cases.sort(key=lambda pair: (-pair[0].identifiers, -pair[0].length, pair[0].patient))
-    texts_by_key = _texts(audit, [key for _, key in cases[:show_text]], spans, leaks) if show_text else {}
-    return tuple(_with_text(case, texts_by_key.get(key)) for case, key in cases)
+    texts = _texts(audit, {key for _, key in cases[:show_text]}, spans, leaks) if show_text else {}
+    return tuple(replace(case, **texts.get(key, {})) for case, key in cases)
 
 
-def _case(
-    subject: str,
-    rows: Sequence[Mapping[Any, Any]],
-    model: str,
-    names: Mapping[str, str],
-    titles: Mapping[str, str],
-    kinds_of: Any,
-    response_counts: pd.Series,
-    beside: pd.Series | None,
-) -> WorstCase:
+def _leaking_responses(
+    probes: pd.DataFrame, spans: pd.DataFrame, leaks: pd.DataFrame
+) -> dict[str, list[dict[Any, Any]]]:
+    """Subject -> its responses with a run or an identifier, longest run first, with the columns of their probes."""
+    runs = spans.sort_values("length", ascending=False, kind="stable").drop_duplicates(KEY)
+    counts = leaks.drop_duplicates([*KEY, "kind", "key"]).groupby(KEY, sort=False).size().rename("given")
+    responses = runs[[*KEY, "length", "in_response", "in_suffix"]].merge(counts.reset_index(), on=KEY, how="outer")
+    probes = probes if WAY in probes.columns else probes.assign(**{WAY: PREFIX})
+    responses = responses.join(probes[["subject", "corpus", "prefix_tokens", "unseen", WAY]], on="probe_id")
+    responses = responses.fillna({"length": 0, "given": 0})
+    responses = responses.sort_values(["length", "given"], ascending=False, kind="stable")
+    by_subject: dict[str, list[dict[Any, Any]]] = {}
+    for row in responses.to_dict("records"):
+        by_subject.setdefault(str(row["subject"]), []).append(row)
+    return by_subject
+
+
+def _of_responses(rows: Sequence[Mapping[Any, Any]]) -> dict[str, Any]:
+    """Fields of a case that its leaking responses say, longest run first."""
     worst = rows[0]
     length = int(worst["length"])
-    kinds = list(kinds_of.get(subject, []))
-    return WorstCase(
-        patient=names[subject],
-        model=model,
-        corpus=str(worst["corpus"]),
-        unseen=bool(worst["unseen"]),
-        length=length,
-        prefix=int(worst["prefix_tokens"]),
-        decoding=str(worst["variant"]),
-        in_response=int(worst["in_response"]) if length else None,
-        in_suffix=int(worst["in_suffix"]) if length else None,
-        responses=len(rows),
-        of=int(response_counts.get(subject, len(rows))),
-        identifiers=len(kinds),
-        kinds=tuple(sorted({titles.get(kind, kind) for kind in kinds})),
-        prefixes=tuple(sorted({int(row["prefix_tokens"]) for row in rows})),
-        decodings=tuple(dict.fromkeys(str(row["variant"]) for row in rows)),
-        way=str(worst[WAY]),
-        prompts=tuple(dict.fromkeys(short_title(row[WAY], int(row["prefix_tokens"])) for row in rows)),
-        baseline=None if beside is None else int(beside.get(subject, 0)),
-    )
+    return {
+        "corpus": str(worst["corpus"]),
+        "unseen": bool(worst["unseen"]),
+        "length": length,
+        "prefix": int(worst["prefix_tokens"]),
+        "way": str(worst[WAY]),
+        "decoding": str(worst["variant"]),
+        "in_response": int(worst["in_response"]) if length else None,
+        "in_suffix": int(worst["in_suffix"]) if length else None,
+        "responses": len(rows),
+        "prefixes": tuple(sorted({int(row["prefix_tokens"]) for row in rows})),
+        "prompts": tuple(dict.fromkeys(short_title(row[WAY], int(row["prefix_tokens"])) for row in rows)),
+        "decodings": tuple(dict.fromkeys(str(row["variant"]) for row in rows)),
+    }
 
 
 def _longest_of_baselines(baselines: Sequence[AuditTables], subjects: pd.Series) -> pd.Series | None:
@@ -180,38 +178,29 @@ def _longest_of_baselines(baselines: Sequence[AuditTables], subjects: pd.Series)
     return spans["length"].groupby(spans["probe_id"].map(subjects)).max()
 
 
-def _with_text(case: WorstCase, texts: tuple[tuple[Piece, ...], tuple[Piece, ...]] | None) -> WorstCase:
-    return case if texts is None else replace(case, prompt=texts[0], response=texts[1])
-
-
 def _texts(
-    audit: AuditTables, keys: Sequence[tuple[Any, ...]], spans: pd.DataFrame, leaks: pd.DataFrame
-) -> dict[tuple[Any, ...], tuple[tuple[Piece, ...], tuple[Piece, ...]]]:
-    """Key -> the end of the prompt, and the response, both in pieces."""
-    key_set = set(keys)
-    responses = {
-        key: str(text)
-        for *key_parts, text in audit.responses[[*KEY, "response"]].itertuples(index=False, name=None)
-        if (key := tuple(key_parts)) in key_set
-    }
+    audit: AuditTables, keys: Set[tuple[Any, ...]], spans: pd.DataFrame, leaks: pd.DataFrame
+) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Key -> ``prompt`` (its end) and ``response``, both in pieces."""
+    findings = audit.findings
+    repeated = {} if findings is None else _by_key(findings[findings["in_prefix"]], "value")
+    runs, identifiers = _by_key(spans, "text"), _by_key(leaks, "value")
+    responses = _by_key(audit.responses, "response")
     prefixes: Any = audit.probes.set_index("probe_id")["prefix"] if "prefix" in audit.probes.columns else {}
-    shared, leaks_by_key, repeated = _by_key(spans, "text", key_set), _by_key(leaks, "value", key_set), {}
-    if audit.findings is not None:
-        repeated = _by_key(audit.findings[audit.findings["in_prefix"]], "value", key_set)
     texts = {}
-    for key, response in responses.items():
-        pieces = mark(response, {"run": shared.get(key, ()), "identifier": leaks_by_key.get(key, ())})
+    for key in keys & responses.keys():
+        pieces = mark(responses[key][0], {"run": runs.get(key, ()), "identifier": identifiers.get(key, ())})
         start = next((place for place, piece in enumerate(pieces) if piece[1]), 0)
-        prompt = str(prefixes.get(key[0], ""))[-PROMPT_SHOWN:]
-        texts[key] = mark(prompt, {"given": repeated.get(key, ())}), _truncate(pieces, start)
+        prompt = mark(str(prefixes.get(key[0], ""))[-PROMPT_SHOWN:], {"given": repeated.get(key, ())})
+        texts[key] = {"prompt": prompt, "response": _truncate(pieces, start)}
     return texts
 
 
-def _by_key(table: pd.DataFrame, column: str, key_set: set[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[str]]:
+def _by_key(table: pd.DataFrame, column: str) -> dict[tuple[Any, ...], list[str]]:
+    """Key of a response -> its values in a column, without missing ones."""
     values: dict[tuple[Any, ...], list[str]] = {}
-    for *key, value in table[[*KEY, column]].itertuples(index=False, name=None):
-        if tuple(key) in key_set and isinstance(value, str):
-            values.setdefault(tuple(key), []).append(value)
+    for *key, value in table[[*KEY, column]].dropna(subset=column).itertuples(index=False, name=None):
+        values.setdefault(tuple(key), []).append(str(value))
     return values
 
 
@@ -228,13 +217,8 @@ def mark(text: str, passages: Mapping[str, Iterable[str]]) -> tuple[Piece, ...]:
                 continue
             for match in re.finditer(r"\s+".join(map(re.escape, words)), text):
                 marks[match.start() : match.end()] = [name] * (match.end() - match.start())
-    pieces: list[Piece] = []
-    for letter, name in zip(text, marks, strict=True):
-        if pieces and pieces[-1][1] == name:
-            pieces[-1] = pieces[-1][0] + letter, name
-        else:
-            pieces.append((letter, name))
-    return tuple(pieces)
+    runs = groupby(zip(text, marks, strict=True), key=itemgetter(1))
+    return tuple(("".join(letter for letter, _ in letters), name) for name, letters in runs)
 
 
 def _truncate(pieces: Sequence[Piece], first: int) -> tuple[Piece, ...]:
