@@ -3,6 +3,7 @@
 import json
 import sys
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,12 @@ def test_every_target_of_every_paper_can_be_had(name: str) -> None:
     for way in paper.builds:
         targets += [way.settings, way.make, way.write, way.plan]
     assert paper.name == name
-    assert all(load(target) is not None for target in targets if target)
+    for target in filter(None, targets):
+        assert load(target) is not None
+        # A module of the same name would take the attribute's place once it is imported.
+        module, _, attribute = target.partition(":")
+        is_package = hasattr(sys.modules[module], "__path__")
+        assert not (is_package and find_spec(f"{module}.{attribute}")), target
 
 
 def test_two_plug_ins_of_one_name_are_both_refused(plugins: list[EntryPoint]) -> None:

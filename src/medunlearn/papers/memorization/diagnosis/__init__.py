@@ -37,15 +37,15 @@ PAPER = Paper(
             "medunlearn.config:DiagnoseSettings",
             "Without --against, a run that was watched (watch.part) is compared with the model before its "
             "training.",
-            f"{_HERE}:diagnose",
+            f"{_HERE}:diagnose_run",
         ),
     ),
-    calls={"diagnose": f"{_HERE}:diagnose"},
+    calls={"diagnose": f"{_HERE}:diagnose_run"},
     watch=f"{_HERE}.measures:WATCH",
 )
 
 
-def diagnose(
+def diagnose_run(
     run: Run | Path | str, benchmark: Benchmark | Path | str, *, against: Sequence[Run | Path | str] = (),
     out: Path | str | None = None, device: str = "auto", quiet: bool = False,
     say: Callable[[str], None] = lambda line: None, **settings: Any
