@@ -148,17 +148,18 @@ def unlearn(
         target: run of the target model, or a Hugging Face folder, which is adopted
         out: folder of the run
     """
+    from medunlearn.pipeline.presets import tiny_preset, unlearn_settings, unlearning_method
+
+    values = {"method": method, "split": split, **({"preset": preset} if preset else {}), **flat(settings, method)}
+    checked = unlearn_settings(values, tiny=tiny_preset(target), shared=False)
+    unlearning_method(checked)  # its mistakes are told before torch is loaded and a model is read
+
     from medunlearn.pipeline.estimate.forecast import announce
     from medunlearn.pipeline.estimate.stage_cost import unlearn_stage
     from medunlearn.pipeline.experiment import run_folder
-    from medunlearn.pipeline.part_check import unlearning_method
-    from medunlearn.pipeline.presets import tiny_preset, unlearn_settings
     from medunlearn.pipeline.unlearn import unlearn
 
     bench = _benchmark(benchmark)
-    values = {"method": method, "split": split, **({"preset": preset} if preset else {}), **flat(settings, method)}
-    checked = unlearn_settings(values, tiny=tiny_preset(target), shared=False)
-    unlearning_method(checked)  # its mistakes are told before a model is read
     trained = _run_of(target, bench, split, out, device, quiet, settings)
     folder = Path(out) if out is not None else run_folder(bench, checked, method, trained.folder, RUNS)
     announce(say, lambda: unlearn_stage(trained, bench, checked, device), folder, device)

@@ -14,6 +14,7 @@ import pytest
 import medunlearn as package
 from medunlearn.attacks.recovery.recovery_attacks import RECOVERY
 from medunlearn.cli.command import Generated
+from medunlearn.cli.listing import TABLES
 from medunlearn.cli.verbs import GROUPS, MOVED, verbs
 from medunlearn.metrics import metric_targets
 
@@ -30,6 +31,7 @@ METHODS = (
     "rmu",
     "simnpo",
 )
+TORCH = ("torch", "transformers", "peft", "accelerate", "safetensors", "tokenizers")
 HEAVY = ("torch", "pandas", "httpx", "transformers", "nltk", "cyclonedx", "rich")
 
 
@@ -164,6 +166,39 @@ def test_nothing_heavy_is_loaded_before_settings_are_checked(words: list[str], h
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stderr.splitlines()[-1] == "[]"
+
+
+LISTS_AND_WRONG_SETTING = """
+import sys, json
+from medunlearn.cli.listing import TABLES
+from medunlearn.cli.main import app
+from medunlearn.methods import METHODS, method_class
+from medunlearn.registry import hints_of
+
+loaded, unlearn = {}, ["unlearn", "run", "bench", "--split=s", "--out=x", "--method=npo", "--npo.beat=3"]
+hints = {name: len(hints_of(method_class(name))) for name in METHODS}
+loaded["methods"] = sorted(HEAVY & set(sys.modules))
+for words in (*(["list", what, "--quiet"] for what in TABLES), unlearn):
+    try:
+        app(words)
+    except SystemExit as end:
+        code = end.code
+    loaded[" ".join(words)] = sorted(HEAVY & set(sys.modules))
+print(json.dumps([hints, loaded, code]))
+"""
+
+
+def test_lists_and_a_methods_wrong_setting_load_no_torch(tmp_path: Path) -> None:
+    code = f"HEAVY = {set(TORCH)!r}\n{LISTS_AND_WRONG_SETTING}"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    hints, loaded, exit_code = json.loads(ended.stdout)
+    # Without its type hints a setting's range is not checked.
+    assert hints.keys() == set(METHODS)
+    assert all(hints.values())
+    assert len(loaded) == 2 + len(TABLES)
+    assert {words: modules for words, modules in loaded.items() if modules} == {}
+    assert exit_code == 2
+    assert "Did you mean 'beta'?" in ended.stderr
 
 
 def test_completion_offers_verbs_and_flags() -> None:

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from medunlearn.errors import InputError
-from medunlearn.methods.chip import CHIP, Sums, directions, mixed, nodes_of, project, select, subspace
+from medunlearn.methods.chip import CHIP, nodes_of
 from medunlearn.methods.editing import EditedModel
+from medunlearn.methods.sibling_projection import Sums, directions, mixed, project, select, subspace
 from medunlearn.models.activations import SequenceReader, Side, Stretch, Tokens
 from medunlearn.models.mlps import Matrix, mlps
 
@@ -119,7 +120,7 @@ def edited(tiny: Callable[[], Any], make_sequences: Any, batch_size: int, method
 def test_selected_rows_lose_the_subspace_and_others_no_bit(
     tiny: Callable[[], Any], make_sequences: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from medunlearn.methods import chip as module
+    from medunlearn.methods import sibling_projection as module
 
     removed: dict[str, tuple[Any, Any]] = {}
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from medunlearn.methods.editing import EditedModel
-from medunlearn.methods.manu import MANU, Moments, importance, largest, ratio
+from medunlearn.methods.manu import MANU
+from medunlearn.methods.neuron_importance import Moments, importance, importances, largest, ratio
 from medunlearn.models.activations import SequenceReader, Side, Site, Stretch, Tokens
 
 CPU = torch.device("cpu")
@@ -94,7 +95,7 @@ def test_what_counts_is_the_deviation_between_inputs_with_and_without_the_image(
     forget, retain = side(pictured, bare, batch_size), side(bare, bare, batch_size)
     before = copy.deepcopy(model)
     # Both samples deviate by 3 in neuron 1: |x| 3, frequency 1, variance 0, root mean square 3; elsewhere 0.
-    values = MANU(layers="0")._importances([mlp], forget, True)[0]
+    values = importances(forget, [mlp], MANU().threshold, True)[0]
     assert values[:3].tolist() == pytest.approx([0.0, 7.0, 0.0])
     report = MANU(alpha=0.5, layers="0").edit(EditedModel(model), forget, retain)
     assert report == {

@@ -32,7 +32,7 @@ from medunlearn.forgetting.trial_search import AUTO, ForgetCandidate, TrialSearc
 from medunlearn.models.folders import is_adapter
 from medunlearn.pipeline.adopt import adopt
 from medunlearn.pipeline.estimate.blueprint import blueprint_of
-from medunlearn.pipeline.part_check import unlearning_method
+from medunlearn.pipeline.presets import unlearning_method
 from medunlearn.results.runs import FILE, Run
 
 REQUEST_FILE = "request.json"

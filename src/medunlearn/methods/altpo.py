@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import Field
-from torch.nn.functional import logsigmoid
 
 from medunlearn.methods.protocol import Terms, View
 
@@ -40,6 +39,8 @@ class AltPO:
     alpha: Annotated[float, Field(ge=0)] = 1.0
 
     def loss_with(self, forget: View, retain: View, alternatives: View) -> Terms:
+        from torch.nn.functional import logsigmoid
+
         true = forget.reference.sequence_nll() - forget.sequence_nll()
         other = alternatives.reference.sequence_nll() - alternatives.sequence_nll()
         preference = -(2 / self.beta) * logsigmoid(self.beta * (other - true))

@@ -4,22 +4,18 @@ siblings.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
-from medunlearn.data.siblings import SiblingContrasts, sibling_contrasts
+from medunlearn.data.siblings import sibling_contrasts
 from medunlearn.errors import InputError
-from medunlearn.methods.editing import EditedModel, Kind, Matrix, Side, Site
-from medunlearn.models.activations import Look, Tokens
+from medunlearn.methods.editing import EditedModel, Kind
 
-LEAST = 1e-8
-"""Length below which a difference of means is not a direction."""
+if TYPE_CHECKING:
+    from medunlearn.models.activations import Side
 
 
 @dataclass(frozen=True)
@@ -69,13 +65,18 @@ class CHIP:
         return 1
 
     def edit(self, model: EditedModel, forget: Side, retain: Side) -> dict[str, Any]:
+        from medunlearn.methods.sibling_projection import MatrixActivations, remove_directions
+
         contrasts = sibling_contrasts(model.levels, model.level, forget.groups, retain.groups)
         matrices = [matrix for mlp in model.mlps(self.layers) for matrix in mlp.matrices]
         joining = model.merger() if self.merger and forget.images and retain.images else []
-        ours = self._sums(forget, contrasts.units, self._times(model, forget.groups), matrices, joining)
-        theirs = self._sums(retain, contrasts.pools, self._times(model, retain.groups), matrices, joining)
+        activations = MatrixActivations(matrices, joining, self.vision)
+        ours = activations.sums(forget, contrasts.units, self._times(model, forget.groups))
+        theirs = activations.sums(retain, contrasts.pools, self._times(model, retain.groups))
         report = {
-            matrix.name: self._project(matrix, ours[matrix.name], theirs[matrix.name], contrasts)
+            matrix.name: remove_directions(
+                matrix, ours[matrix.name], theirs[matrix.name], contrasts, top=self.top, energy=self.energy
+            )
             for matrix in (*matrices, *joining)
         }
         removed = sum(counts["removed"] for counts in report.values())
@@ -93,13 +94,6 @@ class CHIP:
             "matrices": report,
         }
 
-    def _project(self, matrix: Matrix, ours: Sums, theirs: Sums, contrasts: SiblingContrasts) -> dict[str, int]:
-        units = select(ours.magnitude, theirs.magnitude, self.top)
-        apart = directions(ours.means[:, units], theirs.means[:, units], contrasts.pool)
-        basis = subspace(apart, self.energy)
-        project(matrix, units, basis)
-        return {"selected": len(units), "directions": len(apart), "removed": basis.shape[1]}
-
     def _times(self, model: EditedModel, groups: Sequence[Mapping[str, str]]) -> list[float]:
         """Weight of each sample in the selection.
 
@@ -115,95 +109,6 @@ class CHIP:
             )
         return times
 
-    def _sums(
-        self,
-        side: Side,
-        groups: Sequence[Sequence[int]],
-        times: Sequence[float],
-        matrices: Sequence[Matrix],
-        joining: Sequence[Matrix],
-    ) -> dict[str, Sums]:
-        of: dict[int, list[int]] = {}
-        for group, numbers in enumerate(groups):
-            for number in numbers:
-                of.setdefault(number, []).append(group)
-        total: dict[str, Sums] = {}
-        for batch_values in side.each(lambda look: list(self._activations(look, matrices, joining))):
-            for name, values, places in batch_values:
-                inside = [of.get(place, []) for place in places]
-                more = Sums.of(values, inside, len(groups), [times[place] for place in places])
-                total[name] = total[name] + more if name in total else more
-        return total
-
-    def _activations(
-        self, look: Look, matrices: Sequence[Matrix], joining: Sequence[Matrix]
-    ) -> Iterator[tuple[str, Tensor, tuple[int, ...]]]:
-        """Name of each matrix, each sample's activation of it, [S, W], and the samples' indices."""
-
-        def reduce(values: Tensor, tokens: Tokens) -> Tensor:
-            return mixed(values, tokens, self.vision)
-
-        for name, values in look.see(_sites(matrices), reduce).items():
-            yield name, values, look.places
-        if joining:
-            for means, places in look.see_images(_sites(joining), lambda values, tokens: tokens.means(values)):
-                for name, values in means.items():
-                    yield name, values, places
-
-
-def _sites(matrices: Sequence[Matrix]) -> list[Site]:
-    return [Site(matrix.name, matrix.module, "out") for matrix in matrices]
-
-
-def mixed(values: Tensor, tokens: Tokens, vision: float) -> Tensor:
-    """Each sample's activation: [P, W] -> [S, W]; without an image, the mean over its text tokens."""
-    text, image = tokens.means(values, "text"), tokens.means(values, "vision")
-    return torch.where(image.isnan(), text, vision * image + (1 - vision) * text)
-
-
-@dataclass(frozen=True)
-class Sums:
-    """Sums of a matrix's activations over samples; sums of parts can be added.
-
-    Attributes:
-        count: total weight of the samples in the selection.
-        absolute: weighted sum of |a|, [W].
-        plain: sum of a over the samples of each group, [G, W].
-        counts: number of samples in each group, [G].
-    """
-
-    count: float
-    absolute: Tensor
-    plain: Tensor
-    counts: Tensor
-
-    @staticmethod
-    def of(
-        values: Tensor, groups: Sequence[Sequence[int]], number: int, times: Sequence[float] | None = None
-    ) -> Sums:
-        """Sums over samples, [S, W], by the groups of each sample (``number`` in all), with weights ``times``
-        (default 1).
-        """
-        inside = values.new_zeros(number, len(values))
-        for column, memberships in enumerate(groups):
-            inside[memberships, column] = 1
-        weights = values.new_ones(len(values)) if times is None else values.new_tensor(times)
-        parts = (weights @ values.abs(), inside @ values, inside.sum(dim=1))
-        return Sums(float(weights.sum()), *(part.cpu() for part in parts))
-
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(*map(operator.add, vars(self).values(), vars(other).values()))
-
-    @property
-    def magnitude(self) -> Tensor:
-        """Mean of |a| over all samples, [W]."""
-        return self.absolute / self.count
-
-    @property
-    def means(self) -> Tensor:
-        """Mean of a over each group, [G, W]; NaN for a group without samples here."""
-        return self.plain / self.counts[:, None]
-
 
 def nodes_of(levels: Sequence[str], level: str, groups: Sequence[Mapping[str, str]]) -> list[float]:
     """Number of nodes of a level and of the level below that contain each sample: 0, 1 or 2.
@@ -214,56 +119,3 @@ def nodes_of(levels: Sequence[str], level: str, groups: Sequence[Mapping[str, st
     """
     below = levels[levels.index(level) + 1 :][:1] if level in levels else []
     return [float(sum(name in nodes for name in (level, *below))) for nodes in groups]
-
-
-def select(forget: Tensor, retain: Tensor, percent: float) -> Tensor:
-    """Indices of the units whose mean |a| on the forget set most exceeds that on the retain set, ascending; at
-    least one.
-
-    Args:
-        forget, retain: mean |a| of each unit, [W].
-    """
-    count = max(1, int(len(forget) * percent / 100))
-    return (forget - retain).argsort(descending=True, stable=True)[:count].sort().values
-
-
-def directions(units: Tensor, pools: Tensor, pool: Sequence[int]) -> Tensor:
-    """Unit vectors from each pool's mean to the mean of its unit, at the selected neurons.
-
-    Args:
-        units: mean activations, [n, k].
-        pools: mean activations of the siblings, [pools, k].
-        pool: index of each unit's pool.
-
-    Returns:
-        [at most n, k]; a unit at its siblings' mean has none.
-    """
-    apart = units - pools[list(pool)]
-    length = apart.norm(dim=1)
-    apart_enough = length > LEAST  # false where a mean is missing, too
-    unit: Tensor = apart[apart_enough] / length[apart_enough, None]
-    return unit
-
-
-def subspace(apart: Tensor, energy: float) -> Tensor:
-    """Orthonormal basis of the fewest singular directions with a share of the energy: [n, k] -> [k, r]."""
-    if not len(apart):
-        return apart.new_zeros(apart.shape[1], 0).double()
-    _, singular, right = torch.linalg.svd(apart.double(), full_matrices=False)
-    share = (singular**2).cumsum(dim=0) / (singular**2).sum()
-    # Rounding must not ask for one more than there are.
-    enough = min(len(singular), int((share < energy - 1e-12).sum()) + 1)
-    basis: Tensor = right[:enough].T.contiguous()
-    return basis
-
-
-def project(matrix: Matrix, units: Tensor, basis: Tensor) -> None:
-    """Project the directions in ``basis``, [k, r], out of the rows of k units; other rows and biases are
-    unchanged.
-    """
-    if not basis.shape[1]:
-        return
-    with torch.no_grad():
-        rows, place = matrix.rows, units.to(matrix.rows.device)
-        selected, basis = rows[place].double(), basis.to(rows.device)
-        rows[place] = (selected - basis @ (basis.T @ selected)).to(rows.dtype)

@@ -21,10 +21,24 @@ on the batching.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
-from medunlearn.models.activations import Side, Site
-from medunlearn.models.mlps import Matrix, Mlp, merger, mlps
+if TYPE_CHECKING:
+    from medunlearn.models.activations import Side, Site
+    from medunlearn.models.mlps import Matrix, Mlp
+else:
+    # They import torch, which the names and settings of methods do not need.
+    _ELSEWHERE = {
+        **dict.fromkeys(("Side", "Site"), "medunlearn.models.activations"),
+        **dict.fromkeys(("Matrix", "Mlp"), "medunlearn.models.mlps"),
+    }
+
+    def __getattr__(name: str) -> Any:
+        if name not in _ELSEWHERE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_ELSEWHERE[name]), name)
+
 
 Kind = Literal["edit"]
 
@@ -45,10 +59,14 @@ class EditedModel:
 
     def mlps(self, layers: str = "all") -> list[Mlp]:
         """The MLPs of the language model's chosen layers (:func:`medunlearn.models.mlps.mlps`)."""
+        from medunlearn.models.mlps import mlps
+
         return mlps(self.model, layers)
 
     def merger(self) -> list[Matrix]:
         """The matrices of the module between vision tower and language model; empty for a text model."""
+        from medunlearn.models.mlps import merger
+
         return merger(self.model)
 
 

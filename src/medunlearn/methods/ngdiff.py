@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import torch
 from pydantic import Field
 
 from medunlearn.methods.protocol import OptimizerStep, Terms, View
@@ -58,6 +57,8 @@ class NGDiff:
         return self._search(step) if self.looks(step.number) else step.take(step.last_rate)
 
     def _search(self, step: OptimizerStep) -> float:
+        import torch
+
         rate, before = step.last_rate, {name: part.detach().clone() for name, part in step.parts.items()}
         # An optimizer's step is proportional to its rate: the step tried is the one to be made but for a factor.
         step.take(rate)

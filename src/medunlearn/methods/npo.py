@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import Field
-from torch.nn.functional import logsigmoid
 
 from medunlearn.methods.protocol import Terms, View
 
@@ -45,6 +44,8 @@ class NPO:
         return self.title if self.reference == "target" else f"{self.title}, retain-only reference"
 
     def loss(self, forget: View, retain: View) -> Terms:
+        from torch.nn.functional import logsigmoid
+
         log_ratio = forget.reference.sequence_nll() - forget.sequence_nll()
         preference = -(2 / self.beta) * logsigmoid(-self.beta * log_ratio)
         terms = {"forget": forget.mean_over_sequences(preference)}

@@ -22,18 +22,22 @@ Notation: N positions and S sequences in the view, V vocabulary, W width of the 
 positions* are those whose output predicts an answer token: the prompt's last token is one, the final EOS is
 not. For a record trained as plain text, every token but the first is an answer token. A view uses these positions
 unless told otherwise (:meth:`View.at`).
+
+A method's file imports torch inside its functions: names and settings are read from it before anything heavy is
+loaded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-from medunlearn.models.sequences import Positions
+    from medunlearn.models.sequences import Positions
 
-Terms = dict[str, Tensor]
+Terms: TypeAlias = "dict[str, Tensor]"
 
 
 class View(Protocol):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import torch
 from pydantic import Field
 
 from medunlearn.methods.protocol import Terms, View
-from medunlearn.models.sequences import Positions
 from medunlearn.seeds import stable_seed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from medunlearn.models.sequences import Positions
 
 COEFFICIENTS = {"openunlearning": (2.0, 1.0), "wmdp": (6.5, 1200.0)}
 """Published length of the steering vector and weight of the retain term, by variant."""
@@ -77,13 +80,15 @@ class RMU:
             "retain": self.alpha * self._mean(retain, drift.square().mean(dim=1)),
         }
 
-    def _mean(self, view: View, values: torch.Tensor) -> torch.Tensor:
+    def _mean(self, view: View, values: Tensor) -> Tensor:
         if self.variant == "wmdp":
             return view.mean_over_tokens(values)
         return view.mean_over_sequences(view.sequence_sums(values)) * view.mean_inverse_tokens()
 
-    def _direction(self, like: torch.Tensor) -> torch.Tensor:
+    def _direction(self, like: Tensor) -> Tensor:
+        import torch
+
         source = torch.Generator().manual_seed(stable_seed("rmu", self.seed))
         direction = torch.rand(like.shape[1], generator=source)
-        unit: torch.Tensor = direction / direction.norm()
+        unit: Tensor = direction / direction.norm()
         return unit.to(like)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
-from torch.nn.functional import logsigmoid
 
 from medunlearn.methods.protocol import Terms, View
 
@@ -42,6 +41,8 @@ class SimNPO:
     alpha: Annotated[float, Field(ge=0)] = 1.0
 
     def loss(self, forget: View, retain: View) -> Terms:
+        from torch.nn.functional import logsigmoid
+
         margin = self.delta if self.variant == "paper" else self.beta * self.delta
         reward = self.beta * forget.sequence_nll() / forget.sequence_tokens()
         preference = -(2 / self.beta) * logsigmoid(reward - margin)

@@ -11,15 +11,15 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 
 from medunlearn.config import TINIES, TrainSettings, UnlearnSettings
 from medunlearn.errors import ConfigError, InputError, ModelError, first_line
-from medunlearn.methods import make_method
 from medunlearn.methods.editing import EditMethod
-from medunlearn.methods.protocol import AlternativesMethod, LossMethod, default_trainable
+from medunlearn.methods.protocol import default_trainable
 from medunlearn.models.decoder import decoder_layers
 from medunlearn.models.folders import adapter_base, chain, is_adapter, model_folder
 from medunlearn.models.mlps import mlps
 from medunlearn.models.pretrained import LOADING_ERRORS, check_model_folder
 from medunlearn.models.tiny import build_tiny
 from medunlearn.models.vision import family_of
+from medunlearn.pipeline.presets import unlearning_method
 from medunlearn.training.trainable import choose_trainable, lora_numbers
 
 Shape = Callable[[], Any]
@@ -155,20 +155,3 @@ def choose_parts(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
                 for problem in error.problems
             ]
         ) from None
-
-
-def unlearning_method(settings: UnlearnSettings) -> LossMethod | AlternativesMethod | EditMethod:
-    """The method named in the settings: one that trains, or one that edits the weights.
-
-    Raises:
-        ConfigError: it is neither.
-    """
-    method = make_method(settings.method, settings.arguments, settings.seed)
-    if not isinstance(method, LossMethod | AlternativesMethod | EditMethod):
-        raise ConfigError(
-            [
-                f"Method {settings.method!r} has no loss(forget, retain) -> terms and no edit(model, forget, "
-                "retain); see medunlearn.methods.protocol and medunlearn.methods.editing."
-            ]
-        )
-    return method

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -20,9 +20,14 @@ from medunlearn.config import TINIES, TrainSettings, UnlearnSettings, check
 from medunlearn.config.reading import without_prefix
 from medunlearn.errors import ConfigError, InputError, UnknownNameError, unknown_name
 from medunlearn.methods import METHODS, is_edit, make_method
+from medunlearn.methods.editing import EditMethod
+from medunlearn.methods.protocol import AlternativesMethod, LossMethod
 from medunlearn.paper import installed_papers
 from medunlearn.registry import names
-from medunlearn.results.runs import FILE, Run, RunRecord
+from medunlearn.results.record import FILE, RunRecord
+
+if TYPE_CHECKING:
+    from medunlearn.results.runs import Run
 
 Values = Mapping[str, Any]
 
@@ -216,6 +221,23 @@ def _wrong_arguments(method: str, arguments: Mapping[str, Any]) -> list[str]:
     return []
 
 
+def unlearning_method(settings: UnlearnSettings) -> LossMethod | AlternativesMethod | EditMethod:
+    """The method named in the settings: one that trains, or one that edits the weights.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    method = make_method(settings.method, settings.arguments, settings.seed)
+    if not isinstance(method, LossMethod | AlternativesMethod | EditMethod):
+        raise ConfigError(
+            [
+                f"Method {settings.method!r} has no loss(forget, retain) -> terms and no edit(model, forget, "
+                "retain); see medunlearn.methods.protocol and medunlearn.methods.editing."
+            ]
+        )
+    return method
+
+
 def _below(values: Mapping[str, Any], owner: str) -> dict[str, Any]:
     """The keys ``OWNER.KEY``, without the owner; a plug-in's name may contain dots."""
     return {key.removeprefix(f"{owner}."): value for key, value in values.items() if key.startswith(f"{owner}.")}
@@ -223,10 +245,15 @@ def _below(values: Mapping[str, Any], owner: str) -> dict[str, Any]:
 
 def tiny_preset(model: Run | str | Path) -> str | None:
     """:func:`is_tiny` of a run or its folder; None for a model that is not a run."""
-    is_run = isinstance(model, Run) or (Path(model) / FILE).exists()
-    return is_tiny(Run.of(model)) if is_run else None
+    if not isinstance(model, str | Path):
+        return is_tiny(model)
+    return _tiny_ancestor(RunRecord.read(Path(model))) if (Path(model) / FILE).exists() else None
 
 
 def is_tiny(run: Run) -> str | None:
     """The preset of the tiny model that a run's model descends from; None if it does not."""
-    return next((TINIES[name] for name in run.info.lineage if name in TINIES), None)
+    return _tiny_ancestor(run.info)
+
+
+def _tiny_ancestor(record: RunRecord) -> str | None:
+    return next((TINIES[name] for name in record.lineage if name in TINIES), None)

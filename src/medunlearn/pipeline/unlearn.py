@@ -28,7 +28,8 @@ from medunlearn.pipeline.material import (
     sequences,
     training_data,
 )
-from medunlearn.pipeline.part_check import check_unlearning, choose_parts, shape_of, unlearning_method
+from medunlearn.pipeline.part_check import check_unlearning, choose_parts, shape_of
+from medunlearn.pipeline.presets import unlearning_method
 from medunlearn.pipeline.shared_work import SharedWork
 from medunlearn.pipeline.trainer import Trainer, explain_out_of_memory
 from medunlearn.progress import progress

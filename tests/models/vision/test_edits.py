@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from medunlearn.methods.chip import CHIP, project
+from medunlearn.methods.chip import CHIP
 from medunlearn.methods.editing import EditedModel
 from medunlearn.methods.manu import MANU
+from medunlearn.methods.sibling_projection import project
 from medunlearn.models.activations import SequenceReader, Side, Site
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.mlps import Matrix, merger, mlps
@@ -85,7 +86,7 @@ def test_manu_goes_by_deviations_and_leaves_the_tower(seeing: LanguageModel, sid
 
 
 def test_chip_edits_the_merger_too(seeing: LanguageModel, sides_of: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    from medunlearn.methods import chip as module
+    from medunlearn.methods import sibling_projection as module
 
     removed: dict[str, Any] = {}
 

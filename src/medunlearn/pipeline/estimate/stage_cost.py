@@ -38,7 +38,8 @@ from medunlearn.pipeline.estimate.step_cost import Rehearsal
 from medunlearn.pipeline.estimate.work import Work, moments, nbytes
 from medunlearn.pipeline.evaluate import evaluation_folder
 from medunlearn.pipeline.material import phase_plans, rendering_for
-from medunlearn.pipeline.part_check import choose_parts, unlearning_method
+from medunlearn.pipeline.part_check import choose_parts
+from medunlearn.pipeline.presets import unlearning_method
 from medunlearn.pipeline.question_selection import questions_to_ask
 from medunlearn.pipeline.questioning import longest_answer, store_of
 from medunlearn.pipeline.rank_plan import RankPlan, rank_plan

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from medunlearn.config import LoopFields, UnlearnSettings
 from medunlearn.errors import ConfigError, InputError, unknown_name
 from medunlearn.methods import hyperparameters, is_edit, method_class
-from medunlearn.pipeline.part_check import unlearning_method
+from medunlearn.pipeline.presets import unlearning_method
 from medunlearn.ranges import bounds_of
 from medunlearn.registry import hints_of
 
