@@ -19,7 +19,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from medunlearn.errors import ConfigError, InputError, MedunlearnError, unknown_name
+from medunlearn.errors import ConfigError, InputError, MedunlearnError, UnknownNameError, unknown_name
 from medunlearn.registry import load, names, resolve
 from medunlearn.verb import Verb
 
@@ -225,7 +225,10 @@ def find_paper(name: str) -> Paper:
         UnknownNameError: no such paper; names the nearest one.
         InputError: what the name leads to cannot be imported, or is no :class:`Paper`.
     """
-    paper = resolve("papers", name, {**_by_path(os.environ.get(PATHS, "")), **_own()})
+    try:
+        paper = resolve("papers", name, {**_by_path(os.environ.get(PATHS, "")), **_own()})
+    except UnknownNameError as error:
+        raise UnknownNameError("benchmark", name, paper_targets()) from error
     if not isinstance(paper, Paper):
         raise InputError(
             f"paper {name!r} leads to a {type(paper).__name__}; it must be a medunlearn.paper.Paper: "

@@ -216,7 +216,7 @@ def test_demo(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.Monkey
         (("--evaluate.metrics=[rouge]",), ["no metric 'rouge'", "Did you mean 'rouge_l'?"]),
         (("--benchmark={builder: amnesa, synthetic: 20}",), ["no benchmark 'amnesa'", "Did you mean 'amnesia'?"]),
         (("--benchmark={builder: amnesia, synthetic: x}",), ["synthetic='x'"]),
-        (("--benchmark={}",), ["benchmark.builder is missing: amnesia, diagnosis, lume"]),
+        (("--benchmark={}",), ["benchmark.builder is missing: amnesia, diagnosis, medforget"]),
         (("--benchmark.folder=nowhere",), ["There is no benchmark folder nowhere"]),
         (("--nmae=x",), ["no flag --nmae", "Did you mean --name?"]),
         (("--train=tiny",), ["train='tiny': input should be a valid dictionary"]),

@@ -91,7 +91,7 @@ def test_an_experiments_section_with_a_paper_by_path(tmp_path: Path, monkeypatch
     assert not (tmp_path / "unused").exists()
     with pytest.raises(ConfigError, match="give only folder"):
         from_section({"folder": "x", "builder": path}, tmp_path)
-    with pytest.raises(ConfigError, match=r"benchmark\.builder is missing: amnesia, diagnosis, lume"):
+    with pytest.raises(ConfigError, match=r"benchmark\.builder is missing: amnesia, diagnosis, medforget"):
         from_section({"size": 3}, tmp_path)
     with pytest.raises(InputError, match=r"leads to a function; it must be a medunlearn\.paper\.Paper"):
         from_section({"builder": f"{__name__}:by_hand", "size": 3}, tmp_path / "other")
