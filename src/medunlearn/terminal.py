@@ -1,9 +1,11 @@
-"""Escaping of untrusted text for terminals: escape sequences, reversed and invisible characters have no effect."""
+"""Text for terminals: values with their intervals; untrusted text, whose escape sequences have no effect."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
 _UNSAFE = re.compile(
     "["
@@ -27,3 +29,26 @@ def printable(text: object) -> str:
 def printable_line(text: object) -> str:
     """:func:`printable` text on one line."""
     return printable(" ".join(str(text).split()))
+
+
+UNSCORED = "unscored"
+
+
+def cell_text(cell: object) -> str:
+    """A number with four digits; nothing for a missing value."""
+    return "" if absent(cell) else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def absent(value: Any) -> bool:
+    """True for None, NaN or NA, without importing pandas."""
+    return value is None or str(value) in ("nan", "<NA>", "NaT")
+
+
+def with_interval(
+    row: Mapping[Any, Any], value: str = "value", low: str = "low", high: str = "high", digits: int = 3
+) -> str:
+    """``0.98 [0.97, 0.99]``; a missing mean is printed as unscored, never as 0."""
+    if absent(row[value]):
+        return UNSCORED
+    interval = "" if absent(row.get(low)) else f" [{row[low]:.{digits}f}, {row[high]:.{digits}f}]"
+    return f"{row[value]:.{digits}f}{interval}"

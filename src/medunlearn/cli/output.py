@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from medunlearn.cli.launch import end_together, rank_zero_output, several
 from medunlearn.errors import InputError, MedunlearnError
-from medunlearn.reports.view import ResultView, cell_text, with_interval
-from medunlearn.terminal import printable
+from medunlearn.terminal import cell_text, printable, with_interval
 from medunlearn.training.interrupt import terminable
+
+if TYPE_CHECKING:
+    from medunlearn.reports.view import ResultView
 
 INTERRUPTED = 130
 Row = Mapping[Any, Any]

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from medunlearn.cli.output import Output, Row, records
 from medunlearn.errors import MedunlearnError
 from medunlearn.paper import paper_of
-from medunlearn.reports.view import UNSCORED, ResultView, with_interval
+from medunlearn.terminal import UNSCORED, with_interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.data.benchmark import Benchmark
+    from medunlearn.reports.view import ResultView
     from medunlearn.results.runs import Run
 
 # What fits a terminal of 80 columns; the report has the rest.
@@ -63,6 +64,7 @@ def paper_view(verb: str, result: Any, benchmark: Any) -> ResultView:
         benchmark: a benchmark or its folder.
     """
     from medunlearn import api
+    from medunlearn.reports.view import ResultView
 
     if isinstance(benchmark, str):
         benchmark = api.load(benchmark)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from medunlearn.cli.output import Output, Row, difference, records
 from medunlearn.cli.show import by_model, paper_view, warn_of_broken
-from medunlearn.reports.view import absent, with_interval
+from medunlearn.terminal import absent, with_interval
 
 if TYPE_CHECKING:
     import pandas as pd

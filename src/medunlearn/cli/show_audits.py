@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from medunlearn.cli.output import Output, Row, records
 from medunlearn.cli.show import warn_of_broken
 from medunlearn.config.audit import PREFIX
-from medunlearn.reports.view import absent, with_interval
+from medunlearn.terminal import absent, with_interval
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medunlearn.reports.blocks import Cell, Table
-
-UNSCORED = "unscored"
+from medunlearn.terminal import cell_text
 
 
 @dataclass(frozen=True)
@@ -39,23 +38,3 @@ def records_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """A table with a column for each key of the first record."""
     names = tuple(records[0]) if records else ()
     return plain_table(names, ([row[name] for name in names] for row in records))
-
-
-def cell_text(cell: object) -> str:
-    """A number with four digits; nothing for a missing value."""
-    return "" if absent(cell) else f"{cell:.4g}" if isinstance(cell, float) else str(cell)
-
-
-def absent(value: Any) -> bool:
-    """True for None, NaN or NA, without importing pandas."""
-    return value is None or str(value) in ("nan", "<NA>", "NaT")
-
-
-def with_interval(
-    row: Mapping[Any, Any], value: str = "value", low: str = "low", high: str = "high", digits: int = 3
-) -> str:
-    """``0.98 [0.97, 0.99]``; a missing mean is printed as unscored, never as 0."""
-    if absent(row[value]):
-        return UNSCORED
-    interval = "" if absent(row.get(low)) else f" [{row[low]:.{digits}f}, {row[high]:.{digits}f}]"
-    return f"{row[value]:.{digits}f}{interval}"

@@ -27,10 +27,11 @@ from medunlearn.papers.memorization.report.content import PRIMARY, Row, evidence
 from medunlearn.reports.claims import Evidence, settle
 from medunlearn.reports.json import plain
 from medunlearn.reports.readings import number, rows_of
-from medunlearn.reports.view import ResultView, plain_table, with_interval
+from medunlearn.reports.view import ResultView, plain_table
 from medunlearn.results.contrasts import Draws, Stratum, Term
 from medunlearn.statistics import paired_difference
 from medunlearn.synthetic.invented_texts import CorpusText, invent_corpus
+from medunlearn.terminal import with_interval
 
 if TYPE_CHECKING:
     from medunlearn.models.load import LanguageModel

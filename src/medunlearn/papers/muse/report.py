@@ -20,7 +20,8 @@ from medunlearn.reports.content import PaperPart
 from medunlearn.reports.formatting import UNSCORED, interval, signed
 from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.table_blocks import records
-from medunlearn.reports.view import ResultView, plain_table, with_interval
+from medunlearn.reports.view import ResultView, plain_table
+from medunlearn.terminal import with_interval
 
 KNOWMEM = "KnowMem"
 PARTS = (("forget", "VerbMem"), ("forget", KNOWMEM), ("retain", KNOWMEM))
