@@ -87,8 +87,9 @@ def _registered() -> dict[str, type[Attack] | InputError]:
 
 
 def make_attack(name: str, arguments: Mapping[str, Any]) -> Any:
-    """Create an attack with its settings."""
-    return made("attack", name, attack_class(name), arguments)
+    """Create an attack with its settings; a list, as files and flags have it, is a tuple."""
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in arguments.items()}
+    return made("attack", name, attack_class(name), values)
 
 
 def families(given: Iterable[str] = ()) -> dict[str, AttackFamily]:

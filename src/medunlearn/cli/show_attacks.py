@@ -30,7 +30,8 @@ def attack(result: Any, output: Output, *, benchmark: str) -> None:
         output.line(*result.caveats)
     if result.failed:
         reasons = "".join(f"\n  - {model}, {name}: {reason}" for model, name, reason in result.failed)
-        raise MedunlearnError(f"{len(result.failed)} attacks have no result; the others are kept.{reasons}")
+        number = "1 attack has" if len(result.failed) == 1 else f"{len(result.failed)} attacks have"
+        raise MedunlearnError(f"{number} no result; the others are kept.{reasons}")
 
 
 def _payload(result: Any) -> dict[str, Any]:
