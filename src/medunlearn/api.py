@@ -130,10 +130,12 @@ def forget(
         InputError: a patient who is not there or was forgotten before; no key; a folder that cannot be used.
         ModelError: two models in one folder, a part is missing, or a broken model.
     """
+    from medunlearn.forgetting.verifying_attacks import with_battery
+
+    checked = with_battery(check(ForgetSettings, merged({}, settings)))
     from medunlearn.forgetting.forget_run import forget
     from medunlearn.results.runs import Run
 
-    checked = check(ForgetSettings, merged({}, settings))
     source = model.folder if isinstance(model, Run) else model
     return forget(source, Path(notes), checked, Path(out), device=device, quiet=quiet, say=say)
 

@@ -101,6 +101,12 @@ def test_its_settings_may_stand_under_its_own_name_or_its_path(here: Path) -> No
     assert "no noise_plugin:Noise setting 'strength'" in refused
 
 
+def test_two_attacks_of_one_name_are_refused(here: Path) -> None:
+    (here / "noise_again.py").write_text(NOISE)
+    refused = attack("--attacks=noise_plugin:Noise,noise_again:Noise", code=2).output
+    assert "attacks=noise_plugin:Noise,noise_again:Noise: one noise attack at a time" in " ".join(refused.split())
+
+
 def test_an_attack_that_fails_ends_by_itself(here: Path) -> None:
     words = (
         "--attacks=noise_plugin:Greedy,loss,noise_plugin:Picky,quantization",
@@ -121,6 +127,17 @@ def test_an_attack_that_fails_ends_by_itself(here: Path) -> None:
     assert "GA, picky: 1: its tokenizer has no such token." in text
     # Where nothing else was asked, the reason is the error.
     assert "memory ran out" in attack("--attacks=noise_plugin:Greedy", *few("greedy"), code=1).output
+
+
+def test_an_attack_that_leaves_other_weights_behind_is_no_result(here: Path) -> None:
+    words = ("--attacks=noise_plugin:Careless,noise_plugin:Noise", *few("careless", "noise"), "--json")
+    data = json.loads(attack(*words, code=1).stdout)
+    assert [(row["attack"], "did not restore them" in row["reason"]) for row in data["failed"]] == [
+        ("careless", True)
+    ]
+    alone = json.loads(attack("--attacks=noise_plugin:Noise", *few("noise"), "--json").stdout)
+    # The attacks after it had the model as it is.
+    assert data["recovery"]["noise"]["table"] == alone["recovery"]["noise"]["table"]
 
 
 def test_a_report_without_the_plug_in_says_so(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

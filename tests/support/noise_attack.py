@@ -48,5 +48,17 @@ class Picky(Noise):
     def states(self, model):
         yield State("1", 1.0, "its tokenizer has no such token")
         yield from super().states(model)
+
+
+@dataclass(frozen=True)
+class Careless(Noise):
+    """Noise that stays in the model."""
+
+    name = "careless"
+    title = "Careless"
+
+    def states(self, model):
+        next(model.live.model.parameters()).data += 1.0
+        yield State("1", 1.0)
 '''
 """Source of the module ``noise_attack``; ``noise_attack:Noise`` is given on the command line."""

@@ -41,7 +41,7 @@ def attack_class(name: str) -> type[Attack]:
     """
     known = names("attacks", ATTACKS)
     if ":" not in name and name not in known:
-        raise UnknownNameError("attack", name, [*known, *families()])
+        raise UnknownNameError("attack", name, {*known, *families()})
     try:
         cls: type[Attack] = resolve("attacks", name, ATTACKS)
     except InputError:

@@ -99,7 +99,7 @@ def forget(
     """
     if out.exists() and not is_case(out) and (not out.is_dir() or not holds_nothing(out)):
         raise InputError(f"{out} is not empty and contains no case. Choose another --out.")
-    settings = with_battery(settings)
+    settings = with_battery(settings)  # its names, as the case records them
     key = read_private_key(settings.key)
     request = ForgetRequest(str(model), Path(notes), settings, out, device, quiet, say)
     request.secret  # noqa: B018  # its refusals come before the work

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,11 +19,33 @@ from medunlearn.attacks.recovery.recovery_results import subject_means, summariz
 from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import write_together
-from medunlearn.errors import InputError
+from medunlearn.errors import InputError, ModelError
 from medunlearn.results.runs import Recording
 from medunlearn.results.scores import replace_scores, score_table
+from medunlearn.training.trainable import checksums
 
 NOTHING_TO_ATTACK = "Nothing can be attacked by {}: {}."
+
+
+@contextmanager
+def _unchanged(holder: ModelHolder, name: str) -> Iterator[None]:
+    """Context that refuses an attack which leaves other weights behind.
+
+    Raises:
+        InputError: the weights differ; the next attack loads the model again.
+        ModelError: they differ, and are those of a model in training.
+    """
+    parameters = holder.model.model.named_parameters
+    before = checksums(dict(parameters()))
+    try:
+        yield
+    finally:
+        if checksums(dict(parameters())) != before:
+            words = f"The attack {name} changed the model's weights and did not restore them: use model.changed()."
+            if holder.live is not None:
+                raise ModelError(words)
+            del holder.model
+            raise InputError(words)
 
 
 @dataclass(frozen=True)
@@ -58,8 +81,13 @@ class RecoveryJob(AttackJob):
             InputError: no question or no subject to attack; training that diverged is also an error.
         """
         name, model, parts = self.attack.name, holder.attacked_model(self.attack), list[VariantScores]()
-        with recording.stage(name):
+        with recording.stage(name), _unchanged(holder, name):
             for part in self.attack.results(model):
+                if not isinstance(part, VariantScores) or not f"{part.label}.".startswith(f"{name}."):
+                    raise InputError(
+                        f"{type(self.attack).__name__}.results() must yield VariantScores(label, scores) with the "
+                        f"label {name} or {name}.VARIANT; it yielded {part!r:.60}."
+                    )
                 parts.append(part)
                 if part.scores is not None:
                     replace_scores(recording.folder, part.scores, attack=[part.label])
