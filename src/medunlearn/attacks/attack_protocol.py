@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from medunlearn.attacks.attacked import Attacked, Attacks
     from medunlearn.attacks.model_holder import ModelHolder
     from medunlearn.attacks.recovery.recovery_attacks import AskingWay
-    from medunlearn.attacks.shown import ShownAttacks
+    from medunlearn.attacks.terminal_tables import TerminalTables
     from medunlearn.config import AttackSettings, JudgeSettings
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.judging.rated_responses import JudgedResponses
@@ -109,7 +109,7 @@ class AttackFamily(ABC):
         """Reading of a summary row; None if nothing may be read from it."""
 
     @abstractmethod
-    def part(self, content: ReportContent, attacks: Attacks | None, notes: Sequence[str]) -> AttackPart:
+    def report_part(self, content: ReportContent, attacks: Attacks | None, notes: Sequence[str]) -> AttackPart:
         """Section and numbers of these attacks in a report.
 
         Args:
@@ -122,7 +122,7 @@ class AttackFamily(ABC):
         """Numbers for the command's JSON; empty tables without attacks."""
 
     @abstractmethod
-    def shown(self, attacks: Attacks) -> ShownAttacks:
+    def terminal_tables(self, attacks: Attacks) -> TerminalTables:
         """Tables and sentences for the terminal."""
 
     def ways(self, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:

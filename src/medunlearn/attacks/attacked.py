@@ -164,7 +164,7 @@ class Attacks:
         Reconstruction and recovery: every unlearned model with target and retrained ones. Recovery also compares
         the target with the retrained ones.
         """
-        models = self.measured
+        models = self.measured_models
         pairs = [
             (model, other)
             for model in models
@@ -179,7 +179,7 @@ class Attacks:
 
         model, against, and the columns of :func:`medunlearn.attacks.membership.membership_results.privacy_leaks`.
         """
-        models = self.measured
+        models = self.measured_models
         pairs = [(model, other) for other in models for model in models if self._is_anchored(model, other)]
         return self._compare(pairs, privacy_leaks).drop(columns="against_role", errors="ignore")
 
@@ -247,7 +247,7 @@ class Attacks:
         above, else ``not distinguished``. Without a retrained model it is read against 0.5; of a broken model
         nothing is read.
         """
-        models = self.measured
+        models = self.measured_models
         table = joined([model.summary.assign(model=model.run.label, role=model.run.role) for model in models])
         if table.empty or not self.family.has_readings:
             return table
@@ -260,13 +260,13 @@ class Attacks:
         return self.family.read(self, row) if is_readable else None
 
     @property
-    def measured(self) -> list[Attacked]:
+    def measured_models(self) -> list[Attacked]:
         """The models with results."""
         return [model for model in self.models if model.measured]
 
     def model(self, label: str) -> Attacked:
         """The model of a label."""
-        return next(model for model in self.measured if model.run.label == label)
+        return next(model for model in self.measured_models if model.run.label == label)
 
     def gaps(self, label: str) -> pd.DataFrame:
         """Differences between a model and the retrained ones."""

@@ -9,7 +9,7 @@ from medunlearn.cli.show import by_model, warn_of_broken
 from medunlearn.errors import MedunlearnError
 
 if TYPE_CHECKING:
-    from medunlearn.attacks.shown import ShownAttacks
+    from medunlearn.attacks.terminal_tables import TerminalTables
 
 
 def attack(result: Any, output: Output, *, benchmark: str) -> None:
@@ -21,7 +21,7 @@ def attack(result: Any, output: Output, *, benchmark: str) -> None:
     if not output.data(lambda: _payload(result)):
         warn_of_broken(output, result.problems)
         for attacks in result.by_family.values():
-            _print_family(attacks.family.shown(attacks), attacks.models, output)
+            _print_family(attacks.family.terminal_tables(attacks), attacks.models, output)
             if attacks.family is result.family:
                 from medunlearn import api
 
@@ -46,7 +46,7 @@ def _payload(result: Any) -> dict[str, Any]:
     return {**data, "failed": failed, "caveats": list(result.caveats), "health": result.problems}
 
 
-def _print_family(shown: ShownAttacks, models: Any, output: Output) -> None:
+def _print_family(shown: TerminalTables, models: Any, output: Output) -> None:
     def cell(row: Row) -> str:
         return " ".join(filter(None, (with_interval(row), shown.words(row))))
 

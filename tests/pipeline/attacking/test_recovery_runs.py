@@ -108,6 +108,24 @@ def test_two_processes_find_what_one_does(
         assert shares == {frozenset({0}), frozenset({1})}
 
 
+def test_two_processes_go_on_after_an_attack_that_fails(
+    knowing: dict[str, Run], pulses: Benchmark, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(knowing["target"].folder, folder, ignore=shutil.ignore_patterns("attacks", "responses"))
+    values = {"split": "patient=p00", "attacks": "relearning,quantization", "relearning.data": "forget_half"}
+    how = attack_settings(
+        {**values, "quantization.types": "int4", "quantization.alternatives": 9, "replicates": 20}
+    )
+    both = together(lambda: attack(folder, pulses, how, device="cpu", quiet=True))
+    assert [process.wait() for process in both] == [0, 0]
+    found = attack(folder, pulses, how, device="cpu", quiet=True)
+    ((model, name, reason),) = found.failed
+    assert (model, name) == ("target", "relearning")
+    assert "single subject" in reason
+    assert set(found.by_family) == {"quantization"}
+
+
 def test_the_baseline_is_what_evaluate_measures(
     knowing: dict[str, Run], pulses: Benchmark, attacked: Attacks
 ) -> None:

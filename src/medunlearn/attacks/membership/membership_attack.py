@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.attacks.attacked import Attacked, Attacks
-    from medunlearn.attacks.shown import ShownAttacks
+    from medunlearn.attacks.terminal_tables import TerminalTables
     from medunlearn.config import AttackSettings
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.reports.content import AttackPart, ReportContent
@@ -76,7 +76,7 @@ class MembershipFamily(AttackFamily):
 
         return read_area(attacks, row)
 
-    def part(self, content: ReportContent, attacks: Attacks | None, notes: Sequence[str]) -> AttackPart:
+    def report_part(self, content: ReportContent, attacks: Attacks | None, notes: Sequence[str]) -> AttackPart:
         from medunlearn.attacks.membership.membership_report import membership_part
 
         return membership_part(content, attacks, notes)
@@ -88,10 +88,10 @@ class MembershipFamily(AttackFamily):
             "privacy_leak": attacks.privacy_leaks.to_dict("records"),
         }
 
-    def shown(self, attacks: Attacks) -> ShownAttacks:
-        from medunlearn.attacks.membership.membership_report import shown_membership
+    def terminal_tables(self, attacks: Attacks) -> TerminalTables:
+        from medunlearn.attacks.membership.membership_report import membership_on_terminal
 
-        return shown_membership(attacks)
+        return membership_on_terminal(attacks)
 
     def epoch_rows(self, attacked: Attacked, level: str) -> list[dict[str, Any]]:
         from medunlearn.attacks.membership.membership_results import epoch_rows

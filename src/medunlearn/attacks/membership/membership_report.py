@@ -11,7 +11,7 @@ import pandas as pd
 from medunlearn.attacks import known_attacks
 from medunlearn.attacks.attacked import Attacks
 from medunlearn.attacks.membership.membership_attack import MEMBERSHIP
-from medunlearn.attacks.shown import ShownAttacks
+from medunlearn.attacks.terminal_tables import TerminalTables
 from medunlearn.reports.attack_tables import (
     model_line,
     model_pair,
@@ -164,7 +164,7 @@ def _group(group: Any) -> str:
     return str(group).replace("_", " ")
 
 
-def shown_membership(attacks: Attacks) -> ShownAttacks:
+def membership_on_terminal(attacks: Attacks) -> TerminalTables:
     """Areas and rates by group of documents."""
     table = attacks.table()
     scored, unscored = table[table["value"].notna()], table[table["value"].isna()]
@@ -178,7 +178,7 @@ def shown_membership(attacks: Attacks) -> ShownAttacks:
     for reason, part in unscored.groupby("reason", sort=False):
         names, measures = (", ".join(dict.fromkeys(part[c].astype(str))) for c in ("attack", "measure"))
         reasons.append(f"Unscored, {measures} of {names}: {reason}.")
-    return ShownAttacks(
+    return TerminalTables(
         table=scored,
         groups=("group", "measure"),
         title=title,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.attacks.attacked import Attacks
-    from medunlearn.attacks.shown import ShownAttacks
+    from medunlearn.attacks.terminal_tables import TerminalTables
     from medunlearn.config import AttackSettings, JudgeSettings
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.judging.rated_responses import JudgedResponses
@@ -49,23 +49,23 @@ class ReconstructionFamily(AttackFamily):
     def read(self, attacks: Attacks, row: Mapping[Any, Any]) -> str | None:
         return None
 
-    def part(self, content: ReportContent, attacks: Attacks | None, notes: Sequence[str]) -> AttackPart:
+    def report_part(self, content: ReportContent, attacks: Attacks | None, notes: Sequence[str]) -> AttackPart:
         from medunlearn.attacks.reconstruction.reconstruction_report import reconstruction_part
 
         return reconstruction_part(content, attacks, notes)
 
     def payload(self, attacks: Attacks) -> dict[str, Any]:
-        from medunlearn.attacks.shown import rows_of_json
+        from medunlearn.attacks.terminal_tables import rows_of_json
 
         return {
             self.group: rows_of_json(attacks.table()),
             f"{self.group}_comparisons": rows_of_json(attacks.comparisons),
         }
 
-    def shown(self, attacks: Attacks) -> ShownAttacks:
-        from medunlearn.attacks.reconstruction.reconstruction_report import shown_reconstruction
+    def terminal_tables(self, attacks: Attacks) -> TerminalTables:
+        from medunlearn.attacks.reconstruction.reconstruction_report import reconstruction_on_terminal
 
-        return shown_reconstruction(attacks)
+        return reconstruction_on_terminal(attacks)
 
     def has_answers(self, record: Run) -> bool:
         return self.name in record.info.results

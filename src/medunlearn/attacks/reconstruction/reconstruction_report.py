@@ -11,7 +11,7 @@ import pandas as pd
 from medunlearn.attacks.attacked import Attacks
 from medunlearn.attacks.reconstruction.reconstruction_family import RECONSTRUCTION
 from medunlearn.attacks.reconstruction.reconstruction_results import reported
-from medunlearn.attacks.shown import ShownAttacks
+from medunlearn.attacks.terminal_tables import TerminalTables
 from medunlearn.reports.attack_tables import difference_table, measure_title, model_tables, strength_figure
 from medunlearn.reports.blocks import Bullets, Cell, Prose, Section, details, figures, section
 from medunlearn.reports.content import AttackPart, ReportContent
@@ -91,13 +91,13 @@ def _front(row: Row) -> Cell:
     return Cell(str(row["identifiers"]) or "nothing")
 
 
-def shown_reconstruction(attacks: Attacks) -> ShownAttacks:
+def reconstruction_on_terminal(attacks: Attacks) -> TerminalTables:
     """Leakage at each context level."""
     table, gaps = (
         rows.assign(named_in_front=rows["identifiers"].replace("", "nothing")) if len(rows) else rows
         for rows in map(reported, (attacks.table(), attacks.comparisons))
     )
-    return ShownAttacks(
+    return TerminalTables(
         table=table,
         groups=("side", "kind", "measure"),
         title="Reconstruction, {} side, {} questions: {}".format,

@@ -182,7 +182,7 @@ class WeightAttack(RecoveryAttack):
 
         tables, states = [model.measure(model.questions, self.name, self.before)], list[State]()
         # An error in a measurement must not leave the model in a state.
-        with closing(self._checked(model)) as checked:
+        with closing(self._validated_states(model)) as checked:
             for state in checked:
                 states.append(state)
                 if not state.reason:
@@ -195,14 +195,14 @@ class WeightAttack(RecoveryAttack):
         strengths = tuple(state.label for state in reached)
         yield VariantScores(self.name, pd.concat(tables, ignore_index=True), note, strengths)
 
-    def _checked(self, model: AttackedModel) -> Generator[State, None, None]:
+    def _validated_states(self, model: AttackedModel) -> Generator[State, None, None]:
         """The states. Raises InputError: something else than states, or two of one label."""
         labels = {self.before}
         states = iter(self.states(model))
         with closing(states) if isinstance(states, Generator) else nullcontext():
-            yield from self._unlike(states, labels)
+            yield from self._validated(states, labels)
 
-    def _unlike(self, states: Iterator[State], labels: set[str]) -> Iterator[State]:
+    def _validated(self, states: Iterator[State], labels: set[str]) -> Iterator[State]:
         for state in states:
             if not isinstance(state, State) or not isinstance(state.label, str) or state.label in labels:
                 raise InputError(
@@ -214,7 +214,7 @@ class WeightAttack(RecoveryAttack):
 
     def number_of_states(self, model: AttackedModel) -> int:
         """Number of conditions, without the unattacked model; counted on a model without weights."""
-        return sum(1 for state in self._checked(model) if not state.reason)
+        return sum(1 for state in self._validated_states(model) if not state.reason)
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
         model = sizes.model(self)

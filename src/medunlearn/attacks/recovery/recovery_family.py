@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from medunlearn.attacks.attacked import Attacks
     from medunlearn.attacks.recovery.recovery_attacks import AskingWay, RecoveryAttack
-    from medunlearn.attacks.shown import ShownAttacks
+    from medunlearn.attacks.terminal_tables import TerminalTables
     from medunlearn.config import AttackSettings
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.reports.content import AttackPart, ReportContent
@@ -66,13 +66,13 @@ class RecoveryFamily(AttackFamily):
 
         return read_strength(attacks, row, self.attack.before)
 
-    def part(self, content: ReportContent, attacks: Attacks | None, notes: Sequence[str]) -> AttackPart:
+    def report_part(self, content: ReportContent, attacks: Attacks | None, notes: Sequence[str]) -> AttackPart:
         from medunlearn.attacks.recovery.recovery_report import recovery_part
 
         return recovery_part(content, self.attack, attacks, notes)
 
     def payload(self, attacks: Attacks) -> dict[str, Any]:
-        from medunlearn.attacks.shown import rows_of_json
+        from medunlearn.attacks.terminal_tables import rows_of_json
 
         if not attacks.models:
             return {self.group: {}}
@@ -83,7 +83,7 @@ class RecoveryFamily(AttackFamily):
     def ways(self, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:
         return self.attack.ways(scores, strengths)
 
-    def shown(self, attacks: Attacks) -> ShownAttacks:
-        from medunlearn.attacks.recovery.recovery_report import shown_recovery
+    def terminal_tables(self, attacks: Attacks) -> TerminalTables:
+        from medunlearn.attacks.recovery.recovery_report import recovery_on_terminal
 
-        return shown_recovery(self.attack, attacks)
+        return recovery_on_terminal(self.attack, attacks)

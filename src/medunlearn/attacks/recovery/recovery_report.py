@@ -11,7 +11,7 @@ import pandas as pd
 from medunlearn.attacks.attacked import Attacks
 from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack
 from medunlearn.attacks.recovery.recovery_results import READINGS, shown
-from medunlearn.attacks.shown import ShownAttacks
+from medunlearn.attacks.terminal_tables import TerminalTables
 from medunlearn.reports.attack_tables import difference_table, model_tables, strength_figure
 from medunlearn.reports.blocks import Bullets, Cell, Prose, Section, Spec, Table, details, figures, section
 from medunlearn.reports.content import AttackPart, ReportContent
@@ -159,7 +159,7 @@ def _recovery_title(content: ReportContent, part: Recovery, row: Row) -> str:
     return f"{title}, {row['side']}" + (f", {part.variant_words} {on}" if on else "")
 
 
-def shown_recovery(attack: type[RecoveryAttack], attacks: Attacks) -> ShownAttacks:
+def recovery_on_terminal(attack: type[RecoveryAttack], attacks: Attacks) -> TerminalTables:
     """Leakage by strength, and the words of the readings."""
 
     def text(row: Row) -> str:
@@ -169,7 +169,7 @@ def shown_recovery(attack: type[RecoveryAttack], attacks: Attacks) -> ShownAttac
 
     table, gaps = shown(attacks.table()), shown(attacks.comparisons)
     readings = set(table["reading"].dropna())
-    return ShownAttacks(
+    return TerminalTables(
         table=table,
         groups=("attack", "side", "measure"),
         title="{}, {} side: {}".format,

@@ -159,7 +159,7 @@ def read_strength(attacks: Attacks, row: Row, before: str) -> str | None:
     gaps = attacks.gaps(attacked.run.label)
     if len(gaps) and attacks.is_reference_refused:
         return None
-    targets = [model.run.label for model in attacks.measured if model.run.role == "target"]
+    targets = [model.run.label for model in attacks.measured_models if model.run.role == "target"]
     return reading_of(row, gaps, before, attacks.gaps(targets[0]) if targets else None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -182,10 +182,10 @@ class AttackBattery:
         try:
             job.run(holder, recording)
             return
-        except (ModelError, StorageError):
-            raise
         except Exception as error:
-            if isinstance(error, ProcessError) and error.lost:
+            is_lost = isinstance(error, ProcessError) and error.lost
+            # The other processes have the same failure in other words, and must end or go on like this one.
+            if is_lost or any(holder.processes.each(partial(isinstance, error, ModelError | StorageError))):
                 raise
             failure = _failure_of(error, name)
         recording.info.results.setdefault(FAILED, {})[name] = str(failure)

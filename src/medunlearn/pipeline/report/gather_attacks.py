@@ -15,7 +15,7 @@ from medunlearn.reports.content import AttackPart, ReportContent
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 
-Found = Sequence[Attacked | None]
+MaybeAttacked = Sequence[Attacked | None]
 
 
 def attack_parts(
@@ -25,12 +25,12 @@ def attack_parts(
     records = [record for model in models for record in _records(model)]
     parts = []
     for family in all_families(records):
-        attacked: Found = [find_attack(model, family) for model in models]
+        attacked: MaybeAttacked = [find_attack(model, family) for model in models]
         notes = [note for model in models for note in _failures(model, family)]
         if family.alike:
             attacked, others = _alike(models, attacked)
             notes += others
-        parts.append(family.part(content, attacks_on(attacked, models, replicates, seed), notes))
+        parts.append(family.report_part(content, attacks_on(attacked, models, replicates, seed), notes))
     return (*parts, *_not_importable(records))
 
 
@@ -55,7 +55,7 @@ def _failures(model: Evaluated, family: AttackFamily) -> list[str]:
     return []
 
 
-def _alike(models: Sequence[Evaluated], attacked: Found) -> tuple[Found, list[str]]:
+def _alike(models: Sequence[Evaluated], attacked: MaybeAttacked) -> tuple[MaybeAttacked, list[str]]:
     """The attacks with the settings of most models, and notes on the others."""
     settings = [None if attack is None else _settings(attack) for attack in attacked]
     usual = Counter(filter(None, settings)).most_common(1)
@@ -92,7 +92,7 @@ def find_attack(model: Evaluated, family: AttackFamily = MEMBERSHIP) -> Attacked
     return attacked if attacked is not None and attacked.record.info.benchmark == about else None
 
 
-def attacks_on(attacked: Found, models: Sequence[Evaluated], replicates: int, seed: int) -> Attacks | None:
+def attacks_on(attacked: MaybeAttacked, models: Sequence[Evaluated], replicates: int, seed: int) -> Attacks | None:
     """The attacks on a report's models, under the models' labels; None without any."""
     pairs = zip(models, attacked, strict=True)
     labelled = tuple(replace(attack, run=model.run) for model, attack in pairs if attack is not None)

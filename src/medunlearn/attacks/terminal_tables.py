@@ -12,7 +12,7 @@ Row = Mapping[Any, Any]
 
 
 @dataclass(frozen=True)
-class ShownAttacks:
+class TerminalTables:
     """What the terminal shows of the attacks of one family: a table per group, with a column per model.
 
     Attributes:
