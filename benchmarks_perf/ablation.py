@@ -21,10 +21,11 @@ from hospitals import settings_of
 from page_tables import markdown, replace_table, with_interval
 from suppressed import first_with_interval
 
+from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.config import AttackSettings, EvaluateSettings, check
 from medunlearn.methods.counterfactual import Counterfactual
 from medunlearn.methods.protocol import Terms, View
-from medunlearn.pipeline.attacking.attack_run import attack_each, attack_settings
+from medunlearn.pipeline.attacking.attack_run import attack_each
 from medunlearn.pipeline.benchmark_builds import from_section
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.experiment import benchmark_folder, plan, run_folder

@@ -129,10 +129,12 @@ def forget(
         InputError: a patient who is not there or was forgotten before; no key; a folder that cannot be used.
         ModelError: two models in one folder, a part is missing, or a broken model.
     """
+    from medunlearn.forgetting.verifying_attacks import with_battery
+
+    checked = with_battery(check(ForgetSettings, merged({}, settings)))
     from medunlearn.forgetting.forget_run import forget
     from medunlearn.results.runs import Run
 
-    checked = check(ForgetSettings, merged({}, settings))
     source = model.folder if isinstance(model, Run) else model
     return forget(source, Path(notes), checked, Path(out), device=device, quiet=quiet, say=say)
 
@@ -201,7 +203,7 @@ def inspect(benchmark: BenchmarkOrFolder, *, tokenizer: Folder | None = None) ->
 
 def attack(
     run: RunOrFolder, benchmark: BenchmarkOrFolder, *, split: str,
-    attacks: str | Sequence[str] = ("membership",), against: Sequence[RunOrFolder] = (),
+    attacks: str | Sequence[str] | None = None, against: Sequence[RunOrFolder] = (),
     out: Folder | None = None, device: str = "auto", quiet: bool = False, **settings: Any
 ) -> Attacks:  # fmt: skip
     """Attack a model to measure what an adversary can still learn from it; ``.table()`` is a DataFrame.
@@ -216,18 +218,20 @@ def attack(
     """
     import pandas as pd
 
-    from medunlearn.pipeline.attacking.attack_run import attack, attack_settings
+    from medunlearn.attacks.attack_settings import attack_settings
 
     file = _csv_file(out)
-    checked = attack_settings({"split": split, "attacks": attacks, **flat(settings, *settings)})
+    named = {} if attacks is None else {"attacks": attacks}
+    checked = attack_settings({"split": split, **named, **flat(settings, *settings)})
+    from medunlearn.pipeline.attacking.attack_run import attack
+
     bench = _benchmark(benchmark)
     model, *others = (_run_of(source, bench, split, out, device, quiet, settings) for source in (run, *against))
     attacked = attack(model, bench, checked, against=others, device=device, quiet=quiet)
 
     def table() -> pd.DataFrame:
-        attacks = (attacked, attacked.reconstructions, *attacked.recoveries.values())
-        tables = [table for table in (kind.table() for kind in attacks) if len(table)]
-        return pd.concat(tables, ignore_index=True)
+        tables = [own.table() for own in attacked.by_family.values()]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     _write_csv(file, table)
     return attacked

@@ -10,8 +10,9 @@ import pytest
 from pages import Page, run_line
 
 from medunlearn.attacks import ATTACKS
-from medunlearn.attacks.recovery.recovery_attacks import Relearning, RepeatedSampling
 from medunlearn.attacks.recovery.recovery_results import READINGS
+from medunlearn.attacks.recovery.relearning_attack import Relearning
+from medunlearn.attacks.recovery.sampling_attack import RepeatedSampling
 from medunlearn.models.quantization import GROUP
 
 PAGE = Page.read("measure.md", "Membership inference", "Reconstruction", "Relearning, quantization, sampling")

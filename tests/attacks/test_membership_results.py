@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 
 from medunlearn.attacks import make_attack
-from medunlearn.attacks.attack_protocol import Passage
-from medunlearn.attacks.attacked import Attacked, Attacks, reading
+from medunlearn.attacks.attacked import Attacked, Attacks
+from medunlearn.attacks.membership.membership_attack import Passage
 from medunlearn.attacks.membership.membership_results import (
     compare,
     curves,
     privacy_leaks,
+    reading,
     score_candidates,
     summarize,
 )

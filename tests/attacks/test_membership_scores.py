@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from medunlearn.attacks import ATTACKS, KINDS, attack_class, expand, kinds_of, make_attack
-from medunlearn.attacks.attack_protocol import Passage, lacking
+from medunlearn.attacks import ATTACKS, attack_class, expand, families, families_of, make_attack
 from medunlearn.attacks.membership.likelihood_attacks import mean_of_lowest
-from medunlearn.attacks.recovery.recovery_attacks import RECOVERY
+from medunlearn.attacks.membership.membership_attack import Passage, lacking
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
 
 HALF, TENTH, FIFTH, LIKELY = math.log(0.5), math.log(0.1), math.log(0.2), math.log(0.9)
@@ -98,23 +97,32 @@ def test_a_missing_input_has_a_reason(name: str, seen: Passage, reason: str) -> 
     assert lacking(make_attack("loss", {}), passage()) is None
 
 
-def test_attacks_are_found_by_name_and_kind() -> None:
-    own = tuple(name for name in ATTACKS if attack_class(name).kind == "membership" and "." not in name)
+def names_of(*requested: str) -> list[str]:
+    return [family.name for family in families_of(requested)]
+
+
+def test_attacks_are_found_by_name_and_family() -> None:
+    members = {name for name in ATTACKS if attack_class(name).family.name == "membership"}
+    own = tuple(name for name in ATTACKS if name in members and "." not in name)
     assert expand(["membership"]) == own, "published variants are named one by one"
     assert expand(["min_k.muse", "loss"]) == ("min_k.muse", "loss")
     assert attack_class("min_k.muse").variant == "MUSE's code"
     assert expand(["reconstruction"]) == ("cumulative",)
     assert expand(["min_k", "loss", "min_k"]) == ("min_k", "loss")
-    assert kinds_of(["reconstruction", "loss"]) == {"reconstruction", "membership"}
-    assert {name: kinds_of([name]) for name in RECOVERY} == {name: {name} for name in RECOVERY}
-    assert set(KINDS) == {"membership", "reconstruction", *RECOVERY}
+    assert names_of("reconstruction", "loss") == ["membership", "reconstruction"]
+    recovery = ("relearning", "quantization", "sampling")
+    assert [names_of(name) for name in recovery] == [[name] for name in recovery]
+    assert list(families()) == ["membership", "reconstruction", *recovery]
     for name in ATTACKS:
         cls = attack_class(name)
+        assert cls.name == name
+        assert cls.title
+        assert cls.question.startswith("whether ")
         assert cls.source
         assert "Source:" in (cls.__doc__ or "")
     with pytest.raises(UnknownNameError, match="Did you mean 'membership'"):
         expand(["membershp"])
-    with pytest.raises(InputError, match="class attribute kind"):
+    with pytest.raises(InputError, match="has no family"):
         expand(["os:path"])
 
 
@@ -133,18 +141,64 @@ def test_wrong_settings_are_refused(name: str, arguments: dict[str, object], err
         make_attack(name, arguments)
 
 
+OUTSIDE = """
+from dataclasses import dataclass
+from medunlearn.attacks.membership.membership_attack import MembershipAttack
+from medunlearn.metrics.measure import Score
+
+@dataclass(frozen=True)
+class Longest(MembershipAttack):
+    name = "longest"
+    title = "Longest"
+    source = "nobody"
+
+    def score(self, passage):
+        return Score(float(len(passage.text)))
+
+
+class Mute(MembershipAttack):
+    name = "mute/../loss"
+    source = "nobody"
+
+
+class Loss(Longest):
+    name = "loss"
+
+
+class Old:
+    kind = "membership"
+    title = "Old"
+    source = "nobody"
+"""
+
+
 def test_an_attack_from_outside_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "outside_attack.py").write_text(
-        "from dataclasses import dataclass\n"
-        "from medunlearn.metrics.measure import Score\n"
-        "@dataclass(frozen=True)\n"
-        "class Longest:\n"
-        "    kind = 'membership'\n"
-        "    title = 'Longest'\n"
-        "    source = 'nobody'\n"
-        "    needs = ()\n"
-        "    def score(self, passage):\n"
-        "        return Score(float(len(passage.text)))\n"
-    )
+    (tmp_path / "outside_attack.py").write_text(OUTSIDE)
     monkeypatch.syspath_prepend(tmp_path)
     assert score("outside_attack:Longest", passage()) == 24.0
+    assert names_of("outside_attack:Longest", "sampling") == ["membership", "sampling"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Mute", r"lacks name \(text of letters.* and title \(text.* and score\(self, passage: Passage\) -> Score"),
+        ("Loss", "is named 'loss', as medunlearn's own"),
+        ("Old", "has no family.*MembershipAttack"),
+        ("Nobody", "cannot be imported"),
+    ],
+)
+def test_an_object_that_is_no_attack_says_what_it_lacks(
+    name: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "outside_parts.py").write_text(OUTSIDE)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match=words):
+        attack_class(f"outside_parts:{name}")
+
+
+def test_a_module_that_raises_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "raising_attack.py").write_text("raise RuntimeError('no licence\\nfound')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match=r"its module cannot be imported: RuntimeError: no licence$"):
+        attack_class("raising_attack:Noise")

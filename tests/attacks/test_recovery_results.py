@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from medunlearn.attacks.recovery.recovery_attacks import Quantization, Relearning, RepeatedSampling
+from medunlearn.attacks.recovery.quantization_attack import Quantization
 from medunlearn.attacks.recovery.recovery_results import (
     ABOVE,
     BELOW,
@@ -24,6 +24,8 @@ from medunlearn.attacks.recovery.recovery_results import (
     subject_means,
     summarize_strengths,
 )
+from medunlearn.attacks.recovery.relearning_attack import Relearning
+from medunlearn.attacks.recovery.sampling_attack import RepeatedSampling
 from medunlearn.data.records import Question
 from medunlearn.results.scores import score_table
 
@@ -72,10 +74,12 @@ def words(model: pd.DataFrame, retrained: pd.DataFrame | None) -> str | None:
     gaps = pd.DataFrame() if retrained is None else compare_strengths(model, retrained, **HOW)
     rows = summarize_strengths(model, "0", **HOW).to_dict("records")
     read = {
-        row["strength"]: reading_of(row, gaps) for row in rows if row["side"] == "forget" and row["kind"] == "all"
+        row["strength"]: reading_of(row, gaps, "0")
+        for row in rows
+        if row["side"] == "forget" and row["kind"] == "all"
     }
     assert read["0"] is None
-    assert {reading_of(row, gaps) for row in rows if row["side"] == "retain" or row["kind"] != "all"} == {None}
+    assert {reading_of(row, gaps, "0") for row in rows if row["side"] == "retain" or row["kind"] != "all"} == {None}
     return read["20"]
 
 
@@ -96,10 +100,10 @@ def test_an_attack_that_erases_what_the_target_knows_tells_nothing() -> None:
     retrained, wiped = scores(0.2, 0.2), scores(0.9, 0.2)
     gaps = compare_strengths(wiped, retrained, **HOW)
     rows = summarize_strengths(wiped, "0", **HOW).to_dict("records")
-    (row,) = [row for row in rows if is_read(row)]
-    assert reading_of(row, gaps) == NOT_TOLD_APART
-    assert reading_of(row, gaps, gaps) == NO_POWER
-    assert reading_of(row, gaps, compare_strengths(scores(0.9, 0.9), retrained, **HOW)) == NOT_TOLD_APART
+    (row,) = [row for row in rows if is_read(row, "0")]
+    assert reading_of(row, gaps, "0") == NOT_TOLD_APART
+    assert reading_of(row, gaps, "0", gaps) == NO_POWER
+    assert reading_of(row, gaps, "0", compare_strengths(scores(0.9, 0.9), retrained, **HOW)) == NOT_TOLD_APART
 
 
 def test_a_side_that_is_not_known_is_not_read() -> None:

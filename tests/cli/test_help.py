@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import medunlearn as package
-from medunlearn.attacks.recovery.recovery_attacks import RECOVERY
 from medunlearn.cli.command import Generated
 from medunlearn.cli.listing import TABLES
 from medunlearn.cli.verbs import GROUPS, MOVED, verbs
@@ -249,9 +248,10 @@ def test_list_attacks(medunlearn: Callable[..., Any]) -> None:
         *("loss", "zlib", "min_k", "min_k.muse", "min_k_pp", "reference", "gradient_norm", "cumulative"),
         *("relearning", "quantization", "sampling"),
     }
-    assert rows.pop("cumulative")["kind"] == "reconstruction"
-    assert {rows.pop(name)["kind"] for name in RECOVERY} == set(RECOVERY)
-    assert {row["kind"] for row in rows.values()} == {"membership"}
+    assert rows.pop("cumulative")["family"] == "reconstruction"
+    recovery = ("relearning", "quantization", "sampling")
+    assert [rows.pop(name)["family"] for name in recovery] == list(recovery)
+    assert {row["family"] for row in rows.values()} == {"membership"}
     assert rows["min_k"]["settings"] == "k=0.2 (above 0 and at most 1), eos=True"
     assert rows["min_k.muse"]["settings"] == "k=0.4 (above 0 and at most 1), eos=False"
     assert all("higher = more likely a member" in row["what"] for row in rows.values())

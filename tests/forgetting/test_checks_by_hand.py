@@ -13,11 +13,17 @@ import pytest
 from medunlearn.cases.evidence import Battery, CostReading, Measurement
 from medunlearn.cases.verdicts import decide
 from medunlearn.config import ForgetSettings, check
-from medunlearn.errors import ConfigError
+from medunlearn.errors import ConfigError, UnknownNameError
 from medunlearn.forgetting.battery_checks import BatteryMaterial
 from medunlearn.forgetting.request_benchmarks import neighbours_of
 from medunlearn.forgetting.standings import AskingWay, Standings
 from medunlearn.forgetting.trial_search import AUTO, TrialReading, rate_of_size
+from medunlearn.forgetting.verifying_attacks import (
+    never_tested,
+    untested_attacks,
+    verifying_attacks,
+    with_battery,
+)
 from medunlearn.papers.amnesia.build import build
 from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.statistics.others import Surprise
@@ -250,7 +256,6 @@ def test_neighbours_share_the_finest_group() -> None:
     [
         ({"build": {"holdout": "x.csv"}}, "build.holdout"),
         ({"unlearn": {"split": "x"}}, "unlearn.split"),
-        ({"battery": ["magic"]}, "battery"),
         ({"others": 2}, "others"),
         ({"prompt": "no column"}, "prompt"),
     ],
@@ -258,3 +263,20 @@ def test_neighbours_share_the_finest_group() -> None:
 def test_settings_that_cannot_be(wrong: dict[str, object], named: str) -> None:
     with pytest.raises(ConfigError, match=named.replace(".", r"\.")):
         check(ForgetSettings, {"patient": "1", "key": "k", **wrong})
+
+
+def test_a_battery_is_made_of_attacks_that_can_verify() -> None:
+    usual = ("relearning", "quantization", "sampling")
+    settings = check(ForgetSettings, {"patient": "1", "key": "k"})
+    assert with_battery(settings).battery == usual
+    assert with_battery(settings.model_copy(update={"battery": ()})).battery == ()
+    with pytest.raises(UnknownNameError, match="--battery 'magic'"):
+        verifying_attacks(["magic"])
+    with pytest.raises(ConfigError, match="loss cannot verify a deletion"):
+        verifying_attacks(["default", "loss"])
+    # What was left out is told, and so is what could not be measured.
+    untested = {
+        part.name: part.reason for part in untested_attacks(verifying_attacks(usual[:2]), {usual[1]: "full"})
+    }
+    assert untested == {"quantization": "full", "sampling": "it was left out (--battery)"}
+    assert [part.name for part in never_tested()] == ["membership", "relearning own"]

@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 from rendered import data_of, markdown_of, page_of
 
-from medunlearn.reports.attack_tables import membership_tables, recovery_section, roc_figures
+from medunlearn.attacks.membership.membership_report import areas_part, membership_tables, roc_figures
+from medunlearn.attacks.recovery.recovery_report import Recovery, recovery_section
 from medunlearn.reports.blocks import Details, Table
-from medunlearn.reports.content import Membership, Recovery, ReportContent
+from medunlearn.reports.content import Membership, ReportContent
 from medunlearn.reports.epochs import epoch_figures, epoch_table
 from medunlearn.reports.figures import TEMPLATE, Spec, colours, symbols
 from medunlearn.reports.formatting import count, decimal, duration, flat, signed, size
@@ -219,7 +220,8 @@ def attacked(content: ReportContent) -> ReportContent:
         "threshold": [9, 8, 7],
     }
     curves = pd.concat([pd.DataFrame({**points, "model": label}) for label in ("target", "GA")])
-    return replace(content, membership=Membership(pd.DataFrame(rows), comparisons, curves, {"loss": "Loss"}))
+    areas = Membership(pd.DataFrame(rows), comparisons, curves, {"loss": "Loss"})
+    return replace(content, membership=areas, attacks=(areas_part(content, areas),))
 
 
 def test_membership_stands_in_every_format(content: ReportContent, attacked: ReportContent) -> None:
@@ -259,7 +261,8 @@ def test_differences_of_recovery_attacks_are_those_that_are_known(content: Repor
         [{**row, "model": m, "against": "retrained", "difference": d, "low": a, "high": b} for m, d, a, b in gaps]
     )
     table = pd.DataFrame([{**row, **values, "model": "GA"}])
-    recovery = Recovery("relearning", "Relearning", table, comparisons, {}, {"em": ("Exact match", "")})
+    measures = {"em": ("Exact match", "")}
+    recovery = Recovery("relearning", "Relearning", table, comparisons, {}, measures, variant_words="trained on")
     section = recovery_section(content, recovery)
     assert section is not None
     (differences,) = (block for block in section.blocks if isinstance(block, Details))

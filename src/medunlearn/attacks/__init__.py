@@ -1,18 +1,18 @@
 """Attacks: what an adversary can still learn from a model. Listing them loads no torch.
 
-An attack is a dataclass with a ``kind`` (:mod:`medunlearn.attacks.attack_protocol`); its fields are its settings.
-The name of a kind stands for all attacks of it but published variants. An attack of your own: a module with the
-class, named in :data:`ATTACKS`, or given as ``module:Class``, or declared as an entry point in the group
-``medunlearn.attacks``.
+An attack is a dataclass that declares all of itself (:mod:`medunlearn.attacks.attack_protocol`); its fields are its
+settings. The name of its family stands for all attacks of the family but published variants. An attack of your
+own: a module with the class, named in :data:`ATTACKS`, or given as ``module:Class``, or declared as an entry point
+in the group ``medunlearn.attacks``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from medunlearn.attacks.attack_protocol import Attack
-from medunlearn.errors import InputError, UnknownNameError
+from medunlearn.attacks.attack_protocol import Attack, AttackFamily, check_attack
+from medunlearn.errors import InputError, UnknownNameError, first_line
 from medunlearn.registry import made, names, resolve
 
 ATTACKS: dict[str, str] = {
@@ -24,61 +24,104 @@ ATTACKS: dict[str, str] = {
     "reference": "medunlearn.attacks.membership.likelihood_attacks:ReferenceRatio",
     "gradient_norm": "medunlearn.attacks.membership.likelihood_attacks:GradientNorm",
     "cumulative": "medunlearn.attacks.reconstruction.contexts:Cumulative",
-    "relearning": "medunlearn.attacks.recovery.recovery_attacks:Relearning",
-    "quantization": "medunlearn.attacks.recovery.recovery_attacks:Quantization",
-    "sampling": "medunlearn.attacks.recovery.recovery_attacks:RepeatedSampling",
+    "relearning": "medunlearn.attacks.recovery.relearning_attack:Relearning",
+    "quantization": "medunlearn.attacks.recovery.quantization_attack:Quantization",
+    "sampling": "medunlearn.attacks.recovery.sampling_attack:RepeatedSampling",
 }
-
-KINDS: dict[str, str] = {
-    "membership": "whether a document was in the training set",
-    "reconstruction": "whether naming whose a text is brings back what was forgotten",
-    "relearning": "whether a few steps of training on others bring back what was forgotten",
-    "quantization": "whether rounded weights bring back what was forgotten",
-    "sampling": "whether many samples say what one answer does not",
-}
-"""Kind -> the question that attacks of this kind answer."""
+DEFAULT: tuple[str, ...] = ("membership",)
+"""Attacks of a command that names none."""
 
 
 def attack_class(name: str) -> type[Attack]:
     """The class behind a name, a dotted path or a plug-in.
 
     Raises:
-        UnknownNameError: names the closest attack or kind.
-        InputError: the name leads to something that is not an attack.
+        UnknownNameError: names the closest attack or family.
+        InputError: the name leads to something that is not an attack, or that cannot be imported.
     """
-    if ":" not in name and name not in ATTACKS and name not in names("attacks", ATTACKS):
-        raise UnknownNameError("attack", name, [*names("attacks", ATTACKS), *KINDS])
-    cls: type[Attack] = resolve("attacks", name, ATTACKS)
-    if getattr(cls, "kind", None) not in KINDS:
-        raise InputError(f"attack {name!r} must have a class attribute kind, one of: {', '.join(KINDS)}.")
+    known = names("attacks", ATTACKS)
+    if ":" not in name and name not in known:
+        raise UnknownNameError("attack", name, {*known, *families()})
+    try:
+        cls: type[Attack] = resolve("attacks", name, ATTACKS)
+    except InputError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise InputError(f"attack {name!r}: its module cannot be imported: {reason}") from error
+    check_attack(name, cls)
+    owner = ATTACKS.get(cls.name)
+    if name not in ATTACKS and owner is not None:
+        raise InputError(
+            f"attack {name!r} is named {cls.name!r}, as medunlearn's own ({owner}): give it another name."
+        )
     return cls
 
 
+def known_attacks() -> dict[str, type[Attack]]:
+    """Registered attacks by name, without those that cannot be used (:func:`broken_attacks`)."""
+    return {name: cls for name, cls in _registered().items() if not isinstance(cls, InputError)}
+
+
+def broken_attacks() -> dict[str, str]:
+    """Registered plug-ins that cannot be used -> the reason."""
+    broken = {name: str(error) for name, error in _registered().items() if isinstance(error, InputError)}
+    hidden = {
+        f"{name} ({target})": f"an installed package declares it under a name of medunlearn's own "
+        f"({ATTACKS[name]}), which is used. It can be given as module:Class under another name."
+        for name, target in names("attacks", {}).items()
+        if name in ATTACKS and target != ATTACKS[name]
+    }
+    return broken | hidden
+
+
+def _registered() -> dict[str, type[Attack] | InputError]:
+    classes: dict[str, type[Attack] | InputError] = {}
+    # Ours first: a plug-in is listed after them.
+    for name in dict.fromkeys((*ATTACKS, *names("attacks", ATTACKS))):
+        try:
+            classes[name] = attack_class(name)
+        except InputError as error:
+            classes[name] = error
+    return classes
+
+
 def make_attack(name: str, arguments: Mapping[str, Any]) -> Any:
-    """Create an attack with its settings."""
-    return made("attack", name, attack_class(name), arguments)
+    """Create an attack with its settings; a list, as files and flags have it, is a tuple."""
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in arguments.items()}
+    return made("attack", name, attack_class(name), values)
 
 
-def kinds_of(requested: Sequence[str]) -> frozenset[str]:
-    """Kinds of the requested attacks; raises like :func:`expand`."""
-    return frozenset(attack_class(name).kind for name in expand(requested))
+def families(given: Iterable[str] = ()) -> dict[str, AttackFamily]:
+    """Families by name: those of the registered attacks in their order, then those of the given ones."""
+    return _by_name([*known_attacks().values(), *map(attack_class, given)])
+
+
+def _by_name(classes: Iterable[type[Attack]]) -> dict[str, AttackFamily]:
+    by_name: dict[str, AttackFamily] = {}
+    for cls in classes:
+        by_name.setdefault(cls.family.name, cls.family)
+    return by_name
+
+
+def families_of(requested: Sequence[str]) -> tuple[AttackFamily, ...]:
+    """Families of the requested attacks, in the order of the registry; raises like :func:`expand`."""
+    own = _by_name(map(attack_class, expand(requested)))
+    order = [*families(), *own]
+    return tuple(sorted(own.values(), key=lambda family: order.index(family.name)))
 
 
 def expand(requested: Sequence[str]) -> tuple[str, ...]:
-    """Names of the requested attacks without duplicates; a kind stands for all its attacks except published
+    """Names of the requested attacks without duplicates; a family stands for all its attacks except published
     variants.
 
     Raises:
-        UnknownNameError: neither an attack nor a kind.
+        UnknownNameError: neither an attack nor a family.
     """
     expanded: list[str] = []
     for name in requested:
-        if name in KINDS:
-            classes = {own: attack_class(own) for own in names("attacks", ATTACKS)}
-            expanded += [
-                own for own, cls in classes.items() if cls.kind == name and not getattr(cls, "variant", "")
-            ]
-        else:
+        members = [own for own, cls in known_attacks().items() if cls.family.name == name and not cls.variant]
+        if not members:
             attack_class(name)
-            expanded.append(name)
+        expanded += members or [name]
     return tuple(dict.fromkeys(expanded))

@@ -1,83 +1,200 @@
-"""Interfaces of attacks, and the input of a membership attack."""
+"""Interfaces of attacks: what an attack declares, and how a family of attacks is run, read and shown. No torch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
+from medunlearn.errors import InputError
 
-from medunlearn.metrics.measure import Score
+if TYPE_CHECKING:
+    import pandas as pd
 
-Floats = npt.NDArray[np.float64]
-Need = Literal["moments", "reference", "gradient_norm"]
+    from medunlearn.attacks.attack_sizes import AttackSizes, Cost
+    from medunlearn.attacks.attacked import Attacked, Attacks
+    from medunlearn.attacks.model_holder import ModelHolder
+    from medunlearn.attacks.recovery.recovery_attacks import AskingWay
+    from medunlearn.attacks.terminal_tables import TerminalTables
+    from medunlearn.config import AttackSettings, JudgeSettings
+    from medunlearn.data.benchmark import Benchmark
+    from medunlearn.judging.rated_responses import JudgedResponses
+    from medunlearn.reports.content import AttackPart, ReportContent
+    from medunlearn.results.runs import Recording, Run
 
 
-class Attack(Protocol):
-    """A dataclass whose fields are the attack's settings.
+class Attack:
+    """A frozen dataclass whose fields are the attack's settings.
 
     Attributes:
-        kind: a key of :data:`medunlearn.attacks.KINDS`.
+        name: its name in tables, files and ``--attacks``.
         title: name in reports.
+        question: the question that it answers, from "whether".
         source: paper and section.
+        family: how attacks of its sort are run, stored, read, shown and priced.
         variant: published implementation that it reproduces where that differs from ours; "" for our own. The name
-            of a kind does not include variants.
+            of a family does not include variants.
+        shared: its documents or questions can be divided among processes.
+        in_battery: it verifies a deletion unless `forget` is told otherwise.
+        untested: parts of this sort that no battery of a deletion covers: name, title, reason.
     """
 
-    kind: ClassVar[str]
+    name: ClassVar[str]
     title: ClassVar[str]
+    question: ClassVar[str]
     source: ClassVar[str]
+    family: ClassVar[AttackFamily]
     variant: ClassVar[str] = ""
+    shared: ClassVar[bool] = True
+    in_battery: ClassVar[bool] = False
+    untested: ClassVar[tuple[tuple[str, str, str], ...]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """One document under the attacked model; inputs that no attack needs are None.
-
-    Attributes:
-        log_probs: natural-log probability of each token but the first, EOS last, [n].
-        means, variances: of the log-probability of the token that the model itself would draw in each place, [n].
-        reference: log-likelihood of the document under the reference model, summed over its tokens.
-        gradient_norm: Euclidean norm of the gradient, by all weights, of the mean loss over the n tokens.
-    """
-
-    text: str
-    log_probs: Floats
-    means: Floats | None = None
-    variances: Floats | None = None
-    reference: float | None = None
-    gradient_norm: float | None = None
-
-
-class MembershipAttack(Attack, Protocol):
-    """A score that is higher for documents that the model was trained on.
-
-    Attributes:
-        needs: inputs besides the log-probabilities. A passage that lacks one is unscored before the attack sees it.
-    """
-
-    kind: ClassVar[str] = "membership"
-    needs: ClassVar[tuple[Need, ...]] = ()
-
-    def score(self, passage: Passage) -> Score:
-        """Score of the document: higher = more likely a member."""
-        ...
-
-
-_MISSING: dict[Need, tuple[str, str]] = {
-    "moments": ("variances", "the model's distributions were not looked at"),
-    "reference": ("reference", "there is no reference model: give --reference FOLDER, a run or a hub id"),
-    "gradient_norm": ("gradient_norm", "the gradient was not computed"),
+WORDS: Mapping[str, str] = {
+    "name": 'text of letters, digits, -, _ and dots: name = "noise"',
+    "title": 'text, its name in reports: title = "Noise"',
+    "question": 'text, what it answers: question = "whether noise brings back what was forgotten"',
+    "source": 'text, a paper and section: source = "Doe 2025, Section 3"',
 }
-"""Need -> field of the passage, and the reason where that is None."""
+"""Text that every attack declares -> its expected shape."""
 
 
-def lacking(attack: MembershipAttack, passage: Passage) -> str | None:
-    """Reason why an attack cannot score a passage; None if it can."""
-    if not len(passage.log_probs):
-        return "the document has a single token, which nothing predicts"
-    if np.isnan(passage.log_probs).any():
-        return "the model gives no number (NaN) for this document"
-    missing = (_MISSING[need] for need in attack.needs)
-    return next((reason for field, reason in missing if getattr(passage, field) is None), None)
+class AttackFamily(ABC):
+    """How attacks of one sort are run, stored, compared, read and shown.
+
+    Attributes:
+        name: stands for all its attacks but published variants in ``--attacks``, and names its results.
+        group: key of its numbers in JSON.
+        summary_file: file of the summary in the attack's folder.
+        several: several of its attacks may be given together.
+        sharded: its attacks can be run on a model that is divided among processes.
+        brings_back: its attacks try to bring back what the questions of an evaluation do not show.
+        alike: numbers under different settings do not compare.
+        verifies: its attacks can verify a deletion.
+        has_readings: rows of its summary are read (:meth:`read`).
+        has_baseline: its results contain the unattacked model's answers, measured as in `evaluate`.
+    """
+
+    name: str
+    group: str
+    summary_file: str
+    several: ClassVar[bool] = False
+    sharded: ClassVar[bool] = False
+    brings_back: ClassVar[bool] = False
+    alike: ClassVar[bool] = False
+    verifies: ClassVar[bool] = False
+    has_readings: ClassVar[bool] = True
+    has_baseline: bool = False
+
+    @abstractmethod
+    def job(self, attacks: Sequence[Any], benchmark: Benchmark, settings: AttackSettings) -> AttackJob:
+        """Attacks of this family with their settings, ready for any model of the benchmark."""
+
+    @abstractmethod
+    def own_scores(self, scores: pd.DataFrame) -> pd.DataFrame:
+        """Its rows of a folder's score table."""
+
+    @abstractmethod
+    def compare(self, ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
+        """Paired differences of two models' scores, with intervals."""
+
+    @abstractmethod
+    def is_anchored(self, role: str, reference: str) -> bool:
+        """True if models of a role are compared with models of another role."""
+
+    @abstractmethod
+    def read(self, attacks: Attacks, row: Mapping[Any, Any]) -> str | None:
+        """Reading of a summary row; None if nothing may be read from it."""
+
+    @abstractmethod
+    def report_part(self, content: ReportContent, attacks: Attacks | None, notes: Sequence[str]) -> AttackPart:
+        """Section and numbers of these attacks in a report.
+
+        Args:
+            attacks: the attacks on the report's models; None without any.
+            notes: sentences on models that are left out.
+        """
+
+    @abstractmethod
+    def payload(self, attacks: Attacks) -> dict[str, Any]:
+        """Numbers for the command's JSON; empty tables without attacks."""
+
+    @abstractmethod
+    def terminal_tables(self, attacks: Attacks) -> TerminalTables:
+        """Tables and sentences for the terminal."""
+
+    def ways(self, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:
+        """Ways of asking about patients of a request, each with its rows of the scores; only if it verifies."""
+        return iter(())
+
+    def epoch_rows(self, attacked: Attacked, level: str) -> list[dict[str, Any]]:
+        """Rows for a run's table of epochs.
+
+        Args:
+            level: by which the benchmark's numbers are divided; "" if they are not.
+        """
+        return []
+
+    def has_answers(self, record: Run) -> bool:
+        """True if a record of attacks has answers that judges can rate."""
+        return False
+
+    def answers(self, record: Run, benchmark: Benchmark, settings: JudgeSettings) -> JudgedResponses:
+        """Stored answers that judges can rate. Raises InputError: the record has none."""
+        raise InputError(f"{record.folder} has no answers to the attack {self.name}, so nothing to judge.")
+
+
+class AttackJob(ABC):
+    """Attacks of one family on a benchmark; results that all attacked models share are computed once."""
+
+    def check(self) -> None:  # noqa: B027  # most need nothing
+        """Refuse a benchmark that cannot be attacked.
+
+        Raises:
+            InputError: names what is missing.
+        """
+
+    def check_run(self, run: Run) -> None:  # noqa: B027  # most need nothing
+        """Refuse a model that cannot be attacked.
+
+        Raises:
+            InputError: names what is missing.
+        """
+
+    @abstractmethod
+    def run(self, holder: ModelHolder, recording: Recording) -> None:
+        """Attack a model, and write the tables and facts; called by every process that shares the work."""
+
+    @abstractmethod
+    def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
+        """Work, and bytes on disk, of each part of an attack on one model."""
+
+
+def check_attack(given: str, cls: Any) -> None:
+    """Refuse an object that is no attack.
+
+    Raises:
+        InputError: names every missing part, with its expected shape.
+    """
+    family = getattr(cls, "family", None)
+    if not isinstance(cls, type) or not isinstance(family, AttackFamily):
+        raise InputError(
+            f"attack {given!r} has no family, so nothing says how it is run and read. Derive its class from "
+            "medunlearn.attacks.recovery.recovery_attacks:WeightAttack (does something to the weights), from "
+            "RecoveryAttack there, or from medunlearn.attacks.membership.membership_attack:MembershipAttack."
+        )
+    missing = [f"{part} ({shape})" for part, shape in WORDS.items() if not _is_word(part, getattr(cls, part, None))]
+    for part in sorted(set(dir(cls))):
+        method = getattr(cls, part)
+        if getattr(method, "__isabstractmethod__", False):
+            words = (method.__doc__ or "").strip().splitlines()[0].rstrip(".")
+            missing.append(f"{part}{signature(method)} ({words})".replace("'", ""))
+    if missing:
+        raise InputError(f"attack {given!r} lacks {' and '.join(missing)}.")
+
+
+def _is_word(part: str, value: Any) -> bool:
+    """True for the text of a part; a name is also that of files."""
+    return isinstance(value, str) and bool(re.fullmatch(r"\w[\w.-]*" if part == "name" else r".+", value))

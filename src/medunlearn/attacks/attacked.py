@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,10 +10,12 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.attacks.membership.membership_results import ABOVE, AUC, BELOW, MEASURE, compare, privacy_leaks
-from medunlearn.attacks.reconstruction.reconstruction_results import ATTACK, compare_models
-from medunlearn.attacks.recovery.recovery_attacks import BEFORE, RECOVERY
-from medunlearn.attacks.recovery.recovery_results import SUBJECTS, SUMMARY, compare_strengths, reading_of
+from medunlearn.attacks import attack_class, expand, families, families_of
+from medunlearn.attacks.attack_protocol import AttackFamily
+from medunlearn.attacks.membership.membership_attack import MEMBERSHIP
+from medunlearn.attacks.membership.membership_results import CURVES, privacy_leaks
+from medunlearn.attacks.reconstruction.reconstruction_family import RECONSTRUCTION
+from medunlearn.attacks.recovery.recovery_family import RecoveryFamily
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
 from medunlearn.results.evaluated import Evaluated, joined, reference_of
@@ -22,27 +24,28 @@ from medunlearn.results.runs import Run
 from medunlearn.results.scores import read_scores
 
 FOLDER = "attacks"
-CURVES = "membership_curves.parquet"
-SUMMARIES: Mapping[str, str] = {
-    "membership": "membership_summary.parquet",
-    "reconstruction": "reconstruction_summary.parquet",
-    **{kind: SUMMARY.format(kind) for kind in RECOVERY},
-}
+FAILED = "failed"
+"""Key of a record's results: name of a family -> why it has no results."""
 UNCHECKED = (
     "Whether anything may be read against the retrained model is not known: evaluate it and the target on this "
     "split (`medunlearn evaluate RETRAINED BENCHMARK --split ... --against TARGET`)."
 )
-_COMPARE: Mapping[str, Callable[..., pd.DataFrame]] = {
-    "membership": compare,
-    "reconstruction": compare_models,
-    **dict.fromkeys(RECOVERY, compare_strengths),
-}
-OVER_FORGOTTEN, LEAKS, NOT_TOLD_APART = "over-forgotten", "still leaks", "not told apart"
+
+
+def recorded_attacks(record: Run) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Names of the attacks of a record, and those that cannot be imported now, with the reason."""
+    usable, reasons = list[str](), dict[str, str]()
+    for name in record.info.config.get("attacks", ()):
+        try:
+            usable += expand([name])
+        except InputError as error:
+            reasons[name] = str(error)
+    return tuple(usable), reasons
 
 
 @dataclass(frozen=True)
 class Attacked:
-    """Results of one kind of attack on one model and split.
+    """Results of one family of attacks on one model and split.
 
     Attributes:
         run: the run whose model it is.
@@ -51,52 +54,71 @@ class Attacked:
 
     run: Run
     record: Run
-    kind: str = "membership"
+    family: AttackFamily = MEMBERSHIP
 
     @staticmethod
-    def find(run: Run, split: str, kind: str = "membership") -> Attacked | None:
-        """The latest complete attack of a kind on a split; None if there is none."""
+    def find(run: Run, split: str, family: AttackFamily | str = MEMBERSHIP) -> Attacked | None:
+        """The latest complete attack of a family on a split; None if there is none."""
+        own = families()[family] if isinstance(family, str) else family
         records = [
-            Attacked(run, record, kind) for record in run.complete_below(FOLDER) if record.info.split == split
+            Attacked(run, record, own) for record in run.complete_below(FOLDER) if record.info.split == split
         ]
         return next((attacked for attacked in reversed(records) if attacked.measured), None)
 
     @property
     def measured(self) -> bool:
-        """True if the run has results of this kind of attack."""
-        return (self.record.folder / SUMMARIES[self.kind]).exists()
+        """True if the run has results of this family."""
+        return (self.record.folder / self.family.summary_file).exists()
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """The score table of this kind: an item per document (membership) or a question (the others)."""
-        table = read_scores(self.record.folder)
-        if self.kind in RECOVERY:
-            return table[table["attack"].str.partition(".")[0] == self.kind].reset_index(drop=True)
-        if self.kind == "reconstruction":
-            return table[table["attack"] == ATTACK].reset_index(drop=True)
-        return table[table["measure"] == MEASURE].astype({"member": "bool"}).reset_index(drop=True)
+        """The score table of this family: an item per document (membership) or a question (the others)."""
+        return self.family.own_scores(read_scores(self.record.folder))
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """Means with intervals, as the kind's ``results.py`` summarizes its scores."""
-        return read_frame(self.record.folder / SUMMARIES[self.kind], ("value", "low", "high"))
+        """Means with intervals, as the family's ``results.py`` summarizes its scores."""
+        return read_frame(self.record.folder / self.family.summary_file, ("value", "low", "high"))
 
     @cached_property
     def subjects(self) -> pd.DataFrame:
         """Means per subject of a recovery attack (:func:`~.recovery.recovery_results.subject_means`)."""
-        return read_frame(self.record.folder / SUBJECTS.format(self.kind), ("subject", "value"))
+        return read_frame(self.record.folder / self._recovery.subjects_file, ("subject", "value"))
 
     @property
     def before(self) -> pd.DataFrame:
         """Scores of the unattacked model in a recovery attack, without duplicates."""
-        scores = self.scores[self.scores["strength"] == BEFORE[self.kind]]
-        return scores[scores["attack"] == scores["attack"].iloc[0]] if len(scores) else scores
+        return self._recovery.before(self.scores)
+
+    @property
+    def strengths(self) -> tuple[str, ...]:
+        """Labels of a recovery attack's states from the weakest to the strongest, without the unattacked model."""
+        before = self._recovery.attack.before
+        measured = [str(label) for label in self.scores["strength"].unique() if label != before]
+        return tuple(self.facts.get("strengths", measured))
+
+    @property
+    def _recovery(self) -> RecoveryFamily:
+        assert isinstance(self.family, RecoveryFamily)
+        return self.family
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """The attack's record: questions, settings, ``notes`` and ``problems`` by label."""
-        facts: Mapping[str, Any] = self.record.info.results.get(self.kind, {})
+        facts: Mapping[str, Any] = self.record.info.results.get(self.family.name, {})
         return facts
+
+    @property
+    def arguments(self) -> list[Any]:
+        """Settings given to the attacks of this family."""
+        names, given = recorded_attacks(self.record)[0], self.record.info.config["arguments"]
+        return [given.get(name, {}) for name in names if attack_class(name).family.name == self.family.name]
+
+    @property
+    def failed(self) -> Mapping[str, str]:
+        """Families of the record without results -> the reason."""
+        failed: Mapping[str, str] = self.record.info.results.get(FAILED, {})
+        return failed
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -115,35 +137,41 @@ class Attacked:
 
 @dataclass(frozen=True)
 class Attacks:
-    """Models under the same attacks of one kind: first the model in question, then the models it is compared
+    """Models under the same attacks of one family: first the model in question, then the models it is compared
     with.
     """
 
     models: tuple[Attacked, ...]
     replicates: int
     seed: int
+    family: AttackFamily = MEMBERSHIP
 
     @property
     def problems(self) -> dict[str, tuple[str, ...]]:
         """Label of each model -> why it is broken; healthy models have no entry."""
         return {model.run.label: model.record.info.problems for model in self.models}
 
+    @property
+    def failed(self) -> list[tuple[str, str, str]]:
+        """Model, attack and reason of each attack without results."""
+        return [(model.run.label, name, why) for model in self.models for name, why in model.failed.items()]
+
     @cached_property
     def comparisons(self) -> pd.DataFrame:
-        """Paired differences with intervals: model, against, against_role, and the kind's columns.
+        """Paired differences with intervals: model, against, against_role, and the family's columns.
 
         The first model is compared with each other model. Membership: every model with the retrained ones.
         Reconstruction and recovery: every unlearned model with target and retrained ones. Recovery also compares
         the target with the retrained ones.
         """
-        models = self._measured
+        models = self.measured_models
         pairs = [
             (model, other)
             for model in models
             for other in models
-            if other is not model and (model is models[0] or _is_anchored(model, other))
+            if other is not model and (model is models[0] or self._is_anchored(model, other))
         ]
-        return self._compare(pairs, _COMPARE[self._kind])
+        return self._compare(pairs, self.family.compare)
 
     @cached_property
     def privacy_leaks(self) -> pd.DataFrame:
@@ -151,25 +179,32 @@ class Attacks:
 
         model, against, and the columns of :func:`medunlearn.attacks.membership.membership_results.privacy_leaks`.
         """
-        models = self._measured
-        pairs = [(model, other) for other in models for model in models if _is_anchored(model, other)]
+        models = self.measured_models
+        pairs = [(model, other) for other in models for model in models if self._is_anchored(model, other)]
         return self._compare(pairs, privacy_leaks).drop(columns="against_role", errors="ignore")
 
-    @cached_property
+    @property
     def reconstructions(self) -> Attacks:
         """The reconstruction attacks on the same models; empty if there were none."""
-        return self.of_kind("reconstruction")
+        return self.of(RECONSTRUCTION)
 
     @cached_property
     def recoveries(self) -> Mapping[str, Attacks]:
-        """Kind -> the recovery attacks of that kind on the same models; kinds without attacks are missing."""
-        attacks = {kind: self.of_kind(kind) for kind in RECOVERY}
-        return {kind: of_kind for kind, of_kind in attacks.items() if of_kind.models}
+        """Name -> the recovery attacks of that name on the same models; names without attacks are missing."""
+        return {name: own for name, own in self.by_family.items() if isinstance(own.family, RecoveryFamily)}
 
-    def of_kind(self, kind: str) -> Attacks:
-        """The attacks of a kind on the same models; empty if there were none."""
-        models = (replace(model, kind=kind) for model in self.models)
-        return Attacks(tuple(model for model in models if model.measured), self.replicates, self.seed)
+    @cached_property
+    def by_family(self) -> Mapping[str, Attacks]:
+        """Name of a family -> its attacks on the same models, for the families that have results."""
+        by_family = {family.name: self.of(family) for family in all_families(model.record for model in self.models)}
+        return {name: attacks for name, attacks in by_family.items() if attacks.models}
+
+    def of(self, family: AttackFamily | str) -> Attacks:
+        """The attacks of a family on the same models; empty if there were none."""
+        own = families()[family] if isinstance(family, str) else family
+        models = (replace(model, family=own) for model in self.models)
+        measured = tuple(model for model in models if model.measured)
+        return Attacks(measured, self.replicates, self.seed, own)
 
     @cached_property
     def reference(self) -> ReferenceCheck | None:
@@ -186,9 +221,9 @@ class Attacks:
             evaluated = [Evaluated.find(model.run, model.record.info.split) for model in (target, retrained)]
             if len({model.record.info.benchmark for model in evaluated}) == 1:
                 return reference_of(evaluated, self.replicates, self.seed)
-        for kind in ("relearning", "quantization"):
-            attacked = [replace(model, kind=kind) for model in (target, retrained)]
-            if all(model.measured for model in attacked):
+        for family in all_families([target.record, retrained.record]):
+            attacked = [replace(model, family=family) for model in (target, retrained)]
+            if family.has_baseline and all(model.measured for model in attacked):
                 tables = (model.before for model in attacked)
                 return check_reference(*tables, replicates=self.replicates, seed=self.seed)
         return None
@@ -201,7 +236,7 @@ class Attacks:
         return (UNCHECKED,) if {"target", "retrained"} <= {model.run.role for model in self.models} else ()
 
     def table(self) -> pd.DataFrame:
-        """Summaries of all models, with ``model`` and ``role``; empty if there was no attack of this kind.
+        """Summaries of all models, with ``model`` and ``role``; empty if there was no attack of this family.
 
         Recovery attacks have ``reading``, the words of
         :data:`medunlearn.attacks.recovery.recovery_results.READINGS`, of unlearned models. Nothing is read of a
@@ -212,20 +247,40 @@ class Attacks:
         above, else ``not distinguished``. Without a retrained model it is read against 0.5; of a broken model
         nothing is read.
         """
-        models = self._measured
+        models = self.measured_models
         table = joined([model.summary.assign(model=model.run.label, role=model.run.role) for model in models])
-        if table.empty or self._kind == "reconstruction":
+        if table.empty or not self.family.has_readings:
             return table
-        read = self._recovery_reading if self._kind in RECOVERY else self._membership_reading
-        return table.assign(reading=pd.Series([read(row) for row in table.to_dict("records")], dtype="string"))
+        readings = [self._read(row) for row in table.to_dict("records")]
+        return table.assign(reading=pd.Series(readings, dtype="string"))
+
+    def _read(self, row: Mapping[Any, Any]) -> str | None:
+        """Reading of a row of an unlearned model that is not broken."""
+        is_readable = row["role"] == "unlearned" and not self.problems[row["model"]]
+        return self.family.read(self, row) if is_readable else None
 
     @property
-    def _kind(self) -> str:
-        return self.models[0].kind if self.models else "membership"
-
-    @property
-    def _measured(self) -> list[Attacked]:
+    def measured_models(self) -> list[Attacked]:
+        """The models with results."""
         return [model for model in self.models if model.measured]
+
+    def model(self, label: str) -> Attacked:
+        """The model of a label."""
+        return next(model for model in self.measured_models if model.run.label == label)
+
+    def gaps(self, label: str) -> pd.DataFrame:
+        """Differences between a model and the retrained ones."""
+        gaps = self.comparisons
+        return gaps[(gaps["model"] == label) & (gaps["against_role"] == "retrained")] if len(gaps) else gaps
+
+    @property
+    def is_reference_refused(self) -> bool:
+        """True if nothing may be read against the retrained model."""
+        return self.reference is not None and not self.reference.passed
+
+    def _is_anchored(self, model: Attacked, other: Attacked) -> bool:
+        """True if a model is compared with a reference of its kind."""
+        return self.family.is_anchored(model.run.role, other.run.role)
 
     def _compare(
         self, pairs: list[tuple[Attacked, Attacked]], function: Callable[..., pd.DataFrame]
@@ -239,56 +294,10 @@ class Attacks:
             ]
         )
 
-    def _is_readable(self, row: Mapping[Any, Any]) -> bool:
-        """True if a row is of an unlearned model that is not broken."""
-        return row["role"] == "unlearned" and not self.problems[row["model"]]
 
-    def _is_reference_refused(self) -> bool:
-        return self.reference is not None and not self.reference.passed
-
-    def _recovery_reading(self, row: Mapping[Any, Any]) -> str | None:
-        if not self._is_readable(row):
-            return None
-        attacked = next(model for model in self._measured if model.run.label == row["model"])
-        if f"{row['attack']} {row['strength']}" in attacked.facts.get("problems", {}):
-            return None
-        gaps = self._gaps(str(row["model"]))
-        if len(gaps) and self._is_reference_refused():
-            return None
-        targets = [model.run.label for model in self._measured if model.run.role == "target"]
-        return reading_of(row, gaps, self._gaps(targets[0]) if targets else None)
-
-    def _gaps(self, label: str) -> pd.DataFrame:
-        """Differences between a model and the retrained ones."""
-        gaps = self.comparisons
-        return gaps[(gaps["model"] == label) & (gaps["against_role"] == "retrained")] if len(gaps) else gaps
-
-    def _membership_reading(self, row: Mapping[Any, Any]) -> str | None:
-        if row["measure"] != AUC or not self._is_readable(row) or self._is_reference_refused():
-            return None
-        sides = [row["against_chance"]]
-        gaps = self.comparisons
-        if len(gaps):
-            same = (gaps["model"] == row["model"]) & (gaps["against_role"] == "retrained")
-            same &= (gaps["group"] == row["group"]) & (gaps["attack"] == row["attack"])
-            sides = gaps.loc[same, "reading"].tolist() or sides
-        return reading(sides)
-
-
-def _is_anchored(model: Attacked, other: Attacked) -> bool:
-    """True if a model is compared with a reference of its kind."""
-    if model.kind == "membership":
-        return other.run.role == "retrained" and model.run.role != "retrained"
-    if model.kind in RECOVERY and other.run.role == "retrained":
-        return model.run.role != "retrained"
-    return model.run.role == "unlearned" and other.run.role != "unlearned"
-
-
-def reading(sides: list[object]) -> str | None:
-    """Reading of an AUC from the sides of its references on which it lies; None if no side is known."""
-    side_names = {side for side in sides if isinstance(side, str)}
-    if not side_names:
-        return None
-    if BELOW in side_names:
-        return OVER_FORGOTTEN
-    return LEAKS if ABOVE in side_names else NOT_TOLD_APART
+def all_families(records: Iterable[Run]) -> Iterator[AttackFamily]:
+    """The registered families, then those of plug-ins among the attacks of some records."""
+    registered = families()
+    yield from registered.values()
+    others = (family for record in records for family in families_of(recorded_attacks(record)[0]))
+    yield from {family.name: family for family in others if family.name not in registered}.values()

@@ -131,9 +131,12 @@ def plan_request(
     """Stages, questions, tokens and FLOPs of a deletion request."""
     from medunlearn.config import ForgetSettings, check
     from medunlearn.config.reading import merge
+    from medunlearn.forgetting.verifying_attacks import with_battery
+
+    checked = with_battery(check(ForgetSettings, merge({}, settings)))
     from medunlearn.forgetting.forget_forecast import foresee
 
-    return foresee(model, Path(notes), check(ForgetSettings, merge({}, settings)), Path(out), device=device)
+    return foresee(model, Path(notes), checked, Path(out), device=device)
 
 
 def plan_judging(

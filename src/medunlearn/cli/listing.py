@@ -53,12 +53,21 @@ def _benchmarks() -> Rows:
 
 
 def _attacks() -> Rows:
-    from medunlearn.attacks import ATTACKS, attack_class
+    """Registered attacks, then plug-ins that cannot be used, with the reason."""
+    from medunlearn.attacks import broken_attacks, known_attacks
 
-    classes = {name: attack_class(name) for name in names("attacks", ATTACKS)}
-    return [
-        {"name": name, "kind": cls.kind, "settings": _settings(cls), "what": f"{cls.title}: {_about(cls)}"}
-        for name, cls in classes.items()
+    usable = [
+        {
+            "name": name,
+            "family": cls.family.name,
+            "settings": _settings(cls),
+            "what": f"{cls.title}, {cls.question}: {_about(cls)}",
+        }
+        for name, cls in known_attacks().items()
+    ]
+    broken = broken_attacks().items()
+    return usable + [
+        {"name": name, "family": "", "settings": "", "what": f"not usable: {why}"} for name, why in broken
     ]
 
 

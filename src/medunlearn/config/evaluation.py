@@ -99,9 +99,10 @@ class AttackSettings(Settings):
 
     split: str = Field(description="split of the benchmark, or an ad-hoc request level=node,node")
     attacks: Words = Field(
-        ("membership",),
+        (),
         min_length=1,
-        description="names or kinds from `medunlearn list attacks`; a kind stands for all of its attacks",
+        description="names or families from `medunlearn list attacks`, or module:Class; a family stands for all of "
+        "its attacks; left out: membership",
     )
     arguments: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="settings of single attacks, by attack; --min_k.k 0.4"

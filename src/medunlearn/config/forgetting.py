@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -15,8 +15,8 @@ from medunlearn.config.settings import Listed, Settings, Template, Words
 from medunlearn.config.training import UnlearnSettings
 from medunlearn.errors import nearest
 
-BatteryAttack = Literal["relearning", "quantization", "sampling"]
-BATTERY: tuple[BatteryAttack, ...] = ("relearning", "quantization", "sampling")
+USUAL = "default"
+"""Word for the attacks that verify a deletion unless others are named."""
 
 
 def _without_none(value: Any) -> Any:
@@ -80,8 +80,10 @@ class ForgetSettings(Settings):
         "ranks, a model "
         "that knows everything has about 0.5",
     )
-    battery: Annotated[tuple[BatteryAttack, ...], Listed, BeforeValidator(_without_none)] = Field(
-        BATTERY, description="attacks that verify in addition to questions and ranks; none: no attack"
+    battery: Annotated[tuple[str, ...], Listed, BeforeValidator(_without_none)] = Field(
+        (USUAL,),
+        description="attacks that verify in addition to questions and ranks: names from `medunlearn list attacks`, "
+        "module:Class, or default for those that do so by themselves; none: no attack",
     )
     others: int = Field(12, ge=3, description="most further patients to ask about, retained and unseen (seeded)")
     facts: int = Field(

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from medunlearn.attacks.recovery.recovery_attacks import AskingWay
 from medunlearn.cases.evidence import (
     TOGETHER,
     Baseline,
@@ -21,7 +22,7 @@ from medunlearn.cases.evidence import (
     Untested,
 )
 from medunlearn.data.records import RECORD
-from medunlearn.forgetting.standings import GAP, AskingWay, Standings
+from medunlearn.forgetting.standings import GAP, Standings
 from medunlearn.pipeline.utility.numbers import Utility
 from medunlearn.reports.formatting import count
 from medunlearn.results.evaluated import Evaluated

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,25 +10,21 @@ from typing import Any
 
 import torch
 
-from medunlearn.attacks import make_attack
 from medunlearn.attacks.attacked import FOLDER
-from medunlearn.attacks.recovery.recovery_attacks import Quantization, Relearning, RepeatedSampling
 from medunlearn.cases.case_folder import is_case
-from medunlearn.config import ForgetSettings, TrainSettings, UnlearnSettings
-from medunlearn.config.forgetting import BatteryAttack
+from medunlearn.config import ForgetSettings, TrainSettings, UnlearnSettings, check
 from medunlearn.data.deletion_requests import REQUEST
-from medunlearn.data.records import Question
 from medunlearn.forgetting.forget_request import BEFORE, EXACT, RETRAINED, ForgetRequest
-from medunlearn.forgetting.measuring_models import VERIFYING, ModelMeter
+from medunlearn.forgetting.measuring_models import ModelMeter
 from medunlearn.forgetting.request_benchmarks import RequestBenchmarks, make_benchmarks
-from medunlearn.forgetting.standings import GAP, UNSEEN
 from medunlearn.forgetting.trial_search import ForgetCandidate, rate_of_size, trial_folder
+from medunlearn.forgetting.verifying_attacks import with_battery
 from medunlearn.models.sequences import Rendering
+from medunlearn.pipeline.estimate.attack_cost import attack_stages
 from medunlearn.pipeline.estimate.blueprint import blueprint_of
 from medunlearn.pipeline.estimate.capacity import capacity_of
 from medunlearn.pipeline.estimate.forecast import Forecast
 from medunlearn.pipeline.estimate.stage_cost import Planner, Stage, train_stage
-from medunlearn.pipeline.estimate.work import Work
 from medunlearn.pipeline.question_selection import questions_to_ask
 from medunlearn.pipeline.rank_plan import rank_plan
 from medunlearn.pipeline.sample_loss import default_template
@@ -91,7 +86,7 @@ def foresee(
         InputError: as in `forget`: a patient who is unknown or was forgotten before, notes that cannot be used.
         ModelError: no model, or one that cannot be estimated.
     """
-    request = ForgetRequest(str(model), notes, settings, out, device, True, lambda line: None)
+    request = ForgetRequest(str(model), notes, with_battery(settings), out, device, True, lambda line: None)
     request.check_settings()
     benchmarks = make_benchmarks(notes, settings, request.ledger, request.secret, quiet=True)
     return _RequestForecast(request, benchmarks).whole
@@ -253,11 +248,9 @@ class _RequestForecast:
             more = self.planner.evaluating(f"ask {name} to choose by", self.meter.choosing_settings, folder)
             stages.append(more)
         finished_attacks = set() if folder is None else _attacks_done(folder)
-        for kind in self.settings.battery if self.meter.attacking_settings else ():
-            title = f"{kind} of {name}"
-            stages.append(
-                Stage(title, "done") if kind in finished_attacks else Stage(title, "to do", work=self._attack(kind))
-            )
+        for attack, stage in self._attacks.items():
+            title = f"{attack} of {name}"
+            stages.append(Stage(title, "done") if attack in finished_attacks else replace(stage, name=title))
         return stages
 
     def _earlier(self) -> list[Stage]:
@@ -270,56 +263,16 @@ class _RequestForecast:
         return [before, planner.evaluating(name.format("the model after"), settings, None)]
 
     @cached_property
-    def _attacked(self) -> Planner:
-        """Estimates of an attack's questions, with as many per unseen patient as per patient to forget."""
-        benchmark, unseen = self.made.benchmark, self.made.unseen
-        evaluations = [
-            question
-            for question in benchmark.questions
-            if question.kind != GAP and question.fold in (VERIFYING[0], UNSEEN)
-        ]
-        own = [question for question in evaluations if self._is_theirs(question, self.made.patients)]
-        most, number = -(-len(own) // len(self.made.patients)), Counter[str]()
-        for question in evaluations:
-            if self._is_theirs(question, unseen) and number[(who := benchmark.subject(question.record_id))] < most:
-                number[who] += 1
-                own.append(question)
-        fewer = replace(benchmark, questions=tuple(own), folder=None)
-        return Planner(fewer, self.planner.blueprint, self.planner.rendering, self.request.device)
-
-    def _is_theirs(self, question: Question, patients: Collection[str]) -> bool:
-        return self.made.benchmark.subject(question.record_id) in patients
-
-    def _attack(self, kind: BatteryAttack) -> Work:
-        """Work of an attack: questions and ranks of the model in each state, or samples."""
+    def _attacks(self) -> Mapping[str, Stage]:
+        """Name of each attack of the battery -> its stage on a new model."""
         settings = self.meter.attacking_settings
-        assert settings is not None
-        attack = make_attack(kind, settings.arguments[kind])
-        if not self._attacked.benchmark.questions:
-            return Work()
-        how = {"rank_in": "questions", "metrics": ("rouge_l",), "folds": (VERIFYING[0], UNSEEN)}
-        ranked = self.meter.verifying_settings.model_copy(update={**how, "metrics": ("ranked_first",)})
-        several_ranks = self._attacked.evaluating("", ranked.model_copy(update=how), None).work
-        if isinstance(attack, RepeatedSampling):
-            return _times(several_ranks, attack.samples)
-        single_rank = self._attacked.evaluating("", ranked, None).work
-        if isinstance(attack, Relearning):
-            return _times(single_rank, 1 + len(attack.points)) + self._relearning(attack)
-        return _times(single_rank, 1 + len(attack.strengths)) if isinstance(attack, Quantization) else single_rank
-
-    def _relearning(self, attack: Relearning) -> Work:
-        """Relearning: six FLOPs per parameter and token, for records of average length."""
-        tokenizer, records = self.planner.blueprint.tokenizer, self.made.benchmark.records[:64]
-        mean = sum(len(tokenizer(record.text)["input_ids"]) for record in records) / len(records)
-        tokens = round(attack.steps * attack.batch_size * mean)
-        return Work(tokens=tokens, flops=6.0 * self.parameters * tokens, steps=attack.steps)
-
-
-def _times(work: Work, number: int) -> Work:
-    return sum([work] * number, Work())
+        if settings is None:
+            return {}
+        trained = check(TrainSettings, {"model": self.request.model})
+        return attack_stages(self.planner, settings, trained)
 
 
 def _attacks_done(folder: Path) -> set[str]:
-    """Kinds of completed attacks on a run."""
+    """Names of completed attacks on a run."""
     records = (file.parent for file in (folder / FOLDER).glob(f"*/{FILE}"))
     return {kind for record in records if is_complete(record) for kind in Run.open(record).info.results}

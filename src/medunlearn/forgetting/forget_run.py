@@ -46,6 +46,7 @@ from medunlearn.forgetting.forget_request import EXACT, ForgetRequest, beside
 from medunlearn.forgetting.measuring_models import AUTOMATIC
 from medunlearn.forgetting.request_battery import Say
 from medunlearn.forgetting.trial_search import NO_ALTERNATIVES
+from medunlearn.forgetting.verifying_attacks import with_battery
 from medunlearn.pipeline.export import export
 from medunlearn.pipeline.report.gather import gather
 from medunlearn.reports.write import free_folder, write_report
@@ -98,6 +99,7 @@ def forget(
     """
     if out.exists() and not is_case(out) and (not out.is_dir() or not holds_nothing(out)):
         raise InputError(f"{out} is not empty and contains no case. Choose another --out.")
+    settings = with_battery(settings)  # its names, as the case records them
     key = read_private_key(settings.key)
     request = ForgetRequest(str(model), Path(notes), settings, out, device, quiet, say)
     request.secret  # noqa: B018  # its refusals come before the work

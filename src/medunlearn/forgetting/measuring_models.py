@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.attacked import Attacked
 from medunlearn.config import AttackSettings, EvaluateSettings, ForgetSettings, UtilitySettings, check
 from medunlearn.data.benchmark import Benchmark
@@ -14,7 +15,8 @@ from medunlearn.data.fact_ranks import Half
 from medunlearn.data.records import Fold
 from medunlearn.forgetting.request_benchmarks import EARLIER
 from medunlearn.forgetting.standings import GAP, UNSEEN, Standings, standings
-from medunlearn.pipeline.attacking.attack_run import attack_each, attack_settings
+from medunlearn.forgetting.verifying_attacks import Verifying, verifying_attacks
+from medunlearn.pipeline.attacking.attack_run import attack_each
 from medunlearn.pipeline.evaluate import evaluate_one, evaluation_folder
 from medunlearn.pipeline.trainer import is_complete
 from medunlearn.pipeline.utility.numbers import Utility
@@ -108,20 +110,26 @@ class ModelMeter:
     def _evaluated(self, run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> Evaluated:
         return evaluate_one(run, benchmark, settings, device=self.device, quiet=self.quiet)
 
+    @property
+    def attacks(self) -> Verifying:
+        """The attacks that verify."""
+        return verifying_attacks(self.settings.battery)
+
     def _attacked(self, run: Run) -> Mapping[str, Attacked]:
+        """Name of an attack -> its results, or the reason why there are none."""
         settings = self.attacking_settings
         if settings is None:
             return {}
         attacks = attack_each([run], self.benchmark, settings, device=self.device, quiet=self.quiet)
         record = attacks.models[0].record
-        return {name: Attacked(run, record, name) for name in self.settings.battery}
+        return {cls.name: Attacked(run, record, cls.family) for cls in self.attacks.values()}
 
     @property
     def attacking_settings(self) -> AttackSettings | None:
         """Settings of the verifying attacks; None without attacks, or without a prompt for them."""
-        names, fold = self.settings.battery, VERIFYING[0]
+        attacks, fold = self.attacks, VERIFYING[0]
         questions = self.benchmark.questions_of(self.benchmark.split(REQUEST), "forget", [fold])
-        if not names or not questions:
+        if not attacks or not questions:
             return None
         shared: dict[str, Any] = {
             "fold": fold,
@@ -133,18 +141,13 @@ class ModelMeter:
             "values": self._held_back,
             "alternatives": ALTERNATIVES,
         }
-        own: dict[str, dict[str, Any]] = {
-            "relearning": {"data": "retain", "measured": "end"},
-            "quantization": {"types": "int"},
-            "sampling": {},
-        }
         evaluate = self.settings.evaluate
         return attack_settings(
             {
                 "split": REQUEST,
-                "attacks": names,
+                "attacks": tuple(attacks),
                 "seed": self.settings.seed,
-                "arguments": {name: {**shared, **own[name]} for name in names},
+                "arguments": {name: cls.in_deletion(shared) for name, cls in attacks.items()},
                 **{name: evaluate[name] for name in ("batch_size", "weights") if name in evaluate},
             }
         )

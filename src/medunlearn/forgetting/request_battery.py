@@ -10,11 +10,11 @@ from functools import cached_property
 
 from medunlearn.cases.evidence import Battery, BatteryCheck, CostReading, Untested
 from medunlearn.config import ForgetSettings
-from medunlearn.config.forgetting import BATTERY
 from medunlearn.forgetting.battery_checks import BatteryMaterial, costs, general_cost
 from medunlearn.forgetting.measuring_models import ModelMeter
 from medunlearn.forgetting.request_benchmarks import EARLIER, RequestBenchmarks, neighbours_of
 from medunlearn.forgetting.standings import Standings
+from medunlearn.forgetting.verifying_attacks import never_tested, untested_attacks
 from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.vocabulary import Vocabulary, vocabulary_owners
 from medunlearn.results.evaluated import Evaluated
@@ -23,18 +23,6 @@ from medunlearn.results.runs import Run
 Say = Callable[[str], None]
 NAME, VERSION = "forget", "3"
 ALPHA = 0.05
-UNTESTED = (
-    Untested(
-        name="membership",
-        title="Telling that the patient was in the training data",
-        reason="no attack of this kind is in this battery",
-    ),
-    Untested(
-        name="relearning own",
-        title="Training on notes of the patient",
-        reason="whoever has them needs no model",
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -88,7 +76,12 @@ class RequestBattery:
             version=VERSION,
             alpha=ALPHA,
             checks=(*material.checks(), *([together] if together else []), *self._earlier_checks(run)),
-            untested=(*material.untested(), *self._untested_attacks(), *UNTESTED, self._untested_tokenizer(run)),
+            untested=(
+                *material.untested(),
+                *self._untested_attacks(after),
+                *never_tested(),
+                self._untested_tokenizer(run),
+            ),
             problems=after.problems,
         )
 
@@ -122,15 +115,14 @@ class RequestBattery:
     def _verified(self, run: Run) -> tuple[Evaluated, Standings]:
         return self.before if run is self.target else self.meter.verifying(run)
 
-    def _untested_attacks(self) -> Iterator[Untested]:
-        without_prompt = self.meter.attacking_settings is None
-        for name in BATTERY:
-            left_out = name not in self.settings.battery
-            if left_out or without_prompt:
-                reason = (
-                    "it was left out (--battery)" if left_out else "no prompt for it could be made of the notes"
-                )
-                yield Untested(name=name, title=name.capitalize(), reason=reason)
+    def _untested_attacks(self, after: Standings) -> Iterator[Untested]:
+        """Attacks that were left out, that could not be run, and parts that could not be measured."""
+        attacks, missing = self.meter.attacks, dict[str, str]()
+        for standing in (self.before[1], self.beside[1] if self.beside else None, after):
+            missing |= standing.missing if standing is not None else {}
+        if self.meter.attacking_settings is None:
+            missing = {cls.name: "no prompt for it could be made of the notes" for cls in attacks.values()}
+        return untested_attacks(attacks, missing)
 
     def _untested_tokenizer(self, run: Run) -> Untested:
         """Note that no check covers the tokenizer, which unlearning never changes."""

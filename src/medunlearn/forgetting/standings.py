@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from medunlearn.attacks.attacked import Attacked
-from medunlearn.attacks.recovery.recovery_attacks import RETAIN
+from medunlearn.attacks.recovery.recovery_attacks import AskingWay
 from medunlearn.attacks.recovery.recovery_results import facts_said
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.facts import facts_of
@@ -31,27 +31,9 @@ IDENTIFIERS = ("name", "identifier", "date")
 """Kinds of facts that tell who somebody is; others say what somebody has."""
 GAP, UNSEEN = "cloze", "utility"
 """Kind of gaps; fold of patients whom no model saw."""
-FIRST = "share of facts whose true value is likelier than all made-up ones"
-"""Measure of ranks under attack."""
 NATS = "nats"
 """Column of -ln p of a fact's rank."""
 _FOLDS = {"holdout": "", "train": " as in training", "rephrase": " in other words"}
-
-
-@dataclass(frozen=True)
-class AskingWay:
-    """One way of asking a model about patients, and its measure.
-
-    Attributes:
-        name: name of the check.
-        title, prompt: in plain words; ``prompt`` is the model's input.
-        measure: name of the measure.
-    """
-
-    name: str
-    title: str
-    prompt: str
-    measure: str
 
 
 Reading = tuple[AskingWay, pd.DataFrame]
@@ -67,6 +49,7 @@ class Standings:
         probes: name -> patient -> number of probes.
         problems: why the model is broken; empty if it is healthy.
         surprises: name -> patient -> result of the exact test of the patient's ranks; only for ranks.
+        missing: name of an attack -> what of it could not be measured, and why.
     """
 
     ways: dict[str, AskingWay] = field(default_factory=dict)
@@ -74,6 +57,7 @@ class Standings:
     probes: dict[str, dict[str, int]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     surprises: dict[str, dict[str, Surprise]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
 
     def of(self, name: str, patients: Sequence[str]) -> list[float]:
         """The numbers of those of some patients who have one."""
@@ -95,6 +79,18 @@ class Standings:
                 str(who): Surprise(float(row["mean"]), int(row["count"])) for who, row in nats.iterrows()
             }
 
+    def add_attack(self, name: str, attacked: Attacked) -> None:
+        """Add the ways of asking under an attack; what cannot be asked is missing, with the reason."""
+        if not attacked.measured:
+            self.missing[name] = attacked.failed.get(name, "it has no result")
+            return
+        before = len(self.ways)
+        for way, rows in attacked.family.ways(_continued(attacked.scores), attacked.strengths):
+            self.add(way, rows)
+        notes = "; ".join(dict.fromkeys(attacked.facts.get("notes", {}).values()))
+        if notes or len(self.ways) == before:
+            self.missing[name] = notes or "no probe under it could be scored"
+
 
 def standings(
     evaluated: Evaluated, benchmark: Benchmark, attacked: Mapping[str, Attacked], folds: Sequence[str]
@@ -102,17 +98,18 @@ def standings(
     """Standings of a model from its evaluation and its attacks.
 
     Args:
-        attacked: kind of attack -> its result on the same split.
+        attacked: name of an attack -> its result on the same split.
         folds: folds of the questions about the request's patients; unseen patients have a single fold.
     """
     result = Standings(problems=tuple(evaluated.record.info.problems))
     readings = (
         _ranks(evaluated.facts, folds),
         _answers(evaluated, benchmark, folds),
-        *(_attack(kind, attack.scores) for kind, attack in attacked.items()),
     )
     for way, rows in chain.from_iterable(readings):
         result.add(way, rows)
+    for name, attack in attacked.items():
+        result.add_attack(name, attack)
     return result
 
 
@@ -168,31 +165,7 @@ def _ranks(facts: pd.DataFrame, folds: Sequence[str]) -> Iterator[Reading]:
             yield way, ranked[rows & of_kind]
 
 
-def _attack(kind: str, scores: pd.DataFrame) -> Iterator[Reading]:
-    """Numbers from the strongest form of an attack; from completion questions, if there are some."""
+def _continued(scores: pd.DataFrame) -> pd.DataFrame:
+    """Scores of texts that are continued, if there are some about the request's patients; else all."""
     continued = scores[scores["kind"] != GAP]
-    table = continued if (continued["side"] == "forget").any() else scores
-    if kind == "quantization":
-        for bits in sorted({*table["strength"]} - {"none"}):
-            prompt = f"the same prompts, with weights rounded to {bits}"
-            way = AskingWay(f"weights {bits}", f"Facts with weights rounded to {bits}", prompt, FIRST)
-            yield way, _rows_of_measure(table, "ranked_first", bits)
-        return
-    if kind == "relearning":
-        table = table[table["attack"] == RETAIN]
-    most = str(max(map(int, table["strength"]), default=0))
-    if kind == "relearning":
-        title = f"Facts after {most} steps of training on other patients"
-        prompt = "the same prompts, after a little training on other patients' notes"
-        yield AskingWay(kind, title, prompt, FIRST), _rows_of_measure(table, "ranked_first", most)
-        return
-    for measure, title, words in (
-        ("extraction", f"The whole answer among {most} samples", "probability that it is"),
-        ("facts_said", f"Values said in one of {most} samples", "share of the answer's values"),
-    ):
-        way = AskingWay(f"samples {measure}", title, f"the same prompts, {most} times", words)
-        yield way, _rows_of_measure(table, measure, most)
-
-
-def _rows_of_measure(table: pd.DataFrame, measure: str, strength: str) -> pd.DataFrame:
-    return table.loc[(table["measure"] == measure) & (table["strength"] == strength)]
+    return continued if (continued["side"] == "forget").any() else scores

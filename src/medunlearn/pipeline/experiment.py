@@ -267,7 +267,10 @@ def _evaluate_models(
             failed.append((run.label, str(error)))
     del work  # Its model makes room for what comes next.
     if experiment.attack is not None:
-        attack_each([model.run for model in models], benchmark, experiment.attack, device=device, quiet=quiet)
+        attacked = attack_each(
+            [model.run for model in models], benchmark, experiment.attack, device=device, quiet=quiet
+        )
+        failed += [(f"{model}, {name}", reason) for model, name, reason in attacked.failed]
     if experiment.utility is not None:
         for model in models:
             utility_one(model.run, experiment.utility, device=device, quiet=quiet, processes=processes)

@@ -162,7 +162,7 @@ def _jobs(
     evaluated: Sequence[Evaluated],
     attacks: Sequence[Run],
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
-    from medunlearn.attacks.reconstruction.judged_answers import attacked_responses
+    from medunlearn.attacks.attacked import all_families
     from medunlearn.judging.rated_responses import job, responses_job, responses_of
 
     for task, settings in stage.tasks.items():
@@ -179,11 +179,12 @@ def _jobs(
                 lambda: responses_job(responses_of(model, benchmark, of_split), judges, of_split),  # noqa: B023
             )
         for attack in attacks:
-            if "reconstruction" in attack.info.results:
-                yield (
-                    f"answers to the attack {attack.folder.name}",
-                    lambda: responses_job(attacked_responses(attack, benchmark, settings), judges, settings),  # noqa: B023
-                )
+            for family in all_families([attack]):
+                if family.has_answers(attack):
+                    yield (
+                        f"answers to the attack {attack.folder.name}",
+                        lambda: responses_job(family.answers(attack, benchmark, settings), judges, settings),  # noqa: B023
+                    )
 
 
 @contextmanager

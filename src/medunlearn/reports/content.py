@@ -81,39 +81,21 @@ class Membership:
 
 
 @dataclass(frozen=True)
-class Reconstruction:
-    """Results of a reconstruction attack; both empty if no model was attacked.
+class AttackPart:
+    """The part of a report that is about one family of attacks.
 
     Attributes:
-        table: model, role, side, fold, kind, context, identifiers, measure, value, low, high, change, n_scored.
-        comparisons: model, against, side, fold, kind, context, identifiers, measure, difference, low, high, p.
+        group: key of its data in ``report.json``; parts of one group are merged.
+        section: None if no model was attacked.
+        brings_back: the attacks tried to bring back what the questions did not show.
+        areas: results of membership attacks, for papers.
     """
 
-    table: pd.DataFrame = field(default_factory=pd.DataFrame)
-    comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """Results of one kind of recovery attack, over all kinds of questions.
-
-    Attributes:
-        kind, title: ``relearning``, ...; name in reports.
-        table: model, role, attack, strength (the first is the unattacked model), side, fold, measure, value, low,
-            high, change, reading.
-        comparisons: model, against, attack, strength, side, fold, measure, difference, low, high, p.
-        words: reading -> its basis.
-        measures: measures specific to these attacks: name -> (title, meaning).
-        notes: sentences on skipped or meaningless parts.
-    """
-
-    kind: str
-    title: str
-    table: pd.DataFrame
-    comparisons: pd.DataFrame
-    words: Mapping[str, str]
-    measures: Mapping[str, tuple[str, str]]
-    notes: tuple[str, ...] = ()
+    group: str
+    section: Section | None
+    data: Mapping[str, Any]
+    brings_back: bool = False
+    areas: Membership | None = None
 
 
 @dataclass(frozen=True)
@@ -211,8 +193,7 @@ class ReportContent:
     groups: pd.DataFrame = field(default_factory=pd.DataFrame)
     judged: tuple[JudgementTables, ...] = ()
     membership: Membership = field(default_factory=Membership)
-    reconstruction: Reconstruction = field(default_factory=Reconstruction)
-    recovery: tuple[Recovery, ...] = ()
+    attacks: tuple[AttackPart, ...] = ()
     ranks: Ranks = field(default_factory=Ranks)
     epochs: pd.DataFrame = field(default_factory=pd.DataFrame)
     utility: pd.DataFrame = field(default_factory=pd.DataFrame)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.reports.attack_tables import membership_section, reconstruction_section, recovery_section
 from medunlearn.reports.blocks import (
     Block,
     Details,
@@ -106,14 +105,12 @@ def unlearning_report(content: ReportContent) -> Report:
         lead(results, where, ranked, INSIDE),
         ranking_section(ranked, where),
         rank_section(content),
-        section("How to read this", Prose((*HOW_TO_READ, COVERED_WITH_ATTACKS if content.recovery else COVERED))),
+        section("How to read this", Prose((*HOW_TO_READ, _covered(content)))),
         section(by_group, groups, name="groups"),
         _epochs_section(content, key, epochs) if epochs else None,
         content.paper.blocks,
         section("Utility on general tasks", Text(UTILITY), utility, name="utility") if utility else None,
-        membership_section(content),
-        reconstruction_section(content),
-        [recovery_section(content, part) for part in content.recovery],
+        [part.section for part in content.attacks],
         _breakdown_section(results, key),
         section(
             "Every metric",
@@ -127,6 +124,10 @@ def unlearning_report(content: ReportContent) -> Report:
         _runs_section(content),
     )
     return Report(content.title, parts, "Unlearning report", tuple(facts(content)), _data(content, where, ranked))
+
+
+def _covered(content: ReportContent) -> str:
+    return COVERED_WITH_ATTACKS if any(part.brings_back for part in content.attacks) else COVERED
 
 
 def _epochs_section(content: ReportContent, key: Legend, table: Table) -> Section | None:
@@ -205,7 +206,7 @@ def _runs_section(content: ReportContent) -> Section | None:
 
 def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> dict[str, Any]:
     """All numbers in the report, and their rows; text only with ``show_text``."""
-    (closest, answer), membership = verdict(ranked, content.reference), content.membership
+    closest, answer = verdict(ranked, content.reference)
     return {
         "context": content.context,
         "benchmark": content.benchmark,
@@ -228,19 +229,7 @@ def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> d
         "comparisons": content.comparisons,
         "groups": content.groups,
         "judged": [asdict(panel) for panel in content.judged],
-        "membership": {
-            "table": membership.table,
-            "comparisons": membership.comparisons,
-            "curves": membership.curves.drop(columns="threshold", errors="ignore"),
-        },
-        "reconstruction": {
-            "table": content.reconstruction.table,
-            "comparisons": content.reconstruction.comparisons,
-        },
-        "recovery": {
-            part.kind: {"table": part.table, "comparisons": part.comparisons, "notes": part.notes}
-            for part in content.recovery
-        },
+        **_attack_data(content),
         "ranks": asdict(content.ranks),
         "epochs": content.epochs,
         "utility": content.utility,
@@ -249,6 +238,13 @@ def _data(content: ReportContent, where: Plane, ranked: Sequence[Standing]) -> d
         "show_text": content.show_text,
         "examples": [plain(vars(example)) for example in content.shown_examples()],
     }
+
+
+def _attack_data(content: ReportContent) -> dict[str, Any]:
+    data: dict[str, dict[str, Any]] = {}
+    for part in content.attacks:
+        data.setdefault(part.group, {}).update(part.data)
+    return data
 
 
 def reference_data(reference: ReferenceCheck | None) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ import pytest
 from run_folders import score_rows, write_run
 from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder
 
-from medunlearn.attacks.attacked import SUMMARIES
+from medunlearn.attacks.reconstruction.reconstruction_family import RECONSTRUCTION
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import KINDS
 from medunlearn.data.responses import Response, ResponseStore
@@ -112,7 +112,7 @@ class LevelFolder(SweepFolder):
                 table = score_rows(self.scores(trained, replace(self.imitated(model), names=names)), trained)
                 rows.append(table.assign(given=names, identifiers="names", attack="cumulative"))
             write_scores(folder, pd.concat(rows, ignore_index=True))
-            pd.DataFrame().to_parquet(folder / SUMMARIES["reconstruction"])
+            pd.DataFrame().to_parquet(folder / RECONSTRUCTION.summary_file)
         if not (run / "responses").exists():
             responses = [
                 Response(q.question_id, "closed_book", 0, f"{label} says <{q.kind}>", (), True)

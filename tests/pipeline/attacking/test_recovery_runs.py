@@ -15,9 +15,12 @@ from click.testing import CliRunner
 from forking import together
 from run_folders import rerecorded
 
+from medunlearn.attacks import attack_class
+from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.attacked import Attacks
-from medunlearn.attacks.recovery.recovery_attacks import BEFORE
 from medunlearn.attacks.recovery.recovery_results import ABOVE, COMES_BACK, NO_POWER, NOT_TOLD_APART, STILL_THERE
+from medunlearn.attacks.recovery.relearning_attack import Relearning
+from medunlearn.attacks.recovery.relearning_steps import relearned_items, relearning_subjects
 from medunlearn.cli.main import app
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
@@ -25,12 +28,10 @@ from medunlearn.errors import ConfigError, InputError, ModelError
 from medunlearn.models.folders import fingerprint
 from medunlearn.models.load import load_model
 from medunlearn.models.quantization import round_weights
-from medunlearn.pipeline.attacking import relearning_run
-from medunlearn.pipeline.attacking.attack_run import attack, attack_one, attack_settings
-from medunlearn.pipeline.attacking.relearning_run import relearned_items, relearning_subjects
+from medunlearn.pipeline.attacking.attack_run import AttackBattery, attack
+from medunlearn.pipeline.attacking.measuring import StateMeasurer
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.report.gather import gather
-from medunlearn.pipeline.report.gather_attacks import recovery_content
 from medunlearn.reports.write import write_report
 from medunlearn.results.runs import Run
 
@@ -79,7 +80,7 @@ def test_models_that_did_nothing_and_that_forgot_everything(attacked: Attacks) -
         assert words(attacks, "perfect") <= {NOT_TOLD_APART, NO_POWER}
         # Nothing is read of the models that others are read against, nor of the model as it is.
         assert set(table[table["reading"].notna()]["model"]) == {nothing, "perfect"}
-        assert BEFORE[kind] not in set(table[table["reading"].notna()]["strength"])
+        assert attack_class(kind).before not in set(table[table["reading"].notna()]["strength"])
 
 
 def test_two_processes_find_what_one_does(
@@ -90,7 +91,7 @@ def test_two_processes_find_what_one_does(
     both = together(lambda: attack(folder, pulses, settings("quantization,sampling"), device="cpu", quiet=True))
     assert [process.wait() for process in both] == [0, 0]
     for kind in ("quantization", "sampling"):
-        (alone,) = (model for model in attacked.of_kind(kind).models if model.run.role == "target")
+        (alone,) = (model for model in attacked.of(kind).models if model.run.role == "target")
         (scores,) = (pd.read_parquet(path) for path in folder.glob("attacks/*/scores.parquet"))
         keys = ["item", "measure", "strength", "value"]
         shared, one = (
@@ -107,13 +108,31 @@ def test_two_processes_find_what_one_does(
         assert shares == {frozenset({0}), frozenset({1})}
 
 
+def test_two_processes_go_on_after_an_attack_that_fails(
+    knowing: dict[str, Run], pulses: Benchmark, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(knowing["target"].folder, folder, ignore=shutil.ignore_patterns("attacks", "responses"))
+    values = {"split": "patient=p00", "attacks": "relearning,quantization", "relearning.data": "forget_half"}
+    how = attack_settings(
+        {**values, "quantization.types": "int4", "quantization.alternatives": 9, "replicates": 20}
+    )
+    both = together(lambda: attack(folder, pulses, how, device="cpu", quiet=True))
+    assert [process.wait() for process in both] == [0, 0]
+    found = attack(folder, pulses, how, device="cpu", quiet=True)
+    ((model, name, reason),) = found.failed
+    assert (model, name) == ("target", "relearning")
+    assert "single subject" in reason
+    assert set(found.by_family) == {"quantization"}
+
+
 def test_the_baseline_is_what_evaluate_measures(
     knowing: dict[str, Run], pulses: Benchmark, attacked: Attacks
 ) -> None:
     own = {"split": "gone", "metrics": ["em", "rouge_l", "ranked_first"], "folds": ["train"], "replicates": 50}
     plain = check(EvaluateSettings, {**own, "alternatives": 9})
     evaluated = evaluate_one(knowing["target"], pulses, plain, device="cpu", quiet=True)
-    model = next(one for one in attacked.of_kind("relearning").models if one.run.role == "target")
+    model = next(one for one in attacked.of("relearning").models if one.run.role == "target")
     keys = ["item", "measure", "value"]
     before, there = (
         table[keys].sort_values(keys[:2]).reset_index(drop=True) for table in (model.before, evaluated.table)
@@ -131,7 +150,7 @@ def test_rounding_in_memory_is_rounding_the_folder(
     (tmp_path / "rounded" / "run.json").write_text((run.folder / "run.json").read_text())
     plain = check(EvaluateSettings, {"split": "gone", "metrics": ["em"], "folds": ["train"], "replicates": 50})
     there = evaluate_one(Run.open(rerecorded(tmp_path / "rounded")), pulses, plain, device="cpu", quiet=True).table
-    model = next(one for one in attacked.of_kind("quantization").models if one.run.role == "target")
+    model = next(one for one in attacked.of("quantization").models if one.run.role == "target")
     here = model.scores[(model.scores["strength"] == "int4") & (model.scores["measure"] == "em")]
     assert here.set_index("item")["value"].to_dict() == there.set_index("item")["value"].to_dict()
 
@@ -162,29 +181,27 @@ def test_a_live_model_is_left_as_it_was_and_lora_can_be_relearned(
     before = {name: tensor.clone() for name, tensor in live.model.named_parameters()}
     names = "relearning,quantization"
     how = settings(names, **{"relearning.trainable": "lora:4", "relearning.data": "retain", "replicates": 51})
-    done = attack_one(knowing["target"], pulses, [], how, lambda length: [], device="cpu", quiet=True, live=live)
+    done = AttackBattery(pulses, how).attack_one(knowing["target"], device="cpu", quiet=True, live=live)
     after = dict(live.model.named_parameters())
     assert list(after) == list(before)
     assert all(torch.equal(after[name], before[name]) and after[name].requires_grad for name in before)
-    scores = done.scores if done.kind == "relearning" else pd.read_parquet(done.record.folder / "scores.parquet")
+    scores = pd.read_parquet(done.record.folder / "scores.parquet")
     assert set(scores["attack"]) == {"relearning.retain", "quantization"}
 
 
 def test_no_forgotten_subject_is_taught_and_no_tested_one(pulses: Benchmark, attacked: Attacks) -> None:
-    from types import SimpleNamespace
-
     how = settings("relearning")
-    split, sides = pulses.split("gone"), pulses.sides(pulses.split("gone"))
+    sides = pulses.sides(pulses.split("gone"))
     forget = [question for question in pulses.questions if sides[question.record_id] == "forget"]
     run = attacked.models[0].run
-    measurer: Any = SimpleNamespace(
-        benchmark=pulses, settings=how, run=run, questions=list(pulses.questions), of_side=lambda side: forget,
-        live=load_model(run.model, device="cpu"),
-    )  # fmt: skip
-    relearning = relearning_run.Relearning(seed=3)
+    live = load_model(run.model, device="cpu")
+    measurer = StateMeasurer(run, pulses, Relearning(), how, live, True)
+    measurer.questions = list(pulses.questions)
+    assert measurer.of_side("forget") == forget
+    relearning = Relearning(seed=3)
     for variant in relearning.variants:
         learned, asked = relearning_subjects(measurer, relearning, variant)
-        items = relearned_items(pulses, split, measurer, relearning, variant, learned)
+        items = relearned_items(measurer, relearning, variant, learned)
         taught = {item.key[:3] for item in items}
         assert taught == learned
         if variant == "relearning.retain":
@@ -192,7 +209,7 @@ def test_no_forgotten_subject_is_taught_and_no_tested_one(pulses: Benchmark, att
         else:
             assert len(learned) == 5
             assert {question.record_id for question in asked} == {f"p{n:02d}" for n in range(10)} - learned
-    other, _ = relearning_subjects(measurer, relearning_run.Relearning(seed=4), "relearning.forget_half")
+    other, _ = relearning_subjects(measurer, Relearning(seed=4), "relearning.forget_half")
     assert other != learned
 
 
@@ -252,9 +269,10 @@ def test_a_report_leaves_out_what_was_attacked_with_other_settings(
     for name in names:
         how = settings("sampling", **({"sampling.samples": 2} if name == "target" else {}))
         attack(knowing[name], pulses, how, device="cpu", quiet=True)
-    (sampling,) = [part for part in recovery_content(models, None, 50, 0) if part.kind == "sampling"]
-    assert set(sampling.table["model"]) == {models[0].run.label, "retrained"}
-    assert sampling.notes == ("target is left out: it was attacked with other settings.",)
+    parts = gather("Pulses", models, replicates=50).attacks
+    (sampling,) = [part.data["sampling"] for part in parts if "sampling" in part.data]
+    assert set(sampling["table"]["model"]) == {models[0].run.label, "retrained"}
+    assert sampling["notes"] == ("target is left out: it was attacked with other settings.",)
 
 
 def test_the_verb_and_the_report(

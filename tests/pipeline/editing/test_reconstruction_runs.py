@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.attacked import Attacked, Attacks
 from medunlearn.cli.main import app
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import InputError
-from medunlearn.pipeline.attacking.attack_run import attack, attack_settings
+from medunlearn.pipeline.attacking.attack_run import attack
 from medunlearn.pipeline.epochs.epoch_settings import attack_section, check_watched
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.report.gather import gather

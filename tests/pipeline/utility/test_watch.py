@@ -11,10 +11,10 @@ import pytest
 
 import medunlearn as mu
 from medunlearn.attacks.attacked import Attacked
+from medunlearn.attacks.membership.membership_run import MembershipJob
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.models.folders import fingerprint
-from medunlearn.pipeline.attacking import attack_run as attacking
 from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.pipeline.utility.numbers import Utility
 from medunlearn.reports.epochs import epoch_figures, epoch_table
@@ -99,15 +99,15 @@ def test_cut_off_in_an_attack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     settings = npo(evaluate_every=1, evaluate=FEW, attack=AREAS, utility=asked(tasks), keep_epochs=True)
-    real, calls = attacking.attack_membership, list[str]()
+    real, calls = MembershipJob.run, list[str]()
 
-    def killed(holder: Any, *rest: Any) -> None:
+    def killed(job: MembershipJob, holder: Any, *rest: Any) -> None:
         calls.append(holder.run.label)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        real(holder, *rest)
+        real(job, holder, *rest)
 
-    monkeypatch.setattr(attacking, "attack_membership", killed)
+    monkeypatch.setattr(MembershipJob, "run", killed)
     out = tmp_path / "npo"
     with pytest.raises(KeyboardInterrupt):
         unlearn(lume_target, lume, settings, out, quiet=True)

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from medunlearn.attacks.attack_protocol import Floats, MembershipAttack, Need, Passage
+from medunlearn.attacks.membership.membership_attack import Floats, MembershipAttack, Need, Passage
 from medunlearn.metrics.measure import Score
 
 LEAST_DEVIATION = 1e-6
@@ -23,6 +23,7 @@ class Loss(MembershipAttack):
     Source: Yeom et al. 2018, "Privacy risk in machine learning"; the attack of LUME, Section 2.3.
     """
 
+    name: ClassVar[str] = "loss"
     title: ClassVar[str] = "Loss"
     source: ClassVar[str] = "Yeom et al. 2018; LUME, Section 2.3"
 
@@ -39,6 +40,7 @@ class ZlibRatio(MembershipAttack):
     Source: Carlini et al. 2021, "Extracting training data from large language models", Section 5.2.
     """
 
+    name: ClassVar[str] = "zlib"
     title: ClassVar[str] = "Zlib"
     source: ClassVar[str] = "Carlini et al. 2021, Section 5.2"
 
@@ -55,6 +57,7 @@ class MinK(MembershipAttack):
     Source: Shi et al. 2024, "Detecting pretraining data from large language models", with its k = 20%.
     """
 
+    name: ClassVar[str] = "min_k"
     title: ClassVar[str] = "Min-K%"
     source: ClassVar[str] = "Shi et al. 2024"
     k: Annotated[float, Field(gt=0, le=1)] = 0.2
@@ -72,6 +75,7 @@ class MuseMinK(MinK):
     ``forget_holdout``), whose tokenizer adds no EOS.
     """
 
+    name: ClassVar[str] = "min_k.muse"
     title: ClassVar[str] = "Min-40% without EOS"
     source: ClassVar[str] = "MUSE (arXiv 2407.06460), Section 3.3"
     variant: ClassVar[str] = "MUSE's code"
@@ -90,6 +94,7 @@ class MinKPlusPlus(MembershipAttack):
     models", with Min-K%'s k = 20%.
     """
 
+    name: ClassVar[str] = "min_k_pp"
     title: ClassVar[str] = "Min-K%++"
     source: ClassVar[str] = "Zhang et al. 2024 (Min-K%++)"
     needs: ClassVar[tuple[Need, ...]] = ("moments",)
@@ -114,6 +119,7 @@ class ReferenceRatio(MembershipAttack):
     model of the same family); Mireshghallah et al. 2022 as a likelihood ratio.
     """
 
+    name: ClassVar[str] = "reference"
     title: ClassVar[str] = "ReferenceRatio"
     source: ClassVar[str] = "Carlini et al. 2021, Section 5.2; Mireshghallah et al. 2022"
     needs: ClassVar[tuple[Need, ...]] = ("reference",)
@@ -134,6 +140,7 @@ class GradientNorm(MembershipAttack):
     (OpenUnlearning).
     """
 
+    name: ClassVar[str] = "gradient_norm"
     title: ClassVar[str] = "Gradient norm"
     source: ClassVar[str] = "Wang et al. 2024; Dorna et al. 2026 (OpenUnlearning)"
     needs: ClassVar[tuple[Need, ...]] = ("gradient_norm",)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from medunlearn.attacks.attack_protocol import MembershipAttack, Passage, lacking
-from medunlearn.attacks.membership.sample import Candidate
+from medunlearn.attacks.membership.membership_attack import MembershipAttack, Passage, lacking
+from medunlearn.attacks.membership.sample import EVERY, Candidate
 from medunlearn.errors import InputError
 from medunlearn.metrics.measure import Score
 from medunlearn.results.evaluated import joined
@@ -17,11 +17,18 @@ from medunlearn.results.scores import numbers, score_table
 from medunlearn.statistics.intervals import Estimate
 from medunlearn.statistics.roc import RocSample, nonmembers_needed, roc_curve
 
+if TYPE_CHECKING:
+    from medunlearn.attacks.attacked import Attacks
+
+CURVES = "membership_curves.parquet"
 MEASURE = "membership"
+EPOCH_MEASURE = "membership_auc"
+"""Measure of the areas in a run's table of epochs."""
 AUC = "auc"
 RATES: Mapping[str, float] = {"tpr_at_1pct_fpr": 0.01, "tpr_at_0.1pct_fpr": 0.001}
 CHANCE = 0.5
 ABOVE, WITHIN, BELOW = "above", "not told apart", "below"
+OVER_FORGOTTEN, LEAKS, NOT_TOLD_APART = "over-forgotten", "still leaks", "not told apart"
 
 _MOST_POINTS = 500
 
@@ -144,6 +151,44 @@ def compare(
         side = _side(gap.low, gap.high, 0.0)
         rows.append({"group": group, "attack": attack, **numbers, "reading": side, **counts})
     return pd.DataFrame(rows).astype(dict.fromkeys(("difference", "low", "high", "p"), "Float64"))
+
+
+def read_area(attacks: Attacks, row: Mapping[Any, Any]) -> str | None:
+    """Reading of an unlearned model's area, against the retrained models', else against 0.5."""
+    if row["measure"] != AUC or attacks.is_reference_refused:
+        return None
+    sides = [row["against_chance"]]
+    gaps = attacks.gaps(str(row["model"]))
+    if len(gaps):
+        same = (gaps["group"] == row["group"]) & (gaps["attack"] == row["attack"])
+        sides = gaps.loc[same, "reading"].tolist() or sides
+    return reading(sides)
+
+
+def reading(sides: Sequence[object]) -> str | None:
+    """Reading of an AUC from the sides of its references on which it lies; None if no side is known."""
+    side_names = {side for side in sides if isinstance(side, str)}
+    if not side_names:
+        return None
+    if BELOW in side_names:
+        return OVER_FORGOTTEN
+    return LEAKS if ABOVE in side_names else NOT_TOLD_APART
+
+
+def epoch_rows(summary: pd.DataFrame, level: str) -> list[dict[str, Any]]:
+    """The AUC of each attack on each group of documents, for a table of epochs; ``metric`` is the attack."""
+    return [
+        {
+            "level": "" if row["group"] == EVERY else level,
+            "node": "" if row["group"] == EVERY else row["group"],
+            "measure": EPOCH_MEASURE,
+            "metric": row["attack"],
+            **{name: row[name] for name in ("value", "low", "high", "n_unscored", "n_subjects")},
+            "n_scored": row["n_members"] + row["n_nonmembers"],
+        }
+        for row in summary.to_dict("records")
+        if row["measure"] == AUC
+    ]
 
 
 def privacy_leaks(scores: pd.DataFrame, retrained: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from medunlearn.attacks.attack_protocol import MembershipAttack, Passage
-from medunlearn.attacks.attacked import CURVES, SUMMARIES
-from medunlearn.attacks.membership.membership_results import curves, score_candidates, summarize
+from medunlearn.attacks.attack_protocol import AttackJob
+from medunlearn.attacks.attack_sizes import AttackSizes, Cost
+from medunlearn.attacks.membership.membership_attack import MEMBERSHIP, MembershipAttack, Need, Passage
+from medunlearn.attacks.membership.membership_results import CURVES, curves, score_candidates, summarize
 from medunlearn.attacks.membership.passes import (
     document_moments,
     document_sequences,
     gradient_norms,
     log_likelihoods,
 )
-from medunlearn.attacks.membership.sample import Candidate
+from medunlearn.attacks.membership.sample import Candidate, candidates
 from medunlearn.attacks.model_holder import ModelHolder
 from medunlearn.config import AttackSettings
+from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.leftovers import read_whole, set_aside
 from medunlearn.data.storage import read_frame, write_atomically
 from medunlearn.errors import InputError
@@ -35,6 +38,8 @@ from medunlearn.training.processes import Processes
 from medunlearn.training.turns import in_turns, takes_turns
 
 TOKENS, GRADIENTS = "membership_tokens.parquet", "membership_gradients.parquet"
+BYTES_A_TOKEN = 24
+"""Log-probability, mean and variance."""
 
 
 class _RankShare:
@@ -71,37 +76,68 @@ def _record_ids(candidates: Sequence[Candidate]) -> list[str]:
     return [candidate.record.record_id for candidate in candidates]
 
 
-def attack_membership(
-    holder: ModelHolder,
-    candidates: Sequence[Candidate],
-    attacks: Mapping[str, MembershipAttack],
-    recording: Recording,
-    reference: Callable[[], Sequence[float]] | None,
-) -> None:
-    """Run membership attacks on a run's model and write their tables to the recording's folder.
+@dataclass
+class MembershipJob(AttackJob):
+    """Membership attacks on one benchmark, by name; documents and reference likelihoods are computed once."""
 
-    Args:
-        reference: computes the log-likelihood of each candidate under the reference model; None if none was
-            named: the attacks that need one are then unscored.
-    """
-    processes, folder, model = holder.processes, recording.folder, holder.live_module
-    share = _RankShare(holder, candidates)
-    needs = {need for attack in attacks.values() for need in attack.needs}
-    with recording.stage("pass"):
-        tokens = _read_or_make(folder / TOKENS, candidates, partial(in_turns, model, share.moments), processes)
-    more: dict[str, Sequence[float]] = {}
-    if "reference" in needs and reference is not None:
-        with recording.stage("reference"):
-            more["reference"] = processes.on_main(reference)
-    if "gradient_norm" in needs and not takes_turns(model):  # It would take a backward pass of all processes.
-        with recording.stage("gradients"):
-            norms = _read_or_make(folder / GRADIENTS, candidates, share.gradients, processes)
-            more["gradient_norm"] = norms["gradient_norm"].tolist()
-    with recording.stage("score"):
-        processes.on_main(lambda: _score(folder, candidates, tokens.assign(**more), attacks, holder.settings))
-    members = sum(candidate.member for candidate in candidates)
-    recording.info.results["health"]["problems"] += holder.problems
-    recording.info.results |= {"members": members, "nonmembers": len(candidates) - members}
+    attacks: Mapping[str, MembershipAttack]
+    benchmark: Benchmark
+    settings: AttackSettings
+    _likelihoods: dict[tuple[str, int | None], Sequence[float]] = field(default_factory=dict)
+
+    @cached_property
+    def candidates(self) -> list[Candidate]:
+        """Documents whose membership is tested. Raises InputError: a benchmark without non-members."""
+        return candidates(self.benchmark, self.benchmark.split(self.settings.split))
+
+    @property
+    def needs(self) -> set[Need]:
+        return {need for attack in self.attacks.values() for need in attack.needs}
+
+    def check(self) -> None:
+        self.candidates  # noqa: B018  # its refusals
+
+    def check_run(self, run: Run) -> None:
+        check_was_trained_on_records(run)
+
+    def run(self, holder: ModelHolder, recording: Recording) -> None:
+        """Run the attacks on a model; without a reference model, those that need one are unscored."""
+        processes, folder, model = holder.processes, recording.folder, holder.live_module
+        documents, share = self.candidates, _RankShare(holder, self.candidates)
+        with recording.stage("pass"):
+            tokens = _read_or_make(folder / TOKENS, documents, partial(in_turns, model, share.moments), processes)
+        more: dict[str, Sequence[float]] = {}
+        if "reference" in self.needs and self.settings.reference is not None:
+            with recording.stage("reference"):
+                more["reference"] = processes.on_main(partial(self._reference_likelihoods, holder))
+        # It would take a backward pass of all processes.
+        if "gradient_norm" in self.needs and not takes_turns(model):
+            with recording.stage("gradients"):
+                norms = _read_or_make(folder / GRADIENTS, documents, share.gradients, processes)
+                more["gradient_norm"] = norms["gradient_norm"].tolist()
+        with recording.stage("score"):
+            processes.on_main(lambda: _score(folder, documents, tokens.assign(**more), self.attacks, self.settings))
+        members = sum(candidate.member for candidate in documents)
+        recording.info.results["health"]["problems"] += holder.problems
+        recording.info.results |= {"members": members, "nonmembers": len(documents) - members}
+
+    def _reference_likelihoods(self, holder: ModelHolder) -> Sequence[float]:
+        """Likelihoods of the documents under the reference model; equal for all models of one length."""
+        device = holder.device if holder.live is None else str(holder.live.device)
+        key = device, longest(holder.run)
+        if key not in self._likelihoods:
+            how = (str(self.settings.reference), self.candidates, key[1], self.settings, device, holder.quiet)
+            self._likelihoods[key] = reference_likelihoods(*how)
+        return self._likelihoods[key]
+
+    def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
+        """One pass over the documents for all attacks; the gradient norm needs another, forward and backward."""
+        records = [candidate.record for candidate in self.candidates]
+        yield sizes.reading(records, bytes_a_token=BYTES_A_TOKEN)
+        if "gradient_norm" in self.needs:
+            yield sizes.reading(records, backward=True)
+        if "reference" in self.needs and self.settings.reference is not None:
+            yield sizes.reading(records, model=self.settings.reference)
 
 
 def _score(
@@ -121,7 +157,7 @@ def _score(
     scores = score_candidates(candidates, passages, attacks)
     summary = summarize(scores, replicates=settings.replicates, seed=settings.seed)
     replace_scores(folder, scores, attack=list(attacks))
-    for name, table in {SUMMARIES["membership"]: summary, CURVES: curves(scores)}.items():
+    for name, table in {MEMBERSHIP.summary_file: summary, CURVES: curves(scores)}.items():
         write_atomically(folder / name, table.to_parquet)
 
 

@@ -11,6 +11,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from medunlearn.attacks.attack_protocol import Attack, AttackFamily
+from medunlearn.attacks.reconstruction.reconstruction_family import RECONSTRUCTION
 from medunlearn.config import Context
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
@@ -21,7 +23,7 @@ NONE = "none"
 
 
 @dataclass(frozen=True)
-class Cumulative:
+class Cumulative(Attack):
     """Ask the forget set's questions again with ever more names in front: study, then patient, then institution.
 
     What a model leaks at each context level is what an evaluation measures there, by kind of question: ROUGE-L
@@ -35,9 +37,11 @@ class Cumulative:
         max_new_tokens: longest response; 0: as `evaluate` has it.
     """
 
-    kind: ClassVar[str] = "reconstruction"
+    name: ClassVar[str] = "cumulative"
     title: ClassVar[str] = "Cumulative identifiers"
+    question: ClassVar[str] = "whether naming whose a text is brings back what was forgotten"
     source: ClassVar[str] = "MedForget, Section 5.4"
+    family: ClassVar[AttackFamily] = RECONSTRUCTION
 
     sides: Literal["forget", "retain", "both"] = "forget"
     context: Context = "closed_book"

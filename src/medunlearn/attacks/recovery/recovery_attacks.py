@@ -1,29 +1,91 @@
-"""Settings of the recovery attacks; no torch."""
+"""Recovery attacks: the model is measured before and after something is done to it. No torch."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
+from medunlearn.attacks.attack_protocol import Attack
+from medunlearn.attacks.recovery.recovery_family import RecoveryFamily
 from medunlearn.config import Context
 from medunlearn.data.records import Kind
-from medunlearn.statistics.best_of import sample_numbers
+from medunlearn.errors import InputError
 
-RECOVERY = ("relearning", "quantization", "sampling")
-"""Kinds of attacks that measure a model before and after something is done to it."""
-BEFORE = {"relearning": "0", "quantization": "none", "sampling": "1"}
-"""Kind -> the strength at which the model is as it was: no step, its own weights, one sample."""
-RETAIN, FORGET_HALF = "relearning.retain", "relearning.forget_half"
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from medunlearn.attacks.attack_sizes import AttackSizes, Cost
+    from medunlearn.attacks.recovery.attacked_model import AttackedModel
 
 Fold = Literal["train", "holdout", "rephrase"]
 Count = Annotated[int, Field(ge=1)]
+FIRST = "share of facts whose true value is likelier than all made-up ones"
+"""Measure of ranks under attack."""
 
 
 @dataclass(frozen=True)
-class RecoveryAttack:
+class State:
+    """The model in one condition.
+
+    Attributes:
+        label: text of the strength, shown and stored.
+        strength: a number, or another ordered object; larger = stronger.
+        reason: why the model cannot be brought into this condition; "" if it is in it now.
+    """
+
+    label: str
+    strength: Any
+    reason: str = ""
+
+
+class VariantScores(NamedTuple):
+    """Scores of one variant of an attack.
+
+    Attributes:
+        label: name of the attack, or ``name.variant``.
+        scores: with ``attack`` and ``strength``, the unattacked model first; None if nothing was measured.
+        note: what is missing, and why; "" if nothing is.
+        strengths: labels from the weakest to the strongest; empty: in the order of the scores.
+    """
+
+    label: str
+    scores: pd.DataFrame | None
+    note: str = ""
+    strengths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AskingWay:
+    """One way of asking a model about patients, and its measure.
+
+    Attributes:
+        name: name of the check.
+        title, prompt: in plain words; ``prompt`` is the model's input.
+        measure: name of the measure.
+    """
+
+    name: str
+    title: str
+    prompt: str
+    measure: str
+
+
+@dataclass(frozen=True)
+class RecoveryAttack(Attack):
     """Settings common to all recovery attacks.
+
+    Class attributes of a recovery attack, besides those of every attack:
+
+    - ``before``: the strength that stands for the unattacked model.
+    - ``measures_before``: the unattacked model is measured as in `evaluate`.
+    - ``about``: what is done, and how to read it, for reports.
+    - ``variant_words``: words in front of a variant's name in reports.
+    - ``measures``: measures of its own: name -> title, meaning.
 
     Attributes:
         subjects: questions about this many subjects per side are asked (seeded); null: about all. Fewer than 40
@@ -38,10 +100,11 @@ class RecoveryAttack:
         values: rank facts of all values, or of one seeded half of each subject's values, as in `evaluate`.
     """
 
-    kind: ClassVar[str]
-    title: ClassVar[str]
-    source: ClassVar[str]
-    variant: ClassVar[str] = ""
+    before: ClassVar[str] = "none"
+    measures_before: ClassVar[bool] = True
+    about: ClassVar[tuple[str, ...]] = ()
+    variant_words: ClassVar[str] = ""
+    measures: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     subjects: Annotated[int | None, Field(ge=1)] = 50
     fold: Fold = "train"
@@ -53,117 +116,106 @@ class RecoveryAttack:
     kinds: tuple[Kind, ...] = ()
     values: Literal["all", "choosing", "reporting"] = "all"
 
-    @property
-    def before(self) -> str:
-        """The strength that stands for the unattacked model."""
-        return BEFORE[self.kind]
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls.family = RecoveryFamily(cls)
+
+    @abstractmethod
+    def results(self, model: AttackedModel) -> Iterator[VariantScores]:
+        """Attack the model and measure it; its weights are restored at the end."""
+
+    @abstractmethod
+    def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
+        """Work, and bytes on disk, of each part."""
+
+    def ask_share(self, model: AttackedModel) -> None:
+        """Store this process's share of the responses, which :meth:`results` then reads in the main process."""
+        if model.questions:
+            for _ in self.results(model):
+                pass
+
+    def facts_of(self, model: AttackedModel) -> dict[str, Any]:
+        """Facts for the run's record."""
+        return {}
+
+    @classmethod
+    def in_deletion(cls, shared: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings with which it verifies a deletion.
+
+        Args:
+            shared: settings of every recovery attack there.
+        """
+        return dict(shared)
+
+    @classmethod
+    def ways(cls, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:
+        """Ways of asking about patients of a request, each with its rows of the scores: the strongest state.
+
+        Args:
+            strengths: labels of the states that were measured, from the weakest to the strongest.
+        """
+        if strengths:
+            most = strengths[-1]
+            title = f"Facts under the attack {cls.title}, {most}"
+            prompt = f"the same prompts, under the attack {cls.title}, {most}"
+            yield AskingWay(cls.name, title, prompt, FIRST), rows_of(scores, "ranked_first", most)
+
+
+def rows_of(scores: pd.DataFrame, measure: str, strength: str) -> pd.DataFrame:
+    """Rows of one measure at one strength."""
+    return scores.loc[(scores["measure"] == measure) & (scores["strength"] == strength)]
 
 
 @dataclass(frozen=True)
-class Relearning(RecoveryAttack):
-    """A few steps of ordinary fine-tuning of the unlearned model, in memory.
+class WeightAttack(RecoveryAttack):
+    """An attack that changes weights in memory, one :class:`State` after another.
 
-    On retained subjects' training items: knowledge that comes back was there, for nothing of the forgotten subjects
-    was shown. On the items of half of the forgotten subjects, asked about the other half: a model that never saw
-    them learns nothing of the others by it. The weights are measured after a quarter, half and all of the steps.
-
-    Source: Deeb & Roger 2024 (arXiv 2410.08827) for training on some facts and testing on independent ones; Hu et
-    al. 2024 (arXiv 2406.13356) for relearning attacks.
-
-    Attributes:
-        data: what is trained on: ``retain``, ``forget_half``, or ``both``, one after the other.
-        steps: optimizer steps (AdamW, a constant rate).
-        lr: learning rate; null: a tenth of the peak of the model's own training, else 2e-5.
-        batch_size: sequences per step.
-        items: ``records``, ``questions`` (of the train fold), ``both``, or ``trained``: what the model was trained
-            on, where its run says so, else both.
-        trainable: as in `train`: ``all``, ``lora``, ...
-        measured: after a quarter, half and all of the steps, or at the ``end`` alone.
-        seed: of the half and of the order.
+    The same questions are asked with the model's own weights and in each state.
     """
 
-    kind: ClassVar[str] = "relearning"
-    title: ClassVar[str] = "Relearning"
-    source: ClassVar[str] = "Deeb & Roger 2024 (arXiv 2410.08827); Hu et al. 2024 (arXiv 2406.13356)"
+    @abstractmethod
+    def states(self, model: AttackedModel) -> Iterator[State]:
+        """Bring the model into each condition and yield it, inside ``with model.changed() as weights``."""
 
-    data: Literal["both", "retain", "forget_half"] = "both"
-    steps: Annotated[int, Field(ge=1, le=10_000)] = 20
-    lr: Annotated[float | None, Field(gt=0)] = None
-    batch_size: Count = 16
-    items: Literal["trained", "both", "records", "questions"] = "trained"
-    trainable: str = "all"
-    measured: Literal["quarters", "end"] = "quarters"
-    seed: Annotated[int, Field(ge=0)] = 0
+    def results(self, model: AttackedModel) -> Iterator[VariantScores]:
+        import pandas as pd
 
-    @property
-    def points(self) -> tuple[int, ...]:
-        """Numbers of steps after which the model is measured: 5, 10 and 20 of 20."""
-        if self.measured == "end":
-            return (self.steps,)
-        return tuple(sorted({self.steps // 4, self.steps // 2, self.steps} - {0}))
+        tables, states = [model.measure(model.questions, self.name, self.before)], list[State]()
+        # An error in a measurement must not leave the model in a state.
+        with closing(self._validated_states(model)) as checked:
+            for state in checked:
+                states.append(state)
+                if not state.reason:
+                    tables.append(model.measure(model.questions, self.name, state.label))
+        note = "; ".join(f"{state.label}: {state.reason}" for state in states if state.reason)
+        if len(tables) == 1 and note:
+            yield VariantScores(self.name, None, note)
+            return
+        reached = sorted((state for state in states if not state.reason), key=lambda state: state.strength)
+        strengths = tuple(state.label for state in reached)
+        yield VariantScores(self.name, pd.concat(tables, ignore_index=True), note, strengths)
 
-    @property
-    def variants(self) -> tuple[str, ...]:
-        """Labels of the training data."""
-        return tuple(name for name in (RETAIN, FORGET_HALF) if self.data in ("both", name.partition(".")[2]))
+    def _validated_states(self, model: AttackedModel) -> Generator[State, None, None]:
+        """The states. Raises InputError: something else than states, or two of one label."""
+        labels = {self.before}
+        states = iter(self.states(model))
+        with closing(states) if isinstance(states, Generator) else nullcontext():
+            yield from self._validated(states, labels)
 
+    def _validated(self, states: Iterator[State], labels: set[str]) -> Iterator[State]:
+        for state in states:
+            if not isinstance(state, State) or not isinstance(state.label, str) or state.label in labels:
+                raise InputError(
+                    f"{type(self).__name__}.states() must yield State(label, strength), each with another label "
+                    f"than {', '.join(sorted(labels))}; it yielded {state!r}."
+                )
+            labels.add(state.label)
+            yield state
 
-@dataclass(frozen=True)
-class Quantization(RecoveryAttack):
-    """Decoder-layer weights rounded to 8 and to 4 bits, in memory.
+    def number_of_states(self, model: AttackedModel) -> int:
+        """Number of conditions, without the unattacked model; counted on a model without weights."""
+        return sum(1 for state in self._validated_states(model) if not state.reason)
 
-    Unlearning changes weights only a little, and rounding may undo the change. Embeddings and the output head keep
-    their precision. The formulas are those of :mod:`medunlearn.models.quantization`.
-
-    Source: Zhang et al. 2024 (arXiv 2410.16454), "Catastrophic failure of LLM unlearning via quantization".
-
-    Attributes:
-        types: ``int8``, ``int4``, ``nf4``, ``all`` of them, or ``int`` for the first two.
-    """
-
-    kind: ClassVar[str] = "quantization"
-    title: ClassVar[str] = "Quantization"
-    source: ClassVar[str] = "Zhang et al. 2024 (arXiv 2410.16454)"
-
-    types: Literal["all", "int8", "int4", "nf4", "int"] = "all"
-
-    @property
-    def strengths(self) -> tuple[Literal["int8", "int4", "nf4"], ...]:
-        """Names of the quantized weight types."""
-        if self.types == "int":
-            return ("int8", "int4")
-        return ("int8", "int4", "nf4") if self.types == "all" else (self.types,)
-
-
-@dataclass(frozen=True)
-class RepeatedSampling(RecoveryAttack):
-    """Many samples per question: the best of k, and the probability that the answer is among them.
-
-    One greedy answer hides what the model says one time in thirty. Of n samples, the mean best of k is worked out
-    over all choices of k of them; the probability of the verbatim answer in k samples is ``1 - (1 - p) ** k`` with
-    p its likelihood under the decoding, so that it needs no sample (:mod:`~medunlearn.statistics.best_of`).
-
-    Source: Hayes et al. 2024 (arXiv 2410.19482), "Measuring memorization through probabilistic discoverable
-    extraction".
-
-    Attributes:
-        samples: the most samples of a question, n; k is 1, a quarter of them, and all.
-        temperature: logits are divided by it.
-        top_p: tokens are drawn from the likeliest ones that together have this probability; 1: from all.
-        seed: of the draws.
-    """
-
-    kind: ClassVar[str] = "sampling"
-    title: ClassVar[str] = "Sampling"
-    source: ClassVar[str] = "Hayes et al. 2024 (arXiv 2410.19482)"
-
-    subjects: Annotated[int | None, Field(ge=1)] = 20
-    samples: Annotated[int, Field(ge=1, le=10_000)] = 32
-    temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    seed: Annotated[int, Field(ge=0)] = 0
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """Numbers of samples, k: 1, 8 and 32 of 32."""
-        return sample_numbers(self.samples)
+    def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
+        model = sizes.model(self)
+        yield sizes.measuring(model, model.questions, 1 + self.number_of_states(model))

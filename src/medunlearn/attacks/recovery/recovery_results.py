@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from medunlearn.attacks.recovery.recovery_attacks import BEFORE
 from medunlearn.data.facts import facts_of, says
 from medunlearn.data.records import Identifier, Question
 from medunlearn.results.matrix import ALL_KINDS
 from medunlearn.results.summary import CHANGE, EVALUATION, compare, summarize_changes
 
-SUMMARY, SUBJECTS = "{}_summary.parquet", "{}_subjects.parquet"
-"""Names of a kind's files."""
+if TYPE_CHECKING:
+    from medunlearn.attacks.attacked import Attacks
+
 STILL_THERE, COMES_BACK, ABOVE = "still there", "comes back", "above the retrained model"
 NOT_TOLD_APART, BELOW, NO_POWER = "not told apart", "below the retrained model", "attack without power"
 RISES, NO_RISE = "rises", "no rise seen"
@@ -30,18 +30,6 @@ READINGS: Mapping[str, str] = {
     NO_RISE: "without a retrained model: not above what it was before; so does a model that forgot nothing",
 }
 """Words for a row -> what they stand on. Above and below: with the whole 95% interval over subjects."""
-EXTRA: Mapping[str, tuple[str, str]] = {
-    "facts_said": (
-        "Facts said",
-        "0-1, share of an answer's facts that stand in one of k samples at least; higher = leaks more",
-    ),
-    "extraction": (
-        "Extraction",
-        "0-1, probability that one of k samples at least begins with the reference answer, token by token; "
-        "higher = leaks more",
-    ),
-}
-"""Measures of samples alone: name -> title, meaning."""
 _BY = ("attack", "strength", *EVALUATION)
 _KEYS = ["attack", "strength", "item"]
 _MEAN = ["value", "low", "high", "n_scored", "n_unscored", "n_subjects"]
@@ -130,38 +118,49 @@ def side_of(low: Any, high: Any) -> int | None:
     return 1 if low > 0 else -1 if high < 0 else 0
 
 
-def is_read(row: Row) -> bool:
-    """True for a row of the forget set, over all kinds, at a strength above the unattacked model."""
-    kind = str(row["attack"]).partition(".")[0]
-    return bool(row["side"] == "forget" and row["kind"] == ALL_KINDS and row["strength"] != BEFORE[kind])
+def is_read(row: Row, before: str) -> bool:
+    """True for a row of the forget set, over all kinds, at another strength than the unattacked model."""
+    return bool(row["side"] == "forget" and row["kind"] == ALL_KINDS and row["strength"] != before)
 
 
-def reading_of(row: Row, gaps: pd.DataFrame, of_target: pd.DataFrame | None = None) -> str | None:
+def reading_of(row: Row, gaps: pd.DataFrame, before: str, of_target: pd.DataFrame | None = None) -> str | None:
     """Reading of a summary row.
 
     Args:
         gaps: the model's differences from the retrained models (:func:`compare_strengths`); empty without any.
+        before: strength of the unattacked model.
         of_target: the target's differences from them; None without a target.
     """
-    if not is_read(row):
+    if not is_read(row, before):
         return None
     change = side_of(row["change_low"], row["change_high"])
     if gaps.empty:
         return reading(change, None, None, retrained=False)
     same = gaps[_all(gaps, row, ("attack", "side", "fold", "kind", "measure"))]
-    kind = str(row["attack"]).partition(".")[0]
-    before, after = (
+    sides_before, sides_after = (
         [side_of(gap["low"], gap["high"]) for gap in same[same["strength"] == strength].to_dict("records")]
-        for strength in (BEFORE[kind], row["strength"])
+        for strength in (before, row["strength"])
     )
     # Of several retrained models, the one against which it looks worst.
-    pairs = [(b, a) for b, a in zip(before, after, strict=True) if a is not None]
+    pairs = [(b, a) for b, a in zip(sides_before, sides_after, strict=True) if a is not None]
     if not pairs:
         return None
     worst = max(pairs, key=lambda pair: pair[1])
     if worst[1] <= 0 and of_target is not None and not _shows_the_target(row, of_target):
         return NO_POWER
     return reading(change, *worst, retrained=True)
+
+
+def read_strength(attacks: Attacks, row: Row, before: str) -> str | None:
+    """Reading of a row of compared models (:func:`reading_of`); None for a state whose answers mean nothing."""
+    attacked = attacks.model(str(row["model"]))
+    if f"{row['attack']} {row['strength']}" in attacked.facts.get("problems", {}):
+        return None
+    gaps = attacks.gaps(attacked.run.label)
+    if len(gaps) and attacks.is_reference_refused:
+        return None
+    targets = [model.run.label for model in attacks.measured_models if model.run.role == "target"]
+    return reading_of(row, gaps, before, attacks.gaps(targets[0]) if targets else None)
 
 
 def _shows_the_target(row: Row, gaps: pd.DataFrame) -> bool:

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
 
 from medunlearn.attacks.attacked import FOLDER
 from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack
-from medunlearn.config import AttackSettings, EvaluateSettings, check
+from medunlearn.attacks.recovery.restored_weights import restored
+from medunlearn.config import AttackSettings, EvaluateSettings, What, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.records import SIDES, Question, Side
+from medunlearn.data.records import SIDES, Question, Record, Side
+from medunlearn.data.responses import Response
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.errors import InputError
+from medunlearn.generation.decodings import Decoding
+from medunlearn.generation.respond import sample_responses
 from medunlearn.metrics.measure import question_items
 from medunlearn.models.health import answer_problems, weight_problems
 from medunlearn.models.load import LanguageModel
-from medunlearn.models.sequences import Rendering
+from medunlearn.models.sequences import Rendering, TokenSequence
+from medunlearn.pipeline.material import sequences, training_data
 from medunlearn.pipeline.question_selection import questions_to_ask
-from medunlearn.pipeline.questioning import Questioning
+from medunlearn.pipeline.questioning import Questioning, store_of
 from medunlearn.pipeline.rank_plan import RankPlan, rank_plan, ranked_order
 from medunlearn.pipeline.score import score_items
+from medunlearn.progress import progress
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import question_labels
 from medunlearn.training.trainable import checksums
@@ -100,9 +107,13 @@ class StateMeasurer:
         if not any(self.side(question) == "forget" for question in questions):
             raise InputError(
                 f"The split has no question of the fold {self.attack.fold} about its forget set. Choose another: "
-                f"--{self.attack.kind}.fold holdout."
+                f"--{self.attack.name}.fold holdout."
             )
         return questions
+
+    def keep(self, records: Collection[str]) -> None:
+        """Ask only the questions on these records."""
+        self.questions = [question for question in self.questions if question.record_id in records]
 
     def _beside_unseen(self, questions: Sequence[Question]) -> list[Question]:
         """Questions about the forget set, and for each unseen subject about as many as per forgotten subject.
@@ -178,32 +189,60 @@ class StateMeasurer:
         scores = score_items(items, MEASURES, self.evaluation, labels, str(model.device))
         return scores.assign(attack=attack, strength=strength)
 
+    @contextmanager
+    def changed(self) -> Iterator[Mapping[str, Any]]:
+        """Context with the weights by name, to be changed in place without gradients; restored bit by bit.
+
+        Random numbers are drawn from the seed of the attack, in every context anew.
+        """
+        device = self.live.device
+        devices = [device] if str(device).startswith("cuda") else []
+        with restored(self.live), torch.random.fork_rng(devices=devices), torch.no_grad():
+            torch.manual_seed(self.settings.seed)
+            yield dict(self.live.model.named_parameters())
+
+    def sample(
+        self, questions: Sequence[Question], decoding: Decoding, *, samples: int, seed: int, max_new_tokens: int
+    ) -> dict[str, list[Response]]:
+        """Sampled responses by question; stored ones are not sampled again."""
+        store = store_of(
+            self.run,
+            self.benchmark,
+            self.evaluation,
+            self.rendering,
+            max_new_tokens,
+            folder=self.folder,
+            decoding=f"{decoding.name}, seed {seed}",
+        )
+        total = samples * len(questions)
+        with progress(f"{self.run.label}: samples", total, quiet=self.quiet) as advance:
+            return sample_responses(
+                self.live,
+                questions,
+                self.benchmark.record,
+                store,
+                self.rendering,
+                decoding,
+                samples=samples,
+                seed=seed,
+                max_new_tokens=max_new_tokens,
+                batch_size=self.settings.batch_size,
+                advance=advance,
+            )
+
+    def training_data(self, what: What) -> tuple[list[Record], list[Question]]:
+        """Records and questions of the train fold."""
+        return training_data(self.benchmark, None, what)
+
+    def sequences(
+        self, records: list[Record], questions: list[Question], rendering: Rendering
+    ) -> list[TokenSequence]:
+        """Records as plain text, then questions with their answers."""
+        return sequences(records, questions, self.benchmark.record, self.live, rendering)
+
     def _state(self, model: LanguageModel, name: str) -> Run:
         """The model in its current state, with a separate name and fingerprint."""
         weights = checksums(dict(model.model.named_parameters()))
         facts = {**self.run.info.results, "fingerprint": sha256_of_json([self.run.fingerprint, name, weights])}
         info = replace(self.run.info, label=f"{self.run.label}, {name}", results=facts)
         return Run(self.run.folder, info)
-
-
-@contextmanager
-def restored(language_model: LanguageModel, *, copied: bool = True) -> Iterator[None]:
-    """Context that restores all weights bit by bit at its end.
-
-    Args:
-        copied: keep a copy of all weights in memory; False if the work inside changes only trained adapters.
-    """
-    model = language_model.model
-    before = {name: tensor.detach().clone() if copied else None for name, tensor in model.named_parameters()}
-    trained = {name: tensor.requires_grad for name, tensor in model.named_parameters()}
-    training = model.training
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for name, tensor in model.named_parameters():
-                if (values := before[name]) is not None:
-                    tensor.copy_(values)
-                tensor.grad = None
-                tensor.requires_grad_(trained[name])
-        model.train(training)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +39,11 @@ from medunlearn.pipeline.epochs.epoch_selection import (
     VALIDATION_RULE,
     EpochStanding,
     Rule,
+    attack_rows,
     best_of,
     evaluation_rows,
     forgetting_rule,
     is_over,
-    membership_rows,
     tracked_numbers,
     watched_table,
     with_epoch,
@@ -60,6 +60,7 @@ from medunlearn.training.sharding import is_sharded, merged_shares
 from medunlearn.training.turns import in_turns
 
 if TYPE_CHECKING:
+    from medunlearn.pipeline.attacking.attack_run import AttackBattery
     from medunlearn.pipeline.trainer import Trainer
 
 Check = Callable[[], None]
@@ -77,7 +78,7 @@ class EpochEvaluation:
 
     Attributes:
         settings: settings of the evaluations on a split; None without any.
-        attack, utility: settings of membership and utility after each epoch; None without them.
+        attack, utility: settings of attacks and utility after each epoch; None without them.
         seconds: time spent on evaluation so far.
         stop: function called after each evaluated epoch except the target's, in addition to ``stop_early``; None:
             never stop.
@@ -227,16 +228,11 @@ class EpochEvaluation:
         questioning.ask_share(self.processes, metric_names(self.benchmark, settings), check)
 
     def _watch(self, run: Run, live: LanguageModel, processes: Processes, check: Check) -> list[dict[str, Any]]:
-        """Rows of membership and utility; measurements already in this epoch's run are reused."""
+        """Rows of attacks and utility; measurements already in this epoch's run are reused."""
         rows = []
         if self.attack is not None:
-            from medunlearn.pipeline.attacking.attack_run import attack_one
-
-            attacked = attack_one(
-                run, self.benchmark, self._candidates, self.attack, self._reference(str(live.device)),
-                quiet=self.quiet, live=live, processes=processes,
-            )  # fmt: skip
-            rows += membership_rows(attacked, self.benchmark) if attacked.measured else []
+            attacked = self._battery.attack_one(run, quiet=self.quiet, live=live, processes=processes)
+            rows += attack_rows(attacked, self.benchmark)
             check()
         if self.utility is not None:
             from medunlearn.pipeline.utility.harness_run import utility_one
@@ -248,29 +244,12 @@ class EpochEvaluation:
         return rows
 
     @cached_property
-    def _candidates(self) -> Any:
-        from medunlearn.pipeline.attacking.attack_run import membership_candidates
+    def _battery(self) -> AttackBattery:
+        """The attacks; what all epochs share is computed once."""
+        from medunlearn.pipeline.attacking.attack_run import AttackBattery
 
         assert self.attack is not None
-        return membership_candidates(self.benchmark, self.attack)
-
-    @cached_property
-    def _reference(self) -> Callable[[str], Callable[[int | None], Sequence[float]]]:
-        """Likelihoods under the reference model by device and length; equal in every epoch."""
-        from medunlearn.attacks.membership.membership_run import reference_likelihoods
-
-        settings = self.attack
-        assert settings is not None
-
-        @cache
-        def on(device: str) -> Callable[[int | None], Sequence[float]]:
-            return cache(
-                lambda longest: reference_likelihoods(
-                    str(settings.reference), self._candidates, longest, settings, device, self.quiet
-                )
-            )
-
-        return on
+        return AttackBattery(self.benchmark, self.attack)
 
     def _score(
         self, run: Run, epoch: int, live: LanguageModel, watched: list[dict[str, Any]]

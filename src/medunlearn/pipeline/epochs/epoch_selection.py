@@ -16,8 +16,8 @@ Ties go to the earlier epoch. The target, epoch 0, is never chosen.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
@@ -27,11 +27,14 @@ from medunlearn.results.composites import COMPOSITES, harmonic_mean
 from medunlearn.results.evaluated import Evaluated, joined
 from medunlearn.results.matrix import ALL_KINDS
 
+if TYPE_CHECKING:
+    from medunlearn.attacks.attacked import Attacked
+
 TABLE = "epochs.parquet"
 VALIDATION_LOSS = "validation loss"
 """Its measure in ``epochs.parquet``."""
-MEMBERSHIP, UTILITY = "membership_auc", "utility"
-"""Measures of rows that belong to no question: area of a membership attack, and utility on general tasks."""
+UTILITY = "utility"
+"""Measure of rows that belong to no question: utility on general tasks."""
 _FIRST_COLUMNS = ("epoch", "level", "node", "measure")
 
 
@@ -161,24 +164,14 @@ def evaluation_rows(evaluated: Evaluated) -> pd.DataFrame:
     return joined([summary.assign(level="", node="", metric=summary["measure"]), evaluated.groups])
 
 
-def membership_rows(attacked: Any, benchmark: Benchmark) -> list[dict[str, Any]]:
-    """The AUC of each attack on each group of documents; ``metric`` is the attack."""
-    from medunlearn.attacks.membership.membership_results import AUC
-    from medunlearn.attacks.membership.sample import EVERY
+def attack_rows(attacked: Attacked, benchmark: Benchmark) -> list[dict[str, Any]]:
+    """Rows of the attacks on a model, by group of documents where the benchmark has groups."""
+    from medunlearn.attacks.attacked import all_families
 
     grouping = paper_of(benchmark.builder).grouping
-    return [
-        {
-            "level": "" if row["group"] == EVERY or grouping is None else grouping.level,
-            "node": "" if row["group"] == EVERY else row["group"],
-            "measure": MEMBERSHIP,
-            "metric": row["attack"],
-            **{name: row[name] for name in ("value", "low", "high", "n_unscored", "n_subjects")},
-            "n_scored": row["n_members"] + row["n_nonmembers"],
-        }
-        for row in attacked.summary.to_dict("records")
-        if row["measure"] == AUC
-    ]
+    parts = [replace(attacked, family=family) for family in all_families([attacked.record])]
+    level = "" if grouping is None else grouping.level
+    return [row for part in parts if part.measured for row in part.family.epoch_rows(part, level)]
 
 
 def tracked_numbers(table: pd.DataFrame) -> dict[str, float]:

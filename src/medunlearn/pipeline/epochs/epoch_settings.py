@@ -117,11 +117,10 @@ def check_epochs(settings: EpochFields, benchmark: Benchmark, target: Run | None
     attack, utility = epoch_sections(settings, evaluation.split)
     check_watched(benchmark, attack, utility)
     if attack is not None and target is not None:
-        from medunlearn.attacks import kinds_of
-        from medunlearn.attacks.membership.membership_run import check_was_trained_on_records
+        from medunlearn.pipeline.attacking.attack_run import AttackBattery
 
-        if "membership" in kinds_of(attack.attacks):
-            check_was_trained_on_records(target)
+        for job in AttackBattery(benchmark, attack).jobs.values():
+            job.check_run(target)
 
 
 def attack_section(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> AttackSettings | None:
@@ -133,7 +132,7 @@ def attack_section(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> At
     """
     if not values:
         return None
-    from medunlearn.pipeline.attacking.attack_run import attack_settings
+    from medunlearn.attacks.attack_settings import attack_settings
 
     return attack_settings({**defaults, **values})
 
@@ -163,9 +162,9 @@ def epoch_sections(
     attack = collect(problems, "attack", lambda: attack_section(settings.attack, on))
     utility = collect(problems, "utility", lambda: utility_section(settings.utility, defaults))
     if attack is not None and settings.sharding != "none":
-        from medunlearn.attacks import kinds_of
+        from medunlearn.attacks import families_of
 
-        if others := sorted(kinds_of(attack.attacks) - {"membership", "reconstruction"}):
+        if others := sorted(family.name for family in families_of(attack.attacks) if not family.sharded):
             problems.append(
                 f"attack.attacks: {', '.join(others)} changes a model in memory, and this one is divided among "
                 "processes. Attack the finished run (`medunlearn attack`), or leave it out."
@@ -176,15 +175,15 @@ def epoch_sections(
 
 
 def check_watched(benchmark: Benchmark, attack: AttackSettings | None, utility: UtilitySettings | None) -> None:
-    """Check that there are non-members for membership attacks, and that the tasks exist.
+    """Check that the benchmark has what the attacks need, and that the tasks exist.
 
     Raises:
         InputError: a benchmark without non-members; an unknown task; lm-evaluation-harness is not installed.
     """
     if attack is not None:
-        from medunlearn.pipeline.attacking.attack_run import membership_candidates
+        from medunlearn.pipeline.attacking.attack_run import AttackBattery
 
-        membership_candidates(benchmark, attack)
+        AttackBattery(benchmark, attack).check()
     if utility is not None:
         from medunlearn.pipeline.utility.harness import task_manager
 

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any
 
-from medunlearn.attacks import expand, make_attack
+from medunlearn.attacks.attack_sizes import Cost
 from medunlearn.attacks.membership.passes import document_sequences
-from medunlearn.attacks.reconstruction.contexts import Cumulative, attacked_questions
-from medunlearn.attacks.recovery.recovery_attacks import (
-    Quantization,
-    RecoveryAttack,
-    Relearning,
-    RepeatedSampling,
-)
-from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, check
-from medunlearn.data.records import SIDES, Question
-from medunlearn.errors import InputError
-from medunlearn.models.sequences import TokenSequence
-from medunlearn.pipeline.attacking.attack_run import membership_candidates
+from medunlearn.attacks.recovery.attacked_model import AttackedModel
+from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack
+from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, What
+from medunlearn.data.records import Question, Record
+from medunlearn.errors import InputError, first_line
+from medunlearn.pipeline.attacking.attack_run import AttackBattery
 from medunlearn.pipeline.attacking.measuring import StateMeasurer
-from medunlearn.pipeline.attacking.relearning_run import relearned_data, relearning_subjects
 from medunlearn.pipeline.estimate.blueprint import blueprint_of
 from medunlearn.pipeline.estimate.stage_cost import BACKWARD, BYTES_AN_ANSWER, Planner, Stage
 from medunlearn.pipeline.estimate.work import Work
@@ -33,133 +27,107 @@ from medunlearn.training.loop_settings import LoopSettings
 from medunlearn.training.objectives import NextToken
 from medunlearn.training.trainable import choose_trainable
 
-BYTES_A_TOKEN = 24  # Log-probability, mean and variance.
-
 
 def attack_stage(name: str, planner: Planner, settings: AttackSettings, trained: TrainSettings) -> Stage:
     """Stage of a new `attack` run on a model trained by ``trained``, or derived from it.
 
     The note names attacks of unknown cost, with reasons.
     """
-    costs, stage, notes = _AttackCosts(planner, settings, trained), Stage(name, "to do"), list[str]()
-    attacks = {own: make_attack(own, settings.arguments.get(own, {})) for own in expand(settings.attacks)}
-    parts: list[tuple[str, Any]] = [(own, one) for own, one in attacks.items() if one.kind != "membership"]
-    members = [one for one in attacks.values() if one.kind == "membership"]
-    for own, attack in [*([("membership", members)] if members else []), *parts]:
+    stages = [*attack_stages(planner, settings, trained).values()]
+    work = sum((stage.work for stage in stages), Work())
+    notes = "; ".join(filter(None, (stage.note for stage in stages)))
+    return Stage(name, "to do", notes, work, sum(stage.disk for stage in stages))
+
+
+def attack_stages(planner: Planner, settings: AttackSettings, trained: TrainSettings) -> Mapping[str, Stage]:
+    """Name of each family of the attacks -> its stage on a new model."""
+    sizes, stages = PlannedSizes(planner, settings, trained), dict[str, Stage]()
+    for name, job in AttackBattery(planner.benchmark, settings).jobs.items():
+        stage = Stage(name, "to do")
         try:
-            for work, disk in costs.of(attack):
+            for work, disk in job.cost(sizes):
                 stage = replace(stage, work=stage.work + work, disk=stage.disk + disk)
         except InputError as error:
-            notes.append(f"{own} is not counted: {error}")
-    return replace(stage, note="; ".join(notes))
+            stage = replace(stage, note=f"{name} is not counted: {error}")
+        except Exception as error:
+            # A plug-in may read values of weights, which a plan has not.
+            reason = f"{type(error).__name__}: {first_line(error, 80)}"
+            stage = replace(stage, note=f"{name} is not counted: {reason}")
+        stages[name] = stage
+    return stages
+
+
+class PlannedModel(StateMeasurer):
+    """A model of which only the questions are known; its weights are an empty mapping."""
+
+    @contextmanager
+    def changed(self) -> Iterator[Mapping[str, Any]]:
+        yield {}
 
 
 @dataclass(frozen=True)
-class _AttackCosts:
+class PlannedSizes:
+    """Work of the parts of an attack on a planned model."""
+
     planner: Planner
     settings: AttackSettings
     trained: TrainSettings
 
-    def of(self, attack: Any) -> Iterator[tuple[Work, int]]:
-        """Work, and bytes on disk, of each part of an attack; of all membership attacks if given a list."""
-        if isinstance(attack, list):
-            yield from self._membership(attack)
-        elif isinstance(attack, Cumulative):
-            yield from self._reconstruction(attack)
-        elif isinstance(attack, Relearning):
-            yield from self._relearning(attack)
-        elif isinstance(attack, Quantization | RepeatedSampling):
-            yield from self._recovery(attack)
-        else:
-            raise InputError(f"a {type(attack).__name__} is a plug-in of unknown cost.")
+    @property
+    def trained_on(self) -> What:
+        return self.trained.train_on
 
-    def _membership(self, attacks: Sequence[Any]) -> Iterator[tuple[Work, int]]:
-        """Work of membership attacks: one pass over the documents for all; the gradient norm needs another, forward
-        and backward.
-        """
-        planner, settings = self.planner, self.settings
-        who = [candidate.record for candidate in membership_candidates(planner.benchmark, settings)]
-        needs = {need for attack in attacks for need in attack.needs}
-        reading = self._reading(document_sequences(who, planner.blueprint.tokenizer, self.trained.max_length))
-        yield reading, BYTES_A_TOKEN * reading.tokens
-        if "gradient_norm" in needs and reading.memory is not None:
-            memory = replace(reading.memory, gradients=reading.memory.weights)
-            yield replace(reading, flops=(1 + BACKWARD) * reading.flops, memory=memory), 0
-        if "reference" in needs and settings.reference is not None:
-            other = Planner(planner.benchmark, blueprint_of(settings.reference), planner.rendering, "cpu")
-            documents = document_sequences(who, other.blueprint.tokenizer, self.trained.max_length)
-            yield replace(self, planner=other)._reading(documents), 0
+    def reading(
+        self, records: Sequence[Record], *, model: str | None = None, backward: bool = False, bytes_a_token: int = 0
+    ) -> Cost:
+        planner = self.planner
+        if model is not None:
+            planner = Planner(planner.benchmark, blueprint_of(model), planner.rendering, "cpu")
+        documents = document_sequences(records, planner.blueprint.tokenizer, self.trained.max_length)
+        rehearsal = planner.rehearsal("all", self.settings.weights, "fp32")
+        work = rehearsal.reading([*chain.from_iterable(documents)], self.settings.batch_size).times(planner.growth)
+        if backward:
+            memory = work.memory and replace(work.memory, gradients=work.memory.weights)
+            work = replace(work, flops=(1 + BACKWARD) * work.flops, memory=memory)
+        return work, bytes_a_token * work.tokens
 
-    def _reading(self, documents: Sequence[Sequence[TokenSequence]]) -> Work:
-        rehearsal = self.planner.rehearsal("all", self.settings.weights, "fp32")
-        reading = rehearsal.reading([*chain.from_iterable(documents)], self.settings.batch_size)
-        return reading.times(self.planner.growth)
+    def answering(self, questions: Sequence[Question], settings: EvaluateSettings) -> Cost:
+        return self.planner.answering(questions, settings), BYTES_AN_ANSWER * len(questions)
 
-    def _reconstruction(self, attack: Cumulative) -> Iterator[tuple[Work, int]]:
-        """Work of reconstruction: the questions are asked once at every context level."""
-        benchmark = self.planner.benchmark
-        sides = SIDES if attack.sides == "both" else (attack.sides,)
-        names, plain, _ = attacked_questions(benchmark, benchmark.split(self.settings.split), sides)
-        asked_like = check(
-            EvaluateSettings,
-            {
-                "split": self.settings.split,
-                "context": attack.context,
-                "max_new_tokens": attack.max_new_tokens or None,
-                "batch_size": self.settings.batch_size,
-                "weights": self.settings.weights,
-            },
-        )
-        for context in names.contexts():
-            questions = [names.in_front(question, context) for question in plain]
-            yield self.planner.answering(questions, asked_like), BYTES_AN_ANSWER * len(questions)
-
-    def _measurer(self, attack: RecoveryAttack) -> StateMeasurer:
-        """Measurer that only selects the questions, without a run."""
+    def model(self, attack: RecoveryAttack) -> AttackedModel:
         missing: Any = None
-        return StateMeasurer(missing, self.planner.benchmark, attack, self.settings, missing, True)
+        return PlannedModel(missing, self.planner.benchmark, attack, self.settings, missing, True)
 
-    def _measured(self, measurer: StateMeasurer, questions: Sequence[Question], times: int) -> tuple[Work, int]:
-        """Work of answers and ranks of some questions in several states of the weights, with a copy of them in
-        memory.
-        """
-        share = len(questions) / len(measurer.questions)
-        ranking = self.planner.ranking(measurer.evaluation)
-        once = self.planner.answering(questions, measurer.evaluation)
+    def measuring(self, model: AttackedModel, questions: Sequence[Question], times: int) -> Cost:
+        share = len(questions) / len(model.questions)
+        ranking = self.planner.ranking(model.evaluation)
+        once = self.planner.answering(questions, model.evaluation)
         once += ranking.times(share)
         return _beside_a_copy(once.times(times)), BYTES_AN_ANSWER * len(questions) * times
 
-    def _recovery(self, attack: Quantization | RepeatedSampling) -> Iterator[tuple[Work, int]]:
-        measurer = self._measurer(attack)
-        if isinstance(attack, Quantization):
-            yield self._measured(measurer, measurer.questions, 1 + len(attack.strengths))
-            return
-        attacked = measurer.attacked
-        work = self.planner.answering(attacked, measurer.evaluation)
-        yield work.times(attack.samples), BYTES_AN_ANSWER * attack.samples * len(attacked)
+    def sampling(self, model: AttackedModel, questions: Sequence[Question], samples: int) -> Cost:
+        work = self.planner.answering(questions, model.evaluation)
+        return work.times(samples), BYTES_AN_ANSWER * samples * len(questions)
 
-    def _relearning(self, attack: Relearning) -> Iterator[tuple[Work, int]]:
-        """Work of relearning: the original model, some steps of each variant, and measurements in between."""
-        measurer, planner, trained = self._measurer(attack), self.planner, self.trained
-        split = planner.benchmark.split(self.settings.split)
-        what = trained.train_on if attack.items == "trained" else attack.items
-        for variant in attack.variants:
-            learned, questions = relearning_subjects(measurer, attack, variant)
-            if not learned:
-                continue
-            data = relearned_data(planner.benchmark, split, variant, learned, what)
-            items = sequences(*data, planner.benchmark.record, planner.language_model, planner.rendering)
-            epochs = math.ceil(attack.steps / -(-len(items) // attack.batch_size))
-            plan = Plan({"relearn": items}, attack.batch_size, epochs, attack.seed, stop=attack.steps)
-            mark = lambda model: choose_trainable(model, attack.trainable, seed=attack.seed)  # noqa: E731
-            rehearsal = planner.rehearsal(attack.trainable, self.settings.weights, "bf16", mark)
-            own = {field.name: field.default for field in fields(LoopSettings) if field.name not in ("lr", "seed")}
-            loop = trained.model_copy(update={**own, "sharding": "none"})
-            yield _beside_a_copy(rehearsal.training(plan, loop, NextToken(), on_gpu=planner.on_gpu)), 0
-            yield self._measured(measurer, questions, 1)
-            question_ids = {question.question_id for question in questions}
-            after = [question for question in measurer.attacked if question.question_id in question_ids]
-            yield self._measured(measurer, after, len(attack.points))
+    def training(
+        self,
+        records: list[Record],
+        questions: list[Question],
+        *,
+        trainable: str,
+        batch_size: int,
+        steps: int,
+        seed: int,
+    ) -> Cost:
+        planner = self.planner
+        items = sequences(records, questions, planner.benchmark.record, planner.language_model, planner.rendering)
+        epochs = math.ceil(steps / -(-len(items) // batch_size))
+        plan = Plan({"train": items}, batch_size, epochs, seed, stop=steps)
+        mark = lambda model: choose_trainable(model, trainable, seed=seed)  # noqa: E731
+        rehearsal = planner.rehearsal(trainable, self.settings.weights, "bf16", mark)
+        own = {field.name: field.default for field in fields(LoopSettings) if field.name not in ("lr", "seed")}
+        loop = self.trained.model_copy(update={**own, "sharding": "none"})
+        return _beside_a_copy(rehearsal.training(plan, loop, NextToken(), on_gpu=planner.on_gpu)), 0
 
 
 def _beside_a_copy(work: Work) -> Work:

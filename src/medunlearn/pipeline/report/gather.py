@@ -22,13 +22,7 @@ from medunlearn.models.health import banner
 from medunlearn.paper import paper_of
 from medunlearn.pipeline.epochs.epoch_selection import TABLE
 from medunlearn.pipeline.presets import is_tiny
-from medunlearn.pipeline.report.gather_attacks import (
-    attacks_on,
-    find_attack,
-    membership_content,
-    reconstruction_content,
-    recovery_content,
-)
+from medunlearn.pipeline.report.gather_attacks import attack_parts, attacks_on, find_attack
 from medunlearn.pipeline.report.gather_ranks import gather_ranks
 from medunlearn.pipeline.report.papers import GatheredRuns, paper_part
 from medunlearn.pipeline.utility.numbers import gather_utility
@@ -106,15 +100,15 @@ def gather(
         broken=warnings,
         reference=reference,
         show_text=may_show,
-        membership=membership_content(attacks, reference, broken) if attacks else Membership(),
-        reconstruction=reconstruction_content(models, replicates, seed),
-        recovery=tuple(recovery_content(models, reference, replicates, seed)),
         ranks=ranks,
         epochs=_epochs(models),
         utility=gather_utility([model.run for model in models]),
         groups=pd.concat([model.groups.assign(model=model.run.label) for model in models], ignore_index=True),
         judged=_judgement_tables(models, judged),
     )
+    parts = attack_parts(content, models, replicates, seed)
+    areas = next((part.areas for part in parts if part.areas is not None), Membership())
+    content = replace(content, attacks=parts, membership=areas)
     runs = GatheredRuns(tuple(models), benchmark, content, attacked, attacks, replicates, seed)
     return replace(content, paper=paper_part(runs))
 

@@ -1,95 +1,99 @@
-"""Convert attacks on evaluated models into the content of a report."""
+"""Gather the attacks on evaluated models for a report."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from medunlearn.attacks import ATTACKS, attack_class
-from medunlearn.attacks.attacked import Attacked, Attacks
-from medunlearn.attacks.reconstruction.reconstruction_results import reported
-from medunlearn.attacks.recovery.recovery_attacks import RECOVERY
-from medunlearn.attacks.recovery.recovery_results import EXTRA, READINGS, shown
+from medunlearn.attacks.attack_protocol import AttackFamily
+from medunlearn.attacks.attacked import FOLDER, Attacked, Attacks, all_families, recorded_attacks
+from medunlearn.attacks.membership.membership_attack import MEMBERSHIP
 from medunlearn.data.storage import sha256_of_json
-from medunlearn.registry import names
-from medunlearn.reports.content import Membership, Reconstruction, Recovery
-from medunlearn.results.evaluated import Evaluated, joined
-from medunlearn.results.reference_check import ReferenceCheck
+from medunlearn.reports.blocks import Bullets, section
+from medunlearn.reports.content import AttackPart, ReportContent
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.runs import Run
+
+MaybeAttacked = Sequence[Attacked | None]
 
 
-def membership_content(attacks: Attacks, reference: ReferenceCheck | None, broken: Collection[str]) -> Membership:
-    """Tables and curves of membership attacks; no readings for broken models or without a valid reference."""
-    table, registered = attacks.table(), names("attacks", ATTACKS)
-    if "reading" in table:
-        table["reading"] = table["reading"].mask(table["model"].isin(list(broken)))
-    if reference is not None and not reference.passed:
-        table = table.assign(reading=None)
-    return Membership(
-        table=table,
-        comparisons=attacks.comparisons,
-        curves=joined([model.curves.assign(model=model.run.label) for model in attacks.models]),
-        titles={name: attack_class(name).title for name in table["attack"].unique() if name in registered},
-    )
+def attack_parts(
+    content: ReportContent, models: Sequence[Evaluated], replicates: int, seed: int
+) -> tuple[AttackPart, ...]:
+    """The part of every family of attacks, with notes on models that have no result."""
+    records = [record for model in models for record in _records(model)]
+    parts = []
+    for family in all_families(records):
+        attacked: MaybeAttacked = [find_attack(model, family) for model in models]
+        notes = [note for model in models for note in _failures(model, family)]
+        if family.alike:
+            attacked, others = _alike(models, attacked)
+            notes += others
+        parts.append(family.report_part(content, attacks_on(attacked, models, replicates, seed), notes))
+    return (*parts, *_not_importable(records))
 
 
-def reconstruction_content(models: Sequence[Evaluated], replicates: int, seed: int) -> Reconstruction:
-    """Tables of reconstruction attacks; empty without any."""
-    attacks = attacks_on([find_attack(model, "reconstruction") for model in models], models, replicates, seed)
-    return Reconstruction(reported(attacks.table()), reported(attacks.comparisons)) if attacks else Reconstruction()
+def _records(model: Evaluated) -> list[Run]:
+    """Complete attacks on a model's evaluated split and benchmark, latest last."""
+    info = model.record.info
+    return [
+        record
+        for record in model.run.complete_below(FOLDER)
+        if (record.info.split, record.info.benchmark) == (info.split, info.benchmark)
+    ]
 
 
-def recovery_content(
-    models: Sequence[Evaluated], reference: ReferenceCheck | None, replicates: int, seed: int
-) -> Iterator[Recovery]:
-    """Tables of the recovery attacks by kind; no readings for broken models or without a valid reference.
+def _failures(model: Evaluated, family: AttackFamily) -> list[str]:
+    """Note on a family without a result in the latest attack that had it."""
+    for record in reversed(_records(model)):
+        attacked = Attacked(model.run, record, family)
+        if family.name in attacked.failed:
+            return [f"{model.run.label} has no result: {attacked.failed[family.name]}"]
+        if attacked.measured:
+            break
+    return []
 
-    A model attacked with other settings than most is skipped with a note.
-    """
-    broken = {model.run.label for model in models if model.record.info.problems}
-    for kind in RECOVERY:
-        attacked = [find_attack(model, kind) for model in models]
-        usual = Counter(_settings(attack) for attack in attacked if attack is not None).most_common(1)
-        alike = [attack if attack is not None and _settings(attack) == usual[0][0] else None for attack in attacked]
-        attacks = attacks_on(alike, models, replicates, seed)
-        if attacks is None:
-            continue
-        others = [
-            f"{model.run.label} is left out: it was attacked with other settings."
-            for model, attack, same in zip(models, attacked, alike, strict=True)
-            if attack is not None and same is None
-        ]
-        table = shown(attacks.table())
-        table["reading"] = table["reading"].mask(table["model"].isin(list(broken)))
-        if reference is not None and not reference.passed:
-            table = table.assign(reading=None)
-        yield Recovery(
-            kind=kind,
-            title=attack_class(kind).title,
-            table=table,
-            comparisons=shown(attacks.comparisons),
-            words=READINGS,
-            measures=EXTRA,
-            notes=(*(note for model in attacks.models for note in model.notes), *others),
-        )
+
+def _alike(models: Sequence[Evaluated], attacked: MaybeAttacked) -> tuple[MaybeAttacked, list[str]]:
+    """The attacks with the settings of most models, and notes on the others."""
+    settings = [None if attack is None else _settings(attack) for attack in attacked]
+    usual = Counter(filter(None, settings)).most_common(1)
+    alike = [
+        attack if own is not None and own == usual[0][0] else None
+        for attack, own in zip(attacked, settings, strict=True)
+    ]
+    notes = [
+        f"{model.run.label} is left out: it was attacked with other settings."
+        for model, attack, same in zip(models, attacked, alike, strict=True)
+        if attack is not None and same is None
+    ]
+    return alike, notes
 
 
 def _settings(attacked: Attacked) -> str:
     """The attack's own settings, and the seed of its questions."""
     config = attacked.record.info.config
-    return sha256_of_json([config["arguments"].get(attacked.kind, {}), config["seed"], config["weights"]])
+    return sha256_of_json([attacked.arguments, config["seed"], config["weights"]])
 
 
-def find_attack(model: Evaluated, kind: str = "membership") -> Attacked | None:
-    """The attack of a kind on a model's evaluated split and benchmark."""
-    attacked, about = Attacked.find(model.run, str(model.record.info.split), kind), model.record.info.benchmark
+def _not_importable(records: Sequence[Run]) -> list[AttackPart]:
+    """A section on attacks whose code is not here, so that their results cannot be shown."""
+    reasons = {name: why for record in records for name, why in recorded_attacks(record)[1].items()}
+    lines = tuple(f"{name}: {why}" for name, why in reasons.items())
+    if not lines:
+        return []
+    return [AttackPart("attacks_not_shown", section("Attacks that are not shown", Bullets(lines)), reasons)]
+
+
+def find_attack(model: Evaluated, family: AttackFamily = MEMBERSHIP) -> Attacked | None:
+    """The attack of a family on a model's evaluated split and benchmark."""
+    attacked, about = Attacked.find(model.run, str(model.record.info.split), family), model.record.info.benchmark
     return attacked if attacked is not None and attacked.record.info.benchmark == about else None
 
 
-def attacks_on(
-    attacked: Sequence[Attacked | None], models: Sequence[Evaluated], replicates: int, seed: int
-) -> Attacks | None:
+def attacks_on(attacked: MaybeAttacked, models: Sequence[Evaluated], replicates: int, seed: int) -> Attacks | None:
     """The attacks on a report's models, under the models' labels; None without any."""
     pairs = zip(models, attacked, strict=True)
     labelled = tuple(replace(attack, run=model.run) for model, attack in pairs if attack is not None)
-    return Attacks(labelled, replicates, seed) if labelled else None
+    return Attacks(labelled, replicates, seed, labelled[0].family) if labelled else None

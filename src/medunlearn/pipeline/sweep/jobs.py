@@ -13,13 +13,14 @@ from typing import IO, Any, NamedTuple, Protocol, TypeVar
 
 import torch
 
-from medunlearn.attacks import kinds_of
+from medunlearn.attacks import attack_class, expand
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.folder_lock import patient
+from medunlearn.errors import MedunlearnError
 from medunlearn.methods import is_edit
 from medunlearn.models.folders import model_identity
-from medunlearn.pipeline.attacking.attack_run import attack_each, attack_folder
+from medunlearn.pipeline.attacking.attack_run import attack_each, attack_folder, attack_is_done
 from medunlearn.pipeline.evaluate import evaluate_together, evaluation_folder
 from medunlearn.pipeline.experiment import run_folder
 from medunlearn.pipeline.shared_work import SharedWork
@@ -75,11 +76,11 @@ class Job:
 
     @property
     def shared(self) -> bool:
-        """False for weight editing, relearning and an engine of vLLM, which take one process."""
+        """False for weight editing, attacks that cannot be shared and an engine of vLLM, which take one process."""
         if self.settings is not None:
             return not edits(self.settings)
         if isinstance(self.measure, AttackSettings):
-            return kinds_of(self.measure.attacks) != {"relearning"}
+            return any(attack_class(name).shared for name in expand(self.measure.attacks))
         return self.measure is not None and self.measure.backend == "own"
 
     def folder(self, benchmark: Benchmark, known: Callable[[str], str] = model_identity) -> Path:
@@ -103,9 +104,11 @@ class Job:
             run, measure = Run.open(folder), self.measure
             if isinstance(measure, EvaluateSettings):
                 evaluation = evaluation_folder(run, benchmark, measure)
+                is_done = is_complete(evaluation)
             else:
                 evaluation = attack_folder(run, benchmark, measure)
-            if not is_complete(evaluation):
+                is_done = attack_is_done(evaluation)
+            if not is_done:
                 return None
             parts.append(evaluation)
         seconds = [Run.open(part).info.seconds for part in parts]
@@ -197,4 +200,7 @@ def _measure(job: Job, benchmark: Benchmark, folder: Path, device: str, work: Sh
         return evaluate_together(Run.open(folder), benchmark, job.measure, processes, **how).record.folder
     assert job.measure is not None
     attacked = attack_each([Run.open(folder)], benchmark, job.measure, device=device, quiet=True)
+    if attacked.failed:
+        reasons = "; ".join(reason for _, _, reason in attacked.failed)
+        raise MedunlearnError(f"{reasons} Other attacks of this cell are kept.")
     return attacked.models[0].record.folder

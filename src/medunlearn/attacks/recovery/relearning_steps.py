@@ -11,15 +11,14 @@ from typing import Any
 import pandas as pd
 import torch
 
-from medunlearn.attacks.membership.membership_run import longest
-from medunlearn.attacks.recovery.recovery_attacks import FORGET_HALF, RETAIN, Relearning
+from medunlearn.attacks.recovery.attacked_model import AttackedModel
+from medunlearn.attacks.recovery.recovery_attacks import VariantScores
+from medunlearn.attacks.recovery.relearning_attack import FORGET_HALF, RETAIN, Relearning
+from medunlearn.attacks.recovery.restored_weights import restored
 from medunlearn.config import TrainSettings, What
-from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.models.sequences import TokenSequence
-from medunlearn.pipeline.attacking.measuring import StateMeasurer, restored
-from medunlearn.pipeline.material import sequences, training_data
 from medunlearn.progress import progress
 from medunlearn.results.runs import FILE, Run
 from medunlearn.training.batch_plan import Plan
@@ -47,23 +46,23 @@ class PausingPlan(Plan):
         return step in self.pauses
 
 
-def relearn(measurer: StateMeasurer, attack: Relearning) -> Iterator[tuple[str, pd.DataFrame | None, str]]:
+def relearn(model: AttackedModel, attack: Relearning) -> Iterator[VariantScores]:
     """For each variant: label, score table, and the reason for missing measurements."""
     for variant in attack.variants:
-        learned, questions = relearning_subjects(measurer, attack, variant)
+        learned, questions = relearning_subjects(model, attack, variant)
         if not learned:
-            yield variant, None, ALONE if variant == FORGET_HALF else NOTHING
-        elif measurer.live.problems:
-            yield variant, measurer.measure(questions, variant, attack.before), NOT_FINITE
+            yield VariantScores(variant, None, ALONE if variant == FORGET_HALF else NOTHING)
+        elif model.live.problems:
+            yield VariantScores(variant, model.measure(questions, variant, attack.before), NOT_FINITE)
         else:
-            yield variant, _variant(measurer, attack, variant, learned, questions), ""
+            yield VariantScores(variant, _variant(model, attack, variant, learned, questions))
 
 
 def relearning_subjects(
-    measurer: StateMeasurer, attack: Relearning, variant: str
+    model: AttackedModel, attack: Relearning, variant: str
 ) -> tuple[frozenset[str], list[Question]]:
     """Subjects whose items are trained on, and the questions asked before and after."""
-    benchmark, split = measurer.benchmark, measurer.benchmark.split(measurer.settings.split)
+    benchmark, split = model.benchmark, _split_of(model)
     items = [
         *(record for record in benchmark.records if record.fold == "train"),
         *(benchmark.record[question.record_id] for question in benchmark.questions if question.fold == "train"),
@@ -74,44 +73,44 @@ def relearning_subjects(
         for side in ("retain", "forget")
     }
     if variant == RETAIN:
-        return frozenset(subjects["retain"]), measurer.questions
+        return frozenset(subjects["retain"]), model.questions
     forgotten = shuffled(subjects["forget"], "relearning", attack.seed)
     learned = frozenset(forgotten[: len(forgotten) // 2])
-    rest = [q for q in measurer.of_side("forget") if benchmark.subject(q.record_id) not in learned]
+    rest = [q for q in model.of_side("forget") if benchmark.subject(q.record_id) not in learned]
     return (learned if rest else frozenset()), rest
 
 
 def _variant(
-    measurer: StateMeasurer, attack: Relearning, variant: str, learned: frozenset[str], questions: list[Question]
+    model: AttackedModel, attack: Relearning, variant: str, learned: frozenset[str], questions: list[Question]
 ) -> pd.DataFrame:
-    tables = [measurer.measure(questions, variant, attack.before)]
+    tables = [model.measure(questions, variant, attack.before)]
     question_ids = {question.question_id for question in questions}
-    attacked = [question for question in measurer.attacked if question.question_id in question_ids]
-    live = measurer.live
+    attacked = [question for question in model.attacked if question.question_id in question_ids]
+    live = model.live
     # An adapter is taken off again: the weights under it stay.
     adapter = attack.trainable.partition(":")[0] == "lora"
     with restored(live, copied=not adapter), torch.random.fork_rng(devices=[]):
         whole = choose_trainable(live.model, attack.trainable, seed=attack.seed)
         changed = replace(live, model=whole)
-        plan = plan_of(measurer, attack, variant, learned)
+        plan = plan_of(model, attack, variant, learned)
         points = iter(plan.pauses)
 
         def measure(epoch: int, check: Any) -> bool:
             check()
             with merged(whole):
-                tables.append(measurer.measure(attacked, variant, str(next(points)), changed))
+                tables.append(model.measure(attacked, variant, str(next(points)), changed))
             whole.train()
             return False
 
-        name = f"{measurer.run.label}: {variant}"
+        name = f"{model.run.label}: {variant}"
         try:
-            with progress(name, plan.steps, quiet=measurer.quiet) as advance:
+            with progress(name, plan.steps, quiet=model.quiet) as advance:
                 train_loop(
                     whole,
                     live.tokenizer.pad_token_id,
                     NextToken(),
                     plan,
-                    _loop(attack, rate_of(measurer.run, attack)),
+                    _loop(attack, rate_of(model.run, attack)),
                     on_step=lambda row: advance(1, note=f"loss {row['loss']:.3f}"),
                     on_epoch=measure,
                 )
@@ -121,10 +120,9 @@ def _variant(
     return pd.concat(tables, ignore_index=True)
 
 
-def plan_of(measurer: StateMeasurer, attack: Relearning, variant: str, learned: frozenset[str]) -> PausingPlan:
+def plan_of(model: AttackedModel, attack: Relearning, variant: str, learned: frozenset[str]) -> PausingPlan:
     """The order of training on some subjects' items, in the form of the model's training."""
-    benchmark = measurer.benchmark
-    items = relearned_items(benchmark, benchmark.split(measurer.settings.split), measurer, attack, variant, learned)
+    items = relearned_items(model, attack, variant, learned)
     an_epoch = -(-len(items) // attack.batch_size)
     return PausingPlan(
         {"relearn": items},
@@ -137,30 +135,29 @@ def plan_of(measurer: StateMeasurer, attack: Relearning, variant: str, learned: 
 
 
 def relearned_items(
-    benchmark: Benchmark,
-    split: Split,
-    measurer: StateMeasurer,
-    attack: Relearning,
-    variant: str,
-    learned: frozenset[str],
+    model: AttackedModel, attack: Relearning, variant: str, learned: frozenset[str]
 ) -> Sequence[TokenSequence]:
     """Sequences of :func:`relearned_data`, in the form of the model's training."""
-    data = relearned_data(benchmark, split, variant, learned, items_of(measurer.run, attack))
-    rendering = measurer.run.rendering(max_length=longest(measurer.run))
-    return sequences(*data, benchmark.record, measurer.live, rendering)
+    data = relearned_data(model, variant, learned, items_of(model.run, attack))
+    return model.sequences(*data, model.run.rendering(max_length=model.run.info.rendering["max_length"]))
 
 
 def relearned_data(
-    benchmark: Benchmark, split: Split, variant: str, learned: frozenset[str], what: What
+    model: AttackedModel, variant: str, learned: frozenset[str], what: What
 ) -> tuple[list[Record], list[Question]]:
     """Records and questions of the train fold about these subjects; from the retain set, none that is forgotten."""
-    side, sides = ("retain" if variant == RETAIN else "forget"), benchmark.sides(split)
-    records, questions = training_data(benchmark, None, what)
+    benchmark = model.benchmark
+    side, sides = ("retain" if variant == RETAIN else "forget"), benchmark.sides(_split_of(model))
+    records, questions = model.training_data(what)
 
     def is_learned(item: Record | Question) -> bool:
         return sides[item.record_id] == side and benchmark.subject(item.record_id) in learned
 
     return [*filter(is_learned, records)], [*filter(is_learned, questions)]
+
+
+def _split_of(model: AttackedModel) -> Split:
+    return model.benchmark.split(model.settings.split)
 
 
 def trained_settings(run: Run) -> Mapping[str, Any]:

@@ -1,0 +1,92 @@
+"""Settings of `attack`, checked against the attacks that they name. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from medunlearn.attacks import DEFAULT, attack_class, expand, families_of, make_attack
+from medunlearn.config import AttackSettings, check
+from medunlearn.errors import ConfigError, InputError
+
+Arguments = Mapping[str, Mapping[str, Any]]
+
+
+def attack_settings(values: Mapping[str, Any]) -> AttackSettings:
+    """Settings of `attack`; keys of the form ``ATTACK.KEY`` are that attack's own (``min_k.k``).
+
+    Raises:
+        ConfigError: every mistake.
+        UnknownNameError: no such attack.
+    """
+    general = {"attacks": DEFAULT, **{key: value for key, value in values.items() if "." not in key}}
+    arguments = dict(check(AttackSettings, general).arguments)
+    for key, value in values.items():
+        # From the right: a plug-in's own name may be a dotted path.
+        owner, dot, name = key.rpartition(".")
+        if dot:
+            arguments[owner] = {**arguments.get(owner, {}), name: value}
+    names = expand(check(AttackSettings, general).attacks)
+    arguments = _by_given_name(names, arguments)
+    settings = check(AttackSettings, {**general, "arguments": arguments})
+    problems = [
+        *_twice(names),
+        *_of_others(names, arguments),
+        *_reference(settings, names),
+        *_wrong(names, arguments),
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return settings
+
+
+def _by_given_name(names: Sequence[str], arguments: Arguments) -> dict[str, dict[str, Any]]:
+    """Settings by the attack as it was given: those of a ``module:Class`` may also stand under its own name."""
+    given = {attack_class(name).name: name for name in names}
+    merged: dict[str, dict[str, Any]] = {}
+    for owner, own in arguments.items():
+        name = owner if owner in names else given.get(owner, owner)
+        merged[name] = {**merged.get(name, {}), **own}
+    return merged
+
+
+def _of_others(names: Sequence[str], arguments: Arguments) -> Iterator[str]:
+    for owner, own in arguments.items():
+        if owner not in names:
+            yield from (f"{owner}.{key}: {owner} is not among the attacks ({', '.join(names)})" for key in own)
+
+
+def _twice(names: Sequence[str]) -> Iterator[str]:
+    """Attacks that would be stored under one name, and families of which only one can be run."""
+    for family in families_of(names):
+        own = [name for name in names if attack_class(name).family.name == family.name]
+        if not family.several and len(own) > 1:
+            yield f"attacks={','.join(own)}: one {family.name} attack at a time; attack once for each"
+    given: dict[str, str] = {}
+    for name in names:
+        cls = attack_class(name)
+        if cls.name in given and cls.family.several:
+            yield f"attacks={given[cls.name]},{name}: both are named {cls.name!r}; give one another name"
+        given[cls.name] = name
+
+
+def _reference(settings: AttackSettings, names: Sequence[str]) -> Iterator[str]:
+    needy = [name for name in names if "reference" in getattr(attack_class(name), "needs", ())]
+    if settings.reference is None:
+        yield from (
+            f"attack {name} needs --reference MODEL: a folder, a run or a hub id"
+            for name in needy
+            if name in settings.attacks
+        )
+    elif not needy:
+        yield "--reference goes with the attack reference, which is not among the attacks"
+
+
+def _wrong(names: Sequence[str], arguments: Arguments) -> Iterator[str]:
+    for name in names:
+        try:
+            make_attack(name, arguments.get(name, {}))
+        except ConfigError as error:
+            yield from error.problems
+        except InputError as error:
+            yield str(error)

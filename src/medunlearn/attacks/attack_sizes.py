@@ -1,0 +1,64 @@
+"""Interfaces of the plan of attacks: work that an attack's cost is made of. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from medunlearn.attacks.recovery.attacked_model import AttackedModel
+    from medunlearn.config import EvaluateSettings, What
+    from medunlearn.data.records import Question, Record
+
+Cost = tuple[Any, int]
+"""Work, and bytes on disk."""
+
+
+class AttackSizes(Protocol):
+    """Sizes of one model and benchmark, and the work of parts of an attack. Nothing is loaded or computed."""
+
+    @property
+    def trained_on(self) -> What:
+        """Items that the model was trained on."""
+        ...
+
+    def reading(
+        self, records: Sequence[Record], *, model: str | None = None, backward: bool = False, bytes_a_token: int = 0
+    ) -> Cost:
+        """A pass over documents.
+
+        Args:
+            model: another model than the attacked one: folder, run or hub id.
+            backward: with the gradient of every weight.
+            bytes_a_token: that are stored.
+        """
+        ...
+
+    def answering(self, questions: Sequence[Question], settings: EvaluateSettings) -> Cost:
+        """One greedy answer to each question."""
+        ...
+
+    def model(self, attack: Any) -> AttackedModel:
+        """The attacked model, of which only the questions can be read; its weights are an empty mapping."""
+        ...
+
+    def measuring(self, model: AttackedModel, questions: Sequence[Question], times: int) -> Cost:
+        """Answers and ranks of questions in some states of the weights, beside a copy of the weights."""
+        ...
+
+    def sampling(self, model: AttackedModel, questions: Sequence[Question], samples: int) -> Cost:
+        """Sampled answers to questions."""
+        ...
+
+    def training(
+        self,
+        records: list[Record],
+        questions: list[Question],
+        *,
+        trainable: str,
+        batch_size: int,
+        steps: int,
+        seed: int,
+    ) -> Cost:
+        """Steps of fine-tuning on items, in memory, beside a copy of the weights."""
+        ...

@@ -1,0 +1,143 @@
+"""Membership attacks: their interface, their input, and their family."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from medunlearn.attacks.attack_protocol import Attack, AttackFamily, AttackJob
+from medunlearn.metrics.measure import Score
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from medunlearn.attacks.attacked import Attacked, Attacks
+    from medunlearn.attacks.terminal_tables import TerminalTables
+    from medunlearn.config import AttackSettings
+    from medunlearn.data.benchmark import Benchmark
+    from medunlearn.reports.content import AttackPart, ReportContent
+
+Floats = npt.NDArray[np.float64]
+Need = Literal["moments", "reference", "gradient_norm"]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One document under the attacked model; inputs that no attack needs are None.
+
+    Attributes:
+        log_probs: natural-log probability of each token but the first, EOS last, [n].
+        means, variances: of the log-probability of the token that the model itself would draw in each place, [n].
+        reference: log-likelihood of the document under the reference model, summed over its tokens.
+        gradient_norm: Euclidean norm of the gradient, by all weights, of the mean loss over the n tokens.
+    """
+
+    text: str
+    log_probs: Floats
+    means: Floats | None = None
+    variances: Floats | None = None
+    reference: float | None = None
+    gradient_norm: float | None = None
+
+
+class MembershipFamily(AttackFamily):
+    """Attacks that share one pass over the forget set's documents and documents that no model saw."""
+
+    name = group = "membership"
+    several = True
+    sharded = True
+    summary_file = "membership_summary.parquet"
+
+    def job(self, attacks: Sequence[Any], benchmark: Benchmark, settings: AttackSettings) -> AttackJob:
+        from medunlearn.attacks.membership.membership_run import MembershipJob
+
+        return MembershipJob({attack.name: attack for attack in attacks}, benchmark, settings)
+
+    def own_scores(self, scores: pd.DataFrame) -> pd.DataFrame:
+        from medunlearn.attacks.membership.membership_results import MEASURE
+
+        return scores[scores["measure"] == MEASURE].astype({"member": "bool"}).reset_index(drop=True)
+
+    def compare(self, ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
+        from medunlearn.attacks.membership.membership_results import compare
+
+        return compare(ours, theirs, replicates=replicates, seed=seed)
+
+    def is_anchored(self, role: str, reference: str) -> bool:
+        return reference == "retrained" and role != "retrained"
+
+    def read(self, attacks: Attacks, row: Mapping[Any, Any]) -> str | None:
+        from medunlearn.attacks.membership.membership_results import read_area
+
+        return read_area(attacks, row)
+
+    def report_part(self, content: ReportContent, attacks: Attacks | None, notes: Sequence[str]) -> AttackPart:
+        from medunlearn.attacks.membership.membership_report import membership_part
+
+        return membership_part(content, attacks, notes)
+
+    def payload(self, attacks: Attacks) -> dict[str, Any]:
+        return {
+            "table": attacks.table().to_dict("records"),
+            "comparisons": attacks.comparisons.to_dict("records"),
+            "privacy_leak": attacks.privacy_leaks.to_dict("records"),
+        }
+
+    def terminal_tables(self, attacks: Attacks) -> TerminalTables:
+        from medunlearn.attacks.membership.membership_report import membership_on_terminal
+
+        return membership_on_terminal(attacks)
+
+    def epoch_rows(self, attacked: Attacked, level: str) -> list[dict[str, Any]]:
+        from medunlearn.attacks.membership.membership_results import epoch_rows
+
+        return epoch_rows(attacked.summary, level)
+
+
+MEMBERSHIP = MembershipFamily()
+
+
+class MembershipAttack(Attack):
+    """A score that is higher for documents that the model was trained on.
+
+    Attributes:
+        needs: inputs besides the log-probabilities. A passage that lacks one is unscored before the attack sees it.
+    """
+
+    family: ClassVar[AttackFamily] = MEMBERSHIP
+    question: ClassVar[str] = "whether a document was in the training set"
+    needs: ClassVar[tuple[Need, ...]] = ()
+    untested: ClassVar[tuple[tuple[str, str, str], ...]] = (
+        (
+            MEMBERSHIP.name,
+            "Telling that the patient was in the training data",
+            "no attack of this kind is in this battery",
+        ),
+    )
+
+    @abstractmethod
+    def score(self, passage: Passage) -> Score:
+        """Score of the document: higher = more likely a member."""
+
+
+_MISSING: dict[Need, tuple[str, str]] = {
+    "moments": ("variances", "the model's distributions were not looked at"),
+    "reference": ("reference", "there is no reference model: give --reference FOLDER, a run or a hub id"),
+    "gradient_norm": ("gradient_norm", "the gradient was not computed"),
+}
+"""Need -> field of the passage, and the reason where that is None."""
+
+
+def lacking(attack: MembershipAttack, passage: Passage) -> str | None:
+    """Reason why an attack cannot score a passage; None if it can."""
+    if not len(passage.log_probs):
+        return "the document has a single token, which nothing predicts"
+    if np.isnan(passage.log_probs).any():
+        return "the model gives no number (NaN) for this document"
+    missing = (_MISSING[need] for need in attack.needs)
+    return next((reason for field, reason in missing if getattr(passage, field) is None), None)

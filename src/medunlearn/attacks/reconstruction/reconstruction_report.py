@@ -1,0 +1,114 @@
+"""Reconstruction in a report of runs, and on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.attacks.attacked import Attacks
+from medunlearn.attacks.reconstruction.reconstruction_family import RECONSTRUCTION
+from medunlearn.attacks.reconstruction.reconstruction_results import reported
+from medunlearn.attacks.terminal_tables import TerminalTables
+from medunlearn.reports.attack_tables import difference_table, measure_title, model_tables, strength_figure
+from medunlearn.reports.blocks import Bullets, Cell, Prose, Section, details, figures, section
+from medunlearn.reports.content import AttackPart, ReportContent
+from medunlearn.reports.formatting import signed
+from medunlearn.reports.readings import number, rows_of
+from medunlearn.reports.table_blocks import value_cell
+
+RECONSTRUCTION_NOTES: tuple[str, ...] = (
+    "The forget set's questions, asked again with ever more identifiers in front: the nearest level's name, then "
+    "the next one's too. Higher = leaks more. The change is from the question with nothing in front, paired.",
+    "The retrained model never saw these records: its answers are guesses. What a model leaks beyond it was not "
+    "forgotten.",
+)
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Results of a reconstruction attack; both empty if no model was attacked.
+
+    Attributes:
+        table: model, role, side, fold, kind, context, identifiers, measure, value, low, high, change, n_scored.
+        comparisons: model, against, side, fold, kind, context, identifiers, measure, difference, low, high, p.
+    """
+
+    table: pd.DataFrame = field(default_factory=pd.DataFrame)
+    comparisons: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+
+def reconstruction_part(content: ReportContent, attacks: Attacks | None, notes: Sequence[str]) -> AttackPart:
+    """The part of a report."""
+    own = Reconstruction()
+    if attacks is not None:
+        own = Reconstruction(reported(attacks.table()), reported(attacks.comparisons))
+    data = {"table": own.table, "comparisons": own.comparisons}
+    return AttackPart(RECONSTRUCTION.group, reconstruction_section(content, own, notes), data)
+
+
+def reconstruction_section(
+    content: ReportContent, own: Reconstruction, notes: Sequence[str] = ()
+) -> Section | None:
+    """Leakage by the identifiers in a question's prefix; None if no model was attacked."""
+    table = own.table
+    if table.empty:
+        return None
+
+    def value(row: Row) -> Cell:
+        change = number(row["change"])
+        return value_cell(row, "" if change is None else f"change {signed(change)}")
+
+    parts = [
+        (f"{kind} questions on {side}: {measure_title(content, measure)}", list(rows_of(part)))
+        for (side, _, kind, measure), part in table.groupby(["side", "fold", "kind", "measure"], sort=False)
+    ]
+    head = "Identifiers in front"
+    differences = difference_table(
+        own.comparisons,
+        ("Questions", head),
+        lambda row: (Cell(str(row["kind"]), measure_title(content, row["measure"])), _front(row)),
+    )
+    plots = [
+        (title, strength_figure(content, rows, lambda row: _front(row).text, head.lower(), "leakage", 64))
+        for title, rows in parts
+    ]
+    return section(
+        "Reconstruction",
+        Prose(RECONSTRUCTION_NOTES),
+        [table for part in parts for table in model_tables(content, part[1], head, [part], _front, value)],
+        Bullets(tuple(notes)) if notes else None,
+        details("Differences between models, paired on questions", differences),
+        figures(plots, "Leakage by identifiers in front"),
+    )
+
+
+def _front(row: Row) -> Cell:
+    """The identifiers in front of a question."""
+    return Cell(str(row["identifiers"]) or "nothing")
+
+
+def reconstruction_on_terminal(attacks: Attacks) -> TerminalTables:
+    """Leakage at each context level."""
+    table, gaps = (
+        rows.assign(named_in_front=rows["identifiers"].replace("", "nothing")) if len(rows) else rows
+        for rows in map(reported, (attacks.table(), attacks.comparisons))
+    )
+    return TerminalTables(
+        table=table,
+        groups=("side", "kind", "measure"),
+        title="Reconstruction, {} side, {} questions: {}".format,
+        lines=("named_in_front",),
+        words=lambda row: "" if pd.isna(row["change"]) else f"({row['change']:+.3f})",
+        difference_title="Differences, paired",
+        differences=gaps,
+        difference_columns={"questions": "kind", "measure": "measure", "named in front": "named_in_front"},
+        notes=(
+            "Higher = leaks more. In brackets the change from the question with nothing in front. The retrained "
+            "model never saw these records: what it says is guessed.",
+        ),
+        empty_lines=True,
+    )

@@ -1,0 +1,129 @@
+"""Relearning: a few steps of training, and whether they bring back what was forgotten. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from medunlearn.attacks.recovery.recovery_attacks import (
+    FIRST,
+    AskingWay,
+    Count,
+    RecoveryAttack,
+    VariantScores,
+    rows_of,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from medunlearn.attacks.attack_sizes import AttackSizes, Cost
+    from medunlearn.attacks.recovery.attacked_model import AttackedModel
+
+RETAIN, FORGET_HALF = "relearning.retain", "relearning.forget_half"
+
+
+@dataclass(frozen=True)
+class Relearning(RecoveryAttack):
+    """A few steps of ordinary fine-tuning of the unlearned model, in memory.
+
+    On retained subjects' training items: knowledge that comes back was there, for nothing of the forgotten subjects
+    was shown. On the items of half of the forgotten subjects, asked about the other half: a model that never saw
+    them learns nothing of the others by it. The weights are measured after a quarter, half and all of the steps.
+
+    Source: Deeb & Roger 2024 (arXiv 2410.08827) for training on some facts and testing on independent ones; Hu et
+    al. 2024 (arXiv 2406.13356) for relearning attacks.
+
+    Attributes:
+        data: what is trained on: ``retain``, ``forget_half``, or ``both``, one after the other.
+        steps: optimizer steps (AdamW, a constant rate).
+        lr: learning rate; null: a tenth of the peak of the model's own training, else 2e-5.
+        batch_size: sequences per step.
+        items: ``records``, ``questions`` (of the train fold), ``both``, or ``trained``: what the model was trained
+            on, where its run says so, else both.
+        trainable: as in `train`: ``all``, ``lora``, ...
+        measured: after a quarter, half and all of the steps, or at the ``end`` alone.
+        seed: of the half and of the order.
+    """
+
+    name: ClassVar[str] = "relearning"
+    title: ClassVar[str] = "Relearning"
+    source: ClassVar[str] = "Deeb & Roger 2024 (arXiv 2410.08827); Hu et al. 2024 (arXiv 2406.13356)"
+    question: ClassVar[str] = "whether a few steps of training on others bring back what was forgotten"
+    before: ClassVar[str] = "0"
+    shared: ClassVar[bool] = False
+    in_battery: ClassVar[bool] = True
+    variant_words: ClassVar[str] = "trained on"
+    about: ClassVar[tuple[str, ...]] = (
+        "The model is fine-tuned for a few steps, in memory: on retained subjects' items, or on the items of half "
+        "of the forgotten subjects and asked about the other half. Strength: steps done.",
+        "The retrained model learns by the same steps what others' items teach. What a model says beyond it was "
+        "not forgotten, but suppressed.",
+    )
+    untested: ClassVar[tuple[tuple[str, str, str], ...]] = (
+        ("relearning own", "Training on notes of the patient", "whoever has them needs no model"),
+    )
+
+    data: Literal["both", "retain", "forget_half"] = "both"
+    steps: Annotated[int, Field(ge=1, le=10_000)] = 20
+    lr: Annotated[float | None, Field(gt=0)] = None
+    batch_size: Count = 16
+    items: Literal["trained", "both", "records", "questions"] = "trained"
+    trainable: str = "all"
+    measured: Literal["quarters", "end"] = "quarters"
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    @property
+    def points(self) -> tuple[int, ...]:
+        """Numbers of steps after which the model is measured: 5, 10 and 20 of 20."""
+        if self.measured == "end":
+            return (self.steps,)
+        return tuple(sorted({self.steps // 4, self.steps // 2, self.steps} - {0}))
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Labels of the training data."""
+        return tuple(name for name in (RETAIN, FORGET_HALF) if self.data in ("both", name.partition(".")[2]))
+
+    def results(self, model: AttackedModel) -> Iterator[VariantScores]:
+        from medunlearn.attacks.recovery.relearning_steps import relearn
+
+        return relearn(model, self)
+
+    def facts_of(self, model: AttackedModel) -> dict[str, Any]:
+        from medunlearn.attacks.recovery.relearning_steps import items_of, rate_of
+
+        taught = {"lr": rate_of(model.run, self), "items": items_of(model.run, self)}
+        return {**taught, "steps": self.steps, "batch_size": self.batch_size}
+
+    def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
+        """The original model, some steps of each variant, and measurements in between."""
+        from medunlearn.attacks.recovery.relearning_steps import relearned_data, relearning_subjects
+
+        model, what = sizes.model(self), sizes.trained_on if self.items == "trained" else self.items
+        how: dict[str, Any] = {"trainable": self.trainable, "batch_size": self.batch_size, "steps": self.steps}
+        for variant in self.variants:
+            learned, questions = relearning_subjects(model, self, variant)
+            if not learned:
+                continue
+            data = relearned_data(model, variant, learned, what)
+            yield sizes.training(*data, **how, seed=self.seed)
+            yield sizes.measuring(model, questions, 1)
+            question_ids = {question.question_id for question in questions}
+            after = [question for question in model.attacked if question.question_id in question_ids]
+            yield sizes.measuring(model, after, len(self.points))
+
+    @classmethod
+    def in_deletion(cls, shared: Mapping[str, Any]) -> dict[str, Any]:
+        return {**shared, "data": "retain", "measured": "end"}
+
+    @classmethod
+    def ways(cls, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:
+        if strengths:
+            most, table = strengths[-1], scores[scores["attack"] == RETAIN]
+            title = f"Facts after {most} steps of training on other patients"
+            prompt = "the same prompts, after a little training on other patients' notes"
+            yield AskingWay(cls.name, title, prompt, FIRST), rows_of(table, "ranked_first", most)

@@ -1,0 +1,101 @@
+"""Repeated sampling: many answers to a question, and whether they say what one does not. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from medunlearn.attacks.recovery.recovery_attacks import AskingWay, RecoveryAttack, VariantScores, rows_of
+from medunlearn.statistics.best_of import sample_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from medunlearn.attacks.attack_sizes import AttackSizes, Cost
+    from medunlearn.attacks.recovery.attacked_model import AttackedModel
+
+
+@dataclass(frozen=True)
+class RepeatedSampling(RecoveryAttack):
+    """Many samples per question: the best of k, and the probability that the answer is among them.
+
+    One greedy answer hides what the model says one time in thirty. Of n samples, the mean best of k is worked out
+    over all choices of k of them; the probability of the verbatim answer in k samples is ``1 - (1 - p) ** k`` with
+    p its likelihood under the decoding, so that it needs no sample (:mod:`~medunlearn.statistics.best_of`).
+
+    Source: Hayes et al. 2024 (arXiv 2410.19482), "Measuring memorization through probabilistic discoverable
+    extraction".
+
+    Attributes:
+        samples: the most samples of a question, n; k is 1, a quarter of them, and all.
+        temperature: logits are divided by it.
+        top_p: tokens are drawn from the likeliest ones that together have this probability; 1: from all.
+        seed: of the draws.
+    """
+
+    name: ClassVar[str] = "sampling"
+    title: ClassVar[str] = "Sampling"
+    source: ClassVar[str] = "Hayes et al. 2024 (arXiv 2410.19482)"
+    question: ClassVar[str] = "whether many samples say what one answer does not"
+    before: ClassVar[str] = "1"
+    measures_before: ClassVar[bool] = False
+    in_battery: ClassVar[bool] = True
+    about: ClassVar[tuple[str, ...]] = (
+        "Each question is answered many times at random. ROUGE-L is that of the best of k samples, facts said "
+        "those in any of them; extraction is the probability that one of them begins with the answer, token by "
+        "token.",
+        "Strength: the number of samples, k. The retrained model guesses more right with more samples, too.",
+    )
+    measures: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "facts_said": (
+            "Facts said",
+            "0-1, share of an answer's facts that stand in one of k samples at least; higher = leaks more",
+        ),
+        "extraction": (
+            "Extraction",
+            "0-1, probability that one of k samples at least begins with the reference answer, token by token; "
+            "higher = leaks more",
+        ),
+    }
+
+    subjects: Annotated[int | None, Field(ge=1)] = 20
+    samples: Annotated[int, Field(ge=1, le=10_000)] = 32
+    temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Numbers of samples, k: 1, 8 and 32 of 32."""
+        return sample_numbers(self.samples)
+
+    def results(self, model: AttackedModel) -> Iterator[VariantScores]:
+        from medunlearn.attacks.recovery.sample_scores import score_samples
+
+        yield VariantScores(self.name, score_samples(model, self), strengths=tuple(map(str, self.numbers))[1:])
+
+    def ask_share(self, model: AttackedModel) -> None:
+        from medunlearn.attacks.recovery.sample_scores import draw_samples
+
+        if model.attacked:
+            draw_samples(model, self)
+
+    def facts_of(self, model: AttackedModel) -> dict[str, Any]:
+        return {"samples": self.samples, "temperature": self.temperature, "top_p": self.top_p}
+
+    def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
+        model = sizes.model(self)
+        yield sizes.sampling(model, model.attacked, self.samples)
+
+    @classmethod
+    def ways(cls, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:
+        most = [cls.before, *strengths][-1]
+        for measure, title, words in (
+            ("extraction", f"The whole answer among {most} samples", "probability that it is"),
+            ("facts_said", f"Values said in one of {most} samples", "share of the answer's values"),
+        ):
+            way = AskingWay(f"samples {measure}", title, f"the same prompts, {most} times", words)
+            yield way, rows_of(scores, measure, most)
