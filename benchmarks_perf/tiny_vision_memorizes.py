@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from medunlearn.build import medforget
+from medunlearn import build
 from medunlearn.config import EvaluateSettings, as_value, check
 from medunlearn.pipeline.evaluate import evaluate_one
 from medunlearn.pipeline.presets import train_settings
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("settings", nargs="*")
     chosen = parser.parse_args()
     size = {"institutions": chosen.institutions, "image_size": 64}
-    benchmark = medforget(
+    benchmark = build.medforget(
         synthetic=chosen.institutions * chosen.patients, out=chosen.out / "bench", rephrase="none", **size
     )
     settings = train_settings(

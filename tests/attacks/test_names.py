@@ -20,7 +20,7 @@ OTHERS = {
     ("data/records.py", "membership"): "the group of texts that a benchmark's authors chose",
     ("papers/medforget/claims.py", "reconstruction"): "a claim of the paper",
     ("papers/medforget/report.py", "reconstruction"): "a section of the paper's page",
-    ("papers/medforget/sweep.py", "reconstruction"): "the paper's own table is of this attack's scores",
+    ("papers/medforget/models.py", "reconstruction"): "the paper's own table is of this attack's scores",
     ("papers/muse/report.py", "min_k.muse"): "the paper's own measure is of this attack's scores",
     ("training/loop.py", "gradient_norm"): "a column of the training history",
 }

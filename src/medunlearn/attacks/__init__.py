@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from medunlearn.attacks.attack_protocol import Attack, AttackFamily, check_attack
-from medunlearn.errors import InputError, UnknownNameError, first_line
+from medunlearn.errors import InputError, UnknownNameError
 from medunlearn.registry import made, names, resolve
 
 ATTACKS: dict[str, str] = {
@@ -42,13 +42,7 @@ def attack_class(name: str) -> type[Attack]:
     known = names("attacks", ATTACKS)
     if ":" not in name and name not in known:
         raise UnknownNameError("attack", name, {*known, *families()})
-    try:
-        cls: type[Attack] = resolve("attacks", name, ATTACKS)
-    except InputError:
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {first_line(error)}"
-        raise InputError(f"attack {name!r}: its module cannot be imported: {reason}") from error
+    cls: type[Attack] = resolve("attacks", name, ATTACKS)
     check_attack(name, cls)
     owner = ATTACKS.get(cls.name)
     if name not in ATTACKS and owner is not None:

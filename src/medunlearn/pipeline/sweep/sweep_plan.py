@@ -306,7 +306,8 @@ def _twice(name: str, values: Sequence[Any]) -> list[str]:
 def _open_benchmark(problems: list[str], settings: SweepSettings) -> Benchmark | None:
     """The benchmark, from its folder or in memory; None if it needs a model or its folder, or fails."""
     section, folder = settings.benchmark, benchmark_folder(settings)
-    if ("notes" in section or needs_folder(section)) and not (folder / MANIFEST).exists():
+    written = collect(problems, "benchmark", lambda: needs_folder(section))
+    if written is None or (written and not (folder / MANIFEST).exists()):
         return None
     return collect(problems, "benchmark", lambda: open_section(section, folder))
 
