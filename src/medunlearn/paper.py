@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -172,9 +173,11 @@ class Paper:
         return load(self.views[verb]) if verb in self.views else None
 
     def file(self, name: str) -> Traversable | None:
-        """A file of the paper's package; None if there is none."""
-        path = files(self.package) / name if self.package else None
-        return path if path is not None and path.is_file() else None
+        """A file of the paper's package; None if there is none. A paper that is a single module has none."""
+        if not self.package or not hasattr(import_module(self.package), "__path__"):
+            return None
+        path = files(self.package) / name
+        return path if path.is_file() else None
 
 
 def _problems(paper: Paper) -> Iterable[str]:
