@@ -77,7 +77,9 @@ def names_of(run: Callable[..., Any], what: str) -> set[str]:
 
 @pytest.mark.usefixtures("here")
 def test_lists_name_them(run: Callable[..., Any]) -> None:
-    listed = {"benchmarks": "haiku", "methods": "mine", "measures": "length", "sources": "cards"}
+    listed = {
+        "benchmarks": "haiku", "methods": "mine", "measures": "length", "attacks": "noise", "sources": "cards",
+    }  # fmt: skip
     for what, name in listed.items():
         assert name in names_of(run, what)
     assert "haiku" in run("build", "--help").stdout
@@ -134,15 +136,58 @@ def test_a_sweep_is_planned_run_and_has_the_neutral_page(run: Callable[..., Any]
     assert run("report", "sweep", "--out", "sweep-again").stderr
 
 
-def test_a_source_is_read_wherever_a_table_is(run: Callable[..., Any], here: Path) -> None:
+def test_an_attack_runs_and_stands_on_the_page(run: Callable[..., Any], here: Path) -> None:
+    run("build", "haiku", "--poets", 12, "--out", "attacked")
+    run("train", "attacked", "--out", "victim", *SMALL)
+    quick = ("--split=random_25", "--allow-broken", "--quiet")
+    run("attack", "victim", "attacked", "--attacks=noise", "--noise.max_new_tokens=4", *quick)
+    run("evaluate", "victim", "attacked", "--max-new-tokens=4", *quick)
+    run("report", "victim", "--benchmark", "attacked", "--out", "attacked-report")
+    assert "Noise" in (here / "attacked-report" / "report.html").read_text()
+
+
+@pytest.fixture(scope="module")
+def cards(here: Path) -> Path:
+    """Eight patients' notes in the package's own format."""
     text = "\n\n".join(
-        f"{4000 + n}\nName: Poet {n}. Seen on 3 May 2024 with cough for {n + 2} days. Given drug {n}."
+        f"{4000 + n}\nName: Poet {n}. Seen on 3 May 2024: cough for {n + 2} days. Given {17 * n} mg of drug {n}."
         for n in range(8)
     )
-    (here / "notes.cards").write_text(text)
-    run("build", "notes", "notes.cards", "--out", "notes-bench", "--quiet")
+    path = here / "notes.cards"
+    path.write_text(text)
+    return path
+
+
+def test_a_source_is_read_wherever_a_table_is(run: Callable[..., Any], cards: Path) -> None:
+    run("build", "notes", cards, "--out", "notes-bench", "--quiet")
     assert json.loads(run("inspect", "notes-bench", "--json").stdout)["counts"]["subjects"] == 8
-    assert "cards" not in run("build", "notes", "nothing.cards", "--out", "x", code=2).stdout
+    assert "There is no file" in run("build", "notes", "nothing.cards", "--out", "x", code=2).stderr
+
+
+def test_a_deletion_request_takes_source_method_and_attack(
+    run: Callable[..., Any], here: Path, cards: Path
+) -> None:
+    run("build", "notes", cards, "--out", "hospital-bench", "--quiet")
+    learned = (
+        "--model=tiny",
+        "--tiny-width=32",
+        "--tiny-layers=1",
+        "--epochs=12",
+        "--lr=4e-3",
+        "--train-on=records",
+    )
+    run("train", "hospital-bench", "--out", "hospital", *learned)
+    run("export", "hospital", "--out", "model")
+    run("case", "key", "--out", "owner/signing.key")
+    run(
+        *("forget", "model", cards, "--patient=4002", "--key=owner/signing.key", "--out", "case", "--anyway"),
+        *("--method=mine", "--battery=noise", "--others=3", "--facts=2", "--unlearn.epochs=1", "--quiet"),
+        *("--build.clozes=1", "--build.prefixes=16", "--unlearn.precision=fp32", "--evaluate.max_new_tokens=2"),
+    )
+    evidence = json.loads((here / "case" / "evidence.json").read_text())
+    assert evidence["method"] == "mine"
+    tested = [*evidence["battery"]["checks"], *evidence["battery"]["untested"]]
+    assert any("noise" in part["name"] for part in tested)
 
 
 def test_by_path_it_is_known_by_name_from_then_on(

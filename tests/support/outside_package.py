@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from noise_attack import NOISE
+
 import medunlearn
 
 PAPERS = Path(medunlearn.__file__).parent / "papers" / "README.md"
@@ -13,6 +15,7 @@ ENTRY_POINTS = {
     "papers": {"haiku": "haiku:PAPER"},
     "methods": {"mine": "haiku.method:Mine"},
     "metrics": {"length": "haiku.measure:METRIC"},
+    "attacks": {"noise": "haiku.noise:Noise"},
     "sources": {"cards": "haiku.cards:CARDS"},
 }
 
@@ -28,7 +31,7 @@ def write_package(site: Path) -> Path:
     declaration, build, report = code_blocks(PAPERS)
     files = {
         "__init__": declaration, "build": build, "report": report, "method": method, "measure": measure,
-        "cards": cards,
+        "cards": cards, "noise": NOISE,
     }  # fmt: skip
     for name, code in files.items():
         path = site / "haiku" / f"{name}.py"
