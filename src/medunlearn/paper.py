@@ -3,16 +3,14 @@
 A paper is a package whose ``__init__`` defines a :class:`Paper`. ``build``, ``run``, ``sweep``, ``report``,
 ``list``, YAML and Python are made from it; no other code names a paper. It is found under its name in
 ``medunlearn.papers.PAPERS``, as an entry point of the group ``medunlearn.papers``, by path
-(``my_package:PAPER``), or in the variable ``MEDUNLEARN_PAPERS`` (paths with commas). Everything that a paper
+(``my_package:PAPER``), or in the variable ``MEDUNLEARN_PLUGINS`` (paths with commas). Everything that a paper
 consists of is named as text, ``module:attribute``, so that reading declarations loads nothing heavy.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -21,11 +19,9 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, UnknownNameError, unknown_name
-from medunlearn.registry import load, names, resolve
+from medunlearn.registry import load, named_plugins, names, remember_plugin, resolve
 from medunlearn.verb import Verb
 
-PATHS = "MEDUNLEARN_PAPERS"
-"""Environment variable: papers by path, found under their names as well; processes started later inherit it."""
 NEUTRAL_MEASURES = ("rouge_l", "exact_match", "em", "te", "token_f1", "answer_probability")
 """Measures of a benchmark whose paper names none, or is not installed."""
 EVERYWHERE = ("ranked_first",)
@@ -205,9 +201,9 @@ def _problems(paper: Paper) -> Iterable[str]:
 
 
 def paper_targets() -> dict[str, str]:
-    """Every paper by name with its target: our own, those of installed packages, those of ``MEDUNLEARN_PAPERS``."""
+    """Every paper by name with its target: ours, those of installed packages, those of ``MEDUNLEARN_PLUGINS``."""
     own = _own()
-    by_path = {name: path for name, path in _by_path(os.environ.get(PATHS, "")).items() if name not in own}
+    by_path = {name: path for name, path in _by_path(tuple(named_plugins())).items() if name not in own}
     return {**own, **names("papers", own), **by_path}
 
 
@@ -229,7 +225,7 @@ def find_paper(name: str) -> Paper:
         InputError: what the name leads to cannot be imported, or is no :class:`Paper`.
     """
     try:
-        paper = resolve("papers", name, {**_by_path(os.environ.get(PATHS, "")), **_own()})
+        paper = resolve("papers", name, {**_by_path(tuple(named_plugins())), **_own()})
     except UnknownNameError as error:
         raise UnknownNameError("benchmark", name, paper_targets()) from error
     if not isinstance(paper, Paper):
@@ -238,7 +234,7 @@ def find_paper(name: str) -> Paper:
             "Paper(name='haiku', title='Haiku', package=__name__, builds=(Build(make='haiku.build:build'),))."
         )
     if ":" in name:
-        _remember(name)
+        remember_plugin(name)
     return paper
 
 
@@ -276,20 +272,15 @@ def _own() -> Mapping[str, str]:
     return table
 
 
-def _remember(path: str) -> None:
-    """Make a paper named by path known under its name, also to processes started from here on."""
-    paths = [part for part in os.environ.get(PATHS, "").split(",") if part]
-    if path not in paths:
-        os.environ[PATHS] = ",".join([*paths, path])
-
-
 @cache
-def _by_path(paths: str) -> Mapping[str, str]:
-    """Name -> path of the papers in a list of paths; one that cannot be loaded has its path for a name."""
-    names_of: dict[str, str] = {}
-    for path in (part.strip() for part in paths.split(",") if part.strip()):
-        name = path
-        with suppress(InputError):
-            name = getattr(resolve("papers", path, {}), "name", path)
-        names_of[name] = path
-    return names_of
+def _by_path(paths: tuple[str, ...]) -> Mapping[str, str]:
+    """Name -> path of the papers among paths of plug-ins; one that cannot be loaded has its path for a name."""
+    targets: dict[str, str] = {}
+    for path in paths:
+        try:
+            plugin = resolve("papers", path, {})
+        except InputError:
+            targets[path] = path
+        else:
+            targets |= {plugin.name: path} if isinstance(plugin, Paper) else {}
+    return targets

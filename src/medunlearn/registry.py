@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
+from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -82,7 +84,44 @@ def resolve(group: str, name: str, table: Mapping[str, str]) -> Any:
     try:
         return load(target)
     except InputError as error:
-        raise InputError(f"{kind} {name!r}: {error}") from error
+        raise InputError(f"{kind} {error}" if name == target else f"{kind} {name!r}: {error}") from error
+
+
+PLUGINS = "MEDUNLEARN_PLUGINS"
+"""Environment variable: paths of plug-ins, with commas, that files may name; processes started later inherit it."""
+
+
+def named_plugins() -> list[str]:
+    """The paths in ``MEDUNLEARN_PLUGINS``."""
+    return [path.strip() for path in os.environ.get(PLUGINS, "").split(",") if path.strip()]
+
+
+def remember_plugin(path: str) -> None:
+    """Add a path that the user named to ``MEDUNLEARN_PLUGINS``."""
+    paths = named_plugins()
+    if path not in paths:
+        os.environ[PLUGINS] = ",".join([*paths, path])
+
+
+def refuse_unnamed(kind: str, name: str) -> None:
+    """Refuse a path that a stored file names and the user does not: importing it runs whatever lies there.
+
+    A run or a case may come from anybody, and a module beside it with it. Modules of installed packages, and those
+    that are loaded already, are taken.
+
+    Raises:
+        InputError: names the variable that permits the path.
+    """
+    root = name.partition(":")[0].split(".")[0]
+    if ":" not in name or name in named_plugins() or root in sys.modules:
+        return
+    here = Path.cwd()
+    installed = [folder for folder in sys.path if folder and Path(folder).resolve() != here]
+    if PathFinder.find_spec(root, installed) is None:
+        raise InputError(
+            f"{kind} {name!r} is named by a stored file alone, and its module is no installed package: it is not "
+            f"imported. To permit it: {PLUGINS}={name} before the command."
+        )
 
 
 def load(target: str) -> Any:

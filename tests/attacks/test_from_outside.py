@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
+from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -140,19 +142,35 @@ def test_an_attack_that_leaves_other_weights_behind_is_no_result(here: Path) -> 
     assert data["recovery"]["noise"]["table"] == alone["recovery"]["noise"]["table"]
 
 
+def test_a_path_that_only_a_record_names_is_not_imported(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run may come from anybody, and a module beside it with it."""
+    attack("--attacks=noise_plugin:Noise", *few("noise"))
+    monkeypatch.delitem(sys.modules, "noise_plugin")
+    run("report", "runs/ga", "--benchmark=bench", "--out=stored")
+    text = (here / "stored" / "report.md").read_text()
+    assert "## Attacks that are not shown" in text
+    assert f"it is not imported. To permit it: {registry.PLUGINS}=noise_plugin:Noise before the command." in text
+    assert "noise_plugin" not in sys.modules
+    monkeypatch.setenv(registry.PLUGINS, "noise_plugin:Noise")
+    run("report", "runs/ga", "--benchmark=bench", "--out=permitted")
+    text = (here / "permitted" / "report.md").read_text()
+    assert "## Attacks that are not shown" not in text
+    assert "Noise" in text
+
+
 def test_a_report_without_the_plug_in_says_so(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     attack("--attacks=noise_plugin:Noise", *few("noise"))
-    monkeypatch.setattr("medunlearn.attacks.resolve", refuse_plugin)
+    monkeypatch.setattr(registry, "import_module", refuse_plugin)
     run("report", "runs/ga", "--benchmark=bench", "--out=missing")
     text = (here / "missing" / "report.md").read_text()
     assert "## Attacks that are not shown" in text
-    assert "noise_plugin:Noise: attack 'noise_plugin:Noise': its module cannot be imported: OSError: gone" in text
+    assert "noise_plugin:Noise: attack 'noise_plugin:Noise' cannot be imported: OSError: gone" in text
 
 
-def refuse_plugin(group: str, name: str, table: dict[str, str]) -> Any:
-    if name.startswith("noise_plugin"):
+def refuse_plugin(module: str) -> Any:
+    if module == "noise_plugin":
         raise OSError("gone")
-    return registry.resolve(group, name, table)
+    return import_module(module)
 
 
 def test_a_sweep_runs_it_and_plans_it(here: Path) -> None:

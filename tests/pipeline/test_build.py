@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from medunlearn import registry
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.hierarchy import Hierarchy
 from medunlearn.data.records import Record
 from medunlearn.data.splits import request
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
-from medunlearn.paper import PATHS, Build, Paper, installed_papers, paper_of
+from medunlearn.paper import Build, Paper, installed_papers, paper_of
 from medunlearn.pipeline.benchmark_builds import build, from_section, save_new
 
 
@@ -81,7 +82,7 @@ PAPER = Paper(name="hand", title="By hand", builds=(Build(make=f"{__name__}:by_h
 
 
 def test_an_experiments_section_with_a_paper_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(PATHS, "")  # and unset again
+    monkeypatch.setenv(registry.PLUGINS, "")  # and unset again
     path = f"{__name__}:PAPER"
     built = from_section({"builder": path, "size": 3}, tmp_path / "bench")
     assert built.counts()["records"] == 3

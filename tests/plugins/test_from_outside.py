@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from outside_package import install, write_package
 
 from medunlearn import registry
-from medunlearn.paper import PATHS
 
 TINY = "{model: tiny, tiny_width: 16, tiny_layers: 1, epochs: 1, pretrain_epochs: 0, precision: fp32}"
 SMALL = ("--model=tiny", "--tiny-width=16", "--tiny-layers=1", "--epochs=1")
@@ -63,7 +62,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(write_package(folder / "site"))
         patch.chdir(folder)
-        patch.setenv(PATHS, "")
+        patch.setenv(registry.PLUGINS, "")
         registry._installed.cache_clear()
         yield folder
     registry._installed.cache_clear()
@@ -197,7 +196,7 @@ def test_by_path_it_is_known_by_name_from_then_on(
     (tmp_path / "tanka.py").write_text(code)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])
-    monkeypatch.setenv(PATHS, "")
+    monkeypatch.setenv(registry.PLUGINS, "")
     run("build", "tanka:PAPER", "--poets", 12, "--out", "bench")
     assert "tanka" in names_of(run, "benchmarks")
     (tmp_path / "experiment.yaml").write_text(EXPERIMENT.replace("BUILDER", "tanka:PAPER"))

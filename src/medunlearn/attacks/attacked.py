@@ -18,6 +18,7 @@ from medunlearn.attacks.reconstruction.reconstruction_family import RECONSTRUCTI
 from medunlearn.attacks.recovery.recovery_family import RecoveryFamily
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
+from medunlearn.registry import refuse_unnamed
 from medunlearn.results.evaluated import Evaluated, joined, reference_of
 from medunlearn.results.reference_check import ReferenceCheck, check_reference
 from medunlearn.results.runs import Run
@@ -33,10 +34,11 @@ UNCHECKED = (
 
 
 def recorded_attacks(record: Run) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Names of the attacks of a record, and those that cannot be imported now, with the reason."""
+    """Names of the attacks of a record, and those that cannot or may not be imported, with the reason."""
     usable, reasons = list[str](), dict[str, str]()
     for name in record.info.config.get("attacks", ()):
         try:
+            refuse_unnamed("attack", str(name))
             usable += expand([name])
         except InputError as error:
             reasons[name] = str(error)

@@ -33,6 +33,7 @@ from medunlearn.models.folders import is_adapter
 from medunlearn.pipeline.adopt import adopt
 from medunlearn.pipeline.estimate.blueprint import blueprint_of
 from medunlearn.pipeline.presets import unlearning_method
+from medunlearn.registry import refuse_unnamed
 from medunlearn.results.runs import FILE, Run
 
 REQUEST_FILE = "request.json"
@@ -294,6 +295,8 @@ def _settings(work: Path, case: CaseFolder) -> ForgetSettings:
             f"{evidence.battery.version}; this medunlearn has {NAME}, version {VERSION}."
         )
     settings = check(ForgetSettings, record["settings"])
+    for name in settings.battery:
+        refuse_unnamed("attack", name)
     margins = {check.comparison.margin for check in evidence.battery.checks if check.comparison is not None}
     if not margins <= {settings.margin}:
         raise InputError(

@@ -22,6 +22,7 @@ from medunlearn.metrics.measure import question_items, record_items
 from medunlearn.models.health import answer_problems, refuse_broken
 from medunlearn.paper import IDENTIFIER, Grouping, paper_of
 from medunlearn.pipeline.rank_plan import NOTES, RANKS, rank_plan
+from medunlearn.registry import refuse_unnamed
 from medunlearn.results.evaluated import GROUPS, PRIVATE, SUMMARY, Evaluated, joined, summarize_evaluation
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import FILE, measured, question_labels, read_scores, record_labels, score_table
@@ -99,6 +100,7 @@ def score(
     """
     evaluated = Evaluated.find(Run.of(run), split)
     settings = check(EvaluateSettings, evaluated.record.info.config)
+    refuse_unnamed("extractor", settings.extractor)
     texts = [measures] if isinstance(measures, str) else measures
     metric_list = [word.strip() for text in texts for word in text.split(",")]
     metric_list = [name for name in metric_list if name] or list(evaluated.record.info.inputs["metrics"])
