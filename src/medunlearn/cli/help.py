@@ -13,11 +13,11 @@ from rich.panel import Panel
 from rich.table import Table
 
 import medunlearn
-from medunlearn.cli.command import Generated
 from medunlearn.cli.verbs import GROUPS, verb_of
 from medunlearn.config.fields import Flag
 
 if TYPE_CHECKING:
+    from medunlearn.cli.command import Generated
     from medunlearn.cli.main import Verbs
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medunlearn.cli.output import Output, Row, records
+from medunlearn.cli.result_tables import by_model, paper_view, warn_of_broken
 from medunlearn.errors import MedunlearnError
-from medunlearn.paper import paper_of
-from medunlearn.terminal import UNSCORED, with_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,60 +21,6 @@ if TYPE_CHECKING:
 # What fits a terminal of 80 columns; the report has the rest.
 HEADLINE = ("Model", "Utility", "Forgetting", "Distance")
 ROUNDED = 0.1  # share of what an adapter learned; from here on the rounding of a merge is mentioned
-
-
-def warn_of_broken(output: Output, models: Mapping[str, Sequence[str]]) -> None:
-    """Print first which models are broken, and why."""
-    from medunlearn.models.health import banner
-
-    output.warn(banner(models))
-
-
-def by_model(
-    output: Output,
-    table: pd.DataFrame,
-    title: Callable[..., str],
-    titles: Sequence[str],
-    row: Sequence[str],
-    models: Iterable[Any],
-    *,
-    cell: Callable[[Row], str] = with_interval,
-    counts: Callable[[Row], str] | None = None,
-    empty_rows: bool = False,
-) -> None:
-    """Print a table for each value of ``titles``: one line per value of ``row``, one column per model."""
-    labels = [model.run.label for model in models]
-    for names, part in table.groupby(list(titles), sort=False, dropna=False):
-        lines = []
-        for key, cells in part.groupby(list(row), sort=False, dropna=False):
-            rows = {line["model"]: line for line in cells.to_dict("records")}
-            texts = [cell(rows[label]) if label in rows else "" for label in labels]
-            if empty_rows or set(texts) - {UNSCORED, ""}:
-                lines.append((*key, *texts, *([counts(next(iter(rows.values())))] if counts else [])))
-        if lines:
-            columns = (*(name.replace("_", " ") for name in row), *labels, *(["scored"] if counts else []))
-            output.table(title(*names), columns, lines)
-
-
-def paper_view(verb: str, result: Any, benchmark: Any) -> ResultView:
-    """The tables that only the paper of a benchmark has of a verb's result.
-
-    Args:
-        benchmark: a benchmark or its folder.
-    """
-    from medunlearn import api
-    from medunlearn.reports.view import ResultView
-
-    if isinstance(benchmark, str):
-        benchmark = api.load(benchmark)
-    paper = paper_of(benchmark.builder)
-    show = paper.view(verb)
-    if show is None:
-        return ResultView(
-            lines=[f"{paper.missing}: its own measures and pages are not shown."] if paper.missing else ()
-        )
-    shown: ResultView = show(result, benchmark)
-    return shown
 
 
 def view(result: Any, output: Output) -> None:
@@ -418,9 +363,8 @@ def tune(result: Any, output: Output) -> None:
         raise MedunlearnError(result.failures())
 
 
-def report(result: tuple[Any, Path], output: Output) -> None:
-    content, page = result
-    shown: ResultView = content.view()
+def report(result: tuple[ResultView, Path], output: Output) -> None:
+    shown, page = result
     if not output.data({"report": str(page), **shown.data}):
         output.warn(shown.warnings)
         output.line(*shown.lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from medunlearn.cli.output import Output, Row, difference
-from medunlearn.cli.show import by_model, paper_view, warn_of_broken
+from medunlearn.cli.result_tables import by_model, paper_view, warn_of_broken
 from medunlearn.errors import MedunlearnError
 from medunlearn.terminal import absent, with_interval
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from medunlearn.cli.output import Output, Row, records
-from medunlearn.cli.show import warn_of_broken
+from medunlearn.cli.result_tables import warn_of_broken
 from medunlearn.config.audit import PREFIX
 from medunlearn.terminal import absent, with_interval
 

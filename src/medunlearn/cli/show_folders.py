@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medunlearn.cli.output import Output
-from medunlearn.cli.show import paper_view
+from medunlearn.cli.result_tables import paper_view
 
 if TYPE_CHECKING:
     from medunlearn.data.benchmark import Benchmark

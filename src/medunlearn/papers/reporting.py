@@ -9,6 +9,7 @@ from typing import Any
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
+from medunlearn.reports.view import ResultView
 from medunlearn.reports.write import free_folder, write_report
 from medunlearn.results.runs import Run
 
@@ -22,8 +23,8 @@ def report_content(
     split: str | None = None,
     relations: Path | None = None,
     **options: Any,
-) -> tuple[Any, Path]:
-    """Content and page of a report; arguments as in :func:`medunlearn.api.report`."""
+) -> tuple[ResultView, Path]:
+    """A report for the terminal, and its page; arguments as in :func:`medunlearn.api.report`."""
     page = free_folder(Path(out))
     if isinstance(benchmark, (Path, str)):
         benchmark = Benchmark.load(benchmark)
@@ -34,7 +35,7 @@ def report_content(
         from medunlearn.papers.sweeps.report import folder_report
 
         swept = folder_report(folders[0], benchmark, **options)
-        return swept, write_report(swept.report, page)
+        return swept.view(), write_report(swept.report, page)
     if any((folder / TUNING).exists() for folder in folders):
         if len(folders) > 1:
             raise InputError("A tuning has its own report: give only its folder.")
@@ -43,14 +44,15 @@ def report_content(
 
         tuning = read_content(folders[0])
         tuning = replace(tuning, title=options.get("title") or tuning.title)
-        return tuning, write_report(tuning_report(tuning), page)
+        return tuning.view(), write_report(tuning_report(tuning), page)
     from medunlearn.papers.memorization.compare import audit_content, is_audit
 
     if any(map(is_audit, folders)):
         from medunlearn.papers.memorization.report import audit_report
+        from medunlearn.papers.memorization.report.claims import audit_view
 
         audits = audit_content(folders, Path(relations) if relations else None, **options)
-        return audits, write_report(audit_report(audits), page)
+        return audit_view(audits), write_report(audit_report(audits), page)
     if relations is not None:
         raise InputError("--relations is only for runs of `medunlearn audit`, and there are none among the runs.")
     from medunlearn.judging.panel_run import split_runs
@@ -61,4 +63,4 @@ def report_content(
     models = [Evaluated.find(run, split) for run in trained]
     title = options.pop("title", None) or "Unlearning report"
     content = gather(title, models, benchmark, judged=judged, **options)
-    return content, write_report(content, page)
+    return content.view(), write_report(content, page)

@@ -19,8 +19,9 @@ from medunlearn.papers.memorization.report.figures import bars, epoch_panels
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.pipeline.epochs.epoch_selection import TABLE, EpochStanding, stop_epoch
 from medunlearn.reports.blocks import Cell, Figure, Notice, Report, Spec, Table, Text, blocks, section
-from medunlearn.reports.claims import findings_data, statements
+from medunlearn.reports.claims import cases_table, findings_data, statements
 from medunlearn.reports.formatting import p_text
+from medunlearn.reports.json import plain
 from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.table_blocks import cross_table, gap_cell, grid, records, value_cell
 from medunlearn.reports.view import ResultView
@@ -76,9 +77,20 @@ class Diagnosed:
 
     def view(self) -> ResultView:
         """Accuracies, differences and epochs, for the terminal."""
-        from medunlearn.papers.memorization.diagnosis.view import diagnosis_view
-
-        return diagnosis_view(self)
+        rise, epochs = rise_finding(self.results["rise"]), epoch_table(self)
+        tables = (
+            (f"top-k accuracy, {self.settings.part} part", accuracy_table(self)),
+            ("differences, paired on patients", difference_table(self)),
+            ("does memorization rise while the validation loss falls?", cases_table(rise) if rise else None),
+            ("epoch by epoch", None if epochs is None else _without_intervals(epochs)),
+        )
+        data = {"folder": str(self.record.folder), "rise": self.results["rise"], "health": self.problems}
+        return ResultView(
+            data | {name: plain(getattr(self, name)) for name in ("accuracy", "differences", "epochs")},
+            [(title, table) for title, table in tables if table is not None],
+            [*filter(None, (stopping(self), small_text(self), f"Report: {self.report}"))],
+            banner(self.problems),
+        )
 
     @property
     def report(self) -> Path:
@@ -266,3 +278,10 @@ def epoch_table(result: Diagnosed) -> Table | None:
         for row in rows
     )
     return cross_table(["Epoch"], entries, columns)
+
+
+def _without_intervals(table: Table) -> Table:
+    """The table with texts alone, except in the first column: the report has the intervals."""
+    columns = tuple(Cell(cell.text) for cell in table.columns)
+    rows = tuple((Cell(str(row[0])), *(Cell(cell.text) for cell in row[1:])) for row in table.rows)
+    return Table(columns, rows)

@@ -35,10 +35,13 @@ from medunlearn.reports.claims import (
     Evidence,
     Finding,
     Verdict,
+    findings_view,
     settle,
+    verdicts,
     without_broken,
 )
 from medunlearn.reports.readings import number
+from medunlearn.reports.view import ResultView
 
 HELD_OUT = ("(held out)", "(holdout)")
 """Mark of a measure on records that no model is trained on, in a table of epochs."""
@@ -211,3 +214,16 @@ def _apart(name: str, before: tuple[float | None, ...], after: tuple[float | Non
     if low is None or high is None or later_low is None or later_high is None:
         return Evidence(name, change, reason="no interval")
     return Evidence(name, change, later_low - high, later_high - low)
+
+
+def audit_view(content: AuditContent) -> ResultView:
+    """Each model's first screen in words, and the findings, for the terminal."""
+    claims = findings(content)
+    screens = [f"{s.extraction.label}: {s.answer}. {' '.join(s.conclusions)}" for s in content.screens]
+    cases = [f"{c.verdict.upper()}: {c.claim} {c.summary}" for c in claims if c.cases]
+    rows = [
+        verdict | {str(name): n for name, n in claim.counts.items()}
+        for verdict, claim in zip(verdicts(claims), claims, strict=True)
+    ]
+    data = {"first_screens": [screen.data() for screen in content.screens], "findings": rows}
+    return findings_view(data, "\n".join([*screens, *cases]), content.broken)

@@ -15,9 +15,8 @@ from medunlearn.audit.audit_tables import CELL
 from medunlearn.audit.first_screen import FirstScreen
 from medunlearn.data.data_use import UNKNOWN
 from medunlearn.models.health import banner
-from medunlearn.reports.claims import Evidence, findings_view, verdicts
+from medunlearn.reports.claims import Evidence
 from medunlearn.reports.readings import number, rows_of
-from medunlearn.reports.view import ResultView
 
 Row = Mapping[str, Any]
 Point = tuple[float, float | None, float | None, float | None]
@@ -136,20 +135,6 @@ class AuditContent:
     def broken(self) -> tuple[str, ...]:
         """Warnings about broken models; also the first caveats."""
         return banner(self.problems)
-
-    def view(self) -> ResultView:
-        """Each model's first screen in words, and the findings, for the terminal."""
-        from medunlearn.papers.memorization.report.claims import findings
-
-        claims = findings(self)
-        screens = [f"{s.extraction.label}: {s.answer}. {' '.join(s.conclusions)}" for s in self.screens]
-        cases = [f"{c.verdict.upper()}: {c.claim} {c.summary}" for c in claims if c.cases]
-        rows = [
-            verdict | {str(name): n for name, n in claim.counts.items()}
-            for verdict, claim in zip(verdicts(claims), claims, strict=True)
-        ]
-        data = {"first_screens": [screen.data() for screen in self.screens], "findings": rows}
-        return findings_view(data, "\n".join([*screens, *cases]), self.broken)
 
     @property
     def problems(self) -> dict[str, tuple[str, ...]]:
