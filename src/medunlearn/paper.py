@@ -177,7 +177,7 @@ class Paper:
 
 
 def _problems(paper: Paper) -> Iterable[str]:
-    """What is wrong with a declaration: the part, and the shape expected."""
+    """Mistakes of a declaration: the part, and the shape expected."""
     if not re.fullmatch(r"[a-z]\w*", paper.name):
         yield f"paper {paper.name!r}: name must be one lower-case word"
     single = ("runs_page", "sweep_page", "watch")
@@ -254,13 +254,27 @@ def paper_of(builder: str) -> Paper:
 
 
 def from_papers(part: str) -> dict[str, Any]:
-    """A mapping that papers declare (``own_measures``, ``tasks``, ``calls``), of all installed ones together."""
-    return {key: value for paper in installed_papers() for key, value in getattr(paper, part).items()}
+    """A mapping that papers declare (``own_measures``, ``tasks``, ``calls``), of all installed ones together.
+
+    Of two papers that declare one name the first is taken, so that none from outside replaces what is ours.
+    """
+    merged: dict[str, Any] = {}
+    for paper in installed_papers():
+        for name, value in getattr(paper, part).items():
+            merged.setdefault(name, value)
+    return merged
 
 
 def watches() -> Sequence[Any]:
-    """Measurements after epochs that papers offer to `train`."""
-    return [load(paper.watch) for paper in installed_papers() if paper.watch]
+    """Measurements after epochs that papers offer to `train`.
+
+    Raises:
+        InputError: one of ours cannot be loaded. It is never left out: exact deletion asks it what was held out.
+    """
+    ours = own_papers()
+    names_of_ours = {paper.name for paper in ours}
+    others = [paper for paper in installed_papers() if paper.name not in names_of_ours]
+    return [load(paper.watch) for paper in (*ours, *others) if paper.watch]
 
 
 def _plain(name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from medunlearn.paper import from_papers
 from medunlearn.pipeline.experiment import plan, run_experiment
 from medunlearn.pipeline.presets import presets
 
@@ -200,6 +201,11 @@ def test_demo(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.Monkey
     assert not opened
     medunlearn(*words)
     assert opened == [str(tmp_path / "demo" / "report" / "report.html")]
+
+
+def test_the_demo_without_a_word_is_the_first() -> None:
+    """`scripts/demo` gives none."""
+    assert next(iter(from_papers("demos"))) == "amnesia"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ from click.testing import CliRunner
 from outside_package import install, write_package
 
 from medunlearn import registry
+from medunlearn.errors import InputError
+from medunlearn.judging.writing import task_targets
+from medunlearn.metrics import get_metric, metric_targets
+from medunlearn.paper import watches
 
 TINY = "{model: tiny, tiny_width: 16, tiny_layers: 1, epochs: 1, pretrain_epochs: 0, precision: fp32}"
 SMALL = ("--model=tiny", "--tiny-width=16", "--tiny-layers=1", "--epochs=1")
@@ -261,3 +266,32 @@ def test_two_packages_with_one_name(
     assert "paper 'haiku' is declared by 2 installed packages" in said
     run("build", "amnesia", "--synthetic", 4, "--out", tmp_path / "bench")
     registry._installed.cache_clear()
+
+
+def test_a_paper_from_outside_replaces_no_measure_or_task_of_ours(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does one that cannot be loaded silence what `train` and exact deletion ask of ours."""
+    ours = {name: get_metric(name) for name in ("rouge_l", "rouge_l_f.knowmem")}
+    taken = "{'rouge_l': 'json:dumps', 'rouge_l_f.knowmem': 'json:dumps', 'of_rival': 'json:dumps'}"
+    (tmp_path / "rival_paper.py").write_text(
+        "from medunlearn.paper import Paper\n"
+        "TASKS = {'sensitive_content': 'json:dumps'}\n"
+        f"PAPER = Paper(name='rival', title='Rival', own_measures={taken}, tasks=TASKS)\n"
+    )
+    install(tmp_path, "rival_paper", {"papers": {"rival": "rival_paper:PAPER"}})
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._installed.cache_clear()
+    assert metric_targets()["of_rival"] == "json:dumps"
+    assert {name: get_metric(name) for name in ours} == ours
+    assert task_targets()["sensitive_content"].startswith("medunlearn.")
+    monkeypatch.setattr(registry, "import_module", refuse_diagnosis)
+    with pytest.raises(InputError, match="OSError: gone"):
+        watches()
+    registry._installed.cache_clear()
+
+
+def refuse_diagnosis(module: str) -> Any:
+    if module.endswith(".diagnosis"):
+        raise ImportError("OSError: gone")
+    return import_module(module)

@@ -1,4 +1,4 @@
-"""Interfaces of attacks: what an attack declares, and how a family of attacks is run, read and shown. No torch."""
+"""Interfaces of attacks and of their families: declaration, execution, reading, presentation. No torch."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ WORDS: Mapping[str, str] = {
 
 
 class AttackFamily(ABC):
-    """How attacks of one sort are run, stored, compared, read and shown.
+    """Operations that all attacks of one sort share: running, storing, comparing, reading, showing.
 
     Attributes:
         name: stands for all its attacks but published variants in ``--attacks``, and names its results.

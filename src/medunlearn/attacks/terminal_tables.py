@@ -13,7 +13,7 @@ Row = Mapping[Any, Any]
 
 @dataclass(frozen=True)
 class TerminalTables:
-    """What the terminal shows of the attacks of one family: a table per group, with a column per model.
+    """Terminal output of the attacks of one family: a table per group, with a column per model.
 
     Attributes:
         table: rows with ``model``, ``value``, ``low``, ``high``.

@@ -69,6 +69,6 @@ def untested_attacks(attacks: Verifying, missing: Mapping[str, str]) -> Iterator
 
 
 def never_tested() -> list[Untested]:
-    """What no battery covers, as the registered attacks declare it."""
+    """Parts that no battery covers, as the registered attacks declare them."""
     parts = dict.fromkeys(part for cls in known_attacks().values() for part in cls.untested)
     return [Untested(name=name, title=title, reason=reason) for name, title, reason in parts]

@@ -32,7 +32,7 @@ PREFERENCE = "preference"
 OTHER = "other"
 """The family of a method that declares none."""
 NO_TERM, LOSS, DIVERGENCE = "none", "loss", "divergence"
-"""What preserves the retain set: nothing, its own loss, or outputs held at the reference's."""
+"""Retain terms: none, the loss on the retain set, or outputs held at the reference's."""
 
 
 def declaration(target: str, attribute: str, default: str) -> str:

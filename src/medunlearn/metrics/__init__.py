@@ -60,7 +60,7 @@ __all__ = [
 
 def metric_targets() -> dict[str, str]:
     """Every measure by name with its target: ours, and those that only one paper has."""
-    return {**METRICS, **from_papers("own_measures")}
+    return {**from_papers("own_measures"), **METRICS}
 
 
 def installed_metrics() -> dict[str, Measure]:

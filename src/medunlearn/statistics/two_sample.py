@@ -3,9 +3,8 @@
 The paper's own procedure (100 draws of 100 instances, and a rank-sum test over the draws' means) is included only
 for comparison with the paper's numbers. All draws of a model come from one set of instances, so the test compares
 the means of two *sets of instances*, which are never exactly equal: at 100 draws it rejects a true null about seven
-times in ten, not one in twenty. medunlearn.statistics.paired` has neither fault.~Its interval is that of a mean
-over 100 instances, regardless of their number, and ignores subjects. :mod:`~medunlearn.statistics.paired` has
-neither problem.~medunlearn.statistics.paired` has neither fault.
+times in ten, not one in twenty. Its interval is that of a mean over 100 instances, regardless of their number, and
+ignores subjects. :mod:`~medunlearn.statistics.paired` has neither problem.
 
 Source of the procedure: Memorization in Large Language Models in Medicine, Section 3.1, "Bootstrapping and
 statistical analysis".

@@ -1,7 +1,7 @@
 """An invented hospital: fictitious patients with notes, questions and chest X-ray reports.
 
-medunlearn.synthetic.identities` for why.~Everything is generated from a seed, needs no network, and cannot belong
-to a real person (:mod:`~medunlearn.synthetic.identities`).~medunlearn.synthetic.identities` for why.
+Everything is generated from a seed, needs no network, and cannot belong to a real person
+(:mod:`~medunlearn.synthetic.identities`).
 """
 
 from medunlearn.synthetic.chance import CHANCE

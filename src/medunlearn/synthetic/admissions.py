@@ -54,9 +54,7 @@ def invent_admissions(patients: int, *, seed: int = 0, institutions: int = 4) ->
     """One admission per patient, deterministic on every machine.
 
     Raises:
-        InputError: medunlearn.synthetic.hospital.invent_hospital` refuses.~as for
-            :func:`~medunlearn.synthetic.hospital.invent_hospital`.~medunlearn.synthetic.hospital.invent_hospital`
-            refuses.
+        InputError: as for :func:`~medunlearn.synthetic.hospital.invent_hospital`.
     """
     hospital = invent_hospital(patients, seed=seed, institutions=institutions)
     clinicians = _clinicians(hospital)

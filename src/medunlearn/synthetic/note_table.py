@@ -19,8 +19,7 @@ def write_note_table(path: Path, patients: int, *, seed: int = 0, studies: int =
     Another seed gives other patients with other ids.
 
     Args:
-        patients, studies, seed: medunlearn.synthetic.invent_hospital`.~as for
-            :func:`~medunlearn.synthetic.invent_hospital`.~medunlearn.synthetic.invent_hospital`.
+        patients, studies, seed: as for :func:`~medunlearn.synthetic.invent_hospital`.
     """
     hospital = invent_hospital(patients, seed=seed, studies=studies)
     texts = {record.record_id: record.text for record in hospital.records()}

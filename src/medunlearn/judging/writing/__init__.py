@@ -21,7 +21,7 @@ TASKS: Mapping[str, str] = {
 
 def task_targets() -> dict[str, str]:
     """Every writing task by name with its target: ours, and those of papers."""
-    return {**TASKS, **from_papers("tasks")}
+    return {**from_papers("tasks"), **TASKS}
 
 
 def task_class(name: str) -> type[WritingTask]:

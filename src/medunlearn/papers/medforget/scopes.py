@@ -59,7 +59,7 @@ def forgotten_sections(benchmark: Benchmark, split: str) -> frozenset[str]:
 
 
 class ForgetSets:
-    """What a sweep's splits forget, and what several of them forget together."""
+    """Forget sets of a sweep's splits, and the parts that several of them share."""
 
     def __init__(self, benchmark: Benchmark, splits: Sequence[str]) -> None:
         self.benchmark, self._labels = benchmark, shown_splits(splits)
