@@ -21,18 +21,18 @@ from hospitals import settings_of
 from page_tables import markdown, replace_table, with_interval
 from suppressed import first_with_interval
 
+from medunlearn.attacks.attack_run import attack_each
 from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.config import AttackSettings, EvaluateSettings, check
 from medunlearn.methods.counterfactual import Counterfactual
 from medunlearn.methods.protocol import Terms, View
-from medunlearn.pipeline.attacking.attack_run import attack_each
-from medunlearn.pipeline.benchmark_builds import from_section
-from medunlearn.pipeline.evaluate import evaluate_one
-from medunlearn.pipeline.experiment import benchmark_folder, plan, run_folder
-from medunlearn.pipeline.presets import unlearn_settings
-from medunlearn.pipeline.train import train
-from medunlearn.pipeline.unlearn import unlearn
+from medunlearn.probes.evaluate import evaluate_one
 from medunlearn.results.runs import Run
+from medunlearn.study.benchmark_builds import from_section
+from medunlearn.study.experiment import benchmark_folder, plan, run_folder
+from medunlearn.study.presets import unlearn_settings
+from medunlearn.study.train import train
+from medunlearn.study.unlearn import unlearn
 
 SPLIT, SEED = "random_10", 0
 FACTS, RELEARNED = "facts.parquet", "relearned.parquet"

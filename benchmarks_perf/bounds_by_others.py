@@ -18,11 +18,11 @@ import pandas as pd
 
 import medunlearn as mu
 from medunlearn import api
-from medunlearn.cases.signing_keys import make_key
 from medunlearn.config import ForgetSettings, check
-from medunlearn.forgetting.battery_checks import LEAST_SPREAD
-from medunlearn.forgetting.measuring_models import ModelMeter
-from medunlearn.forgetting.request_benchmarks import RequestBenchmarks
+from medunlearn.request.battery_checks import LEAST_SPREAD
+from medunlearn.request.case.signing_keys import make_key
+from medunlearn.request.measuring_models import ModelMeter
+from medunlearn.request.request_benchmarks import RequestBenchmarks
 from medunlearn.results.runs import Run
 from medunlearn.statistics.others import compare_with_others
 from medunlearn.synthetic.note_table import write_note_table

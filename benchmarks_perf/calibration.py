@@ -20,11 +20,11 @@ from page_tables import markdown, replace_table
 
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.pipeline.benchmark_builds import build
-from medunlearn.pipeline.evaluate import evaluate_one
-from medunlearn.pipeline.presets import train_settings
-from medunlearn.pipeline.train import train
+from medunlearn.probes.evaluate import evaluate_one
 from medunlearn.results.fact_table import FILE, calibration_by_kind
+from medunlearn.study.benchmark_builds import build
+from medunlearn.study.presets import train_settings
+from medunlearn.study.train import train
 
 PATIENTS = 100
 PLACES = {"closed_book": "answers", "record": "records", "note": "whole notes"}

@@ -30,10 +30,10 @@ import pandas as pd
 import psutil
 
 from medunlearn.data.storage import read_json
-from medunlearn.pipeline.sweep import engines
-from medunlearn.pipeline.sweep.cell_launch import MODULE
-from medunlearn.pipeline.sweep.sweep_plan import plan
-from medunlearn.pipeline.sweep.sweep_run import run_sweep
+from medunlearn.study.sweep import engines
+from medunlearn.study.sweep.cell_launch import MODULE
+from medunlearn.study.sweep.sweep_plan import plan
+from medunlearn.study.sweep.sweep_run import run_sweep
 
 SETTINGS: dict[str, Any] = {
     "name": "Cut off once",

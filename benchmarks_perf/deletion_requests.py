@@ -25,15 +25,15 @@ from page_tables import markdown, replace_table
 from scipy.stats import kstest
 
 import medunlearn as mu
-from medunlearn.cases.evidence import TOGETHER, BatteryCheck
-from medunlearn.cases.signing_keys import make_key
-from medunlearn.cases.verdicts import decide
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.forgetting.forget_request import BatteryRerun
-from medunlearn.forgetting.forget_run import Forgotten
-from medunlearn.forgetting.trial_search import is_dropped
 from medunlearn.models.load import load_model
 from medunlearn.models.precision import autocast
+from medunlearn.request.case.evidence import TOGETHER, BatteryCheck
+from medunlearn.request.case.signing_keys import make_key
+from medunlearn.request.case.verdicts import decide
+from medunlearn.request.forget_request import BatteryRerun
+from medunlearn.request.forget_run import Forgotten
+from medunlearn.request.trial_search import is_dropped
 from medunlearn.results.runs import FILE, Run
 from medunlearn.seeds import generator
 from medunlearn.synthetic.note_table import write_note_table

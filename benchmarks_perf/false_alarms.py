@@ -23,9 +23,9 @@ from medunlearn.audit.audit_run import audit
 from medunlearn.audit.first_screen import FirstScreen
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.splits import shuffled
-from medunlearn.pipeline.benchmark_builds import build
-from medunlearn.pipeline.presets import train_settings
-from medunlearn.pipeline.train import train
+from medunlearn.study.benchmark_builds import build
+from medunlearn.study.presets import train_settings
+from medunlearn.study.train import train
 
 GROUP = 20
 """Patients of a group."""

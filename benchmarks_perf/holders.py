@@ -17,10 +17,10 @@ from pathlib import Path
 import pandas as pd
 from tokenizers import Tokenizer, models
 
-from medunlearn.cases.holders.file_search import find_holders
 from medunlearn.models.vocabulary import Vocabulary, vocabulary_owners
 from medunlearn.papers.amnesia.build import build
 from medunlearn.papers.amnesia.settings import AmnesiaSettings
+from medunlearn.request.holders.file_search import find_holders
 from medunlearn.seeds import generator
 
 

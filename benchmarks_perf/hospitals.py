@@ -25,7 +25,7 @@ import yaml
 import medunlearn as mu
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.pipeline.evaluate import evaluate_one
+from medunlearn.probes.evaluate import evaluate_one
 from medunlearn.results.runs import Run, RunRecord
 
 METHODS = ("counterfactual", "altpo", "npo", "kl_min", "graddiff", "simnpo", "rmu")

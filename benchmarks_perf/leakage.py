@@ -24,8 +24,8 @@ from medunlearn.metrics.leakage.extractors import Offline, ends_phrase
 from medunlearn.metrics.leakage.keyword_selection import seeds_of
 from medunlearn.metrics.leakage.keywords import of_records
 from medunlearn.metrics.leakage.phrases import terms
-from medunlearn.pipeline.benchmark_builds import build
 from medunlearn.seeds import generator
+from medunlearn.study.benchmark_builds import build
 
 Weighted = Sequence[tuple[str, float]]
 

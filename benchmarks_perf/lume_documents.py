@@ -18,7 +18,7 @@ import numpy as np
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.duplicates import Shingle, shingles
-from medunlearn.pipeline.benchmark_builds import build
+from medunlearn.study.benchmark_builds import build
 
 
 def variety(texts: Sequence[str]) -> tuple[float, float]:

@@ -17,12 +17,12 @@ import pandas as pd
 
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.papers.lume.build import SPLIT
-from medunlearn.pipeline.benchmark_builds import build
-from medunlearn.pipeline.evaluate import evaluate_one
-from medunlearn.pipeline.presets import train_settings, unlearn_settings
-from medunlearn.pipeline.train import train
-from medunlearn.pipeline.unlearn import unlearn
+from medunlearn.probes.evaluate import evaluate_one
 from medunlearn.results.evaluated import Evaluated
+from medunlearn.study.benchmark_builds import build
+from medunlearn.study.presets import train_settings, unlearn_settings
+from medunlearn.study.train import train
+from medunlearn.study.unlearn import unlearn
 
 METHODS = ("ga", "graddiff", "kl_min", "npo", "ngdiff")
 RATES = (1e-4, 3e-4, 1e-3)

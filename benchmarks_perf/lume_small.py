@@ -16,8 +16,8 @@ from pathlib import Path
 import pandas as pd
 
 from medunlearn.config import read_yaml
-from medunlearn.pipeline.experiment import plan, run_experiment
 from medunlearn.reports.content import ReportContent
+from medunlearn.study.experiment import plan, run_experiment
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "lume-small.yaml"
 TASKS = ("story", "personal_biography", "public_biography")

@@ -25,9 +25,9 @@ from medunlearn.config import UnlearnSettings, check
 from medunlearn.methods import make_method
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import TokenSequence
-from medunlearn.pipeline.estimate.step_cost import Rehearsal
 from medunlearn.results.machine import PeakMemory
 from medunlearn.seeds import generator
+from medunlearn.study.estimate.step_cost import Rehearsal
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import train_loop
 from medunlearn.training.loop_settings import LoopSettings

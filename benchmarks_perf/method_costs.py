@@ -16,9 +16,9 @@ from pathlib import Path
 from page_tables import markdown, replace_table
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.pipeline.presets import unlearn_settings
-from medunlearn.pipeline.unlearn import unlearn
 from medunlearn.results.runs import Run
+from medunlearn.study.presets import unlearn_settings
+from medunlearn.study.unlearn import unlearn
 
 METHODS = ("counterfactual", "altpo", "npo")
 SHORT, LONG = 2, 6

@@ -28,8 +28,8 @@ from medunlearn.metrics import Item, get_metric, words
 from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.ngrams import shared_ngrams, token_entropies
 from medunlearn.metrics.text import rouge_l_recalls, token_entropy
-from medunlearn.pipeline.benchmark_builds import build
 from medunlearn.seeds import generator
+from medunlearn.study.benchmark_builds import build
 
 Ids = Sequence[int]
 

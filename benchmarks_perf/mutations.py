@@ -34,7 +34,7 @@ TOFU, OPTIONS, JUDGED = f"{METRICS}likelihood.py", f"{METRICS}likelihood.py", f"
 MODEL = f"{METRICS}model_metrics.py"
 LOSSES, NGDIFF = "tests/methods/test_losses.py", "tests/methods/test_ngdiff.py"
 HEAD, PACKING = "tests/models/test_head.py", "tests/models/test_packing.py"
-HEALTH, VERIFY = "tests/models/test_health.py", "tests/pipeline/test_verify.py"
+HEALTH, VERIFY = "tests/models/test_health.py", "tests/study/test_verify.py"
 STATISTICS, RESULTS = "tests/statistics/test_", "tests/results/test_"
 MUTATIONS = [
     Mutation(
@@ -57,8 +57,8 @@ MUTATIONS = [
     Mutation("models/health.py", "or bad_logits(model, tokenizer)", "", HEALTH),
     Mutation("models/folders.py", "if not _is_untouched(path, facts) and", "if", VERIFY),
     Mutation("models/folders.py", "if facts and _is_untouched(path, facts)", "if facts", VERIFY),
-    Mutation("pipeline/verify.py", "if now != identity", "if now == 1", VERIFY),
-    Mutation("pipeline/verify.py", '"ok" if now == digest', '"ok" if now', VERIFY),
+    Mutation("study/verify.py", "if now != identity", "if now == 1", VERIFY),
+    Mutation("study/verify.py", '"ok" if now == digest', '"ok" if now', VERIFY),
     Mutation("reports/claims.py", "if finding.of_collapse", "if True", "tests/reports/test_findings.py"),
     Mutation(
         "reports/headline.py",

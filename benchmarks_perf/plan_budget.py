@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from medunlearn.config.reading import merged
-from medunlearn.pipeline.sweep.survey import foresee
-from medunlearn.pipeline.sweep.sweep_plan import plan
+from medunlearn.study.sweep.survey import foresee
+from medunlearn.study.sweep.sweep_plan import plan
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "amnesia-llama3-8b.yaml"
 

@@ -22,14 +22,14 @@ import pandas as pd
 from deletion_requests import PROMPT, PlainTraining
 from page_tables import markdown
 
-from medunlearn.cases.signing_keys import make_key
 from medunlearn.config import ForgetSettings, check
-from medunlearn.forgetting.forget_request import ForgetRequest
-from medunlearn.forgetting.standings import IDENTIFIERS
-from medunlearn.forgetting.trial_search import ForgetCandidate, rate_of_size
-from medunlearn.pipeline.unlearn import unlearn
+from medunlearn.request.case.signing_keys import make_key
+from medunlearn.request.forget_request import ForgetRequest
+from medunlearn.request.standings import IDENTIFIERS
+from medunlearn.request.trial_search import ForgetCandidate, rate_of_size
 from medunlearn.results.runs import Run
 from medunlearn.seeds import generator
+from medunlearn.study.unlearn import unlearn
 from medunlearn.synthetic.note_table import write_note_table
 
 FORMS: Mapping[str, Mapping[str, Any]] = {

@@ -20,12 +20,12 @@ import pandas as pd
 import torch
 
 from medunlearn.data.storage import sha256_of
-from medunlearn.pipeline.experiment import benchmark_folder
-from medunlearn.pipeline.shared_work import SharedWork
-from medunlearn.pipeline.sweep.jobs import Job, JobOutput, job_of, perform
-from medunlearn.pipeline.sweep.pool import Slot
-from medunlearn.pipeline.sweep.sweep_plan import Sweep, plan
+from medunlearn.probes.shared_work import SharedWork
 from medunlearn.results.scores import FILE as SCORES
+from medunlearn.study.experiment import benchmark_folder
+from medunlearn.study.sweep.jobs import Job, JobOutput, job_of, perform
+from medunlearn.study.sweep.pool import Slot
+from medunlearn.study.sweep.sweep_plan import Sweep, plan
 
 RATES = (1e-4, 3e-4, 1e-3, 3e-3)
 TRAININGS = ("target",)

@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 
 from medunlearn.config import EvaluateSettings, check
-from medunlearn.pipeline.benchmark_builds import build
-from medunlearn.pipeline.evaluate import evaluate_one
-from medunlearn.pipeline.presets import train_settings
-from medunlearn.pipeline.train import train
+from medunlearn.probes.evaluate import evaluate_one
+from medunlearn.study.benchmark_builds import build
+from medunlearn.study.presets import train_settings
+from medunlearn.study.train import train
 
 SPLIT = "random_10"
 

@@ -15,9 +15,9 @@ import torch
 
 from medunlearn import build
 from medunlearn.config import EvaluateSettings, as_value, check
-from medunlearn.pipeline.evaluate import evaluate_one
-from medunlearn.pipeline.presets import train_settings
-from medunlearn.pipeline.train import train
+from medunlearn.probes.evaluate import evaluate_one
+from medunlearn.study.presets import train_settings
+from medunlearn.study.train import train
 
 SPLIT = "patient_25"
 METRICS = ["rouge_l", "exact_match", "option_accuracy"]

@@ -20,7 +20,7 @@ import numpy as np
 
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.pipeline.evaluate import evaluate_one
+from medunlearn.probes.evaluate import evaluate_one
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from medunlearn.audit.options.option_audit import audit_options
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.metrics.leakage.keywords import keywords
-    from medunlearn.pipeline.score import score
+    from medunlearn.probes.score import score
     from medunlearn.results.runs import Run
     from medunlearn.results.scores import scores
 
@@ -77,7 +77,7 @@ _ELSEWHERE = {
     "audit": "medunlearn.audit.audit_run",
     "audit_options": "medunlearn.audit.options.option_audit",
     "keywords": "medunlearn.metrics.leakage.keywords",
-    "score": "medunlearn.pipeline.score",
+    "score": "medunlearn.probes.score",
     "scores": "medunlearn.results.scores",
 }
 

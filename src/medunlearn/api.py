@@ -28,26 +28,26 @@ from medunlearn.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from medunlearn.attacks.attacked import Attacks
-    from medunlearn.cases.case_checks import BatteryRunner
-    from medunlearn.cases.holders.holder_log import Holders
-    from medunlearn.cases.purge import Purge
-    from medunlearn.cases.signing_keys import KeyFiles
-    from medunlearn.cases.timestamp_checks import Timestamp
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.data.describe import Description
-    from medunlearn.forgetting.forget_run import Forgotten
     from medunlearn.judging.annotators import PeopleAgreement
     from medunlearn.judging.judges import Llm
     from medunlearn.judging.panel_run import JudgingRun
-    from medunlearn.pipeline.estimate.forecast import Forecast
-    from medunlearn.pipeline.experiment import Finished
-    from medunlearn.pipeline.sweep.result import Swept
-    from medunlearn.pipeline.tuning.tune_result import Tuned
-    from medunlearn.pipeline.utility.numbers import Utilities
-    from medunlearn.pipeline.utility.tasks import ExportedTasks
-    from medunlearn.pipeline.verify import Verification
+    from medunlearn.probes.utility.numbers import Utilities
+    from medunlearn.probes.utility.tasks import ExportedTasks
+    from medunlearn.request.case.case_checks import BatteryRunner
+    from medunlearn.request.case.purge import Purge
+    from medunlearn.request.case.signing_keys import KeyFiles
+    from medunlearn.request.case.timestamp_checks import Timestamp
+    from medunlearn.request.forget_run import Forgotten
+    from medunlearn.request.holders.holder_log import Holders
     from medunlearn.results.evaluated import Evaluation
     from medunlearn.results.runs import Run
+    from medunlearn.study.estimate.forecast import Forecast
+    from medunlearn.study.experiment import Finished
+    from medunlearn.study.sweep.result import Swept
+    from medunlearn.study.tune.tune_result import Tuned
+    from medunlearn.study.verify import Verification
 
     RunOrFolder = Run | Path | str
     BenchmarkOrFolder = Benchmark | Path | str
@@ -79,11 +79,11 @@ def train(
     Args:
         out: folder of the run
     """
-    from medunlearn.pipeline.estimate.forecast import announce
-    from medunlearn.pipeline.estimate.stage_cost import train_stage
-    from medunlearn.pipeline.experiment import run_folder
-    from medunlearn.pipeline.presets import train_settings
-    from medunlearn.pipeline.train import train
+    from medunlearn.study.estimate.forecast import announce
+    from medunlearn.study.estimate.stage_cost import train_stage
+    from medunlearn.study.experiment import run_folder
+    from medunlearn.study.presets import train_settings
+    from medunlearn.study.train import train
 
     checked = train_settings({"model": model, **({"preset": preset} if preset else {}), **settings})
     bench = _benchmark(benchmark)
@@ -107,7 +107,7 @@ def adopt(
     Raises:
         ModelError: two models in one folder, a part is missing, or a broken model.
     """
-    from medunlearn.pipeline.adopt import adopt
+    from medunlearn.study.adopt import adopt
 
     checked = check(AdoptSettings, settings)
     bench, folder = _benchmark(benchmark), None if out is None else Path(out)
@@ -129,10 +129,10 @@ def forget(
         InputError: a patient who is not there or was forgotten before; no key; a folder that cannot be used.
         ModelError: two models in one folder, a part is missing, or a broken model.
     """
-    from medunlearn.forgetting.verifying_attacks import with_battery
+    from medunlearn.request.verifying_attacks import with_battery
 
     checked = with_battery(check(ForgetSettings, merged({}, settings)))
-    from medunlearn.forgetting.forget_run import forget
+    from medunlearn.request.forget_run import forget
     from medunlearn.results.runs import Run
 
     source = model.folder if isinstance(model, Run) else model
@@ -150,16 +150,16 @@ def unlearn(
         target: run of the target model, or a Hugging Face folder, which is adopted
         out: folder of the run
     """
-    from medunlearn.pipeline.presets import tiny_preset, unlearn_settings, unlearning_method
+    from medunlearn.study.presets import tiny_preset, unlearn_settings, unlearning_method
 
     values = {"method": method, "split": split, **({"preset": preset} if preset else {}), **flat(settings, method)}
     checked = unlearn_settings(values, tiny=tiny_preset(target), shared=False)
     unlearning_method(checked)  # its mistakes are told before torch is loaded and a model is read
 
-    from medunlearn.pipeline.estimate.forecast import announce
-    from medunlearn.pipeline.estimate.stage_cost import unlearn_stage
-    from medunlearn.pipeline.experiment import run_folder
-    from medunlearn.pipeline.unlearn import unlearn
+    from medunlearn.study.estimate.forecast import announce
+    from medunlearn.study.estimate.stage_cost import unlearn_stage
+    from medunlearn.study.experiment import run_folder
+    from medunlearn.study.unlearn import unlearn
 
     bench = _benchmark(benchmark)
     trained = _run_of(target, bench, split, out, device, quiet, settings)
@@ -179,7 +179,7 @@ def evaluate(
         run: run of a model, or a Hugging Face folder, which is adopted
         out: also write the table to this CSV file
     """
-    from medunlearn.pipeline.evaluate import evaluate
+    from medunlearn.probes.evaluate import evaluate
 
     file, checked = _csv_file(out), check(EvaluateSettings, {"split": split, **settings})
     bench = _benchmark(benchmark)
@@ -196,7 +196,7 @@ def inspect(benchmark: BenchmarkOrFolder, *, tokenizer: Folder | None = None) ->
     Args:
         tokenizer: count tokens of this folder, run or hub id; none: words
     """
-    from medunlearn.pipeline.describing import described
+    from medunlearn.study.describing import described
 
     return described(_benchmark(benchmark), tokenizer)
 
@@ -223,7 +223,7 @@ def attack(
     file = _csv_file(out)
     named = {} if attacks is None else {"attacks": attacks}
     checked = attack_settings({"split": split, **named, **flat(settings, *settings)})
-    from medunlearn.pipeline.attacking.attack_run import attack
+    from medunlearn.attacks.attack_run import attack
 
     bench = _benchmark(benchmark)
     model, *others = (_run_of(source, bench, split, out, device, quiet, settings) for source in (run, *against))
@@ -250,7 +250,7 @@ def utility(
     Raises:
         InputError: the harness is not installed; a task that there is not, or whose data cannot be had.
     """
-    from medunlearn.pipeline.utility.harness_run import utility
+    from medunlearn.probes.utility.harness_run import utility
 
     file, checked = _csv_file(out), check(UtilitySettings, {"tasks": tasks, **settings})
     models = [_run(run), *map(_run, against)]
@@ -271,7 +271,7 @@ def export_tasks(
     Raises:
         InputError: an unknown split or measure; a folder that is not empty.
     """
-    from medunlearn.pipeline.utility.tasks import export_tasks
+    from medunlearn.probes.utility.tasks import export_tasks
 
     if out is None:
         raise ConfigError(["--out is missing: folder of the tasks"])
@@ -367,8 +367,8 @@ def export(
         show_text: print those strings and whose they are; README.md never has them
         confirm: asks a person whether a model of unrecorded data may be pushed; none: it is refused
     """
-    from medunlearn.pipeline.export import export
     from medunlearn.results.runs import Run
+    from medunlearn.study.export import export
 
     if out is None:
         raise ConfigError(["--out is missing: folder of the exported model"])
@@ -399,9 +399,9 @@ def verify(
         work: of a case and its model: the folder that `forget` wrote beside the case; the battery is run again on
             the model as it is now
     """
-    from medunlearn.cases.holders.file_search import find_holders
-    from medunlearn.cases.holders.holder_log import LOGS
-    from medunlearn.cases.holders.traces import read_identifiers
+    from medunlearn.request.holders.file_search import find_holders
+    from medunlearn.request.holders.holder_log import LOGS
+    from medunlearn.request.holders.traces import read_identifiers
 
     if subject is None and identifiers is None:
         if benchmark is not None or out is not None:
@@ -423,7 +423,7 @@ def verify(
 
 def _rerun(work: Path, case: Path, *, device: str, quiet: bool, say: Say) -> BatteryRunner:
     """Rerun a case's test battery from its work folder."""
-    from medunlearn.forgetting.forget_request import BatteryRerun
+    from medunlearn.request.forget_request import BatteryRerun
 
     return BatteryRerun.of(case, work, device=device, quiet=quiet, say=say)
 
@@ -435,8 +435,8 @@ def _check(
     rerun: Callable[[Path], BatteryRunner] | None,
 ) -> Verification:
     """Checks of runs, or of a case and the model given with it."""
-    from medunlearn.cases.case_checks import looks_like_case, verify_case
-    from medunlearn.pipeline.verify import verify_runs
+    from medunlearn.request.case.case_checks import looks_like_case, verify_case
+    from medunlearn.study.verify import verify_runs
 
     cases = [folder for folder in folders if looks_like_case(folder)]
     if not cases:
@@ -449,8 +449,8 @@ def _check(
         raise ConfigError(["a case is checked alone or with one model: medunlearn verify MODEL case/"])
     if rerun is not None and not models:
         raise ConfigError(["--work runs the battery again on a model: medunlearn verify MODEL case/ --work WORK"])
-    from medunlearn.cases.signing_keys import read_public_key
-    from medunlearn.cases.timestamp_checks import read_certificates
+    from medunlearn.request.case.signing_keys import read_public_key
+    from medunlearn.request.case.timestamp_checks import read_certificates
 
     key = None if public_key is None else read_public_key(Path(public_key))
     trusted = () if authority is None else read_certificates(Path(authority))
@@ -465,7 +465,7 @@ def case_key(*, out: Folder) -> KeyFiles:
     Args:
         out: the private key; OUT.pub and pseudonyms.key stand beside it
     """
-    from medunlearn.cases.signing_keys import make_key
+    from medunlearn.request.case.signing_keys import make_key
 
     return make_key(Path(out))
 
@@ -481,8 +481,8 @@ def case_timestamp(
         command: instead of an address: reads the query from standard input, writes the reply to standard output
         authority: certificates (PEM) that you trust; a stamp of another authority is refused
     """
-    from medunlearn.cases.timestamp_checks import read_certificates
-    from medunlearn.cases.timestamps import timestamp_case
+    from medunlearn.request.case.timestamp_checks import read_certificates
+    from medunlearn.request.case.timestamps import timestamp_case
 
     trusted = () if authority is None else read_certificates(Path(authority))
     return timestamp_case(Path(case), url=url, command=command, authority=trusted)
@@ -502,8 +502,8 @@ def case_purge(
         kinds: delete files of this kind alone (weights, store, benchmark, ...); repeatable
         yes: delete the files; without it they are listed
     """
-    from medunlearn.cases.holders.traces import read_identifiers
-    from medunlearn.cases.purge import purge_patient
+    from medunlearn.request.case.purge import purge_patient
+    from medunlearn.request.holders.traces import read_identifiers
 
     names = [] if identifiers is None else read_identifiers(Path(identifiers))
     bench = None if benchmark is None else _benchmark(benchmark)
@@ -522,8 +522,8 @@ def run(
         experiment: YAML file of the experiment
         overrides: settings that replace the file's; nested ones as ``**{"train.lr": 1e-3}``
     """
-    from medunlearn.pipeline.estimate.forecast import announce, forecast
-    from medunlearn.pipeline.experiment import plan, run_experiment
+    from medunlearn.study.estimate.forecast import announce, forecast
+    from medunlearn.study.experiment import plan, run_experiment
 
     checked = plan(merged(experiment, overrides))
     announce(say, lambda: forecast(checked, device=device), None, device)
@@ -535,8 +535,8 @@ def plan(experiment: Folder | dict[str, Any], *, device: str = "auto", **overrid
 
     ``.table()`` is a DataFrame with a row per stage; ``.warnings`` says what will not fit.
     """
-    from medunlearn.pipeline.estimate.forecast import forecast
-    from medunlearn.pipeline.experiment import plan
+    from medunlearn.study.estimate.forecast import forecast
+    from medunlearn.study.experiment import plan
 
     return forecast(plan(merged(experiment, overrides)), device=device)
 
@@ -555,8 +555,8 @@ def sweep(
         jobs: cells at the same time, each in a process of its own; none: one a GPU, or one a core
         overrides: as for :func:`run`; ``seed`` replaces all ``seeds``
     """
-    from medunlearn.pipeline.sweep.sweep_plan import plan_from
-    from medunlearn.pipeline.sweep.sweep_run import run_sweep
+    from medunlearn.study.sweep.sweep_plan import plan_from
+    from medunlearn.study.sweep.sweep_run import run_sweep
 
     return run_sweep(plan_from(sweep, jobs, overrides), jobs=jobs, device=device, quiet=quiet, say=say)
 
@@ -575,8 +575,8 @@ def tune(
         jobs: methods at the same time, each in a process of its own; none: one a GPU, or one a core
         overrides: as for :func:`run`; ``seed`` replaces all ``seeds``
     """
-    from medunlearn.pipeline.tuning.tune_plan import plan_from
-    from medunlearn.pipeline.tuning.tune_run import run_tuning
+    from medunlearn.study.tune.tune_plan import plan_from
+    from medunlearn.study.tune.tune_run import run_tuning
 
     return run_tuning(plan_from(tuning, jobs, overrides), jobs=jobs, device=device, quiet=quiet, say=say)
 
@@ -594,7 +594,7 @@ def _run_of(
     """A run as it is, or a Hugging Face folder adopted as a run beside ``out``, with the prompt settings in
     ``settings``.
     """
-    from medunlearn.pipeline.adopt import run_of
+    from medunlearn.study.adopt import run_of
 
     how = {key: settings[key] for key in ("template", "context", "weights", "allow_broken") if key in settings}
     beside = RUNS if out is None else Path(out).parent

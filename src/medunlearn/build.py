@@ -40,7 +40,7 @@ def build_call(name: str) -> Callable[..., Benchmark]:
     def build(
         *arguments: Any, out: Location | None = None, quiet: bool = True, say: Say = print, **settings: Any
     ) -> Benchmark:
-        from medunlearn.pipeline.benchmark_builds import build_benchmark
+        from medunlearn.study.benchmark_builds import build_benchmark
 
         given = signature.bind(*arguments, **settings).arguments
         flags = {key: given.pop(key) for key in flag_names if key in given}

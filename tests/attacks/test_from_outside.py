@@ -245,7 +245,7 @@ def test_forget_verifies_with_it(here: Path) -> None:
 
 
 def evidence_of(case: Path) -> dict[str, Any]:
-    from medunlearn.cases.case_folder import CaseFolder
+    from medunlearn.request.case.case_folder import CaseFolder
 
     evidence: dict[str, Any] = CaseFolder.open(case).evidence.model_dump(mode="json")
     return evidence

@@ -275,7 +275,7 @@ def test_a_plan_of_an_experiment_draws_nothing(medunlearn: Medunlearn, tmp_path:
 
 def test_python_and_experiments_build_the_same(invented: Path, tmp_path: Path) -> None:
     import medunlearn as mu
-    from medunlearn.pipeline.benchmark_builds import from_section
+    from medunlearn.study.benchmark_builds import from_section
 
     size = {"synthetic": 4, "institutions": 2, "studies": 2, "image_size": 48}
     payload = mu.build.medforget(out=tmp_path / "a", **size)

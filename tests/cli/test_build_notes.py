@@ -240,7 +240,7 @@ def test_notes_that_a_server_fails_on_are_left_out_only_when_told(
 def test_the_same_in_python_and_in_an_experiment(own_notes: Any, canned: Any, tmp_path: Path) -> None:
     import medunlearn as mu
     from medunlearn.errors import ConfigError
-    from medunlearn.pipeline.benchmark_builds import from_section
+    from medunlearn.study.benchmark_builds import from_section
 
     file = write_csv(tmp_path / "n.csv", own_notes(6))
     with FakeServer(answer=canned) as server:

@@ -13,9 +13,9 @@ import pytest
 from foreign_models import save_adapter
 from row_files import write_csv
 
-from medunlearn.cases.officer_page import TITLES
 from medunlearn.data.records import RECORD
 from medunlearn.data.storage import read_frame
+from medunlearn.request.case.officer_page import TITLES
 from medunlearn.synthetic.note_table import write_note_table
 
 Medunlearn = Callable[..., Any]
@@ -256,8 +256,8 @@ def test_the_demo(medunlearn: Medunlearn, here: Path, monkeypatch: pytest.Monkey
     small = {"others": 3, "facts": 2, "battery": ("quantization",), "method": "npo", "unlearn": {"epochs": 1}}
     small["evaluate"] = {"max_new_tokens": 2}
     tiny = {"model": "tiny", "template": "chat", "tiny_width": 32, "tiny_layers": 2, "precision": "fp32"}
-    monkeypatch.setattr("medunlearn.forgetting.forget_demo.REQUEST_SIZE", small)
-    monkeypatch.setattr("medunlearn.forgetting.forget_demo.TRAINING", tiny)
+    monkeypatch.setattr("medunlearn.request.forget_demo.REQUEST_SIZE", small)
+    monkeypatch.setattr("medunlearn.request.forget_demo.TRAINING", tiny)
     words = ("demo", "forget", "--out=demo", "--synthetic=6", "--epochs=1")
     result = medunlearn(*words)
     assert [f"{step}/3" in result.text for step in (1, 2, 3)] == [True] * 3

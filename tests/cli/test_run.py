@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from medunlearn.paper import from_papers
-from medunlearn.pipeline.experiment import plan, run_experiment
-from medunlearn.pipeline.presets import presets
+from medunlearn.study.experiment import plan, run_experiment
+from medunlearn.study.presets import presets
 
 Medunlearn = Callable[..., Any]
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -91,7 +91,7 @@ def _run_once(monkeypatch: pytest.MonkeyPatch) -> None:
         finished[:] = finished or [run_experiment(*args, **more)]
         return finished[0]
 
-    monkeypatch.setattr("medunlearn.pipeline.experiment.run_experiment", once)
+    monkeypatch.setattr("medunlearn.study.experiment.run_experiment", once)
 
 
 @pytest.mark.usefixtures("_run_once")
@@ -155,7 +155,7 @@ TESTED_IN = {
     "lume-olmo.yaml": "papers/test_scales.py",
     "lume-new.yaml": "docs/test_lume_tofu_muse.py",
     "sweep-small.yaml": "cli/test_sweep.py",
-    "sweep-amnesia-400.yaml": "pipeline/sweep/test_plan.py",
+    "sweep-amnesia-400.yaml": "study/sweep/test_plan.py",
     "tune-small.yaml": "cli/test_tune.py",
     "medforget-tiny.yaml": "papers/medforget/test_run.py",
     "medforget-tiny-vision.yaml": "papers/medforget/test_run.py",
@@ -186,9 +186,9 @@ def test_demo(medunlearn: Medunlearn, tmp_path: Path, monkeypatch: pytest.Monkey
         tiny, train={**tiny.train, **short, "tiny_width": 32, "tiny_layers": 2}, unlearn={**tiny.unlearn, **short}
     )
     everything = {**presets(), "tiny": small}
-    monkeypatch.setattr("medunlearn.pipeline.presets.presets", lambda: everything)
+    monkeypatch.setattr("medunlearn.study.presets.presets", lambda: everything)
     few = {"limit": 1, "replicates": 20, "max_new_tokens": 4}
-    monkeypatch.setattr("medunlearn.pipeline.experiment.plan", lambda values: plan({**values, "evaluate": few}))
+    monkeypatch.setattr("medunlearn.study.experiment.plan", lambda values: plan({**values, "evaluate": few}))
     opened: list[str] = []
     monkeypatch.setattr("click.launch", opened.append)
     words = ("demo", "--out", tmp_path / "demo", "--synthetic", 20)

@@ -118,7 +118,7 @@ def test_given_again_it_does_nothing(unlearn: Unlearn, graddiff: Path, monkeypat
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("the model was loaded")
 
-    monkeypatch.setattr("medunlearn.pipeline.unlearn.load_model", refuse)
+    monkeypatch.setattr("medunlearn.study.unlearn.load_model", refuse)
     unlearn("graddiff", *SHORT, out=graddiff)
     assert json.loads(unlearn("graddiff", *SHORT, "--json", out=graddiff).stdout) == info(graddiff)
     result = unlearn("graddiff", *SHORT, "--quiet", out=graddiff)

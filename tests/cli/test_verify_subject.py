@@ -13,8 +13,8 @@ import pytest
 from pages import Page
 
 import medunlearn as mu
-from medunlearn.cases.holders.holder_log import How
-from medunlearn.cases.holders.traces import Trace
+from medunlearn.request.holders.holder_log import How
+from medunlearn.request.holders.traces import Trace
 
 Medunlearn = Callable[..., Any]
 PAGE = Page.read("forget.md", "Find every file that holds a patient")

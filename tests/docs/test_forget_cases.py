@@ -9,13 +9,13 @@ import pytest
 from case_evidence import case_evidence
 from pages import Page, run_line
 
-from medunlearn.cases.case_folder import write_case
-from medunlearn.cases.digests import digest_model, digest_notes
-from medunlearn.cases.evidence import DeletionRequest
-from medunlearn.cases.ledger import LedgerEntry, append_request
-from medunlearn.cases.pseudonyms import OwnerSecret
-from medunlearn.cases.signing_keys import read_private_key
 from medunlearn.data.benchmark import Benchmark
+from medunlearn.request.case.case_folder import write_case
+from medunlearn.request.case.digests import digest_model, digest_notes
+from medunlearn.request.case.evidence import DeletionRequest
+from medunlearn.request.case.ledger import LedgerEntry, append_request
+from medunlearn.request.case.pseudonyms import OwnerSecret
+from medunlearn.request.case.signing_keys import read_private_key
 
 PAGE = Page.read("forget.md", "Keys", "Check a case", "Delete the files that hold a patient")
 SMALL = "--model tiny --epochs 1 --tiny-width 16 --tiny-layers 1 --precision fp32"
@@ -47,7 +47,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(f"train bench/ {SMALL} --out runs/target")
     forget = "--split patient=patient-0007 --method ga --epochs 1 --precision fp32"
     run(f"unlearn runs/target bench/ {forget} --out runs/request")
-    # tests/forgetting/test_battery_rerun.py runs the one that needs a whole request.
+    # tests/request/test_battery_rerun.py runs the one that needs a whole request.
     keys, with_model, alone, _, listed, deleted = PAGE.commands
     assert "Key id" in run(keys)
     close_case()

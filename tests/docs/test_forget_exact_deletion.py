@@ -8,7 +8,7 @@ import pytest
 from pages import Page, run_line
 
 from medunlearn.errors import InputError
-from medunlearn.forgetting.exact_deletion import delete_exactly, training_benchmark
+from medunlearn.request.exact_deletion import delete_exactly, training_benchmark
 from medunlearn.results.runs import Run
 
 PAGE = Page.read("forget.md", "Exact deletion")

@@ -12,11 +12,11 @@ from foreign_models import save_adapter
 from pages import Page, run_line
 
 from medunlearn.attacks import known_attacks
-from medunlearn.cases.case_folder import CaseFolder
-from medunlearn.cases.ledger import read_ledger
 from medunlearn.config import ForgetSettings
-from medunlearn.forgetting.measuring_models import ALTERNATIVES
-from medunlearn.forgetting.trial_search import AUTO, rate_of_size
+from medunlearn.request.case.case_folder import CaseFolder
+from medunlearn.request.case.ledger import read_ledger
+from medunlearn.request.measuring_models import ALTERNATIVES
+from medunlearn.request.trial_search import AUTO, rate_of_size
 from medunlearn.synthetic.note_table import write_note_table
 
 PAGE = Page.read(

@@ -62,7 +62,7 @@ def test_every_fact_of_the_patients_that_were_left_out_is_in_the_calibration(tmp
 
 
 def test_models_that_never_saw_the_notes_have_groups_of_their_own(tmp_path: Path) -> None:
-    from medunlearn.pipeline.benchmark_builds import build
+    from medunlearn.study.benchmark_builds import build
 
     benchmark = build("amnesia", {"synthetic": 3 * false_alarms.GROUP, "note_length": "short", "seed": 1})
     groups = false_alarms.groups_of(benchmark, 1)

@@ -15,9 +15,9 @@ import medunlearn as mu
 from medunlearn.config import ExperimentSettings, read_yaml
 from medunlearn.config import TrainSettings as Train
 from medunlearn.config import UnlearnSettings as Unlearn
-from medunlearn.pipeline.experiment import plan
-from medunlearn.pipeline.presets import presets
 from medunlearn.results.runs import Run
+from medunlearn.study.experiment import plan
+from medunlearn.study.presets import presets
 
 ROOT = Path(__file__).parents[2]
 PAGE = Page.read("papers.md", "What holds for all", "AMNESIA benchmark", "AMNESIA training")

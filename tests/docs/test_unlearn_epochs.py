@@ -12,9 +12,9 @@ from forking import torchrun
 from pages import Page, run_line
 
 from medunlearn.config import EpochFields, UnlearnSettings
-from medunlearn.pipeline.experiment import plan
-from medunlearn.pipeline.presets import presets
 from medunlearn.results.runs import Run
+from medunlearn.study.experiment import plan
+from medunlearn.study.presets import presets
 
 ROOT = Path(__file__).parents[2]
 PAGE = Page.read("unlearn.md", "Evaluate after every epoch")

@@ -27,7 +27,7 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> object:
         os.chdir(here)
     know_world(world)
     # What commands load only when they need it; each forked process would load it again.
-    for name in ("lm_eval.evaluator", "lm_eval.models.huggingface", "medunlearn.pipeline.utility.harness_run"):
+    for name in ("lm_eval.evaluator", "lm_eval.models.huggingface", "medunlearn.probes.utility.harness_run"):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # or each process copies what it looks through for garbage

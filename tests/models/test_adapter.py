@@ -16,7 +16,7 @@ from medunlearn.errors import ModelError
 from medunlearn.models.folders import ADAPTER, ADAPTER_TENSORS, fingerprint
 from medunlearn.models.load import LanguageModel, load_model
 from medunlearn.models.pretrained import load_tokenizer
-from medunlearn.pipeline.export import export
+from medunlearn.study.export import export
 from medunlearn.training.trainable import choose_trainable
 
 IDS = torch.tensor([[5, 60, 7, 80, 9]])

@@ -12,9 +12,9 @@ import medunlearn as mu
 from medunlearn.config import read_yaml
 from medunlearn.config.reading import merged, scaled
 from medunlearn.errors import ConfigError
-from medunlearn.pipeline.experiment import plan as plan_experiment
-from medunlearn.pipeline.sweep.sweep_plan import plan as plan_sweep
 from medunlearn.results.runs import Run
+from medunlearn.study.experiment import plan as plan_experiment
+from medunlearn.study.sweep.sweep_plan import plan as plan_sweep
 
 EXPERIMENTS = ("lume-olmo",)
 SWEEPS = ("amnesia-llama3-8b", "medforget-lingshu")

@@ -62,4 +62,4 @@ def test_the_test_sees_names() -> None:
     inside = literals(SOURCE / "papers" / "__init__.py")
     assert "amnesia" in inside
     assert any(text.startswith("medunlearn.papers.lume:") for text in inside)
-    assert "medunlearn.papers.sweeps.report:sweep_report" in OUTSIDE["pipeline/sweep/result.py"]
+    assert "medunlearn.papers.sweeps.report:sweep_report" in OUTSIDE["study/sweep/result.py"]

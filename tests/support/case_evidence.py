@@ -8,9 +8,9 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from medunlearn.cases.case_folder import CaseFolder, write_case
-from medunlearn.cases.digests import software
-from medunlearn.cases.evidence import (
+from medunlearn.request.case.case_folder import CaseFolder, write_case
+from medunlearn.request.case.digests import software
+from medunlearn.request.case.evidence import (
     Battery,
     BatteryCheck,
     CaseEvidence,
@@ -26,8 +26,8 @@ from medunlearn.cases.evidence import (
     ProbeSet,
     Untested,
 )
-from medunlearn.cases.pseudonyms import OwnerSecret
-from medunlearn.cases.verdicts import decide
+from medunlearn.request.case.pseudonyms import OwnerSecret
+from medunlearn.request.case.verdicts import decide
 
 AUTHORITY = """\
 import sys

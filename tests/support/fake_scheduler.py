@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 from forking import PATIENCE, Forked, together
 
-from medunlearn.pipeline.sweep import cell_launch as launch
-from medunlearn.pipeline.sweep.pool import Slot
+from medunlearn.study.sweep import cell_launch as launch
+from medunlearn.study.sweep.pool import Slot
 
 REQUEUE = 144
 

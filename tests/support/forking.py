@@ -186,7 +186,7 @@ def forked_workers() -> Iterator[None]:
     """Sweeps fork their workers, on one thread each, instead of starting Python."""
     _load()
     context = multiprocessing.get_context("fork")
-    with warnings.catch_warnings(), mock.patch("medunlearn.pipeline.sweep.pool.CONTEXT", context):
+    with warnings.catch_warnings(), mock.patch("medunlearn.study.sweep.pool.CONTEXT", context):
         # From Python 3.12 on, for a process with several threads; the others are idle here.
         warnings.simplefilter("ignore", DeprecationWarning)
         with mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1"}):
@@ -206,7 +206,7 @@ def _load_slow_modules() -> None:
     """Import them, and exempt them from garbage collection."""
     for name in (
         "medunlearn.cli.main",
-        "medunlearn.pipeline.estimate.forecast",
+        "medunlearn.study.estimate.forecast",
         "transformers.models.llama.modeling_llama",
         "nltk.stem.porter",
     ):

@@ -18,7 +18,7 @@ from medunlearn.models.batches import collate
 from medunlearn.models.layouts import decoder_of, make_batch
 from medunlearn.models.reference import Reference
 from medunlearn.models.sequences import tokens_once
-from medunlearn.pipeline.material import loop_settings
+from medunlearn.probes.material import loop_settings
 from medunlearn.training import gradients
 from medunlearn.training.batch_plan import Plan, micro_batches
 from medunlearn.training.loop import LoopSettings, train_loop

@@ -21,9 +21,9 @@ from medunlearn.models.load import LanguageModel
 from medunlearn.models.quantization import rounded
 from medunlearn.models.sequences import record_sequences
 from medunlearn.models.tiny import build_tiny
-from medunlearn.pipeline.benchmark_builds import build
-from medunlearn.pipeline.presets import train_settings
-from medunlearn.pipeline.train import train
+from medunlearn.study.benchmark_builds import build
+from medunlearn.study.presets import train_settings
+from medunlearn.study.train import train
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import LoopSettings, train_loop
 from medunlearn.training.merging import merge, merged

@@ -14,7 +14,7 @@ from medunlearn.paper import from_papers
 from medunlearn.registry import load
 
 Say = Callable[[str], None]
-FORGET_DEMO = "medunlearn.forgetting.forget_demo:run_demo"
+FORGET_DEMO = "medunlearn.request.forget_demo:run_demo"
 
 
 def demo(
@@ -111,16 +111,16 @@ def keywords(
 
 def plan_sweep(sweep: Path | str, *, jobs: int | None = None, device: str = "auto", **settings: Any) -> Any:
     """Pending cells of a sweep and their cost, whatever ``jobs`` is."""
-    from medunlearn.pipeline.sweep.survey import foresee
-    from medunlearn.pipeline.sweep.sweep_plan import plan_from
+    from medunlearn.study.sweep.survey import foresee
+    from medunlearn.study.sweep.sweep_plan import plan_from
 
     return foresee(plan_from(sweep, jobs, settings), device=device)
 
 
 def plan_tuning(tuning: Path | str, *, jobs: int | None = None, device: str = "auto", **settings: Any) -> Any:
     """Trials, models and questions of a tuning, whatever ``jobs`` is."""
-    from medunlearn.pipeline.tuning.tune_cost import foresee
-    from medunlearn.pipeline.tuning.tune_plan import plan_from
+    from medunlearn.study.tune.tune_cost import foresee
+    from medunlearn.study.tune.tune_plan import plan_from
 
     return foresee(plan_from(tuning, jobs, settings), device=device)
 
@@ -131,10 +131,10 @@ def plan_request(
     """Stages, questions, tokens and FLOPs of a deletion request."""
     from medunlearn.config import ForgetSettings, check
     from medunlearn.config.reading import merge
-    from medunlearn.forgetting.verifying_attacks import with_battery
+    from medunlearn.request.verifying_attacks import with_battery
 
     checked = with_battery(check(ForgetSettings, merge({}, settings)))
-    from medunlearn.forgetting.forget_forecast import foresee
+    from medunlearn.request.forget_forecast import foresee
 
     return foresee(model, Path(notes), checked, Path(out), device=device)
 

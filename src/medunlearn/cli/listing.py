@@ -79,7 +79,7 @@ def _tasks() -> Rows:
 
 
 def _presets() -> Rows:
-    from medunlearn.pipeline.presets import presets
+    from medunlearn.study.presets import presets
 
     return [
         {"name": name, "devices": str(preset.processes), "what": preset.about} for name, preset in presets().items()

@@ -95,7 +95,7 @@ def adopt(result: Run, output: Output) -> None:
     """Print the losses of an adopted model for each way of asking, and the one that later commands use."""
     if output.data(result.info):
         return
-    from medunlearn.pipeline.adopt import adopted_losses, rendering_words
+    from medunlearn.study.adopt import adopted_losses, rendering_words
 
     results, losses = result.info.results, adopted_losses(result)
     warn_of_broken(output, {result.label: result.info.problems})

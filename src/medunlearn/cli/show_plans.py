@@ -32,7 +32,7 @@ def judge(plan: Any, output: Output) -> None:
 
 def run(result: Any, output: Output) -> None:
     """Print the remaining work of each stage; warnings come last, where they are noticed."""
-    from medunlearn.pipeline.estimate.capacity import shown_bytes
+    from medunlearn.study.estimate.capacity import shown_bytes
 
     if output.data(result.facts):
         return
@@ -93,7 +93,7 @@ def sweep(plan: Any, output: Output) -> None:
 
 def _costs(cost: Any, output: Output) -> None:
     """Print the cost of the remaining cells, by kind."""
-    from medunlearn.pipeline.estimate.capacity import shown_bytes
+    from medunlearn.study.estimate.capacity import shown_bytes
 
     if not cost.kinds:
         return

@@ -11,9 +11,9 @@ from medunlearn.errors import MedunlearnError
 
 def forget(result: Any, output: Output) -> None:
     """Print the verdict of a request, the checks behind it, its cost, and the next steps for the files."""
-    from medunlearn.cases.evidence import NOTHING_TRAINED
-    from medunlearn.cases.officer_page import TITLES
     from medunlearn.reports.formatting import ABSENT, decimal, p_text, signed
+    from medunlearn.request.case.evidence import NOTHING_TRAINED
+    from medunlearn.request.case.officer_page import TITLES
 
     evidence = result.case.evidence
     decision, battery = evidence.decision, evidence.battery

@@ -79,7 +79,7 @@ _VERBS = (
         "split method out epochs lr",
         f"{CONFIG}:UnlearnSettings",
         "A method's own settings are --METHOD.KEY VALUE; `medunlearn list methods` shows them.",
-        checker="medunlearn.pipeline.presets:unlearn_settings",
+        checker="medunlearn.study.presets:unlearn_settings",
         out=True,
     ),
     Verb(
@@ -96,7 +96,7 @@ _VERBS = (
         "runs/npo --measures rouge_l,token_f1",
         "measures split benchmark",
         notes="Rows of these measures are replaced in the evaluation's scores.parquet; other measures stay.",
-        call="medunlearn.pipeline.score:score",
+        call="medunlearn.probes.score:score",
     ),
     Verb(
         "attack",

@@ -1,7 +1,7 @@
 """Adapters of our measures for lm-evaluation-harness, used by an exported task's ``utils.py``.
 
 Lightweight: neither torch nor the harness is imported. Tasks are written by
-:mod:`medunlearn.pipeline.utility.tasks`.
+:mod:`medunlearn.probes.utility.tasks`.
 """
 
 from __future__ import annotations

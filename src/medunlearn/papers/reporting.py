@@ -39,8 +39,8 @@ def report_content(
     if any((folder / TUNING).exists() for folder in folders):
         if len(folders) > 1:
             raise InputError("A tuning has its own report: give only its folder.")
-        from medunlearn.pipeline.tuning.tune_result import read_content
         from medunlearn.reports.tune_report import tuning_report
+        from medunlearn.study.tune.tune_result import read_content
 
         tuning = read_content(folders[0])
         tuning = replace(tuning, title=options.get("title") or tuning.title)
@@ -56,8 +56,8 @@ def report_content(
     if relations is not None:
         raise InputError("--relations is only for runs of `medunlearn audit`, and there are none among the runs.")
     from medunlearn.judging.panel_run import split_runs
-    from medunlearn.pipeline.report.gather import gather
     from medunlearn.results.evaluated import Evaluated
+    from medunlearn.study.report.gather import gather
 
     trained, judged = split_runs([Run.of(run) for run in runs])
     models = [Evaluated.find(run, split) for run in trained]

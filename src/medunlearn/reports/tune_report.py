@@ -42,7 +42,7 @@ HOW: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class TuneContent:
-    """Content of the report; columns as in :class:`medunlearn.pipeline.tuning.tune_result.Tuned`."""
+    """Content of the report; columns as in :class:`medunlearn.study.tune.tune_result.Tuned`."""
 
     title: str
     best: pd.DataFrame

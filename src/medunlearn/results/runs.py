@@ -20,6 +20,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from medunlearn.config import Context, LongNotes, PromptFile, Settings, Template
+from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, tighter_record, write_lineage
 from medunlearn.data.folder_lock import lock_folder, wait_for_writer
 from medunlearn.data.leftovers import LOCK, holds_nothing, is_leftover, remove_stray_parts, set_aside
@@ -346,3 +347,18 @@ def make_latest(folder: Path) -> None:
 def drop_checkpoints(folder: Path) -> None:
     """Remove the checkpoints of a complete run."""
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+
+
+def folder_of(benchmark: Benchmark) -> str | None:
+    """Path of a benchmark, for ``run.json``; None for one in memory."""
+    return None if benchmark.folder is None else str(benchmark.folder.resolve())
+
+
+def is_complete(folder: Path | None) -> bool:
+    """True if a folder contains a finished run."""
+    if folder is None or not (folder / FILE).exists():
+        return False
+    try:
+        return RunRecord.read(folder).complete
+    except InputError:
+        return False  # it is broken, and what stands on it is done again

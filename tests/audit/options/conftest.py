@@ -47,7 +47,7 @@ def question_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def choices(question_file: Path) -> Benchmark:
     """Half of the questions to train on, half that no model sees."""
-    from medunlearn.pipeline.benchmark_builds import build
+    from medunlearn.study.benchmark_builds import build
 
     return build("options", {"file": question_file, "nonmembers": QUESTIONS // 2, "percents": [25]})
 
@@ -55,8 +55,8 @@ def choices(question_file: Path) -> Benchmark:
 @pytest.fixture(scope="session")
 def before_and_after(choices: Benchmark, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     """The same small model, hardly trained, and trained until it knows the options."""
-    from medunlearn.pipeline.presets import train_settings
-    from medunlearn.pipeline.train import train
+    from medunlearn.study.presets import train_settings
+    from medunlearn.study.train import train
 
     folder = tmp_path_factory.mktemp("options_runs")
     small = {"model": "tiny", "tiny_width": 64, "tiny_layers": 2, "tiny_vocabulary": 320, "precision": "fp32"}

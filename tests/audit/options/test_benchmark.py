@@ -11,7 +11,7 @@ from medunlearn.config import check
 from medunlearn.config.options import OptionsSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError
-from medunlearn.pipeline.benchmark_builds import build
+from medunlearn.study.benchmark_builds import build
 
 
 @pytest.fixture

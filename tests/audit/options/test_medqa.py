@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from medunlearn.audit.options.option_audit import audit_options
-from medunlearn.pipeline.benchmark_builds import build
-from medunlearn.pipeline.presets import train_settings
-from medunlearn.pipeline.train import train
+from medunlearn.study.benchmark_builds import build
+from medunlearn.study.presets import train_settings
+from medunlearn.study.train import train
 
 FILE = Path(__file__).parents[4] / "shared" / "data" / "medqa" / "questions.jsonl"
 

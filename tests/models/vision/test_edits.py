@@ -18,7 +18,7 @@ from medunlearn.models.mlps import Matrix, merger, mlps
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens, question_sequence
 from medunlearn.models.vision.pictures import FIRST, PLACES
 from medunlearn.models.vision.seeing import sight_of
-from medunlearn.pipeline.edit import without_image
+from medunlearn.study.edit import without_image
 
 Sides = Callable[[LanguageModel], tuple[Side, Side]]
 

@@ -13,8 +13,8 @@ import pytest
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.lume import contrasts as module
 from medunlearn.papers.lume.contrasts import COLUMNS, contrasts
-from medunlearn.pipeline.benchmark_builds import build
 from medunlearn.results.evaluated import Evaluated
+from medunlearn.study.benchmark_builds import build
 
 NEW = {"new": True, "stories": 12, "personal_biographies": 2, "public_biographies": 2, "nonmembers": 0}
 

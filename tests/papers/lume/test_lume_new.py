@@ -21,7 +21,7 @@ from medunlearn.data.describe import describe
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, SourceError
 from medunlearn.papers.llm_build import BuildResult
 from medunlearn.papers.lume.new import build_new, plan_new
-from medunlearn.pipeline.benchmark_builds import from_section
+from medunlearn.study.benchmark_builds import from_section
 
 SMALL: dict[str, Any] = {
     "new": True, "stories": 4, "personal_biographies": 3, "public_biographies": 3, "nonmembers": 1,

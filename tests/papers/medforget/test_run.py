@@ -18,13 +18,13 @@ from medunlearn.data.storage import write_json
 from medunlearn.errors import ConfigError
 from medunlearn.papers.medforget.report import level_results, report_of
 from medunlearn.papers.sweeps.results import SweepRequest
-from medunlearn.pipeline.sweep.cells import make_cells
-from medunlearn.pipeline.sweep.jobs import job_of, perform
-from medunlearn.pipeline.sweep.pool import Slot
-from medunlearn.pipeline.sweep.sweep_plan import Sweep, plan
 from medunlearn.reports.markdown import to_markdown
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
+from medunlearn.study.sweep.cells import make_cells
+from medunlearn.study.sweep.jobs import job_of, perform
+from medunlearn.study.sweep.pool import Slot
+from medunlearn.study.sweep.sweep_plan import Sweep, plan
 
 ROOT = Path(__file__).parents[3]
 PAGE = Page.read("papers.md", "MedForget experiment and report")

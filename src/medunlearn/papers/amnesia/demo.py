@@ -8,7 +8,7 @@ from typing import Any
 
 from medunlearn.config.reading import check_at_least
 from medunlearn.papers.amnesia import PAPER
-from medunlearn.pipeline.experiment import Experiment, Finished, plan, run_experiment
+from medunlearn.study.experiment import Experiment, Finished, plan, run_experiment
 
 METHODS = ("ga", "graddiff", "kl_min", "npo", "simnpo", "rmu")
 PATIENTS = 60

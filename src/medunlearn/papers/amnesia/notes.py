@@ -39,9 +39,9 @@ from medunlearn.papers.llm_build import (
     server_of,
     summary_lines,
 )
-from medunlearn.pipeline.benchmark_builds import refuse_foreign, save_new
 from medunlearn.sources.hub import PREFIX, files_of
 from medunlearn.sources.notes import Note, NoteColumns, Notes, read_notes
+from medunlearn.study.benchmark_builds import refuse_foreign, save_new
 
 Task = TypeVar("Task", bound=WritingTask)
 LABELS_FILE, EVIDENCE_FILE = "labels.parquet", "evidence.parquet"

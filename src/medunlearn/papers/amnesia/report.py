@@ -16,7 +16,6 @@ from medunlearn.papers.sweeps.figures import everyone, legend
 from medunlearn.papers.sweeps.models import SweepModels
 from medunlearn.papers.sweeps.report import SweepReport, sweep_page
 from medunlearn.papers.sweeps.results import SweepRequest
-from medunlearn.pipeline.report.gather import caveats_of, made_for_this, metric_meanings
 from medunlearn.reports.blocks import (
     Bullets,
     Choice,
@@ -31,6 +30,7 @@ from medunlearn.reports.blocks import (
 )
 from medunlearn.reports.formatting import context_text
 from medunlearn.results.evaluated import Evaluated
+from medunlearn.study.report.gather import caveats_of, made_for_this, metric_meanings
 
 WORDS = paper_yaml("amnesia", "report")
 FEWEST_SEEDS = 5

@@ -38,7 +38,7 @@ from medunlearn.papers.lume import PERSONAL, STORY, invented
 from medunlearn.papers.lume.invented import Candidate, Draft, Screen
 from medunlearn.papers.lume.prompts import FACTS, LumeBiography, LumeQuestion, LumeStory, LumeVerify, verify
 from medunlearn.papers.lume.settings import LumeNewSettings
-from medunlearn.pipeline.benchmark_builds import refuse_foreign, save_new
+from medunlearn.study.benchmark_builds import refuse_foreign, save_new
 
 STORIES, BIOGRAPHIES, QUESTIONS, VERIFY = LumeStory(), LumeBiography(), LumeQuestion(), LumeVerify()
 REVIEW = "review"

@@ -6,13 +6,13 @@ from medunlearn.papers.lume.contrasts import contrasts, training_seed
 from medunlearn.papers.lume.findings import DOCUMENTS, SEEDS, findings
 from medunlearn.papers.lume.measured import Measured
 from medunlearn.papers.lume.semeval import score_of
-from medunlearn.pipeline.report.papers import GatheredRuns
 from medunlearn.reports.blocks import Cell, Text, blocks, section
 from medunlearn.reports.claims import Case, Finding, findings_data, statements, without_broken
 from medunlearn.reports.content import PaperPart
 from medunlearn.reports.formatting import UNSCORED, decimal
 from medunlearn.reports.table_blocks import grid
 from medunlearn.results.evaluated import reference_of
+from medunlearn.study.report.papers import GatheredRuns
 
 FINDINGS = (
     "LUME's Section 3 as rules on the numbers of these runs. A case is decided only where an interval over "

@@ -19,7 +19,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES
 from medunlearn.errors import InputError
 from medunlearn.papers.lume import PAPER, PUBLIC, TASKS
-from medunlearn.pipeline.utility.numbers import Utility
+from medunlearn.probes.utility.numbers import Utility
 from medunlearn.reports.view import ResultView, records_table
 from medunlearn.results.composites import harmonic_mean
 from medunlearn.results.evaluated import Evaluated, Evaluation

@@ -39,9 +39,9 @@ from medunlearn.papers.medforget.prompts import MedforgetParaphrase, MedforgetSe
 from medunlearn.papers.medforget.questions import Items, Phrasing, templated
 from medunlearn.papers.medforget.selection import ChosenStudy, Selection, select
 from medunlearn.papers.medforget.settings import MedforgetSettings
-from medunlearn.pipeline.benchmark_builds import keep_tighter, refuse_foreign, save_new
 from medunlearn.sources.openi import REPORTS
 from medunlearn.sources.vqa import read_general
+from medunlearn.study.benchmark_builds import keep_tighter, refuse_foreign, save_new
 
 SECTION, PARAPHRASE = MedforgetSection(), MedforgetParaphrase()
 STUDIES_FILE, EXCLUDED_FILE = "studies.parquet", "excluded.parquet"

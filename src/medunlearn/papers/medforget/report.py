@@ -27,10 +27,10 @@ from medunlearn.papers.sweeps.figures import legend
 from medunlearn.papers.sweeps.models import REFERENCES, TARGET_MODEL, unlearned
 from medunlearn.papers.sweeps.report import SweepReport, sweep_page
 from medunlearn.papers.sweeps.results import SweepRequest
-from medunlearn.pipeline.report.gather import caveats_of
 from medunlearn.reports.blocks import Bullets, Columns, Image, Quotes, Section, Text, details, figures, section
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.statistics.intervals import MIN_SUBJECTS
+from medunlearn.study.report.gather import caveats_of
 
 CAPTIONS = paper_yaml("medforget", "report")["captions"]
 

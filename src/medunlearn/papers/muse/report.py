@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from medunlearn.attacks.attacked import Attacks
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.paper_files import paper_yaml
-from medunlearn.pipeline.report.papers import (
+from medunlearn.reports.blocks import Cell, Section, blocks, section
+from medunlearn.reports.content import PaperPart
+from medunlearn.reports.formatting import UNSCORED, interval, signed
+from medunlearn.reports.readings import number, rows_of
+from medunlearn.reports.table_blocks import records
+from medunlearn.reports.view import ResultView, plain_table
+from medunlearn.study.report.papers import (
     GatheredRuns,
     MeasureRow,
     measures_part,
@@ -15,12 +21,6 @@ from medunlearn.pipeline.report.papers import (
     reference_row,
     summary_rows,
 )
-from medunlearn.reports.blocks import Cell, Section, blocks, section
-from medunlearn.reports.content import PaperPart
-from medunlearn.reports.formatting import UNSCORED, interval, signed
-from medunlearn.reports.readings import number, rows_of
-from medunlearn.reports.table_blocks import records
-from medunlearn.reports.view import ResultView, plain_table
 from medunlearn.terminal import with_interval
 
 KNOWMEM = "KnowMem"

@@ -34,8 +34,8 @@ from medunlearn.papers.llm_build import (
     server_of,
     summary_lines,
 )
-from medunlearn.pipeline.benchmark_builds import refuse_foreign, save_new
 from medunlearn.sources.notes import Note
+from medunlearn.study.benchmark_builds import refuse_foreign, save_new
 
 TASK = AmnesiaQuestions()
 

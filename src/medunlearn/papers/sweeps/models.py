@@ -11,10 +11,10 @@ import pandas as pd
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import DataUse, tightest
 from medunlearn.errors import InputError
-from medunlearn.pipeline.report.gather import check_made_for_this, shown_split
 from medunlearn.results.evaluated import Evaluated, one_vocabulary
 from medunlearn.results.reference_check import check_reference
 from medunlearn.results.scores import COLUMNS
+from medunlearn.study.report.gather import check_made_for_this, shown_split
 
 Who = tuple[str, str]
 """Role, and the method's title (``""`` for target and retrained)."""

@@ -13,7 +13,6 @@ from medunlearn.papers.sweeps.models import SweepModels, shown_splits
 from medunlearn.papers.sweeps.report import SweepReport
 from medunlearn.papers.sweeps.results import SweepRequest, SweepResults
 from medunlearn.papers.sweeps.tables import search_table
-from medunlearn.pipeline.report.gather import caveats_of, gather, made_for_this
 from medunlearn.reports.blocks import Notice, Prose, Report, Section, Text, blocks, details, section
 from medunlearn.reports.claims import findings_data, statements
 from medunlearn.reports.content import ReportContent
@@ -24,6 +23,7 @@ from medunlearn.reports.readings import Results, main_plane, standings
 from medunlearn.reports.table_blocks import metric_table
 from medunlearn.reports.unlearning import COVERED, HOW_TO_READ, INSIDE, judged_section, unlearning_report
 from medunlearn.results.evaluated import Evaluated
+from medunlearn.study.report.gather import caveats_of, gather, made_for_this
 
 
 @dataclass(frozen=True)

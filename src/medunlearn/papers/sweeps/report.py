@@ -16,8 +16,6 @@ from medunlearn.paper import paper_of
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.results import SweepRequest, SweepResults
 from medunlearn.papers.sweeps.tables import search_table
-from medunlearn.pipeline.judge_stage import judged_runs
-from medunlearn.pipeline.report.gather import panel_part
 from medunlearn.registry import load
 from medunlearn.reports.blocks import Notice, Parts, Prose, Report, Table, Text, blocks, details, section
 from medunlearn.reports.claims import (
@@ -39,6 +37,8 @@ from medunlearn.reports.view import ResultView
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.statistics.bootstrap import REPLICATES
+from medunlearn.study.judge_stage import judged_runs
+from medunlearn.study.report.gather import panel_part
 
 FILE = "sweep.json"
 NEUTRAL = "medunlearn.papers.sweeps.neutral:neutral_report"

@@ -6,18 +6,18 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.metrics.likelihood import TOFU_CODE
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.tofu.measures import FORGET_QUALITY, FORGET_RATIO, MODEL_UTILITY, VARIANTS, tofu_measures
-from medunlearn.pipeline.report.papers import (
+from medunlearn.reports.blocks import blocks, section
+from medunlearn.reports.content import PaperPart
+from medunlearn.reports.json import plain
+from medunlearn.reports.view import ResultView, records_table
+from medunlearn.results.evaluated import Evaluation
+from medunlearn.study.report.papers import (
     GatheredRuns,
     MeasureRow,
     measures_part,
     published_numbers,
     summary_rows,
 )
-from medunlearn.reports.blocks import blocks, section
-from medunlearn.reports.content import PaperPart
-from medunlearn.reports.json import plain
-from medunlearn.reports.view import ResultView, records_table
-from medunlearn.results.evaluated import Evaluation
 
 ABOUT = (
     "Forget quality: p-value of a Kolmogorov-Smirnov test of truth ratios on forget against the retrained model's; "

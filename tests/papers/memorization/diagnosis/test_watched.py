@@ -16,10 +16,10 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.responses import ResponseStore
 from medunlearn.errors import ConfigError
 from medunlearn.papers.memorization.diagnosis.rise import Rise, rises
-from medunlearn.pipeline.epochs.epoch_selection import best_of, by_validation_loss, stop_epoch
-from medunlearn.pipeline.presets import train_settings
 from medunlearn.results.runs import Run, RunRecord
 from medunlearn.statistics import Estimate
+from medunlearn.study.epochs.epoch_selection import best_of, by_validation_loss, stop_epoch
+from medunlearn.study.presets import train_settings
 
 from .conftest import SMALL, best_epoch
 

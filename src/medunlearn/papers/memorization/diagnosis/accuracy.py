@@ -21,7 +21,7 @@ from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.sequences import Rendering
 from medunlearn.papers.memorization.diagnosis.build import PART, SPECIALTY
 from medunlearn.papers.memorization.diagnosis.top_k import names_with, predict
-from medunlearn.pipeline.questioning import longest_answer
+from medunlearn.probes.questioning import longest_answer
 from medunlearn.progress import progress
 from medunlearn.results.runs import Run
 from medunlearn.results.summary import compare, summarize

@@ -20,12 +20,12 @@ from medunlearn.models.sequences import Rendering, TokenSequence, question_seque
 from medunlearn.papers.memorization.diagnosis.accuracy import accuracy_scores, ask, predictions, questions_of
 from medunlearn.papers.memorization.diagnosis.memorization import Memorization, epoch_rows
 from medunlearn.papers.memorization.diagnosis.top_k import names_with
-from medunlearn.pipeline.epochs.epoch_evaluation import Measure
-from medunlearn.pipeline.epochs.epoch_selection import VALIDATION_LOSS
-from medunlearn.pipeline.material import training_data
+from medunlearn.probes.material import training_data
 from medunlearn.results.runs import Run
 from medunlearn.results.summary import summarize
 from medunlearn.statistics.bootstrap import ratio, resample_means
+from medunlearn.study.epochs.epoch_evaluation import Measure
+from medunlearn.study.epochs.epoch_selection import VALIDATION_LOSS
 
 NO_PART = "none"
 LOSSES = "validation.parquet"

@@ -17,7 +17,6 @@ from medunlearn.papers.memorization.diagnosis.rise import rise_finding
 from medunlearn.papers.memorization.report.content import Point, Row, point
 from medunlearn.papers.memorization.report.figures import bars, epoch_panels
 from medunlearn.papers.paper_files import paper_yaml
-from medunlearn.pipeline.epochs.epoch_selection import TABLE, EpochStanding, stop_epoch
 from medunlearn.reports.blocks import Cell, Figure, Notice, Report, Spec, Table, Text, blocks, section
 from medunlearn.reports.claims import cases_table, findings_data, statements
 from medunlearn.reports.formatting import p_text
@@ -26,6 +25,7 @@ from medunlearn.reports.readings import number, rows_of
 from medunlearn.reports.table_blocks import cross_table, gap_cell, grid, records, value_cell
 from medunlearn.reports.view import ResultView
 from medunlearn.results.runs import Run
+from medunlearn.study.epochs.epoch_selection import TABLE, EpochStanding, stop_epoch
 
 ACCURACY, DIFFERENCES, PREDICTIONS = "accuracy.parquet", "differences.parquet", "predictions.parquet"
 FOLDS = {"train": ", training records", "holdout": ", held-out records"}

@@ -1,0 +1,238 @@
+"""Attack models, and compare the results with those of a retrained model."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from medunlearn.attacks import attack_class, expand, families_of, make_attack
+from medunlearn.attacks.attack_protocol import AttackFamily, AttackJob
+from medunlearn.attacks.attacked import FAILED, FOLDER, Attacked, Attacks
+from medunlearn.attacks.model_holder import ModelHolder
+from medunlearn.attacks.workbench import Workbench
+from medunlearn.config import AttackSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import tightest
+from medunlearn.errors import InputError, MedunlearnError, ModelError, ProcessError, StorageError, first_line
+from medunlearn.models.ancestry import model_use
+from medunlearn.models.folders import model_identity
+from medunlearn.models.health import refuse_broken
+from medunlearn.models.load import LanguageModel
+from medunlearn.results.evaluated import distinct_runs
+from medunlearn.results.keys import keyed_folder
+from medunlearn.results.runs import Recording, Run, is_complete, make_latest
+from medunlearn.training.processes import Processes, join
+from medunlearn.training.recording import open_recording
+
+
+def attack(
+    run: Run | Path | str,
+    benchmark: Benchmark,
+    settings: AttackSettings,
+    *,
+    against: Sequence[Run | Path | str] = (),
+    device: str = "auto",
+    quiet: bool = False,
+) -> Attacks:
+    """Attack a run's model on a split, and the runs that it is compared with, by :func:`attack_each`.
+
+    Raises:
+        ModelError: a broken model, unless ``allow_broken``.
+        MedunlearnError: no attack on any model has results.
+    """
+    battery = AttackBattery(benchmark, settings)
+    attacks = battery.attack_each([run, *against], device=device, quiet=quiet)
+    if battery.errors and not attacks.by_family:
+        raise next(iter(battery.errors.values()))
+    refuse_broken(attacks.problems, allowed=settings.allow_broken)
+    return attacks
+
+
+def attack_each(
+    models: Sequence[Run | Path | str],
+    benchmark: Benchmark,
+    settings: AttackSettings,
+    *,
+    device: str = "auto",
+    quiet: bool = False,
+) -> Attacks:
+    """Attack the models of runs on a split (:meth:`AttackBattery.attack_each`)."""
+    return AttackBattery(benchmark, settings).attack_each(models, device=device, quiet=quiet)
+
+
+def attack_folder(run: Run, benchmark: Benchmark, settings: AttackSettings) -> Path:
+    """Folder of the attack with these settings."""
+    return AttackBattery(benchmark, settings).folder(run)
+
+
+def attack_is_done(folder: Path) -> bool:
+    """True if the attack in a folder is complete, with a result of every attack."""
+    return is_complete(folder) and not Run.open(folder).info.results.get(FAILED)
+
+
+@dataclass
+class AttackBattery:
+    """Attacks with their settings on a benchmark. What all attacked models share is computed once.
+
+    An attack that fails ends by itself: the others go on, and the record has its reason. The same call runs it
+    again.
+
+    Attributes:
+        errors: label of a model, and family -> the error of an attack that failed in this process.
+    """
+
+    benchmark: Benchmark
+    settings: AttackSettings
+    errors: dict[tuple[str, str], MedunlearnError] = field(default_factory=dict)
+
+    @cached_property
+    def jobs(self) -> Mapping[str, AttackJob]:
+        """Name of a family -> its attacks, in the order of the registry."""
+        return {family.name: self._job(family) for family in families_of(self.settings.attacks)}
+
+    def _job(self, family: AttackFamily) -> AttackJob:
+        names = [name for name in expand(self.settings.attacks) if attack_class(name).family.name == family.name]
+        attacks = [make_attack(name, self.settings.arguments.get(name, {})) for name in names]
+        return family.job(attacks, self.benchmark, self.settings)
+
+    def check(self) -> None:
+        """Refuse a benchmark that cannot be attacked.
+
+        Raises:
+            InputError: an unknown split; a benchmark without non-members, or without questions.
+        """
+        self.benchmark.split(self.settings.split)
+        for job in self.jobs.values():
+            job.check()
+
+    def attack_each(
+        self, models: Sequence[Run | Path | str], *, device: str = "auto", quiet: bool = False
+    ) -> Attacks:
+        """Attack the models of runs on a split; identical answers of a model are noted in its record.
+
+        Results are stored in each run's folder; a complete attack is not run again. Several processes (torchrun)
+        share the documents and questions of attacks that can be shared; others run on rank 0.
+
+        Raises:
+            InputError: an unknown split, attack or model; a benchmark without non-members, or another one than a
+                model was trained on; weights that are not finite, unless ``allow_broken``.
+        """
+        runs = [Run.of(model) for model in models]
+        labelled = distinct_runs(runs)
+        self.check()
+        for run in labelled:
+            self._check_belongs(run)
+        processes = join()
+        how: dict[str, Any] = {"device": processes.device(device), "quiet": quiet, "processes": processes}
+        attacked = [self.attack_one(run, **how) for run in runs]
+        models_attacked = tuple(replace(model, run=run) for model, run in zip(attacked, labelled, strict=True))
+        return Attacks(models_attacked, self.settings.replicates, self.settings.seed)
+
+    def attack_one(
+        self,
+        run: Run,
+        *,
+        device: str = "auto",
+        quiet: bool = False,
+        live: LanguageModel | None = None,
+        processes: Processes | None = None,
+    ) -> Attacked:
+        """Attack one run's model; a complete attack is returned unchanged.
+
+        Args:
+            live: the run's model if it is already in memory, in evaluation mode; otherwise it is loaded.
+            processes: processes with the same live model that share the work; each makes the same call.
+        """
+        benchmark, settings, folder = self.benchmark, self.settings, self.folder(run)
+        processes = processes or Processes()
+        other = [] if settings.reference is None else [model_use(settings.reference)]
+        use = tightest([benchmark.data_use, model_use(run.folder), *other])
+        recording = open_recording(
+            processes, folder, "attack", run.label, settings, self._inputs(run), data_use=use
+        )
+        earlier = processes.on_main(lambda: dict(Run.open(folder).info.results) if recording.done else {})
+        failed = earlier.pop(FAILED, {})
+        if recording.done and not failed:
+            processes.on_main(lambda: make_latest(folder))
+            return Attacked(run, Run.open(folder))
+        holder = Workbench(run, benchmark, settings, device, quiet, live, processes)
+        split = benchmark.split(settings.split)
+        with recording.running():
+            recording.info.results = earlier or {
+                "health": {"problems": list(run.info.problems)},
+                "benchmark": benchmark.facts(),
+                "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},
+            }
+            for name, job in self.jobs.items():
+                if not earlier or name in failed:
+                    self._run_job(name, job, holder, recording)
+            health = recording.info.results["health"]
+            health["problems"] = list(dict.fromkeys(health["problems"]))
+        return processes.on_main(lambda: Attacked(run, Run.open(folder)))
+
+    def _run_job(self, name: str, job: AttackJob, holder: ModelHolder, recording: Recording) -> None:
+        """Run a family's attacks; a failure is recorded, unless it concerns the model, the disk or a process."""
+        try:
+            job.run(holder, recording)
+            return
+        except Exception as error:
+            is_lost = isinstance(error, ProcessError) and error.lost
+            # The other processes have the same failure in other words, and must end or go on like this one.
+            if is_lost or any(holder.processes.each(partial(isinstance, error, ModelError | StorageError))):
+                raise
+            failure = _failure_of(error, name)
+        recording.info.results.setdefault(FAILED, {})[name] = str(failure)
+        self.errors[holder.run.label, name] = failure
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def folder(self, run: Run) -> Path:
+        """Folder of the attack on a run."""
+        key = Recording.key_of("attack", self.settings, self._inputs(run))
+        return keyed_folder(run.folder / FOLDER, self.settings.split, key)
+
+    def _inputs(self, run: Run) -> dict[str, Any]:
+        reference = self.settings.reference
+        return {
+            "benchmark": self.benchmark.fingerprint,
+            "model": run.fingerprint,
+            "attacks": list(expand(self.settings.attacks)),
+            "reference": None if reference is None else model_identity(reference),
+        }
+
+    def _check_belongs(self, run: Run) -> None:
+        """Refuse a model trained on another benchmark, for another split, or without documents."""
+        if run.info.benchmark != self.benchmark.fingerprint:
+            raise InputError(
+                f"{run.folder} was not trained on this benchmark, so the model may have seen its non-members. "
+                "Attack with the benchmark that it was trained on, or train again."
+            )
+        made_for, split = run.info.made_for, self.settings.split
+        if made_for is not None and made_for != split:
+            what = "retrained without" if run.role == "retrained" else "made to forget"
+            raise InputError(
+                f"{run.folder} was {what} split {made_for!r}, not {split!r}. Attack it on its own split, or leave "
+                "it out."
+            )
+        for job in self.jobs.values():
+            job.check_run(run)
+
+
+def _failure_of(error: Exception, name: str) -> MedunlearnError:
+    """The error for the user; one that is meant for the user stays as it is."""
+    if isinstance(error, MedunlearnError):
+        return error.with_traceback(None)
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        words = f"{name}: memory ran out ({first_line(error, 120)}). A smaller batch_size may fit."
+    elif isinstance(error, ImportError):
+        words = f"{name}: a package is missing: {first_line(error)}"
+    else:
+        words = f"{name}: {type(error).__name__}: {first_line(error)}"
+    return MedunlearnError(words)

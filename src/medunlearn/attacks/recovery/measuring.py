@@ -1,0 +1,248 @@
+"""Measures of a model in memory on the questions of a recovery attack, computed as in `evaluate`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from medunlearn.attacks.attacked import FOLDER
+from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack
+from medunlearn.attacks.recovery.restored_weights import restored
+from medunlearn.config import AttackSettings, EvaluateSettings, What, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import SIDES, Question, Record, Side
+from medunlearn.data.responses import Response
+from medunlearn.data.storage import sha256_of_json
+from medunlearn.errors import InputError
+from medunlearn.generation.decodings import Decoding
+from medunlearn.generation.respond import sample_responses
+from medunlearn.metrics.measure import question_items
+from medunlearn.models.health import answer_problems, weight_problems
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.sequences import Rendering, TokenSequence
+from medunlearn.probes.material import sequences, training_data
+from medunlearn.probes.question_selection import questions_to_ask
+from medunlearn.probes.questioning import Questioning, store_of
+from medunlearn.probes.rank_plan import RankPlan, rank_plan, ranked_order
+from medunlearn.probes.score import score_items
+from medunlearn.progress import progress
+from medunlearn.results.runs import Run
+from medunlearn.results.scores import question_labels
+from medunlearn.training.trainable import checksums
+
+MEASURES = ("rouge_l", "em", "ranked_first")
+"""Measures of what is said, of what is likeliest token by token, and of what is likelier than its alternatives."""
+
+
+@dataclass
+class StateMeasurer:
+    """Asks, ranks and scores a run's model with its current weights.
+
+    Responses are stored with those of other attacks by the weights' fingerprint, so that an interrupted attack
+    repeats nothing, unless its weights differ.
+
+    Attributes:
+        live: the run's model, in memory.
+        problems: strength or label -> why answers in that state are meaningless.
+    """
+
+    run: Run
+    benchmark: Benchmark
+    attack: RecoveryAttack
+    settings: AttackSettings
+    live: LanguageModel
+    quiet: bool
+    problems: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def evaluation(self) -> EvaluateSettings:
+        """Settings of an equivalent `evaluate`."""
+        attack, settings = self.attack, self.settings
+        return check(
+            EvaluateSettings,
+            {
+                "split": settings.split,
+                "metrics": MEASURES,
+                "folds": [attack.fold, *(["utility"] if attack.unseen else [])],
+                "context": attack.context,
+                "limit": attack.subjects,
+                "max_new_tokens": attack.max_new_tokens or None,
+                "batch_size": settings.batch_size,
+                "weights": settings.weights,
+                "alternatives": attack.alternatives,
+                "ranked": None,
+                "facts": attack.facts,
+                "values": attack.values,
+                "rank_retained": not attack.unseen,
+                "rank_in": "questions",
+                "allow_broken": settings.allow_broken,
+                "replicates": settings.replicates,
+                "seed": settings.seed,
+            },
+        )
+
+    @cached_property
+    def rendering(self) -> Rendering:
+        return self.run.rendering(None, self.attack.context)
+
+    @cached_property
+    def questions(self) -> list[Question]:
+        """Questions on both sides, about the selected subjects and of the selected kinds.
+
+        Raises:
+            InputError: none of them is about the forget set.
+        """
+        questions = questions_to_ask(self.benchmark, self.benchmark.split(self.settings.split), self.evaluation)
+        if self.attack.unseen:
+            questions = self._beside_unseen(questions)
+        questions = [question for question in questions if self._is_asked(question)]
+        if not any(self.side(question) == "forget" for question in questions):
+            raise InputError(
+                f"The split has no question of the fold {self.attack.fold} about its forget set. Choose another: "
+                f"--{self.attack.name}.fold holdout."
+            )
+        return questions
+
+    def keep(self, records: Collection[str]) -> None:
+        """Ask only the questions on these records."""
+        self.questions = [question for question in self.questions if question.record_id in records]
+
+    def _beside_unseen(self, questions: Sequence[Question]) -> list[Question]:
+        """Questions about the forget set, and for each unseen subject about as many as per forgotten subject.
+
+        They are the first in the ranking order of their facts.
+        """
+        own = [question for question in questions if self.side(question) == "forget"]
+        forgotten = {self.benchmark.subject(question.record_id) for question in own}
+        of_kinds = sum(self._is_asked(question) for question in own)
+        most = -(-of_kinds // max(1, len(forgotten)))
+        unseen: dict[str, dict[str, Question]] = defaultdict(dict)
+        for question in questions:
+            if question.fold == "utility":
+                unseen[self.benchmark.subject(question.record_id)][question.question_id] = question
+        for subject, by_id in unseen.items():
+            order = [by_id[name] for name in ranked_order(by_id, self.settings.seed, subject, "utility")]
+            own += [question for question in order if self._is_asked(question)][:most]
+        return own
+
+    def _is_asked(self, question: Question) -> bool:
+        return not self.attack.kinds or question.kind in self.attack.kinds
+
+    @cached_property
+    def _plan(self) -> RankPlan:
+        return rank_plan(self.benchmark, self.settings.split, self.evaluation, MEASURES)
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the responses of changed models."""
+        return self.run.folder / FOLDER
+
+    @cached_property
+    def _sides(self) -> dict[str, Side]:
+        return dict(self.benchmark.sides(self.benchmark.split(self.settings.split)))
+
+    def side(self, question: Question) -> Side:
+        return self._sides[question.record_id]
+
+    def of_side(self, side: Side) -> list[Question]:
+        return [question for question in self.questions if self.side(question) == side]
+
+    @property
+    def attacked(self) -> list[Question]:
+        """Questions about the forget set, and about unseen subjects if the attack includes them."""
+        return [q for q in self.questions if self.side(q) == "forget" or q.fold == "utility"]
+
+    def measure(
+        self, questions: Sequence[Question], attack: str, strength: str, live: LanguageModel | None = None
+    ) -> pd.DataFrame:
+        """The score table of the questions, with ``attack`` and ``strength``.
+
+        Args:
+            live: a wrapper of the run's model (a LoRA adapter); None: the run's own.
+        """
+        model, state, folder = live or self.live, self.run, None
+        if strength != self.attack.before:
+            state, folder = self._state(model, f"{attack}, {strength}"), self.folder
+        how = (self.evaluation, self.rendering, str(model.device), self.quiet, model, folder)
+        questioning = Questioning(state, self.benchmark, *how)
+        _, responses, _ = questioning.ask(questions)
+        ranks, _, _ = questioning.rank(self._plan, {question.question_id for question in questions})
+        labels = question_labels(self.benchmark, self.benchmark.split(self.settings.split), questions)
+        items = question_items(questions, self._sides, responses, ranks=ranks)
+        problems = weight_problems(model.model, model.tokenizer)
+        # The same answer to all of the forget set alone is what some methods aim at.
+        if {*map(self.side, questions)} == set(SIDES):
+            pairs = ((question.answer, responses[question.question_id]) for question in questions)
+            problems += answer_problems(
+                (reference, answer.response, answer.finished) for reference, answer in pairs
+            )
+        if problems:
+            self.problems[f"{attack} {strength}"] = problems
+        scores = score_items(items, MEASURES, self.evaluation, labels, str(model.device))
+        return scores.assign(attack=attack, strength=strength)
+
+    @contextmanager
+    def changed(self) -> Iterator[Mapping[str, Any]]:
+        """Context with the weights by name, to be changed in place without gradients; restored bit by bit.
+
+        Random numbers are drawn from the seed of the attack, in every context anew.
+        """
+        device = self.live.device
+        devices = [device] if str(device).startswith("cuda") else []
+        with restored(self.live), torch.random.fork_rng(devices=devices), torch.no_grad():
+            torch.manual_seed(self.settings.seed)
+            yield dict(self.live.model.named_parameters())
+
+    def sample(
+        self, questions: Sequence[Question], decoding: Decoding, *, samples: int, seed: int, max_new_tokens: int
+    ) -> dict[str, list[Response]]:
+        """Sampled responses by question; stored ones are not sampled again."""
+        store = store_of(
+            self.run,
+            self.benchmark,
+            self.evaluation,
+            self.rendering,
+            max_new_tokens,
+            folder=self.folder,
+            decoding=f"{decoding.name}, seed {seed}",
+        )
+        total = samples * len(questions)
+        with progress(f"{self.run.label}: samples", total, quiet=self.quiet) as advance:
+            return sample_responses(
+                self.live,
+                questions,
+                self.benchmark.record,
+                store,
+                self.rendering,
+                decoding,
+                samples=samples,
+                seed=seed,
+                max_new_tokens=max_new_tokens,
+                batch_size=self.settings.batch_size,
+                advance=advance,
+            )
+
+    def training_data(self, what: What) -> tuple[list[Record], list[Question]]:
+        """Records and questions of the train fold."""
+        return training_data(self.benchmark, None, what)
+
+    def sequences(
+        self, records: list[Record], questions: list[Question], rendering: Rendering
+    ) -> list[TokenSequence]:
+        """Records as plain text, then questions with their answers."""
+        return sequences(records, questions, self.benchmark.record, self.live, rendering)
+
+    def _state(self, model: LanguageModel, name: str) -> Run:
+        """The model in its current state, with a separate name and fingerprint."""
+        weights = checksums(dict(model.model.named_parameters()))
+        facts = {**self.run.info.results, "fingerprint": sha256_of_json([self.run.fingerprint, name, weights])}
+        info = replace(self.run.info, label=f"{self.run.label}, {name}", results=facts)
+        return Run(self.run.folder, info)

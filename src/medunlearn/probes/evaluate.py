@@ -1,0 +1,320 @@
+"""Ask models a benchmark's questions and score their responses; responses are generated once and can be
+rescored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.config import EvaluateSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.data_use import tightest
+from medunlearn.data.fact_ranks import IN_RECORD, FactRank
+from medunlearn.data.image_controls import CONTROLS, ImageControl, with_blank_images, with_swapped_images
+from medunlearn.data.records import Question
+from medunlearn.data.responses import LogProbs, Response, responses_digest
+from medunlearn.data.splits import Split
+from medunlearn.data.storage import write_atomically
+from medunlearn.errors import ConfigError
+from medunlearn.metrics import get_metric
+from medunlearn.metrics.leakage import keywords as disease_keywords
+from medunlearn.metrics.measure import question_items, record_items
+from medunlearn.models.ancestry import model_use
+from medunlearn.models.health import answer_problems, refuse_broken
+from medunlearn.models.load import LanguageModel
+from medunlearn.models.sequences import Rendering
+from medunlearn.probes.question_selection import questions_to_ask
+from medunlearn.probes.questioning import Questioning
+from medunlearn.probes.rank_plan import rank_plan, rank_versions
+from medunlearn.probes.score import TOOLS, metric_names, score_items, score_records, write_tables
+from medunlearn.probes.shared_work import SharedWork
+from medunlearn.results.evaluated import FOLDER, Evaluated, Evaluation, distinct, joined
+from medunlearn.results.fact_table import FILE as FACTS
+from medunlearn.results.fact_table import fact_table
+from medunlearn.results.image_control import FILE as IMAGE_CONTROL
+from medunlearn.results.image_control import control_table
+from medunlearn.results.keys import keyed_folder
+from medunlearn.results.runs import Recording, Run, folder_of, is_complete, make_latest
+from medunlearn.results.scores import question_labels, record_labels
+from medunlearn.training.processes import Processes, join
+
+__all__ = ["evaluate", "evaluate_one", "evaluation_folder", "metric_names"]
+
+_RANKING = frozenset(("fact_ranks", "note_ranks", "keywords"))
+IMAGES = "images-control"
+"""Folder in an evaluation's, of blank images and of the responses to other ones."""
+
+
+def evaluate(
+    run: Run | Path | str,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    *,
+    against: Sequence[Run | Path | str] = (),
+    device: str = "auto",
+    quiet: bool = False,
+) -> Evaluation:
+    """Score a run's model on a split, and the runs that it is compared with.
+
+    Responses, scores and summary are stored in each run's folder and computed once. Several processes (torchrun)
+    share the questions, each with the model on its device.
+
+    Raises:
+        InputError: an unknown split, metric or model.
+        ModelError: a broken model, unless ``allow_broken``; its answers and scores are stored.
+    """
+    runs = [Run.of(model) for model in (run, *against)]
+    processes = join()
+    how: dict[str, Any] = {"device": processes.device(device), "quiet": quiet, "work": SharedWork()}
+    models = [evaluate_together(model, benchmark, settings, processes, **how) for model in runs]
+    evaluation = Evaluation(tuple(distinct(models)), settings.replicates, settings.seed)
+    refuse_broken(evaluation.problems, allowed=settings.allow_broken)
+    return evaluation
+
+
+def evaluate_together(
+    run: Run,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    processes: Processes,
+    *,
+    device: str = "auto",
+    quiet: bool = False,
+    work: SharedWork | None = None,
+) -> Evaluated:
+    """:func:`evaluate_one` by several processes: each asks the model a share, and rank 0 scores everything.
+
+    An engine of vLLM is asked by rank 0 alone.
+
+    Args:
+        device: device of this process.
+
+    Raises:
+        Errors of :func:`evaluate_one`.
+    """
+    shared = processes.world > 1 and settings.backend == "own"
+    if shared and not processes.on_main(lambda: is_complete(evaluation_folder(run, benchmark, settings))):
+        rendering, silent = run.rendering(settings.template, settings.context), quiet or not processes.main
+        questioning = Questioning(run, benchmark, settings, rendering, device, silent, None, work=work)
+        processes.each(lambda: questioning.ask_share(processes, metric_names(benchmark, settings)))
+        del questioning
+    how: dict[str, Any] = {"device": device, "quiet": quiet, "work": work}
+    return processes.main_first(lambda: evaluate_one(run, benchmark, settings, **how))
+
+
+def evaluate_one(
+    run: Run,
+    benchmark: Benchmark,
+    settings: EvaluateSettings,
+    *,
+    device: str = "auto",
+    quiet: bool = False,
+    live: LanguageModel | None = None,
+    work: SharedWork | None = None,
+) -> Evaluated:
+    """Score one run's model; a complete evaluation is returned unchanged. Identical answers are noted.
+
+    Args:
+        live: the run's model if it is already in memory, in evaluation mode; otherwise it is loaded.
+        work: state of the process, shared with other evaluated models.
+
+    Raises:
+        InputError: an unknown split, metric or model; weights that are not finite, unless ``allow_broken``.
+    """
+    split, metrics = benchmark.split(settings.split), metric_names(benchmark, settings)
+    if not settings.other_texts:
+        unless = ", or say --other-texts where you want that"
+        run.refuse_other_texts(benchmark.texts_fingerprint, benchmark.fingerprint, unless)
+    questions = questions_to_ask(benchmark, split, settings)
+    rendering = run.rendering(settings.template, settings.context)
+    if settings.image_control:
+        _refuse_without_images(benchmark, rendering)
+    folder = evaluation_folder(run, benchmark, settings)
+    use = tightest([benchmark.data_use, model_use(run.folder)])
+    inputs = _inputs(run, benchmark, settings)
+    recording = Recording(folder, "evaluate", run.label, settings, inputs, data_use=use)
+    if recording.done:
+        make_latest(folder)
+        return Evaluated(run, Run.open(folder))
+    with recording.running():
+        # Before anything is asked: that they cannot be found should not cost an hour of generation.
+        with recording.stage("keywords"):
+            keywords = disease_keywords.for_evaluation(benchmark, settings, metrics, run.folder, quiet=quiet)
+        questioning = Questioning(run, benchmark, settings, rendering, device, quiet, live, work=work)
+        answers = _ask(questioning, questions, metrics, recording)
+        del questioning  # The model makes room for those of the measures.
+        if work is not None and any(getattr(settings, tool) for tool in TOOLS):
+            work.base.drop()
+        with recording.stage("score"):
+            _write_scores(answers, keywords, benchmark, split, settings, metrics, folder, device)
+        pairs = ((q.answer, answers.responses[q.question_id]) for q in questions)
+        problems = answer_problems((reference, answer.response, answer.finished) for reference, answer in pairs)
+        recording.info.results = {
+            "health": {"problems": [*answers.problems, *problems]},
+            "context": rendering.context,
+            "template": rendering.template_name,
+            **disease_keywords.extractor_of(settings, metrics),
+            "responses_sha256": responses_digest(answers.responses.values()),
+            "benchmark": benchmark.facts(),
+            "benchmark_folder": folder_of(benchmark),
+            "split": {"name": split.name, "level": split.level, **benchmark.split_sizes(split)},
+            "other_texts": not run.saw(benchmark.texts_fingerprint, benchmark.fingerprint),
+            **answers.facts,
+        }
+    return Evaluated(run, Run.open(folder))
+
+
+Answers = tuple[Mapping[str, Response], Mapping[str, LogProbs]]
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """All responses and likelihoods of a model in one evaluation run.
+
+    Attributes:
+        controls: responses and likelihoods of options with other images, by control.
+        ranks, record_ranks: ranks of facts, by question and by record.
+        problems: problems of the model's weights.
+        facts: for the evaluation's record: the store of responses, and batch layouts.
+    """
+
+    questions: Sequence[Question]
+    context: str
+    responses: Mapping[str, Response]
+    options: Mapping[str, LogProbs]
+    controls: Mapping[ImageControl, Answers]
+    ranks: Mapping[str, list[FactRank]]
+    record_ranks: Mapping[str, list[FactRank]]
+    problems: tuple[str, ...]
+    facts: Mapping[str, Any]
+
+
+def _ask(
+    questioning: Questioning, questions: Sequence[Question], metrics: Sequence[str], recording: Recording
+) -> _Answers:
+    run, settings = questioning.run, questioning.settings
+    with recording.stage("ask"):
+        store, responses, how = questioning.ask(questions)
+        options, option_facts = questioning.rate(questions, metrics)
+        controls = (
+            _ask_with_other_images(questioning, questions, metrics, recording.folder)
+            if settings.image_control
+            else {}
+        )
+    with recording.stage("rank"):
+        plan = rank_plan(questioning.benchmark, settings.split, settings, metrics)
+        ranks, record_ranks, rank_facts = questioning.rank(plan)
+    place = {"responses": str(store.relative_to(run.folder)), "chat_template": questioning.chat_template}
+    return _Answers(
+        questions,
+        questioning.rendering.context,
+        responses,
+        options,
+        controls,
+        ranks,
+        record_ranks,
+        tuple(dict.fromkeys((*run.info.problems, *questioning.problems))),
+        {**place, **how, **option_facts, **rank_facts},
+    )
+
+
+def _write_scores(
+    answers: _Answers,
+    keywords: Any,
+    benchmark: Benchmark,
+    split: Split,
+    settings: EvaluateSettings,
+    metrics: Sequence[str],
+    folder: Path,
+    device: str,
+) -> None:
+    questions, sides = answers.questions, benchmark.sides(split)
+    items = question_items(questions, sides, answers.responses, answers.options, keywords, answers.ranks)
+    labels = question_labels(benchmark, split, questions)
+    tables = [score_items(items, metrics, settings, labels, device)] if items else []
+    if answers.ranks or answers.record_ranks:
+        records = record_items(sides, answers.record_ranks)
+        tables.append(score_records(records, metrics, benchmark, settings))
+        facts = [
+            fact_table(answers.ranks, labels, answers.context),
+            fact_table(answers.record_ranks, record_labels(benchmark, split, [*answers.record_ranks]), IN_RECORD),
+        ]
+        write_atomically(folder / FACTS, joined(facts).to_parquet)
+    if answers.controls:
+        names, image_questions = _image_measures(metrics), _questions_on_images(benchmark, questions)
+        others: dict[str, pd.DataFrame] = {
+            control: score_items(question_items(image_questions, sides, *answer), names, settings, labels, device)
+            for control, answer in answers.controls.items()
+        }
+        write_atomically(folder / IMAGE_CONTROL, control_table(tables[0], others).to_parquet)
+    write_tables(folder, benchmark, settings, joined(tables))
+
+
+def evaluation_folder(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> Path:
+    """Folder of an evaluation, one per set of settings, so that evaluations never share files."""
+    key = Recording.key_of("evaluate", settings, _inputs(run, benchmark, settings))
+    return keyed_folder(run.folder / FOLDER, settings.split, key)
+
+
+def _inputs(run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> dict[str, Any]:
+    rendering = run.rendering(settings.template, settings.context)
+    metrics = metric_names(benchmark, settings)
+    return {
+        "benchmark": benchmark.fingerprint,
+        "model": run.fingerprint,
+        "metrics": list(metrics),
+        "rendering": [rendering.template_name, rendering.context],
+        **disease_keywords.inputs(benchmark, settings, metrics),
+        **rank_versions(metrics),
+    }
+
+
+def _refuse_without_images(benchmark: Benchmark, rendering: Rendering) -> None:
+    """Refuse an image control if no image is shown.
+
+    Raises:
+        ConfigError: the benchmark has no image, or images are ignored.
+    """
+    if rendering.images == "ignore" or not any(record.image for record in benchmark.records):
+        raise ConfigError(
+            ["image_control=true: no image is shown to the model (text only, or --images ignore). Leave it out."]
+        )
+
+
+def _ask_with_other_images(
+    questioning: Questioning, questions: Sequence[Question], metrics: Sequence[str], folder: Path
+) -> dict[ImageControl, Answers]:
+    """Answers with another patient's image and with a blank one, by control.
+
+    Args:
+        folder: folder of the evaluation, where blank images and these responses are stored.
+    """
+    benchmark, place = questioning.benchmark, folder / IMAGES
+    image_questions = _questions_on_images(benchmark, questions)
+    answers: dict[ImageControl, Answers] = {}
+    for control in CONTROLS:
+        other = (
+            with_swapped_images(benchmark, questioning.settings.seed)
+            if control == "swapped"
+            else with_blank_images(benchmark, place)
+        )
+        asking = replace(questioning, benchmark=other, live=questioning.language_model, folder=place)
+        _, responses, _ = asking.ask(image_questions)
+        answers[control] = responses, asking.rate(image_questions, _image_measures(metrics))[0]
+    return answers
+
+
+def _questions_on_images(benchmark: Benchmark, questions: Sequence[Question]) -> list[Question]:
+    """Questions of the fold ``train`` on records with an image; of every fold if that one is not evaluated."""
+    with_image = [question for question in questions if benchmark.record[question.record_id].image is not None]
+    return [question for question in with_image if question.fold == "train"] or with_image
+
+
+def _image_measures(metrics: Sequence[str]) -> list[str]:
+    """The measures that need only a response or its likelihood."""
+    return [name for name in metrics if not _RANKING & {*get_metric(name).needs}]

@@ -1,0 +1,256 @@
+"""Rescore stored responses, without the model, and without torch unless a measure needs its own model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.config import EvaluateSettings, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.fact_ranks import IN_RECORD, rank_settings, stored_ranks
+from medunlearn.data.folder_lock import lock_folder
+from medunlearn.data.responses import ResponseStore, rated_options
+from medunlearn.data.storage import sha256_of_json, write_together
+from medunlearn.errors import ConfigError, InputError
+from medunlearn.metrics import Item, Tools, get_metric
+from medunlearn.metrics import item_scoring as scoring
+from medunlearn.metrics.leakage import keywords as disease_keywords
+from medunlearn.metrics.measure import question_items, record_items
+from medunlearn.models.health import answer_problems, refuse_broken
+from medunlearn.paper import IDENTIFIER, Grouping, paper_of
+from medunlearn.probes.rank_plan import NOTES, RANKS, rank_plan
+from medunlearn.registry import refuse_unnamed
+from medunlearn.results.evaluated import GROUPS, PRIVATE, SUMMARY, Evaluated, joined, summarize_evaluation
+from medunlearn.results.runs import Run
+from medunlearn.results.scores import FILE, measured, question_labels, read_scores, record_labels, score_table
+from medunlearn.results.summary import EVALUATION, summarize
+
+TOOLS = ("encoder", "nli", "bert", "bart")
+DEFAULT = "default"
+"""Stands for the measures of the benchmark."""
+
+
+def metric_names(benchmark: Benchmark, settings: EvaluateSettings) -> tuple[str, ...]:
+    """The requested measures, or the computable ones of the benchmark's defaults; without duplicates.
+
+    ``default`` stands for the benchmark's defaults; those that need a model not named in the settings are skipped.
+
+    Raises:
+        UnknownNameError: no such measure.
+        ConfigError: a measure of responses, for a benchmark without questions.
+    """
+    missing = {tool for tool in TOOLS if getattr(settings, tool) is None}
+    own = [name for name in paper_of(benchmark.builder).default_measures if not missing & {*get_metric(name).needs}]
+    if not benchmark.questions:
+        own = [name for name in own if ranks_alone(name)]
+    requested = settings.metrics or (DEFAULT,)
+    check_names(requested)
+    if not benchmark.questions and (
+        wrong := [name for name in requested if name != DEFAULT and not ranks_alone(name)]
+    ):
+        raise ConfigError(
+            [f"metrics={name}: the benchmark has no question; facts in records are ranked." for name in wrong]
+        )
+    return tuple(dict.fromkeys(each for name in requested for each in (own if name == DEFAULT else [name])))
+
+
+def ranks_alone(name: str) -> bool:
+    """True if a measure needs only ranks of facts or notes."""
+    return {*get_metric(name).needs} <= {RANKS, NOTES}
+
+
+def check_names(measures: Sequence[str]) -> None:
+    """Refuse unknown measures; ``default`` stands for several.
+
+    Raises:
+        UnknownNameError: names the nearest valid one.
+    """
+    for name in measures:
+        if name != DEFAULT:
+            get_metric(name)
+
+
+def score(
+    run: Run | Path | str,
+    *,
+    measures: str | Sequence[str] = (),
+    split: str | None = None,
+    benchmark: Benchmark | Path | str | None = None,
+    allow_broken: bool = False,
+    device: str = "auto",
+) -> Evaluated:
+    """Rescore the stored responses of a run's evaluation, without asking a model.
+
+    Rows of these measures are replaced, others stay. Summary and groups are updated.
+
+    Args:
+        run: a run folder
+        split: the evaluation's split; needed only if there are several
+        measures: names from `medunlearn list measures`, or default; none for those of the evaluation
+        benchmark: the benchmark or its folder; None for the folder that the evaluation recorded
+        allow_broken: show scores even if the answers are all empty or equal; they get no verdict
+
+    Raises:
+        InputError: the run was not evaluated, the benchmark is missing or another one, or responses are missing.
+        UnknownNameError: no such measure.
+        ModelError: a broken model, unless ``allow_broken``.
+    """
+    evaluated = Evaluated.find(Run.of(run), split)
+    settings = check(EvaluateSettings, evaluated.record.info.config)
+    refuse_unnamed("extractor", settings.extractor)
+    texts = [measures] if isinstance(measures, str) else measures
+    metric_list = [word.strip() for text in texts for word in text.split(",")]
+    metric_list = [name for name in metric_list if name] or list(evaluated.record.info.inputs["metrics"])
+    check_names(metric_list)
+    source = _benchmark(evaluated, benchmark)
+    metric_list = list(metric_names(source, settings.model_copy(update={"metrics": tuple(metric_list)})))
+    items, labels, records = _stored_items(evaluated, source, settings, metric_list)
+    table = score_items(items, metric_list, settings, labels, device)
+    of_records = score_records(records, metric_list, source, settings)
+    table = joined([table, of_records])
+    with lock_folder(evaluated.record.folder, "score"):
+        scores = read_scores(evaluated.record.folder)
+        others = scores[~scores["measure"].isin(metric_list)]
+        write_tables(evaluated.record.folder, source, settings, pd.concat([others, table], ignore_index=True))
+        info, responses = evaluated.record.info, evaluated.responses
+        pairs = ((item.reference, responses[item.question_id]) for item in items)
+        problems = answer_problems((reference, answer.response, answer.finished) for reference, answer in pairs)
+        info.results["health"] = {"problems": list(dict.fromkeys((*info.problems, *problems)))}
+        info.with_tables(evaluated.record.folder).write(evaluated.record.folder)
+    refuse_broken({evaluated.run.label: info.problems}, allowed=allow_broken)
+    return Evaluated(evaluated.run, evaluated.record)
+
+
+def score_items(
+    items: Sequence[Item], names: Sequence[str], settings: EvaluateSettings, labels: pd.DataFrame, device: str
+) -> pd.DataFrame:
+    """The score table of some measures on an evaluation's items.
+
+    Args:
+        labels: from :func:`~medunlearn.results.scores.question_labels`.
+    """
+    metrics = [get_metric(name) for name in names]
+    needs = {need for metric in metrics for need in metric.needs}
+    return measured(scoring.score(items, metrics, _tools(settings, needs, device)), labels)
+
+
+def score_records(
+    items: Sequence[Item], names: Sequence[str], benchmark: Benchmark, settings: EvaluateSettings
+) -> pd.DataFrame:
+    """The score table of the ranking measures on records; empty without ranks."""
+    tables = []
+    for name in filter(ranks_alone, names):
+        need = get_metric(name).needs[0]
+        those = [item for item in items if getattr(item, need) is not None]
+        if those:
+            ids = [item.question_id for item in those]
+            labels = record_labels(benchmark, benchmark.split(settings.split), ids)
+            tables.append(score_items(those, [name], settings, labels, "cpu"))
+    return joined(tables)
+
+
+def write_tables(folder: Path, benchmark: Benchmark, settings: EvaluateSettings, scores: pd.DataFrame) -> None:
+    """Write an evaluation's scores, their summary, and the benchmark's groups."""
+    table = score_table(scores)
+    files = {FILE: table, SUMMARY: summarize_evaluation(table, replicates=settings.replicates, seed=settings.seed)}
+    if "private" in table.columns and len(private := table[table["private"].astype("boolean").fillna(False)]):
+        files[PRIVATE] = summarize_evaluation(private, replicates=settings.replicates, seed=settings.seed)
+    grouping = paper_of(benchmark.builder).grouping
+    if grouping is not None:
+        nodes = benchmark.hierarchy.nodes(grouping.level)
+        files[GROUPS] = _groups(grouping, nodes, table, settings)
+    write_together({folder / name: frame.to_parquet for name, frame in files.items()})
+
+
+def _tools(settings: EvaluateSettings, needs: Collection[str], device: str) -> Tools:
+    """The models that measures need, as named in the settings."""
+    names = {tool: getattr(settings, tool) for tool in TOOLS if tool in needs and getattr(settings, tool)}
+    if not names:
+        return Tools()
+    from medunlearn.models.bart_score import BartScorer
+    from medunlearn.models.bert_score import BertScorer
+    from medunlearn.models.encoders import EntailmentModel, SentenceEncoder
+
+    kinds: dict[str, Any] = {
+        "encoder": SentenceEncoder,
+        "nli": EntailmentModel,
+        "bert": BertScorer,
+        "bart": BartScorer,
+    }
+    return Tools(**{tool: kinds[tool](name, device=device) for tool, name in names.items()})
+
+
+def _groups(
+    grouping: Grouping, nodes: Iterable[str], scores: pd.DataFrame, settings: EvaluateSettings
+) -> pd.DataFrame:
+    """The grouping's measures for each node of its level, and for each type of identifier.
+
+    Rows of :func:`summarize` with the measure in ``metric``, plus ``level``, ``node`` and the paper's name of the
+    measure in ``measure``.
+    """
+    fields = scores.drop_duplicates("item")["identifier"].dropna().unique()
+    tables = []
+    for level, label, groups, measures in (
+        (grouping.level, "node", nodes, grouping.measures),
+        (IDENTIFIER, "identifier", fields, grouping.of_identifiers),
+    ):
+        rows = scores[scores[label].notna() & scores["measure"].isin([name for name, _ in measures.values()])]
+        by = (label, *EVALUATION)
+        means = summarize(rows, by, replicates=settings.replicates, seed=settings.seed)
+        for node in groups if measures else ():
+            for kind, (metric, title) in measures.items():
+                same = (means[label] == node) & (means["kind"] == kind) & (means["measure"] == metric)
+                of_node = means[same].rename(columns={"measure": "metric"}).drop(columns=[label])
+                tables.append(of_node.assign(level=level, node=node, measure=title))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _benchmark(evaluated: Evaluated, benchmark: Benchmark | Path | str | None) -> Benchmark:
+    results = evaluated.record.info.results
+    if not isinstance(benchmark, Benchmark):
+        folder = benchmark or results.get("benchmark_folder")
+        if folder is None or not Path(folder).is_dir():
+            raise InputError(
+                f"The benchmark of {evaluated.record.folder} is not at its recorded place ({folder}). Name its "
+                "folder."
+            )
+        benchmark = Benchmark.load(folder)
+    if benchmark.fingerprint != evaluated.record.info.benchmark:
+        raise InputError(f"{evaluated.run.folder} was evaluated on another benchmark than the one named.")
+    return benchmark
+
+
+def _stored_items(
+    evaluated: Evaluated, benchmark: Benchmark, settings: EvaluateSettings, names: Sequence[str]
+) -> tuple[list[Item], pd.DataFrame, list[Item]]:
+    """The evaluation's items from stored responses, their labels, and the items of records."""
+    split, context = benchmark.split(settings.split), evaluated.context
+    order = {name: place for place, name in enumerate(evaluated.questions["question_id"])}
+    questions = [question for question in benchmark.questions if question.question_id in order]
+    questions.sort(key=lambda question: order[question.question_id])
+    folder = evaluated.run.folder / evaluated.record.info.results["responses"]
+    stored = ResponseStore.read_complete(folder)
+    responses = {name: response for (name, _, sample), response in stored.items() if not sample}
+    missing = [question.question_id for question in questions if question.question_id not in responses]
+    if missing or len(questions) < len(order):
+        raise InputError(
+            f"{evaluated.run.folder} lacks responses of this evaluation. Remove "
+            f"{evaluated.record.folder} and evaluate it again: only missing responses are generated."
+        )
+    # Options and ranks were rated in stores of their own.
+    settings_of_store = ResponseStore.settings_of(folder) if questions else {}
+    key = {**settings_of_store, "max_new_tokens": 0}
+    rated = ResponseStore.read_complete(folder.parent / f"{context}-{sha256_of_json(key)[:12]}")
+    options = rated_options(rated, [question for question in questions if question.options], context)
+    keywords = disease_keywords.for_evaluation(benchmark, settings, names, evaluated.run.folder, quiet=True)
+    key = {**key, **rank_settings(settings.alternatives, settings.versions)}
+    ranked = folder if not questions else folder.parent / f"{context}-{sha256_of_json(key)[:12]}"
+    stored = ResponseStore.read_complete(ranked)
+    plan = rank_plan(benchmark, settings.split, settings, names)
+    ranks, of_records = stored_ranks(plan.questions, stored, context), stored_ranks(plan.records, stored, IN_RECORD)
+    sides = benchmark.sides(split)
+    items = question_items(questions, sides, responses, options, keywords, ranks)
+    return items, question_labels(benchmark, split, questions), record_items(sides, of_records)

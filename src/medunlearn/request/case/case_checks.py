@@ -1,0 +1,259 @@
+"""Verification of a case: signature, files, verdict, the current model, and the model's ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.x509 import Certificate
+
+from medunlearn.data.leftovers import is_leftover
+from medunlearn.data.storage import read_json, sha256_of
+from medunlearn.errors import InputError, MedunlearnError
+from medunlearn.input_files import regular_file
+from medunlearn.models.folders import model_folder
+from medunlearn.request.case.case_folder import EVIDENCE, PAGE, PUBLIC_KEY, SETTINGS
+from medunlearn.request.case.digests import digest_model, weights_by_name
+from medunlearn.request.case.evidence import Battery, CaseDecision, CaseEvidence, ModelDigest
+from medunlearn.request.case.ledger import ledger_path, read_ledger
+from medunlearn.request.case.signing_keys import STATEMENT, key_id, public_key_of
+from medunlearn.request.case.statement import (
+    LEDGER_HEAD,
+    MODELS,
+    NOTES,
+    SignatureError,
+    is_as_written,
+    subject_digests,
+    subjects_of,
+    unverified_payload,
+    verified_payload,
+)
+from medunlearn.request.case.timestamp_checks import QUERY, REPLY, TimestampError, read_timestamp
+from medunlearn.request.case.verdicts import decide
+from medunlearn.study.verify import Check, State, Verification
+
+BatteryRunner = Callable[[CaseEvidence, Path], Battery]
+"""Runs the battery of a case again, on the model in a folder as it is now."""
+COPY_AGAIN = "copy the whole case again"
+_NAMES = (*(f"{name}/" for name in MODELS), NOTES, LEDGER_HEAD)
+
+
+def looks_like_case(folder: Path) -> bool:
+    """True if a folder is a case, or the remains of one."""
+    return any((folder / name).exists() for name in (STATEMENT, EVIDENCE, PAGE))
+
+
+def verify_case(
+    folder: Path,
+    model: Path | None = None,
+    *,
+    public_key: Ed25519PublicKey | None = None,
+    authority: Sequence[Certificate] = (),
+    run_battery: BatteryRunner | None = None,
+) -> Verification:
+    """Check a case against its signature, and a model against the case. Changes nothing.
+
+    Args:
+        model: current run or model folder; None: the models' files are not checked.
+        public_key: the owner's, from another source than the case; None: the case's own, which detects changes by
+            anybody but the signer.
+        authority: trusted certificates, of which one must vouch for the time stamp's; empty: the stamp's signature
+            is checked, but not whose it is.
+        run_battery: runs the battery again on ``model``; None: the verdict is not checked on it.
+
+    Raises:
+        InputError: the folder holds no case, or ``model`` holds no model.
+    """
+    if not folder.is_dir() or not looks_like_case(folder):
+        raise InputError(f"{folder} holds no case (no {STATEMENT}).")
+    checks = list(_CaseFiles(folder, public_key, authority).checks())
+    try:
+        evidence = CaseEvidence.of(regular_file(folder / EVIDENCE).read_bytes(), EVIDENCE)
+    except (OSError, InputError):
+        return Verification(tuple(checks))
+    if model is None:
+        checks.append(Check(folder, "model", "model", "not checked", "name its folder too: verify MODEL CASE"))
+    else:
+        checks += _model_checks(evidence.model_in, evidence.model_out, model)
+        checks.append(_ledger_check(folder, evidence, model))
+    checks.append(_battery_check(folder, evidence, model, run_battery))
+    return Verification(tuple(checks))
+
+
+@dataclass(frozen=True)
+class _CaseFiles:
+    folder: Path
+    public_key: Ed25519PublicKey | None
+    authority: Sequence[Certificate]
+
+    def checks(self) -> Iterator[Check]:
+        """Checks of the signature, the signed files, the evidence and the time stamp, and of unsigned files."""
+        signed: Mapping[str, str] = {}
+        if (self.folder / STATEMENT).exists():
+            content = regular_file(self.folder / STATEMENT).read_bytes()
+            yield from self._signature(content)
+            with suppress(SignatureError):
+                signed = subjects_of(unverified_payload(content))
+        else:
+            yield self._check("signature", STATEMENT, "missing", COPY_AGAIN)
+        files = {name: digest for name, digest in signed.items() if not name.startswith(_NAMES)}
+        for name, digest in files.items():
+            yield self._file(name, digest)
+        yield from self._evidence(signed)
+        if self.authority or any((self.folder / name).exists() for name in (QUERY, REPLY)):
+            yield self._timestamp()
+        for path in sorted(path for path in self.folder.rglob("*") if path.is_file() or path.is_symlink()):
+            name = path.relative_to(self.folder).as_posix()
+            if name not in (*files, STATEMENT, QUERY, REPLY) and not is_leftover(path):
+                yield self._check("file", name, "orphan", "it is not signed, and no part of the case")
+
+    def _check(self, what: str, name: str, state: State, note: str = "") -> Check:
+        return Check(self.folder, what, name, state, note)
+
+    def _signature(self, content: bytes) -> Iterator[Check]:
+        path = self.folder / PUBLIC_KEY
+        own = public_key_of(path.read_bytes()) if path.is_file() else None
+        key = self.public_key or own
+        if key is None:
+            why = "the case holds no public key: give the owner's with --public-key"
+            yield self._check("signature", STATEMENT, "not checked", why)
+            return
+        if problem := _signature_problem(content, key):
+            # Another key's signature is told from a changed statement.
+            if self.public_key is not None and own is not None and not _signature_problem(content, own):
+                problem = f"another key signed it: {key_id(own)}, not {key_id(key)}"
+            yield self._check("signature", STATEMENT, "differs", problem)
+            return
+        if is_as_written(content, key):
+            yield self._check("signature", STATEMENT, "ok", f"key {key_id(key)}")
+        else:
+            why = "the signature holds, but something around it was changed"
+            yield self._check("signature", STATEMENT, "differs", why)
+        if self.public_key is None:
+            why = "by the case's own public key: whose it is, --public-key FILE of the owner tells"
+            yield self._check("signer", PUBLIC_KEY, "not checked", why)
+
+    def _file(self, name: str, digest: str) -> Check:
+        path = self.folder / name
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            return self._check("case file", name, "differs", "it would be outside of the case")
+        if not path.exists():
+            return self._check("case file", name, "missing", COPY_AGAIN)
+        if not path.is_file() or sha256_of(path) != digest:
+            return self._check("case file", name, "differs", "it was changed after the case was signed")
+        return self._check("case file", name, "ok")
+
+    def _timestamp(self) -> Check:
+        try:
+            stamp = read_timestamp(self.folder, self.authority)
+        except TimestampError as error:
+            state: State = "differs" if (self.folder / REPLY).exists() else "missing"
+            return self._check("time stamp", REPLY, state, str(error))
+        return self._check("time stamp", REPLY, "ok" if stamp.trusted else "not checked", str(stamp))
+
+    def _evidence(self, signed: Mapping[str, str]) -> Iterator[Check]:
+        """Check that evidence, statement, settings and verdict agree."""
+        path = self.folder / EVIDENCE
+        if not path.exists():
+            if EVIDENCE not in signed:
+                yield self._check("case file", EVIDENCE, "missing", COPY_AGAIN)
+            return
+        try:
+            evidence = CaseEvidence.of(regular_file(path).read_bytes(), EVIDENCE)
+            settings = read_json(self.folder / SETTINGS) if (self.folder / SETTINGS).exists() else evidence.settings
+        except InputError as error:
+            yield self._check("evidence", EVIDENCE, "differs", str(error))
+            return
+        problems = []
+        materials = {name: digest for name, digest in signed.items() if name.startswith(_NAMES)}
+        if materials != subject_digests(evidence, {}):
+            problems.append("the statement names other models, notes or another ledger")
+        if settings != evidence.settings:
+            problems.append(f"{SETTINGS} has other settings")
+        now, then = verdict_of(evidence, evidence.battery), evidence.decision
+        if (now.verdict, now.bounds) != (then.verdict, then.bounds):
+            problems.append("its numbers give another verdict by the rules of this version")
+        # A verdict outlives the words of the version that wrote it.
+        words = "" if now.reasons == then.reasons else "this version words the reasons of the verdict otherwise"
+        yield self._check("evidence", EVIDENCE, "differs" if problems else "ok", "; ".join(problems) or words)
+
+
+def _signature_problem(content: bytes, key: Ed25519PublicKey) -> str:
+    try:
+        verified_payload(content, key)
+    except SignatureError as error:
+        return str(error)
+    return ""
+
+
+def verdict_of(evidence: CaseEvidence, battery: Battery, model: str | None = None) -> CaseDecision:
+    """The decision that the rules give for a case with a battery's numbers.
+
+    Args:
+        model: fingerprint of the model that the battery tested; None: the case's.
+    """
+    models = evidence.model_in.fingerprint, model or evidence.model_out.fingerprint
+    return decide(battery, exact=evidence.exact, models=models, earlier=evidence.ledger.rows)
+
+
+def _model_checks(before: ModelDigest, after: ModelDigest, model: Path) -> Iterator[Check]:
+    """Check the current files of a model against those recorded in the case."""
+    if not Path(model_folder(model)).is_dir():
+        raise InputError(f"There is no model in {model}: name its run, or its Hugging Face folder.")
+    try:
+        now = digest_model(model)
+    except MedunlearnError as error:
+        yield Check(model, "model", "model", "missing", str(error))
+        return
+    digests, expected = weights_by_name(now), weights_by_name(after)
+    if digests == weights_by_name(before) != expected:
+        yield Check(model, "model", "model", "differs", "it is the model that went in: nothing was forgotten in it")
+        return
+    for name, digest in expected.items():
+        if name not in digests:
+            yield Check(model, "model file", name, "missing", "the case names it")
+        elif digests[name] != digest:
+            yield Check(model, "model file", name, "differs", "another SHA-256 than the case says")
+        else:
+            yield Check(model, "model file", name, "ok")
+    for name in digests.keys() - expected.keys():
+        yield Check(model, "model file", name, "differs", "the case does not name it")
+
+
+def _ledger_check(folder: Path, evidence: CaseEvidence, model: Path) -> Check:
+    """Check that the model's ledger has the row of this case, after the row that the case refers to."""
+    path = ledger_path(model)
+
+    def check(state: State, note: str) -> Check:
+        return Check(path.parent, "ledger", path.name, state, note)
+
+    if not path.exists():
+        return check("missing", "earlier patients cannot be told without it")
+    try:
+        ledger = read_ledger(model)
+    except (MedunlearnError, OSError) as error:
+        return check("differs", str(error))
+    statement = folder / STATEMENT
+    row = ledger.row_of(sha256_of(statement)) if statement.exists() else None
+    if row is None:
+        return check("differs", "it has no row of this case")
+    facts = evidence.ledger.rows, evidence.ledger.head or "", evidence.request.patients
+    if (row.row, row.previous, row.entry.patients) != facts:
+        return check("differs", "the row of this case has another place or content")
+    return check("ok", f"row {row.row + 1} of {len(ledger.rows)}")
+
+
+def _battery_check(folder: Path, evidence: CaseEvidence, model: Path | None, run: BatteryRunner | None) -> Check:
+    name = evidence.battery.name
+    if run is None or model is None:
+        why = "it was not run again on the model: --work names the folder that `forget` wrote beside the case"
+        return Check(folder, "battery", name, "not checked", why)
+    decision = verdict_of(evidence, run(evidence, model), digest_model(model).fingerprint)
+    same = decision.verdict == evidence.decision.verdict
+    note = f"{decision.verdict} now, {evidence.decision.verdict} in the case"
+    if decision.reasons[0] != evidence.decision.reasons[0]:
+        note += f": {decision.reasons[0]}"
+    return Check(folder, "battery", name, "ok" if same else "differs", note)

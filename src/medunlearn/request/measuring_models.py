@@ -1,0 +1,152 @@
+"""Evaluations and attacks of a request: those used to choose settings, and those that verify the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from medunlearn.attacks.attack_run import attack_each
+from medunlearn.attacks.attack_settings import attack_settings
+from medunlearn.attacks.attacked import Attacked
+from medunlearn.config import AttackSettings, EvaluateSettings, ForgetSettings, UtilitySettings, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.deletion_requests import REQUEST
+from medunlearn.data.fact_ranks import Half
+from medunlearn.data.records import Fold
+from medunlearn.probes.evaluate import evaluate_one, evaluation_folder
+from medunlearn.probes.utility.numbers import Utility
+from medunlearn.request.request_benchmarks import EARLIER
+from medunlearn.request.standings import GAP, UNSEEN, Standings, standings
+from medunlearn.request.verifying_attacks import Verifying, verifying_attacks
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.runs import Run, is_complete
+
+AUTOMATIC = "auto"
+"""Method: settings are chosen by measuring."""
+CHOOSING: tuple[Fold, ...] = ("train",)
+VERIFYING: tuple[Fold, ...] = ("holdout", "rephrase")
+ALTERNATIVES = 59
+
+
+@dataclass(frozen=True)
+class ModelMeter:
+    """Measures models on a request's patients, on retained and on unseen patients; resumes."""
+
+    benchmark: Benchmark
+    settings: ForgetSettings
+    device: str
+    quiet: bool
+
+    @property
+    def searches(self) -> bool:
+        """True if settings are chosen by measuring, so that half of the values is held out for verification."""
+        return self.settings.method == AUTOMATIC
+
+    @property
+    def _held_back(self) -> Half:
+        return "reporting" if self.searches else "all"
+
+    @property
+    def choosing_settings(self) -> EvaluateSettings:
+        """Settings of the evaluations used to choose: probes as in training, one half of the values."""
+        return self._settings(REQUEST, CHOOSING, "choosing" if self.searches else "all")
+
+    @property
+    def verifying_settings(self) -> EvaluateSettings:
+        """Settings of the evaluations used to verify: other probes, the other half of the values."""
+        return self._settings(REQUEST, VERIFYING, self._held_back)
+
+    @property
+    def earlier_settings(self) -> EvaluateSettings:
+        """Settings of the evaluations on the patients of earlier requests."""
+        return self._settings(EARLIER, VERIFYING, "all")
+
+    def is_measured(self, run: Run) -> bool:
+        """True if a run's evaluations for the choice are on disk, so that its weights are not needed."""
+        return is_complete(evaluation_folder(run, self.benchmark, self.choosing_settings))
+
+    def choosing(self, run: Run) -> tuple[Evaluated, Standings]:
+        """The evaluation used to choose settings."""
+        evaluated = self._evaluated(run, self.benchmark, self.choosing_settings)
+        return evaluated, standings(evaluated, self.benchmark, {}, CHOOSING)
+
+    def verifying(self, run: Run) -> tuple[Evaluated, Standings]:
+        """The evaluation and the attacks used to verify."""
+        evaluated = self._evaluated(run, self.benchmark, self.verifying_settings)
+        return evaluated, standings(evaluated, self.benchmark, self._attacked(run), VERIFYING)
+
+    def earlier(self, run: Run, benchmark: Benchmark) -> Standings:
+        """Standings on patients of earlier requests, without attacks."""
+        return standings(self._evaluated(run, benchmark, self.earlier_settings), benchmark, {}, VERIFYING)
+
+    def utility(self, run: Run) -> Utility | None:
+        """Score on general tasks; None if no tasks were named."""
+        if not self.settings.utility_tasks:
+            return None
+        from medunlearn.probes.utility.harness_run import utility_one
+
+        settings = check(UtilitySettings, {"tasks": self.settings.utility_tasks, "seed": self.settings.seed})
+        return utility_one(run, settings, device=self.device, quiet=self.quiet)
+
+    def _settings(self, split: str, folds: tuple[Fold, ...], values: Half) -> EvaluateSettings:
+        own: dict[str, Any] = {
+            "metrics": ("rouge_l", "rank", "ranked_first"),
+            "ranked": None,
+            "alternatives": ALTERNATIVES,
+            "facts": self.settings.facts,
+            "rank_in": "both",
+            "rank_retained": False,
+            "other_texts": split == EARLIER,
+            **self.settings.evaluate,
+            "split": split,
+            "folds": [*folds, UNSEEN],
+            "values": values,
+            "seed": self.settings.seed,
+        }
+        return check(EvaluateSettings, own)
+
+    def _evaluated(self, run: Run, benchmark: Benchmark, settings: EvaluateSettings) -> Evaluated:
+        return evaluate_one(run, benchmark, settings, device=self.device, quiet=self.quiet)
+
+    @property
+    def attacks(self) -> Verifying:
+        """The attacks that verify."""
+        return verifying_attacks(self.settings.battery)
+
+    def _attacked(self, run: Run) -> Mapping[str, Attacked]:
+        """Name of an attack -> its results, or the reason why there are none."""
+        settings = self.attacking_settings
+        if settings is None:
+            return {}
+        attacks = attack_each([run], self.benchmark, settings, device=self.device, quiet=self.quiet)
+        record = attacks.models[0].record
+        return {cls.name: Attacked(run, record, cls.family) for cls in self.attacks.values()}
+
+    @property
+    def attacking_settings(self) -> AttackSettings | None:
+        """Settings of the verifying attacks; None without attacks, or without a prompt for them."""
+        attacks, fold = self.attacks, VERIFYING[0]
+        questions = self.benchmark.questions_of(self.benchmark.split(REQUEST), "forget", [fold])
+        if not attacks or not questions:
+            return None
+        shared: dict[str, Any] = {
+            "fold": fold,
+            # Texts that are continued tell more than gaps.
+            "kinds": tuple(sorted({question.kind for question in questions} - {GAP})),
+            "unseen": True,
+            "subjects": None,
+            "facts": self.settings.facts,
+            "values": self._held_back,
+            "alternatives": ALTERNATIVES,
+        }
+        evaluate = self.settings.evaluate
+        return attack_settings(
+            {
+                "split": REQUEST,
+                "attacks": tuple(attacks),
+                "seed": self.settings.seed,
+                "arguments": {name: cls.in_deletion(shared) for name, cls in attacks.items()},
+                **{name: evaluate[name] for name in ("batch_size", "weights") if name in evaluate},
+            }
+        )

@@ -1,0 +1,311 @@
+"""Benchmarks of a request: the one to unlearn on, and one of the patients of earlier requests.
+
+Without notes of unseen patients, such patients are invented: a retained patient's note with another identity and
+other values. No model has seen them, so its answers about them show its background level. Their values are drawn
+like alternatives, which are less common than real ones: a real unseen patient may rank a little higher.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from medunlearn.config import ForgetSettings, check
+from medunlearn.config.clinical_notes import NotesSettings
+from medunlearn.data.alternatives import AlternativePool, pool_of
+from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.data.deletion_requests import REQUEST, forget_records, read_subjects, with_request
+from medunlearn.data.records import Fold, Record
+from medunlearn.data.splits import request, shuffled
+from medunlearn.data.strangers import invent_strangers, redraw_values
+from medunlearn.errors import ConfigError, InputError, SourceError
+from medunlearn.notes.note_benchmark import build
+from medunlearn.notes.note_probes import NoteProbes
+from medunlearn.request.case.ledger import EarlierRecords, RequestLedger, earlier_records
+from medunlearn.request.case.pseudonyms import OwnerSecret
+from medunlearn.seeds import generator
+from medunlearn.study.benchmark_builds import save_new
+
+EARLIER = "earlier"
+BENCHMARK, EARLIER_BENCHMARK = "bench", "bench-earlier"
+"""Folders below ``case-work/``."""
+PREFIX = "invented-"
+"""Of the ids of invented patients."""
+_POOL = 9
+CLOZES = 3
+"""Gaps a note, each in two wordings: whole models are asked several times, and continuations tell more."""
+
+
+@dataclass(frozen=True)
+class RequestBenchmarks:
+    """Benchmarks that a request is carried out and verified on.
+
+    Attributes:
+        benchmark: notes of all but the patients of earlier requests, with the split ``request``.
+        patients: patients of the request.
+        earlier: benchmark of the earlier patients, with the split ``earlier``; None if there are none.
+        earlier_records: number of records of earlier requests' patients, which stay out of training.
+    """
+
+    benchmark: Benchmark
+    patients: tuple[str, ...]
+    earlier: Benchmark | None
+    earlier_records: int
+
+    @staticmethod
+    def load(work: Path) -> RequestBenchmarks:
+        """Load the benchmarks that a request stored in its work folder.
+
+        Raises:
+            InputError: there are none.
+        """
+        benchmark, earlier = Benchmark.load(work / BENCHMARK), None
+        if (work / EARLIER_BENCHMARK).exists():
+            earlier = Benchmark.load(work / EARLIER_BENCHMARK)
+        records = () if earlier is None else forget_records(earlier, EARLIER)
+        patients = tuple(sorted(benchmark.split(REQUEST).forget))
+        return RequestBenchmarks(benchmark, patients, earlier, len(records))
+
+    @property
+    def unseen(self) -> frozenset[str]:
+        """Patients that no model is trained on."""
+        return patients_of_fold(self.benchmark, "holdout")
+
+    @property
+    def has_invented(self) -> bool:
+        """True if the unseen patients are invented."""
+        return any(name.startswith(PREFIX) for name in self.unseen)
+
+
+def patients_of_fold(benchmark: Benchmark, fold: Fold) -> frozenset[str]:
+    """Patients with a record of a fold: ``train``, or ``holdout``, which no model is trained on."""
+    level = benchmark.subject_level
+    return frozenset(record.groups[level] for record in benchmark.records if record.fold == fold)
+
+
+def build_benchmarks(
+    notes: Path, settings: ForgetSettings, ledger: RequestLedger, secret: OwnerSecret, work: Path, *, quiet: bool
+) -> RequestBenchmarks:
+    """The benchmarks of a request, saved in its work folder.
+
+    Raises:
+        Other errors: those of :func:`make_benchmarks`; and a folder with other content.
+    """
+    unsaved = make_benchmarks(notes, settings, ledger, secret, quiet=quiet)
+    earlier = None if unsaved.earlier is None else save_new(unsaved.earlier, work / EARLIER_BENCHMARK)
+    return replace(unsaved, benchmark=save_new(unsaved.benchmark, work / BENCHMARK), earlier=earlier)
+
+
+def make_benchmarks(
+    notes: Path, settings: ForgetSettings, ledger: RequestLedger, secret: OwnerSecret, *, quiet: bool
+) -> RequestBenchmarks:
+    """Read the notes without the patients of earlier requests; writes nothing.
+
+    Raises:
+        InputError: somebody who is not in the notes (nobody else's id is shown), who was forgotten before, or
+            everybody; held-out notes of nobody else.
+    """
+    patients = tuple(read_subjects(settings.patient))
+    values = {
+        "clozes": CLOZES,
+        **settings.build,
+        "notes": notes,
+        "holdout": settings.holdout,
+        "prompt": settings.prompt,
+        "forget_patients": settings.patient,
+        "seed": settings.seed,
+    }
+    with _flags_of_build():
+        checked = check(NotesSettings, values)
+        everybody = _of_folder(notes, settings) if is_benchmark(notes) else build(checked, quiet=quiet)
+    level = everybody.subject_level
+    owners = ((record.record_id, record.groups[level]) for record in everybody.records)
+    before = earlier_records(ledger, secret, owners, level)
+    if again := [name for name in patients if name in before.subjects]:
+        raise ForgottenBeforeError(again[0], before.subjects[again[0]])
+    remaining = with_request(_without_records(everybody, before.records), patients)
+    benchmark = _with_sampled_questions(remaining, patients, settings)
+    _refuse_without_questions(benchmark, patients)
+    if not patients_of_fold(benchmark, "holdout"):
+        if settings.holdout is not None:
+            raise InputError(
+                f"--holdout: {settings.holdout} has no note of a patient whom the model never saw: its patients or "
+                "their texts are in the notes too. Name other notes, or leave it out."
+            )
+        benchmark = with_invented(benchmark, settings.others, checked, without=patients)
+    earlier = _earlier(everybody, benchmark, before) if before.subjects else None
+    return RequestBenchmarks(benchmark, patients, earlier, len(before.records))
+
+
+def is_benchmark(notes: Path) -> bool:
+    """True if the notes are a benchmark's folder."""
+    return (notes / MANIFEST).exists()
+
+
+@contextmanager
+def _flags_of_build() -> Iterator[None]:
+    """Name settings of `build notes` in its errors as `forget` takes them: ``--build.patient-column``.
+
+    Raises:
+        ConfigError, SourceError: those of the body.
+    """
+    keys = sorted(set(NotesSettings.model_fields) - set(ForgetSettings.model_fields), key=len, reverse=True)
+    words = "|".join(key.replace("_", "-") for key in keys)
+    flag, key = re.compile(rf"--(?={words})"), re.compile(rf"^(?=(?:{'|'.join(keys)})\b)")
+    try:
+        yield
+    except ConfigError as error:
+        problems = [flag.sub("--build.", key.sub("build.", problem)) for problem in error.problems]
+        raise ConfigError(problems) from None
+    except SourceError as error:
+        raise SourceError(flag.sub("--build.", str(error))) from None
+
+
+def _of_folder(folder: Path, settings: ForgetSettings) -> Benchmark:
+    """The benchmark in a folder, unchanged.
+
+    Raises:
+        InputError: settings for building a benchmark were given.
+    """
+    if settings.holdout is not None or settings.prompt or settings.build:
+        raise InputError(f"{folder} is a benchmark already: leave --holdout, --prompt and --build out.")
+    return Benchmark.load(folder)
+
+
+def neighbours_of(benchmark: Benchmark, patients: Collection[str]) -> frozenset[str]:
+    """Trained patients who share the finest group of one of the patients, without the patients themselves."""
+    level = benchmark.subject_level
+    groups = {record.groups[level]: record.groups for record in benchmark.records if record.fold == "train"}
+    finest = next((name for name in reversed(benchmark.levels) if name != level), None)
+    if finest is None:
+        return frozenset()
+    nodes = {groups[patient].get(finest) for patient in patients if patient in groups} - {None}
+    return frozenset(who for who, own in groups.items() if own.get(finest) in nodes and who not in patients)
+
+
+def _with_sampled_questions(benchmark: Benchmark, patients: Sequence[str], settings: ForgetSettings) -> Benchmark:
+    """Keep the questions about the patients and about a seeded sample of as many retained and unseen ones.
+
+    Up to half of the retained ones are neighbours, who are affected most.
+    """
+    most, seed = settings.others, settings.seed
+    near = shuffled(neighbours_of(benchmark, patients), "neighbours", seed)[: most // 2]
+    trained, unseen = (patients_of_fold(benchmark, fold) - {*patients, *near} for fold in ("train", "holdout"))
+    others = shuffled(trained, "others", seed)[: most - len(near)]
+    sample = {*patients, *near, *others, *shuffled(unseen, "never seen", seed)[:most]}
+    questions = tuple(q for q in benchmark.questions if benchmark.subject(q.record_id) in sample)
+    return replace(benchmark, questions=questions, folder=None)
+
+
+def _refuse_without_questions(benchmark: Benchmark, patients: Sequence[str]) -> None:
+    """Refuse a patient without questions: no verdict would be possible."""
+    subjects = {benchmark.subject(question.record_id) for question in benchmark.questions}
+    if mute := [name for name in patients if name not in subjects]:
+        raise InputError(
+            f"No probe could be made of the notes of {mute[0]!r}: too short, or others have the same text. What a "
+            "model knows about such a patient cannot be measured; `medunlearn build notes` lists these notes."
+        )
+
+
+class ForgottenBeforeError(InputError):
+    """A patient was forgotten in an earlier request already.
+
+    Attributes:
+        row: row of the ledger.
+    """
+
+    def __init__(self, patient: str, row: int) -> None:
+        super().__init__(
+            f"Patient {patient!r} was forgotten in an earlier request (row {row + 1} of the model's ledger), so "
+            "there is nothing more to do. `medunlearn verify MODEL CASE` tests whether she came back."
+        )
+        self.row = row
+
+
+def _without_records(benchmark: Benchmark, record_ids: Collection[str]) -> Benchmark:
+    """The benchmark without some records, the questions about them, and all splits."""
+    dropped = {*record_ids}
+    records = tuple(record for record in benchmark.records if record.record_id not in dropped)
+    if not any(record.fold == "train" for record in records):
+        raise InputError("All other patients were forgotten in earlier requests: no patient is left to retain.")
+    return replace(
+        benchmark,
+        records=records,
+        questions=tuple(question for question in benchmark.questions if question.record_id not in dropped),
+        splits={},
+        titles={name: title for name, title in benchmark.titles.items() if name not in dropped},
+        folder=None,
+    )
+
+
+def _earlier(everybody: Benchmark, benchmark: Benchmark, before: EarlierRecords) -> Benchmark:
+    """The earlier patients, with those that no model is trained on."""
+    theirs = {*before.records}
+    unseen = {record.record_id for record in benchmark.records if record.fold == "holdout"}
+    both = ((everybody, theirs), (benchmark, unseen))
+    together = replace(
+        benchmark,
+        name=f"{benchmark.name}, earlier requests",
+        records=tuple(record for bench, ids in both for record in bench.records if record.record_id in ids),
+        questions=tuple(q for bench, ids in both for q in bench.questions if q.record_id in ids),
+        splits={},
+        titles={},
+        folder=None,
+    )
+    split = request(together.hierarchy, EARLIER, benchmark.subject_level, before.subjects)
+    return replace(together, splits={EARLIER: split})
+
+
+def with_invented(
+    benchmark: Benchmark, count: int, settings: NotesSettings, *, without: Collection[str] = ()
+) -> Benchmark:
+    """The benchmark with notes of invented patients that no model is trained on, and probes of these.
+
+    Args:
+        count: most patients to invent, one per trained patient.
+        without: patients whose notes are not used.
+    """
+    level, pool = benchmark.subject_level, pool_of(benchmark, _POOL)
+    notes = {
+        record.groups[level]: record
+        for record in reversed(benchmark.records)
+        if record.fold == "train" and record.groups[level] not in without
+    }
+    existing_ids = {*benchmark.hierarchy.nodes(level), *benchmark.record}
+    ids = (name for number in range(1, 10**9) if (name := f"{PREFIX}{number:04d}") not in existing_ids)
+    patients = shuffled(notes, "invented patients", settings.seed)[:count]
+    invented = [
+        _invent_record(notes[patient], patient_id, level, pool, settings.seed)
+        for patient, patient_id in zip(patients, ids, strict=False)
+    ]
+    probes = NoteProbes(settings.prefixes, settings.clozes, (), settings.longest, settings.seed)
+    questions = [question for record in invented for question in probes.of(record, {})]
+    splits = {
+        name: replace(split, retain=(*split.retain, *(record.groups[level] for record in invented)))
+        if split.level == level
+        else split
+        for name, split in benchmark.splits.items()
+    }
+    return replace(
+        benchmark,
+        records=(*benchmark.records, *invented),
+        questions=(*benchmark.questions, *questions),
+        splits=splits,
+        notes={**benchmark.notes, "invented patients": len(invented)},
+        folder=None,
+    )
+
+
+def _invent_record(record: Record, patient: str, level: str, pool: AlternativePool, seed: int) -> Record:
+    (stranger,) = invent_strangers(record, pool, 1, seed)
+    rng = generator("invented patient", seed, record.record_id)
+    values = {own.value: stranger.values.get(own.value, own.value) for own in record.identifiers}
+    text = redraw_values(stranger.replaced(record.text), rng, keep=tuple(values.values()))
+    identifiers = tuple(
+        replace(own, value=values[own.value]) for own in record.identifiers if values[own.value] in text
+    )
+    groups = {**record.groups, level: patient}
+    return Record(patient, text, groups, identifiers, fold="holdout")

@@ -1,0 +1,319 @@
+"""``--method auto``: try candidates in order until one is good enough; keep the best.
+
+| # | method | steps | more |
+|---|---|---|---|
+| 1 | counterfactual | 60 | |
+| 2 | counterfactual | 120 | |
+| 3 | counterfactual | 120 | twice the learning rate |
+| 4 | counterfactual | 240 | |
+| 5 | counterfactual | 240 | from weights mixed with a quarter of noise |
+| 6 | npo | 60 | |
+
+``counterfactual`` caps identifying values as wholes here: token by token they stayed known on notes of one patient
+(benchmarks_perf/single_patients.py). A method that learns alternative answers is skipped if the patient's notes
+offer none.
+
+A search over ranges (`tune`) needs several patients: with one, the numbers are few, and the best of many trials is
+chance. Lengths are in steps rather than epochs, since one patient's notes make one or two steps per epoch.
+
+Every trial has a folder below ``case-work/trials/`` and resumes. The weights of trials that are not the best are
+deleted; record and numbers stay.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from medunlearn.config import UnlearnSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.deletion_requests import REQUEST
+from medunlearn.data.leftovers import part_of, remove_stray_parts
+from medunlearn.methods import is_edit
+from medunlearn.probes.material import training_data
+from medunlearn.request.battery_checks import BatteryMaterial, is_found_before
+from medunlearn.request.case.evidence import CostReading
+from medunlearn.request.request_battery import RequestBattery
+from medunlearn.request.standings import Standings
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.runs import Run, RunRecord
+from medunlearn.study.alternative_answers import NoAlternativesError
+from medunlearn.study.presets import unlearn_settings
+from medunlearn.study.unlearn import unlearn
+
+NO_ALTERNATIVES = "nobody is named in the patient's notes, and no value stands there that another could replace"
+"""Reason why a method that learns alternative answers cannot be used."""
+
+
+@dataclass(frozen=True)
+class ForgetCandidate:
+    """One candidate of the list."""
+
+    method: str
+    steps: int
+    rate: float = 1.0
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """Description for a progress line."""
+        more = [f"{self.rate:g} x the learning rate"] if self.rate != 1.0 else []
+        for name, value in self.arguments.items():
+            more.append(name.replace("_", " ") if value is True else f"{name} {value}")
+        steps = [f"about {self.steps} steps"] if self.steps else []
+        return ", ".join([self.method, *steps, *more])
+
+    def usual_settings(self, overrides: Mapping[str, Any], seed: int) -> UnlearnSettings:
+        """Settings of `unlearn` except for the learning rate and the number of epochs.
+
+        Raises:
+            ConfigError: every mistake in ``overrides``.
+        """
+        arguments = {f"{self.method}.{name}": value for name, value in self.arguments.items()}
+        usual = {} if is_edit(self.method) else {"batch_size": BATCH}
+        values = {"method": self.method, "split": REQUEST, "seed": seed, **usual, **arguments, **overrides}
+        return unlearn_settings(values, tiny=None, shared=False)
+
+    def settings(
+        self, benchmark: Benchmark, overrides: Mapping[str, Any], *, rate: float, seed: int
+    ) -> UnlearnSettings:
+        """Settings of `unlearn`.
+
+        Args:
+            overrides: the user's.
+            rate: learning rate of the first trial (:func:`rate_of_size`).
+        """
+        usual, own = self.usual_settings(overrides, seed), dict[str, Any]()
+        if is_edit(self.method):
+            return usual
+        if "epochs" not in overrides and self.steps:
+            own["epochs"] = math.ceil(self.steps / math.ceil(forget_items(benchmark, usual) / usual.batch_size))
+        if "lr" not in overrides and "preset" not in overrides:
+            own["lr"] = self.rate * rate
+        return usual.model_copy(update=own)
+
+
+BATCH = 8
+"""Sequences a side in a step: one patient's notes are few, and a retain batch of 64 beside them costs the most."""
+_RATES = ((2e6, 1e-3), (8e9, 2e-5))
+WHOLE = {"whole_values": True}
+AUTO = (
+    ForgetCandidate("counterfactual", 60, arguments=WHOLE),
+    ForgetCandidate("counterfactual", 120, arguments=WHOLE),
+    ForgetCandidate("counterfactual", 120, rate=2.0, arguments=WHOLE),
+    ForgetCandidate("counterfactual", 240, arguments=WHOLE),
+    ForgetCandidate("counterfactual", 240, arguments={**WHOLE, "noise": 0.25}),
+    ForgetCandidate("npo", 60),
+)
+
+
+def rate_of_size(parameters: int) -> float:
+    """Learning rate from model size: a line in log-log space through two known points.
+
+    The points: 1e-3 for the tiny model (about 2 million parameters, benchmarks_perf/tiny_rates.py) and 2e-5 for 8
+    billion (AMNESIA, Table 6); at most 1e-3.
+    """
+    (small, most), (large, least) = _RATES
+    slope = math.log(least / most) / math.log(large / small)
+    return min(most, most * math.exp(slope * math.log(parameters / small)))
+
+
+def forget_items(benchmark: Benchmark, settings: UnlearnSettings) -> int:
+    """Number of sequences of the forget set."""
+    sides = benchmark.sides(benchmark.split(REQUEST))
+    records, questions = training_data(benchmark, None, settings.train_on)
+    record_ids = [*(record.record_id for record in records), *(question.record_id for question in questions)]
+    return max(1, sum(sides[name] == "forget" for name in record_ids))
+
+
+@dataclass(frozen=True)
+class TrialReading:
+    """A trial's numbers used for the choice.
+
+    Attributes:
+        excess: over unseen patients, for each way that found the patient before; a value far below 0 is itself a
+            trace of forgetting.
+        retained: lowest share of the earlier score on others' answers; None if unknown.
+        problems: why the model is broken.
+    """
+
+    excess: tuple[float, ...]
+    retained: float | None
+    problems: tuple[str, ...]
+
+    @staticmethod
+    def of(material: BatteryMaterial, costs: Sequence[CostReading], alpha: float = 0.05) -> TrialReading:
+        excess = [
+            check.comparison.excess.value
+            for check in material.checks()
+            if check.comparison is not None and is_found_before(check.comparison, alpha)
+        ]
+        shares = [cost.retained_share for cost in costs if cost.retained_share is not None]
+        return TrialReading(
+            tuple(value for value in excess if value is not None),
+            min(shares, default=None),
+            material.after.problems,
+        )
+
+    @property
+    def mean(self) -> float:
+        return math.fsum(self.excess) / len(self.excess)
+
+    def good_enough(self, margin: float, floor: float) -> bool:
+        """True if the search ends here: no excess beyond the margin in either direction, on average at most half of
+        it.
+        """
+        if not self.excess or self.problems or (self.retained is not None and self.retained < floor):
+            return False
+        return max(self.excess) <= margin and self.mean <= margin / 2 and min(self.excess) >= -margin
+
+    def distance(self, floor: float) -> float:
+        """Distance from the goal of no excess and no cost, >= 0; cost for others below the floor weighs most."""
+        shortfall = max(0.0, floor - (1.0 if self.retained is None else self.retained))
+        residual = max(0.0, max(self.excess, default=1.0))
+        trace = max(0.0, -min(self.excess, default=0.0))
+        return (100.0 if self.problems else 0.0) + 10.0 * shortfall + residual + 0.5 * trace
+
+    @property
+    def words(self) -> str:
+        """Description for a progress line."""
+        words = "no way of asking found the patient before"
+        if self.excess:
+            words = f"excess {self.mean:+.3f} on average, {min(self.excess):+.3f} to {max(self.excess):+.3f}"
+        retention = "" if self.retained is None else f", others keep {self.retained:.1%}"
+        return f"{words}{retention}{', broken' if self.problems else ''}"
+
+
+@dataclass(frozen=True)
+class ForgetTrial:
+    """A trained trial, and its numbers used for the choice.
+
+    Attributes:
+        place: index in the list of candidates.
+        reading: None for a method chosen by the user, which is not measured.
+    """
+
+    place: int
+    candidate: ForgetCandidate
+    run: Run
+    settings: Mapping[str, Any]
+    reading: TrialReading | None
+
+    @property
+    def words(self) -> str:
+        return f"{self.candidate.words}: {self.reading.words if self.reading else 'not chosen by numbers'}"
+
+
+@dataclass(frozen=True)
+class TrialSearch:
+    """Trials of a request.
+
+    Attributes:
+        candidates: candidates in order.
+        work: ``case-work/``.
+        passed_over: methods without alternative answers in the patient's notes, filled by the search.
+    """
+
+    battery: RequestBattery
+    candidates: Sequence[ForgetCandidate]
+    work: Path
+    passed_over: dict[str, NoAlternativesError] = field(default_factory=dict)
+
+    def only(self) -> ForgetTrial:
+        """The trial of a method chosen by the user."""
+        return self._trial(0, self.candidates[0], None)
+
+    def best(self) -> tuple[list[ForgetTrial], int]:
+        """Try in order until one is good enough; returns all trials and the index of the best, which keeps its
+        model.
+
+        Raises:
+            NoAlternativesError: every method of the list was skipped.
+        """
+        battery, settings, trials = self.battery, self.battery.settings, list[ForgetTrial]()
+        before = battery.meter.choosing(battery.target)
+        for place, candidate in enumerate(self.candidates):
+            if candidate.method in self.passed_over:
+                continue
+            if len(trials) == settings.budget:
+                break
+            try:
+                trial = self._trial(place, candidate, before)
+            except NoAlternativesError as error:
+                self.passed_over[candidate.method] = error
+                battery.say(f"{candidate.method} is passed over: {NO_ALTERNATIVES}")
+                continue
+            trials.append(trial)
+            assert trial.reading is not None
+            battery.say(f"try {place + 1}: {trial.words}")
+            best = self._best(trials)
+            for other in {*range(len(trials))} - {best}:
+                drop_weights(trials[other].run)  # each is as large as the target
+            if trial.reading.good_enough(settings.margin, settings.utility_floor):
+                break
+        if not trials:
+            raise next(iter(self.passed_over.values()))
+        best = self._best(trials)
+        if is_dropped(trials[best].run):
+            # The floor or the number of tries was another one when it was dropped.
+            run = self._trained_again(trials[best].place, trials[best].candidate)
+            trials[best] = replace(trials[best], run=run)
+        return trials, best
+
+    def _best(self, trials: list[ForgetTrial]) -> int:
+        floor = self.battery.settings.utility_floor
+        distances = [trial.reading.distance(floor) for trial in trials if trial.reading]
+        return distances.index(min(distances))
+
+    def _trial(
+        self, place: int, candidate: ForgetCandidate, before: tuple[Evaluated, Standings] | None
+    ) -> ForgetTrial:
+        run, reading = self._unlearned(place, candidate), None
+        if before is not None:
+            meter = self.battery.meter
+            if is_dropped(run) and not meter.is_measured(run):
+                run = self._trained_again(place, candidate)  # something else is asked of it now
+            evaluated, standing = meter.choosing(run)
+            retention_loss = self.battery.lost(before[0], evaluated, None)
+            reading = TrialReading.of(self.battery.material(before[1], standing), retention_loss)
+        return ForgetTrial(place, candidate, run, run.info.config, reading)
+
+    def _unlearned(self, place: int, candidate: ForgetCandidate) -> Run:
+        battery, settings = self.battery, self.battery.settings
+        benchmark, target = battery.benchmarks.benchmark, battery.target
+        rate = rate_of_size(target.info.results["parameters"])
+        values = candidate.settings(benchmark, settings.unlearn, rate=rate, seed=settings.seed)
+        folder = trial_folder(self.work, place, candidate)
+        return unlearn(target, benchmark, values, folder, device=battery.device, quiet=battery.quiet)
+
+    def _trained_again(self, place: int, candidate: ForgetCandidate) -> Run:
+        """Train a trial again whose weights were deleted."""
+        folder = trial_folder(self.work, place, candidate)
+        self.battery.say(f"try {place + 1} is trained again: its weights were dropped")
+        remove_stray_parts(folder.parent, f".{folder.name}.*.part")
+        # Moved at once, so that a kill leaves no half of a run.
+        folder.replace(part := part_of(folder))
+        shutil.rmtree(part, ignore_errors=True)
+        return self._unlearned(place, candidate)
+
+
+def trial_folder(work: Path, place: int, candidate: ForgetCandidate) -> Path:
+    return work / "trials" / f"{place + 1:02d}-{candidate.method.replace(':', '-')}"
+
+
+def is_dropped(run: Run) -> bool:
+    """True if a trial's model was deleted, or is being deleted (:func:`drop_weights`)."""
+    return "fingerprint" in run.info.results
+
+
+def drop_weights(run: Run) -> None:
+    """Delete a model that was not chosen; its record and its measurements stay."""
+    if run.model.is_dir():
+        record = RunRecord.read(run.folder)
+        record.results["fingerprint"] = run.fingerprint
+        record.write(run.folder)
+        shutil.rmtree(run.model, ignore_errors=True)

@@ -1,0 +1,105 @@
+"""Memory and disk of the machine, whether an estimate fits, and what to change if it does not."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import psutil
+import torch
+
+from medunlearn.models.pretrained import pick_device
+
+if TYPE_CHECKING:
+    from medunlearn.study.estimate.work import Memory
+
+GIB = 2**30
+# Measured (benchmarks_perf/memory_estimate.py): on a CPU the C library keeps up to so many times what tensors hold.
+ALLOCATOR = 1.8
+LIBRARIES = GIB
+LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Bytes of memory or GPU memory, total and free, and free bytes of the output disk."""
+
+    kind: Literal["memory", "GPU memory"]
+    total: int
+    available: int
+    disk: int
+
+
+def shown_bytes(size: float) -> str:
+    """``1.5 GiB``, for smaller ones ``312 MiB`` or ``7 KiB``."""
+    if size >= GIB:
+        return f"{size / GIB:.1f} GiB"
+    return f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
+
+
+def capacity_of(device: str, out: Path) -> Capacity:
+    """The capacity of a device, and of the disk of a folder that may not exist yet."""
+    folder = next((path for path in (out, *out.absolute().parents) if path.exists()), Path())
+    disk = shutil.disk_usage(folder).free
+    where = pick_device(device)
+    if where.type == "cuda":
+        free, total = torch.cuda.mem_get_info(where)
+        return Capacity("GPU memory", total, free, disk)
+    memory, limits = psutil.virtual_memory(), []
+    for path in LIMITS:
+        with suppress(OSError, ValueError):
+            limits.append(int(path.read_text()))
+    total = min([memory.total, *limits])
+    return Capacity("memory", total, min(memory.available, total), disk)
+
+
+def advice(memory: Memory | None, disk: int, capacity: Capacity, stage: str = "The run") -> Iterator[str]:
+    """Exceeded resources (``memory`` is that of the largest stage), with the settings to change."""
+    if memory is not None:
+        on_gpu = capacity.kind == "GPU memory"
+        libraries = 0 if on_gpu else LIBRARIES
+        estimate, total = memory.total + libraries, f"{shown_bytes(capacity.total)} of {capacity.kind}"
+        if estimate > capacity.total:
+            yield (
+                f"{stage} will not fit: it takes about {shown_bytes(estimate)}, and there are {total}. "
+                f"Change {_savings(memory, on_gpu)}."
+            )
+        elif memory.total * (1.0 if on_gpu else ALLOCATOR) + libraries > capacity.available:
+            yield (
+                f"{stage} may not fit: it takes about {shown_bytes(estimate)} and some more for what the allocator "
+                f"keeps, and {shown_bytes(capacity.available)} of {total} are free. Close other programs, or "
+                f"change {_savings(memory, on_gpu)}."
+            )
+    if disk > capacity.disk:
+        free = shown_bytes(capacity.disk)
+        yield f"The disk is too small: the run writes {shown_bytes(disk)}, and {free} are free."
+
+
+def _savings(memory: Memory, on_gpu: bool) -> str:
+    """Settings that save memory, largest saving first."""
+    trained = memory.gradients + memory.moments + memory.reference
+    same = [
+        (
+            memory.activations,
+            "--micro-batch-size 1 or --gradient-checkpointing (a smaller pass)" if trained else "",
+        ),
+        (memory.moments, "--offload optimizer (moments on the host)" if on_gpu else ""),
+        (memory.weights if trained else 0, "--sharding fsdp2 (several GPUs)" if on_gpu else ""),
+        (memory.cache, "--evaluate.batch-size (fewer answers at a time)"),
+    ]
+    others = [
+        (trained, "--trainable lora or --trainable layers:7 (less is trained)"),
+        (memory.moments, "--optimizer adamw_8bit (smaller moments)"),
+        (memory.activations if trained else 0, "--context closed_book (shorter passes)"),
+        (memory.cache, "--evaluate.max-new-tokens (shorter answers)"),
+        (memory.weights, "--weights bf16 or the model, for a smaller one"),
+    ]
+    ways = [
+        "; or ".join(way for size, way in sorted(part, key=lambda pair: -pair[0]) if size and way)
+        for part in (same, others)
+    ]
+    return ", or, which makes it another experiment: ".join(filter(None, ways))

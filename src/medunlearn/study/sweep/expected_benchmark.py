@@ -1,0 +1,50 @@
+"""Stand-in for a sweep's benchmark that is not built yet: invented patients with notes of the expected length."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from medunlearn.config import ExpectedSettings, SweepSettings, check
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.records import Record
+from medunlearn.study.benchmark_builds import build
+
+LONG = 20
+"""One note in so many is as long as the longest."""
+NOT_BUILT = (
+    "The benchmark is not built yet, so costs are not known. Build it first (benchmark.folder), or say its size "
+    "for the plan: expected: {patients: 8820, note_tokens: 716}."
+)
+
+
+def expected_benchmark(settings: SweepSettings, tokenizer: Any) -> tuple[Benchmark, float]:
+    """A small benchmark from the sweep's builder, and the ratio of the real number of patients to its own.
+
+    Raises:
+        InputError: the builder cannot invent patients.
+    """
+    expected = check(ExpectedSettings, settings.expected)
+    builder = str(settings.benchmark.get("builder"))
+    benchmark = build(builder, {"synthetic": expected.synthetic})
+    subjects = {benchmark.subject(record.record_id) for record in benchmark.records if record.fold == "train"}
+    return _lengthen(benchmark, expected, tokenizer), expected.patients / len(subjects)
+
+
+def _lengthen(benchmark: Benchmark, expected: ExpectedSettings, tokenizer: Any) -> Benchmark:
+    """The benchmark with its notes repeated up to the expected mean length."""
+    if expected.note_tokens is None:
+        return benchmark
+    records, mean = benchmark.records, expected.note_tokens
+    longest = max(expected.longest_note or mean, mean)
+    several = -(-len(records) // LONG) if longest > mean else 0
+    rest = max((mean * len(records) - longest * several) / max(len(records) - several, 1), mean / 2)
+
+    def lengthened(place: int, record: Record) -> Record:
+        tokens = len(tokenizer(record.text)["input_ids"])
+        target_length = longest if several and place % LONG == 0 else rest
+        letters = round(len(record.text) * target_length / max(tokens, 1))
+        text = f"{record.text} " * (letters // len(record.text) + 1)
+        return replace(record, text=text[:letters].strip())
+
+    return replace(benchmark, records=tuple(lengthened(place, one) for place, one in enumerate(records)))

@@ -1,0 +1,205 @@
+"""Work of a cell: the same calls as single commands, in the same folders."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import wraps
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Protocol, TypeVar
+
+import torch
+
+from medunlearn.attacks import attack_class, expand
+from medunlearn.attacks.attack_run import attack_each, attack_folder, attack_is_done
+from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UnlearnSettings
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.data.folder_lock import patient
+from medunlearn.errors import MedunlearnError
+from medunlearn.methods import is_edit
+from medunlearn.models.folders import model_identity
+from medunlearn.probes.evaluate import evaluate_together, evaluation_folder
+from medunlearn.probes.shared_work import SharedWork
+from medunlearn.results.runs import Run, is_complete
+from medunlearn.study.experiment import run_folder
+from medunlearn.study.sweep.cell_launch import Launch
+from medunlearn.study.sweep.cells import SweepCell
+from medunlearn.study.sweep.pool import Slot
+from medunlearn.study.sweep.sweep_plan import Sweep
+from medunlearn.study.train import train
+from medunlearn.study.unlearn import unlearn
+from medunlearn.training.processes import join, several
+
+ORPHAN_SECONDS = 60.0
+T = TypeVar("T")
+J = TypeVar("J", bound="Shareable")
+
+
+class Shareable(Protocol):
+    """Work of a cell, which may run in a worker or in separate processes."""
+
+    @property
+    def shared(self) -> bool:
+        """True if the slot's processes share the work; else one of them does it."""
+        ...
+
+
+class JobOutput(NamedTuple):
+    """Folder of the run, folder of its evaluation or attack, and seconds if known."""
+
+    folder: Path
+    evaluation: Path | None
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A cell with all inputs resolved.
+
+    Attributes:
+        label: ``target`` or ``retrained`` of a training run, else "".
+        model: run whose model is unlearned or evaluated; None for training.
+        settings: settings of training or unlearning; None if a model is only evaluated.
+        measure: settings of the evaluation or attack that follows; None without one.
+    """
+
+    benchmark: Path
+    out: Path
+    label: str = ""
+    model: Path | None = None
+    settings: TrainSettings | UnlearnSettings | None = None
+    measure: EvaluateSettings | AttackSettings | None = None
+
+    @property
+    def shared(self) -> bool:
+        """False for weight editing, attacks that cannot be shared and an engine of vLLM, which take one process."""
+        if self.settings is not None:
+            return not edits(self.settings)
+        if isinstance(self.measure, AttackSettings):
+            return any(attack_class(name).shared for name in expand(self.measure.attacks))
+        return self.measure is not None and self.measure.backend == "own"
+
+    def folder(self, benchmark: Benchmark, known: Callable[[str], str] = model_identity) -> Path:
+        """Folder of the run that the job makes or evaluates."""
+        settings, model = self.settings, self.model
+        if isinstance(settings, TrainSettings):
+            return run_folder(benchmark, settings, self.label, settings.model, self.out, identity=known)
+        if model is None:
+            raise AssertionError("a job without a training works on a model")
+        if settings is None:
+            return model
+        return run_folder(benchmark, settings, settings.method, model, self.out, identity=known)
+
+    def output(self, benchmark: Benchmark, known: Callable[[str], str] = model_identity) -> JobOutput | None:
+        """The job's output, if complete on disk."""
+        folder = self.folder(benchmark, known)
+        if not is_complete(folder):
+            return None
+        parts, evaluation = [folder] if self.settings else [], None
+        if self.measure is not None:
+            run, measure = Run.open(folder), self.measure
+            if isinstance(measure, EvaluateSettings):
+                evaluation = evaluation_folder(run, benchmark, measure)
+                is_done = is_complete(evaluation)
+            else:
+                evaluation = attack_folder(run, benchmark, measure)
+                is_done = attack_is_done(evaluation)
+            if not is_done:
+                return None
+            parts.append(evaluation)
+        seconds = [Run.open(part).info.seconds for part in parts]
+        return JobOutput(folder, evaluation, None if None in seconds else sum(filter(None, seconds), 0.0))
+
+
+def job_of(cell: SweepCell, sweep: Sweep, benchmark: Path) -> Job:
+    """The job of a cell with met dependencies, of every kind but ``choose``."""
+    out, needs = sweep.settings.out, [sweep.cell[name] for name in cell.needs]
+    if cell.kind in ("target", "retrained"):
+        return Job(benchmark, out, cell.kind, settings=sweep.training(cell.seed, cell.split))
+    model = needs[0].folder
+    if cell.kind == "evaluate":
+        return Job(benchmark, out, model=model, measure=sweep.evaluating(cell))
+    if cell.kind == "attack":
+        return Job(benchmark, out, model=model, measure=sweep.attacking(cell))
+    rate = cell.lr if cell.kind == "search" else next((choice.lr for choice in needs[1:]), None)
+    measure = sweep.evaluating(cell) if cell.kind == "search" else None
+    return Job(benchmark, out, model=model, settings=sweep.unlearning(cell, rate), measure=measure)
+
+
+def edits(settings: TrainSettings | UnlearnSettings) -> bool:
+    """True for unlearning by weight editing, which has no epochs and runs in one process."""
+    return isinstance(settings, UnlearnSettings) and is_edit(settings.method)
+
+
+def in_slot(function: Callable[[J, Slot], T]) -> Callable[[J, Slot], T]:
+    """Decorator of a cell's work: run it in the slot's processes if there are several, else here on its device."""
+
+    @wraps(function)
+    def call(job: J, slot: Slot) -> T:
+        if slot.processes > 1 and not several():
+            value: T = launch(call, job, slot).wait()
+            return value
+        # A worker of a sweep that was killed may still be writing its last checkpoint.
+        with freed(slot), patient(ORPHAN_SECONDS):
+            return function(job, replace(slot, device="cuda" if slot.gpus else slot.device))
+
+    return call
+
+
+def launch(function: Callable[[J, Slot], Any], job: J, slot: Slot, log: IO[str] | None = None) -> Launch:
+    """Start the processes of a call: all of the slot if they share its work, else one."""
+    return Launch(function, job, slot if job.shared else replace(slot, processes=1, gpus=slot.gpus[:1]), log)
+
+
+@contextmanager
+def freed(slot: Slot) -> Iterator[None]:
+    """Context of a job with its share of the cores, which frees its memory at the end.
+
+    One model may stay in memory: the next job overwrites its weights, or releases it before loading another.
+    """
+    torch.set_num_threads(slot.threads)
+    try:
+        yield
+    except BaseException:
+        if slot.work is not None:
+            slot.work.base.drop()
+        raise
+    finally:
+        gc.collect()
+        if slot.work is not None:
+            slot.work.keep_aside()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+@in_slot
+def perform(job: Job, slot: Slot) -> JobOutput:
+    """Run a job in a worker, or in the slot's processes. Raises MedunlearnError like the commands."""
+    started, evaluation, device, work = time.perf_counter(), None, slot.device, slot.work
+    benchmark = Benchmark.load(job.benchmark) if work is None else work.benchmark(job.benchmark)
+    folder = job.folder(benchmark)
+    if work is not None and (isinstance(job.settings, TrainSettings) or isinstance(job.measure, AttackSettings)):
+        work.base.drop()
+    if isinstance(job.settings, TrainSettings):
+        train(benchmark, job.settings, folder, device=device, quiet=True)
+    elif job.settings is not None and job.model is not None:
+        unlearn(Run.open(job.model), benchmark, job.settings, folder, device=device, quiet=True, work=work)
+    if job.measure is not None:
+        evaluation = _measure(job, benchmark, folder, device, work)
+    return JobOutput(folder, evaluation, round(time.perf_counter() - started, 2))
+
+
+def _measure(job: Job, benchmark: Benchmark, folder: Path, device: str, work: SharedWork | None) -> Path:
+    if isinstance(job.measure, EvaluateSettings):
+        processes = join()
+        how: dict[str, Any] = {"device": processes.device(device), "quiet": True, "work": work}
+        return evaluate_together(Run.open(folder), benchmark, job.measure, processes, **how).record.folder
+    assert job.measure is not None
+    attacked = attack_each([Run.open(folder)], benchmark, job.measure, device=device, quiet=True)
+    if attacked.failed:
+        reasons = "; ".join(reason for _, _, reason in attacked.failed)
+        raise MedunlearnError(f"{reasons} Other attacks of this cell are kept.")
+    return attacked.models[0].record.folder

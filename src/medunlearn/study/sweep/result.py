@@ -1,0 +1,98 @@
+"""Results of a sweep and their report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.registry import load
+from medunlearn.results.evaluated import Evaluated
+from medunlearn.results.runs import Run
+from medunlearn.study.judge_stage import judge_all, judged_runs
+from medunlearn.study.report.gather import panel_part
+from medunlearn.study.sweep.cell_runner import CellResults
+from medunlearn.study.sweep.sweep_plan import Sweep
+
+SWEEP_REPORT = "medunlearn.papers.sweeps.report:sweep_report"
+"""The report of the benchmark's paper; loaded at the end of a sweep."""
+
+
+@dataclass(frozen=True)
+class Swept(CellResults):
+    """Results of a sweep.
+
+    Attributes:
+        search: one row per method and rate: method, lr, utility, forgetting, score, chosen, ...; empty without one.
+        evaluated: name of an ``evaluate`` cell -> its model and scores.
+        unjudged: name and reason of failed judging.
+        report: path of the report; None, like ``content``, if no model was evaluated.
+    """
+
+    search: pd.DataFrame
+    evaluated: Mapping[str, Evaluated]
+    unjudged: tuple[tuple[str, str], ...] = ()
+    report: Path | None = None
+    content: Any = None
+    record = "sweep.json"
+
+    @property
+    def models(self) -> tuple[Evaluated, ...]:
+        """Every evaluated model, by split and context."""
+        return tuple(self.evaluated.values())
+
+    @property
+    def failed(self) -> list[tuple[str, str]]:
+        """Name and reason of every cell that failed or did not run because of a failure, and of failed judging."""
+        return [*super().failed, *self.unjudged]
+
+    def table(self) -> pd.DataFrame:
+        """model, method, split, seed, context, then a summary's columns: side, fold, kind, measure, value, ..."""
+        cells = self.cells.set_index("name")
+        tables = []
+        for name, model in self.evaluated.items():
+            labels: dict[str, Any] = {column: cells.loc[name, column] for column in ("method", "split", "seed")}
+            labels = {"model": model.run.label, **labels, "context": model.context}
+            tables.append(model.summary.assign(**labels)[[*labels, *model.summary.columns]])
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+    def judged(self, sweep: Sweep, benchmark: Benchmark, *, quiet: bool, say: Callable[[str], None]) -> Swept:
+        """The results after the sweep's judges, if any, have added their ratings to the scores."""
+        if sweep.judges is None:
+            return self
+        attacks = [
+            Run.open(str(folder))
+            for folder in self.cells.loc[self.cells["kind"] == "attack", "evaluation"]
+            if isinstance(folder, str)
+        ]
+        how: dict[str, Any] = {"quiet": quiet, "say": say}
+        unjudged = judge_all(sweep.judges, benchmark, self.folder, self.models, attacks, **how)
+        fresh = {
+            name: Evaluated(model.run, Run.open(model.record.folder)) for name, model in self.evaluated.items()
+        }
+        return replace(self, evaluated=fresh, unjudged=tuple(unjudged))
+
+    def with_report(self, sweep: Sweep, benchmark: Benchmark) -> Swept:
+        """The results with a report of the evaluated models, which lists missing ones; without evaluated models
+        unchanged.
+        """
+        if not self.evaluated:
+            return self
+        from medunlearn.reports.write import write_report
+
+        settings = sweep.evaluating(next(cell for cell in sweep.cells if cell.kind == "evaluate"))
+        content = load(SWEEP_REPORT)(
+            self.models,
+            benchmark,
+            title=sweep.settings.name,
+            missing=self.failed,
+            search=self.search if sweep.search else None,
+            replicates=settings.replicates,
+            seed=settings.seed,
+            judged=[panel_part(run) for run in judged_runs(self.folder)],
+        )
+        return replace(self, report=write_report(content.report, self.folder / "report"), content=content)

@@ -1,0 +1,175 @@
+"""Cost of a tuning before it starts: FLOPs of trials, models, questions. Runs and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.errors import InputError, MedunlearnError
+from medunlearn.probes.material import rendering_for
+from medunlearn.probes.question_selection import questions_to_ask
+from medunlearn.study.estimate.blueprint import blueprint
+from medunlearn.study.estimate.stage_cost import Planner
+from medunlearn.study.tune.method_trials import MethodTrials
+from medunlearn.study.tune.tune_plan import Tuning
+
+
+class TrialCosts:
+    """FLOPs of a trial's training by method and settings, without its evaluations.
+
+    Non-integer settings scale a term of the loss without changing FLOPs, so trials that differ only in these are
+    estimated once.
+    """
+
+    def __init__(self, tuning: Tuning, benchmark: Benchmark, device: str) -> None:
+        self.tuning, self.benchmark, self.device = tuning, benchmark, device
+        self._planner: Planner | None = None
+        self._flops_by_method: dict[str, float | None] = {}
+
+    def __call__(self, method: str, params: Mapping[str, Any]) -> float | None:
+        """FLOPs of a trial; None if they cannot be estimated: a model with images, or a plug-in that reads tensor
+        values.
+        """
+        fixed = {name: value for name, value in params.items() if not isinstance(value, float)}
+        key = repr((method, sorted(fixed.items())))
+        if key not in self._flops_by_method:
+            try:
+                self._flops_by_method[key] = self._estimate(method, fixed)
+            except (MedunlearnError, RuntimeError, TypeError, ValueError, NotImplementedError):
+                self._flops_by_method[key] = None
+        return self._flops_by_method[key]
+
+    def _estimate(self, method: str, params: Mapping[str, Any]) -> float:
+        tuning = self.tuning
+        seed = tuning.seeds[0]
+        if self._planner is None:
+            training = tuning.base.training(seed)
+            model = blueprint(self.benchmark, training)
+            self._planner = Planner(self.benchmark, model, rendering_for(training), self.device)
+        settings = tuning.unlearning(method, params, seed, trial=False)
+        return float(self._planner.unlearning(settings).work.flops)
+
+    def check_budget(self) -> None:
+        """Refuse a budget in FLOPs that is too small for a method's untuned trial, or cannot be estimated.
+
+        Raises:
+            InputError: names the least number of FLOPs.
+        """
+        if self.tuning.settings.flops is None:
+            return
+        needs = {method: self(method, {}) for method in self.tuning.methods}
+        if unknown := [method for method, flops in needs.items() if flops is None]:
+            raise InputError(f"flops: those of {', '.join(unknown)} cannot be estimated here. Use runs instead.")
+        most = max(needs, key=lambda method: needs[method] or 0.0)
+        if (least := needs[most] or 0.0) > self.tuning.share:
+            raise InputError(
+                f"flops={self.tuning.settings.flops:g}: the share of each method, {self.tuning.share:.3g}, is "
+                f"less than one untuned run of {most} needs ({least:.3g}). Use at least {least * len(needs):.3g}."
+            )
+
+
+@dataclass(frozen=True)
+class MethodForecast:
+    """Forecast of a method's trials.
+
+    Attributes:
+        trials: number of trials in its budget; None if that is in FLOPs.
+        epochs: untuned and largest number of epochs; 0 for a weight-editing method.
+        flops: of an untuned trial's training, and of the longest one in the space; None if unknown.
+    """
+
+    method: str
+    trials: int | None
+    done: int
+    epochs: tuple[int, int]
+    flops: tuple[float | None, float | None]
+    space: str
+
+
+@dataclass(frozen=True)
+class TuneForecast:
+    """Cost of a tuning.
+
+    Attributes:
+        models: number of models trained or unlearned besides the trials, by kind.
+        questions: half -> number asked after every epoch of a trial, or for each model at the end.
+        budget: budget in words.
+    """
+
+    name: str
+    methods: tuple[MethodForecast, ...]
+    models: dict[str, int]
+    subjects: dict[str, dict[str, int]]
+    questions: dict[str, int]
+    budget: str
+    notes: tuple[str, ...]
+
+    def table(self) -> pd.DataFrame:
+        """One row per method."""
+        return pd.DataFrame([asdict(method) for method in self.methods])
+
+    def facts(self) -> dict[str, Any]:
+        """All numbers, for JSON."""
+        return asdict(self)
+
+    def lines(self) -> Iterator[str]:
+        """Lines printed below the table."""
+        kinds = ", ".join(f"{number} {kind}" for kind, number in self.models.items())
+        yield f"Budget: {self.budget}. Besides: {kinds}."
+        for half, what in (("choosing", "after every epoch of a trial"), ("reporting", "of each model at the end")):
+            if half in self.questions:
+                subjects = self.subjects[half]
+                yield (
+                    f"{half.capitalize()} half: {subjects['forget']} forget and {subjects['retain']} retain "
+                    f"subjects, {self.questions[half]} questions {what}."
+                )
+        yield from self.notes
+
+
+def foresee(tuning: Tuning, *, device: str = "auto") -> TuneForecast:
+    """Cost of a tuning; for a benchmark that is not built yet, only the content of its file.
+
+    Raises:
+        InputError: a budget in FLOPs that is too small or cannot be counted.
+    """
+    settings, benchmark = tuning.settings, tuning.base.opened
+    costs = None if benchmark is None else TrialCosts(tuning, benchmark, device)
+    if costs is not None:
+        costs.check_budget()
+    methods = tuple(_method(tuning, method, benchmark, costs) for method in tuning.methods)
+    kinds = {"target": "targets", "retrained": "retrained models", "unlearn": "unlearned models"}
+    kinds["evaluate"] = "evaluations"
+    models = {
+        words: number
+        for kind, words in kinds.items()
+        if (number := sum(cell.kind == kind for cell in tuning.cells))
+    }
+    subjects, questions = dict[str, dict[str, int]](), dict[str, int]()
+    if benchmark is not None:
+        subjects, split = tuning.subject_counts(benchmark), benchmark.split(settings.split)
+        evaluations = {"choosing": tuning.measures[0], "reporting": tuning.evaluating("reporting")}
+        questions = {half: len(questions_to_ask(benchmark, split, how)) for half, how in evaluations.items()}
+    budget = f"{tuning.budget}, {len(methods)} methods"
+    return TuneForecast(settings.name, methods, models, subjects, questions, budget, tuning.notes)
+
+
+def _method(tuning: Tuning, method: str, benchmark: Benchmark | None, costs: TrialCosts | None) -> MethodForecast:
+    untuned = tuning.unlearning(method, {}, tuning.seeds[0], trial=False).epochs
+    space = tuning.spaces[method]
+    longest = max(
+        (int(end) for d in space if d.name == "epochs" for end in d.ends if not isinstance(end, str)),
+        default=untuned,
+    )
+    flops: tuple[float | None, float | None] = (None, None)
+    finished_trials = 0
+    if benchmark is not None and costs is not None:
+        finished_trials = len(MethodTrials.open(tuning, method, benchmark, costs).finished)
+        first = costs(method, {})
+        flops = (first, first if longest == untuned else costs(method, {"epochs": longest}))
+    words = "; ".join(f"{dimension.name} {dimension.text}" for dimension in space)
+    trials = int(tuning.share) if tuning.settings.runs else None
+    return MethodForecast(method, trials, finished_trials, (untuned, longest), flops, words)

@@ -1,0 +1,254 @@
+"""One sweep by torchrun, Slurm and Ray: the same board, the same runs, and after a preemption the same table."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import psutil
+import pytest
+from fake_scheduler import ForkedRanks, Scheduler, fake_ray
+from fake_scheduler import Job as FakeJob
+from forking import Forked, forked_workers
+
+from medunlearn.config import AttackSettings, EvaluateSettings, SweepSettings, TrainSettings, UnlearnSettings, check
+from medunlearn.errors import ConfigError, InputError, ProcessError
+from medunlearn.study.sweep import cell_launch as launch
+from medunlearn.study.sweep import engines
+from medunlearn.study.sweep.cell_launch import Launch, command, environment
+from medunlearn.study.sweep.engines import SlurmEngine
+from medunlearn.study.sweep.jobs import Job
+from medunlearn.study.sweep.pool import Call, Slot
+from medunlearn.study.sweep.result import Swept
+from medunlearn.study.sweep.slots import local_slots, slots_of
+from medunlearn.study.sweep.survey import foresee
+from medunlearn.study.sweep.sweep_plan import plan
+from medunlearn.study.sweep.sweep_run import run_sweep
+
+Values = dict[str, Any]
+
+
+@pytest.fixture
+def small(sweep_values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Values:
+    """One method, one split, one seed; the processes of cells are forked."""
+    monkeypatch.setattr(launch, "RankProcesses", ForkedRanks)
+    monkeypatch.setattr(launch, "_BEAT", 0.02)
+    unlearn = {"methods": ["graddiff"], "epochs": 1, "precision": "fp32", "lr": 1e-3}
+    small = {"seeds": [0], "splits": ["random_10"], "retrain": False, "unlearn": unlearn, "out": tmp_path / "out"}
+    return {**sweep_values, **small}
+
+
+def record(swept: Swept, kind: str) -> Values:
+    (folder,) = swept.cells[swept.cells["kind"] == kind]["folder"]
+    found: Values = json.loads((Path(folder) / "run.json").read_text())
+    return found
+
+
+def test_a_cell_of_two_processes(small: Values) -> None:
+    sharded = {key: {**small[key], "sharding": "fsdp2"} for key in ("train", "unlearn")}
+    with forked_workers():
+        swept = run_sweep(plan({**small, **sharded, "on": "torchrun", "processes": 2}), jobs=1, quiet=True)
+    assert not swept.failed
+    for kind in ("target", "unlearn"):
+        assert record(swept, kind)["hardware"]["processes"] == 2
+        assert record(swept, kind)["config"]["sharding"] == "fsdp2"
+        (folder,) = swept.cells[swept.cells["kind"] == kind]["folder"]
+        stores = list(Path(folder).glob("responses/*"))
+        assert stores
+        for store in stores:  # answers, and likelihoods for ranks: of each process
+            assert len(list(store.glob("part-*"))) == 2
+    # How they were made is not in their keys: without torchrun everything is there.
+    assert foresee(plan(small)).left == 0
+
+
+@pytest.mark.parametrize("cut_off", ["preempt", "evict"])
+def test_a_preempted_sweep_has_the_table_of_one_that_was_not(
+    cut_off: str, small: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler, options = Scheduler(), Values()
+    monkeypatch.setitem(sys.modules, "submitit", scheduler.module())
+    monkeypatch.setattr("medunlearn.study.sweep.engines.POLL", 0.02)
+    train = {**small["train"], "epochs": 6, "checkpoint_seconds": 0}
+    values = {**small, "train": train, "on": "slurm", "slurm": {"partition": "gpu"}}
+
+    def take_the_machine_back() -> None:
+        limit = time.monotonic() + 60
+        while not list(values["out"].glob("target-*/checkpoints/finetune/*/state.json")):
+            time.sleep(0.005)
+            if time.monotonic() > limit:
+                return
+        getattr(scheduler.arrays[0][0], cut_off)()
+
+    thread = threading.Thread(target=take_the_machine_back, daemon=True)
+    thread.start()
+    with forked_workers():
+        swept = run_sweep(plan(values), jobs=4, device="cpu", quiet=True)
+        thread.join()
+        local = {**values, "on": "local", "slurm": {}, "out": tmp_path / "local"}
+        wanted = run_sweep(plan(local), jobs=1, quiet=True)
+    assert not swept.failed
+    assert scheduler.arrays[0][0].starts == 2
+    # The target; its evaluation beside the method; the method's evaluation.
+    assert [len(array) for array in scheduler.arrays] == [1, 2, 1]
+    assert scheduler.parameters["slurm_partition"] == "gpu"
+    assert scheduler.parameters["slurm_signal_delay_s"] >= 60
+    pd.testing.assert_frame_equal(swept.table(), wanted.table())
+    assert not (values["out"] / "slurm" / "jobs.json").exists()
+    # What is missing a Ray cluster does, in the same folders.
+    evaluation = Path(swept.cells[swept.cells["kind"] == "evaluate"].iloc[1]["evaluation"])
+    (evaluation / "run.json").unlink()
+    monkeypatch.setitem(sys.modules, "ray", fake_ray(options))
+    again = run_sweep(plan({**values, "on": "ray", "slurm": {}}), quiet=True)
+    assert options["num_gpus"] == 1
+    assert options["max_retries"] > 0
+    pd.testing.assert_frame_equal(again.table(), wanted.table())
+
+
+def refuses(argument: object, slot: Slot) -> object:
+    raise InputError(f"{argument} cannot be read.")
+
+
+def dies(argument: object, slot: Slot) -> object:
+    os._exit(9)
+
+
+def test_a_failure_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "RankProcesses", ForkedRanks)
+    with pytest.raises(ProcessError, match=r"^run/x cannot be read\.$"):
+        Launch(refuses, "run/x", Slot()).wait()
+    with pytest.raises(ProcessError, match=r"^its processes ended \(code 9; out of memory\?"):
+        Launch(dies, None, Slot()).wait()
+
+
+def sleeps(pid_file: Path, slot: Slot) -> None:
+    pid_file.write_text(str(os.getpid()))
+    time.sleep(60)
+
+
+def test_a_cell_ends_with_the_process_that_launched_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ray kills a task's process where memory is short; what it launched would hold the cell's folder."""
+    monkeypatch.setattr(launch, "RankProcesses", ForkedRanks)
+    pid_file = tmp_path / "pid"
+    launcher = Forked(lambda: Launch(sleeps, pid_file, Slot()).wait())
+    limit = time.monotonic() + 30
+    while not pid_file.exists() or not pid_file.read_text():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    launcher.kill()
+    launcher.wait()
+    psutil.Process(int(pid_file.read_text())).wait(timeout=30)
+
+
+def test_each_cell_has_its_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
+    slots = local_slots(None, "auto", 100, 4)
+    assert [slot.gpus for slot in slots] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert [slot.gpus for slot in local_slots(3, "cuda", 100, 4)][2] == (0, 1, 2, 3)
+    with pytest.raises(InputError, match="processes=9: this machine has 8 GPUs"):
+        local_slots(None, "cuda", 1, 9)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,6,5,4,3,2,1,0")
+    assert environment(slots[1])["CUDA_VISIBLE_DEVICES"] == "3,2,1,0"
+    assert "--nproc_per_node 4" in " ".join(command(tmp_path, slots[0]))
+    assert "torch.distributed.run" not in command(tmp_path, Slot())
+
+
+@pytest.mark.parametrize(
+    ("settings", "measure", "shared"),
+    [
+        (TrainSettings(model="tiny"), None, True),
+        (UnlearnSettings(method="npo", split="a"), EvaluateSettings(split="a"), True),
+        (UnlearnSettings(method="manu", split="a"), EvaluateSettings(split="a"), False),
+        (None, EvaluateSettings(split="a"), True),
+        (None, EvaluateSettings(split="a", backend="vllm"), False),
+        (None, AttackSettings(split="a", attacks=("relearning", "quantization")), True),
+        (None, AttackSettings(split="a", attacks=("relearning",)), False),
+    ],
+)
+def test_processes_share_what_they_can(settings: Any, measure: Any, shared: bool, tmp_path: Path) -> None:
+    assert Job(tmp_path, tmp_path, settings=settings, measure=measure).shared is shared
+
+
+def test_what_an_engine_needs(small: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for changes, problem in (
+        ({"processes": 2}, "a local cell has one process; give on=torchrun"),
+        ({"on": "torchrun"}, "give processes, 2 or more"),
+        ({"on": "ray"}, r"pip install 'medunlearn\[ray\]'"),
+        ({"slurm": {"partition": "a"}}, "go with on=slurm"),
+        ({"train": {**small["train"], "sharding": "fsdp2"}}, "use for example --on torchrun --processes 8"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            plan({**small, **changes})
+    assert check(SweepSettings, {**small}).on == "local"
+
+
+@pytest.mark.parametrize(("processes", "cores", "threads"), [(1, 8, 8), (4, 8, 2), (4, 2, 1), (4, None, 1)])
+def test_processes_of_a_job_share_its_cores(
+    processes: int, cores: int | None, threads: int, small: Values, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "submitit", Scheduler().module())
+    slurm = {} if cores is None else {"cpus_per_task": cores}
+    settings = check(SweepSettings, {**small, "on": "slurm", "processes": processes, "slurm": slurm})
+    (slot,) = slots_of(settings, 1, "cpu", 1)
+    assert (slot.processes, slot.threads) == (processes, threads)
+
+
+def test_what_slurm_refuses_is_said(small: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = "sbatch: error: Invalid generic resource (gres) specification"
+    monkeypatch.setitem(sys.modules, "submitit", Scheduler(refusal).module())
+    with pytest.raises(ConfigError, match=r"Invalid generic resource.*--slurm\.gpus_per_node 0"):
+        run_sweep(plan({**small, "on": "slurm"}), jobs=1, quiet=True)
+
+    def not_here(*words: object, **values: object) -> None:
+        raise RuntimeError('Could not detect "srun", are you indeed on a slurm cluster?')
+
+    monkeypatch.setattr(sys.modules["submitit"], "AutoExecutor", not_here)
+    with pytest.raises(ConfigError, match=r"srun.*Give the command where sbatch"):
+        run_sweep(plan({**small, "on": "slurm"}), jobs=1, quiet=True)
+
+
+def test_a_job_that_slurm_no_longer_has_is_a_failure(small: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Slurm's accounting, submitit takes a job that was killed for one that runs."""
+    monkeypatch.setitem(sys.modules, "submitit", Scheduler().module())
+    monkeypatch.setattr(FakeJob, "_start", lambda job: None)
+    monkeypatch.setattr(FakeJob, "done", lambda job: False)
+    monkeypatch.setattr(engines, "LOOK", 0.0)
+    monkeypatch.setattr(engines, "POLL", 0.0)
+    # No answer is no absence, and a job that is queued again is there again.
+    looks = iter([None, {"1_0"}, set(), None, {"1_0"}, set(), set()])
+    monkeypatch.setattr(engines, "queued_jobs", lambda: next(looks))
+    engine = SlurmEngine(check(SweepSettings, {**small, "on": "slurm"}), [Slot()])
+    engine.start(Call("a", refuses, "a", small["out"] / "a.log"))
+    assert engine.wait().failure.startswith("its job 1_0 left Slurm's queue without a result")
+    assert list(looks) == []
+    assert engine.free == 1
+
+
+@pytest.mark.parametrize("accounting", [True, False])
+def test_accounting_is_asked_where_it_is(
+    accounting: bool, small: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sacct").write_text(f"#!/bin/sh\nexit {0 if accounting else 1}\n")
+    (tmp_path / "sacct").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(FakeJob, "watcher", SimpleNamespace(_make_command=lambda: ["sacct"]))
+    monkeypatch.setitem(sys.modules, "submitit", Scheduler().module())
+    SlurmEngine(check(SweepSettings, {**small, "on": "slurm"}), [Slot()])
+    assert FakeJob.watcher._make_command() == (["sacct"] if accounting else None)
+
+
+def test_the_queue_is_squeues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    squeue = tmp_path / "squeue"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert engines.queued_jobs() is None
+    for script, found in {"echo 12_1; echo 13": {"12_1", "13"}, ":": set(), "exit 1": None}.items():
+        squeue.write_text(f"#!/bin/sh\n{script}\n")
+        squeue.chmod(0o700)
+        assert engines.queued_jobs() == found
