@@ -8,7 +8,7 @@ import pytest
 
 from medunlearn.errors import InputError
 from medunlearn.study.choose import Worth, choose
-from medunlearn.study.stages import Graph, Stage, Step
+from medunlearn.study.stages import Graph, Stage, step
 
 
 def stages(*rows: tuple[str, str] | tuple[str, str, str]) -> list[Stage[Any]]:
@@ -97,9 +97,9 @@ def test_a_graph_that_cannot_run_is_refused() -> None:
 
 def test_stages_in_any_order_run_after_their_needs() -> None:
     done: list[str] = []
-    a = Step(name="a", do=lambda inputs: done.append("a"))
-    b = Step(name="b", needs=(a,), do=lambda inputs: done.append("b"))
-    Graph.of([b, a]).run_here()
+    a = step("a", lambda: done.append("a") or 2)
+    b = step("b", lambda number, nothing: done.append("b") or (number, nothing), a, None)
+    assert Graph.of([b, a]).run_here()[b] == (2, None)
     assert done == ["a", "b"]
 
 

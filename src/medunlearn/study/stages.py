@@ -74,18 +74,24 @@ class Stage(Generic[T]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Step(Stage[T]):
-    """A stage of this process: a function of the results that it needs.
+class LocalStage(Stage[T]):
+    """A stage of this process: a function of results.
 
     Attributes:
-        is_stored: whether the result is complete on disk; for a plan. The function finds it by itself.
+        do: the function; it resumes by itself.
+        takes: the stages whose results are its arguments, in order; None for one that this graph lacks.
     """
 
-    do: Callable[[Inputs], T]
-    is_stored: Callable[[], bool] = lambda: False
+    do: Callable[..., T]
+    takes: tuple[Stage[Any] | None, ...] = ()
 
     def run(self, inputs: Inputs) -> T:
-        return self.do(inputs)
+        return self.do(*(inputs.get(stage) for stage in self.takes))
+
+
+def step(name: str, do: Callable[..., T], *takes: Stage[Any] | None) -> LocalStage[T]:
+    """A stage of this process that needs all that its function takes."""
+    return LocalStage(name=name, do=do, takes=takes, needs=tuple(stage for stage in takes if stage is not None))
 
 
 @dataclass
