@@ -112,7 +112,7 @@ def stop_clocks() -> None:
     """Stop the clocks that a deletion request reads."""
     for name in ("forget_stages", "forget_request", "case.card_section"):
         mock.patch(f"medunlearn.request.{name}.datetime", NoonClock).start()
-    mock.patch("medunlearn.results.sbom.sbom", lambda: "{}").start()  # its library stamps the time
+    mock.patch("medunlearn.results.sbom.sbom", return_value="{}").start()  # its library stamps the time
 
 
 def hospital(folder: Path) -> None:
