@@ -59,6 +59,17 @@ def test_a_cell_of_two_processes(small: Values) -> None:
     assert foresee(plan(small)).left == 0
 
 
+def test_an_edit_takes_one_process_of_a_slot(small: Values) -> None:
+    unlearn = {"methods": ["manu"], "manu.alpha": 5, "precision": "fp32"}
+    with forked_workers():
+        swept = run_sweep(plan({**small, "unlearn": unlearn, "on": "torchrun", "processes": 2}), jobs=1, quiet=True)
+    assert not swept.failed
+    assert [record(swept, kind)["hardware"]["processes"] for kind in ("target", "unlearn")] == [2, 1]
+    log = (small["out"] / "logs" / "manu-random_10.log").read_text()
+    assert log.count("starts on cpu with 1 threads") == 1
+    assert "done" in log
+
+
 @pytest.mark.parametrize("cut_off", ["preempt", "evict"])
 def test_a_preempted_sweep_has_the_table_of_one_that_was_not(
     cut_off: str, small: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
