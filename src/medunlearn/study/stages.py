@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 from medunlearn.errors import InputError
 
 if TYPE_CHECKING:
-    from medunlearn.study.sweep.pool import Slot
+    from medunlearn.study.slots.slot import Slot
 
 T = TypeVar("T")
 Status = Literal["to do", "running", "done", "failed", "not run", "interrupted"]
