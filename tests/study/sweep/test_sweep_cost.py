@@ -18,6 +18,7 @@ from medunlearn.study.estimate.stage_cost import Planner
 from medunlearn.study.estimate.work import Memory, Work
 from medunlearn.study.sweep.expected_benchmark import expected_benchmark
 from medunlearn.study.sweep.survey import foresee
+from medunlearn.study.sweep.sweep_graph import sweep_graph
 from medunlearn.study.sweep.sweep_plan import plan
 
 Values = dict[str, Any]
@@ -53,8 +54,8 @@ def test_every_kind_of_cell_has_a_cost(planned: Any) -> None:
     # One cell of a kind is rehearsed: the sum is near that of all, each planned by itself.
     target = sweep.training(0)
     planner = Planner(sweep.opened, blueprint(sweep.opened, target), rendering_for(target), "cpu")
-    cells = [cell for cell in sweep.cells if cell.kind == "unlearn" and cell.method == "graddiff"]
-    each = [planner.unlearning(sweep.unlearning(cell)).work for cell in cells]
+    cells = [cell for cell in sweep_graph(sweep).cells if cell.kind == "unlearn" and cell.method == "graddiff"]
+    each = [planner.unlearning(cell.unlearning()).work for cell in cells]
     assert kinds["unlearn graddiff"].work.flops == pytest.approx(sum(work.flops for work in each), rel=0.1)
     assert kinds["unlearn graddiff"].work.memory.weights == each[0].memory.weights
     assert cost.hours == pytest.approx(sum(kind.hours for kind in cost.kinds))

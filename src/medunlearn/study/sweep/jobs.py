@@ -20,8 +20,6 @@ from medunlearn.probes.shared_work import SharedWork
 from medunlearn.results.runs import Run, is_complete
 from medunlearn.study.experiment import run_folder
 from medunlearn.study.slots.slot import Slot
-from medunlearn.study.sweep.cells import SweepCell
-from medunlearn.study.sweep.sweep_plan import Sweep
 from medunlearn.study.train import train
 from medunlearn.study.unlearn import unlearn
 from medunlearn.training.processes import join
@@ -92,21 +90,6 @@ class Job:
             parts.append(evaluation)
         seconds = [Run.open(part).info.seconds for part in parts]
         return JobOutput(folder, evaluation, None if None in seconds else sum(filter(None, seconds), 0.0))
-
-
-def job_of(cell: SweepCell, sweep: Sweep, benchmark: Path) -> Job:
-    """The job of a cell with met dependencies, of every kind but ``choose``."""
-    out, needs = sweep.settings.out, [sweep.cell[name] for name in cell.needs]
-    if cell.kind in ("target", "retrained"):
-        return Job(benchmark, out, cell.kind, settings=sweep.training(cell.seed, cell.split))
-    model = needs[0].folder
-    if cell.kind == "evaluate":
-        return Job(benchmark, out, model=model, measure=sweep.evaluating(cell))
-    if cell.kind == "attack":
-        return Job(benchmark, out, model=model, measure=sweep.attacking(cell))
-    rate = cell.lr if cell.kind == "search" else next((choice.lr for choice in needs[1:]), None)
-    measure = sweep.evaluating(cell) if cell.kind == "search" else None
-    return Job(benchmark, out, model=model, settings=sweep.unlearning(cell, rate), measure=measure)
 
 
 def edits(settings: TrainSettings | UnlearnSettings) -> bool:

@@ -7,7 +7,7 @@ model thus takes a few rehearsals instead of one per cell.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,8 +26,9 @@ from medunlearn.study.estimate.devices import DECODING, PASSES, device_named
 from medunlearn.study.estimate.stage_cost import Planner, Stage
 from medunlearn.study.estimate.work import Work
 from medunlearn.study.part_check import shape_of
-from medunlearn.study.sweep.cells import SweepCell
 from medunlearn.study.sweep.expected_benchmark import NOT_BUILT, expected_benchmark
+from medunlearn.study.sweep.sequence_counts import SequenceCounts
+from medunlearn.study.sweep.sweep_graph import SweepGraph
 from medunlearn.study.sweep.sweep_plan import Sweep
 
 LOADED = ("encoder", "nli", "bert", "bart")
@@ -88,13 +89,8 @@ class SweepCost:
         return {**asdict(self), "hours": self.hours, "disk_bytes": self.disk}
 
 
-def sweep_cost(
-    sweep: Sweep, sizes: Callable[[Benchmark], Mapping[str, float]], *, device: str = "auto"
-) -> SweepCost:
+def sweep_cost(sweep: Sweep, stages: SweepGraph, *, device: str = "auto") -> SweepCost:
     """Cost of the pending cells, on this machine or the sweep's ``device_name``.
-
-    Args:
-        sizes: number of sequences that each cell trains on or evaluates.
 
     Raises:
         UnknownNameError: no such device.
@@ -112,13 +108,13 @@ def sweep_cost(
     if named is not None:
         memory = int(named.memory)
         planner.on_gpu, capacity = True, Capacity("GPU memory", memory, memory, capacity.disk)
-    groups: dict[tuple[str, ...], list[SweepCell]] = {}
-    for cell in sweep.cells:
-        if not cell.done and cell.kind != "choose":
+    groups: dict[tuple[str, ...], list[Any]] = {}
+    for cell in stages.cells:
+        if not stages.graph[cell].done and cell.takes_slot:
             trained = cell.kind in ("target", "retrained")
             method = cell.method if cell.kind in ("unlearn", "search") else None
             groups.setdefault(("train",) if trained else (cell.kind, method or cell.context or ""), []).append(cell)
-    benchmark_sizes = sizes(planner.benchmark)
+    benchmark_sizes = stages.sequences(SequenceCounts.of(planner.benchmark))
     kinds = tuple(_kind_cost(sweep, planner, cells, benchmark_sizes, name) for cells in groups.values())
     largest = max(kinds, key=lambda kind: kind.work.memory.total if kind.work.memory else 0, default=None)
     cost = SweepCost(kinds, name, (), missing, doubts)
@@ -143,22 +139,23 @@ def _planner(sweep: Sweep, device: str) -> tuple[Planner, tuple[str, ...]]:
 
 
 def _kind_cost(
-    sweep: Sweep, planner: Planner, cells: Sequence[SweepCell], sizes: Mapping[str, float], device: str | None
+    sweep: Sweep, planner: Planner, cells: Sequence[Any], sizes: Mapping[str, float], device: str | None
 ) -> KindCost:
     """Cost of the largest of some cells with equal cost per sequence, and of the others in proportion."""
     largest = max(cells, key=lambda cell: sizes[cell.name])
     label: str = "train" if largest.kind in ("target", "retrained") else largest.kind
     label += f" {largest.method}" if largest.kind in ("unlearn", "search") else ""
-    evaluation = sweep.evaluating(largest) if largest.kind in ("evaluate", "search") else None
+    asked = {"evaluate": "settings", "search": "measure"}
+    evaluation = getattr(largest, asked[largest.kind]) if largest.kind in asked else None
     stages = list[Stage]()
     try:
         if label == "train":
-            stages.append(planner.training(label, sweep.training(largest.seed, largest.split)))
+            stages.append(planner.training(label, largest.settings))
         elif largest.kind == "attack":
             trained = sweep.training(largest.seed)
-            stages.append(attack_stage(label, planner, sweep.attacking(largest), trained))
+            stages.append(attack_stage(label, planner, largest.settings, trained))
         elif largest.kind != "evaluate":
-            stages.append(planner.unlearning(sweep.unlearning(largest, largest.lr)))
+            stages.append(planner.unlearning(largest.unlearning()))
         if evaluation is not None:
             stages.append(planner.evaluating(label, evaluation, None))
     except Exception as error:
@@ -170,7 +167,7 @@ def _kind_cost(
     scaled = work.times(share)
     hours = None
     if device is not None:
-        batch = sweep.attacking(largest).batch_size if largest.kind == "attack" else 64
+        batch = largest.settings.batch_size if largest.kind == "attack" else 64
         hours = device_named(device).hours(scaled, evaluation.batch_size if evaluation else batch)
     # A model's bytes do not depend on what it was trained on, those of answers do.
     disk = sum(stage.disk * (share if label in ("evaluate", "attack") else len(cells)) for stage in stages)
@@ -187,7 +184,7 @@ def missing_parts(sweep: Sweep, benchmark: Benchmark | None) -> Iterator[str]:
     model = str(sweep.settings.train.get("model"))
     if model not in TINIES and shape_of(model) is None:
         yield f"train.model: {model} and its tokenizer are not on this machine; they are fetched at the start."
-    evaluation = sweep.evaluating(next(cell for cell in sweep.cells if cell.kind == "evaluate"))
+    evaluation = sweep.evaluation
     names = metric_names(benchmark, evaluation) if benchmark is not None else evaluation.metrics
     needs = {need: name for name in names for need in get_metric(name).needs}
     for part in LOADED:

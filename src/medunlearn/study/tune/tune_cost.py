@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from medunlearn.probes.question_selection import questions_to_ask
 from medunlearn.study.estimate.blueprint import blueprint
 from medunlearn.study.estimate.stage_cost import Planner
 from medunlearn.study.tune.method_trials import MethodTrials
+from medunlearn.study.tune.tune_graph import tune_graph
 from medunlearn.study.tune.tune_plan import Tuning
 
 
@@ -143,15 +145,12 @@ def foresee(tuning: Tuning, *, device: str = "auto") -> TuneForecast:
     methods = tuple(_method(tuning, method, benchmark, costs) for method in tuning.methods)
     kinds = {"target": "targets", "retrained": "retrained models", "unlearn": "unlearned models"}
     kinds["evaluate"] = "evaluations"
-    models = {
-        words: number
-        for kind, words in kinds.items()
-        if (number := sum(cell.kind == kind for cell in tuning.cells))
-    }
+    numbers = Counter(cell.kind for cell in tune_graph(tuning, None, lambda method, params: None).cells)
+    models = {words: numbers[kind] for kind, words in kinds.items() if numbers[kind]}
     subjects, questions = dict[str, dict[str, int]](), dict[str, int]()
     if benchmark is not None:
         subjects, split = tuning.subject_counts(benchmark), benchmark.split(settings.split)
-        evaluations = {"choosing": tuning.measures[0], "reporting": tuning.evaluating("reporting")}
+        evaluations = {"choosing": tuning.measures()[0], "reporting": tuning.evaluating("reporting")}
         questions = {half: len(questions_to_ask(benchmark, split, how)) for half, how in evaluations.items()}
     budget = f"{tuning.budget}, {len(methods)} methods"
     return TuneForecast(settings.name, methods, models, subjects, questions, budget, tuning.notes)
