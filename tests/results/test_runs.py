@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from run_folders import write_run
 
 import medunlearn
 from medunlearn.config import TrainSettings, check
@@ -229,3 +230,14 @@ def test_a_history_is_a_table_or_empty(tmp_path: Path) -> None:
     assert run.history().empty
     pd.DataFrame({"step": [1, 2], "loss": [2.0, 1.0]}).to_parquet(tmp_path / HISTORY)
     assert run.history()["loss"].tolist() == [2.0, 1.0]
+
+
+def test_the_training_run_of_a_model_is_the_latest_in_its_lineage(tmp_path: Path) -> None:
+    target = write_run(tmp_path / "target", "train", "target", lineage=["tiny"])
+    again = write_run(tmp_path / "again", "train", "again", lineage=[str(target.folder)])
+    ancestors = ["tiny", str(target.folder), str(again.folder)]
+    once = write_run(tmp_path / "once", "unlearn", "ga", lineage=ancestors)
+    twice = write_run(tmp_path / "twice", "unlearn", "npo", lineage=[*ancestors, str(once.folder)])
+    trainings = [run.training and run.training.folder for run in (target, again, once, twice)]
+    assert trainings == [target.folder, again.folder, again.folder, again.folder]
+    assert write_run(tmp_path / "adopted", "adopt", "x", lineage=["org/name"]).training is None
