@@ -54,7 +54,7 @@ class Workspace:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cell(Stage[T]):
+class RecordedStage(Stage[T]):
     """A stage with a row in the record.
 
     Attributes:
@@ -81,7 +81,7 @@ class Cell(Stage[T]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class JobStage(Cell[JobOutput]):
+class JobStage(RecordedStage[JobOutput]):
     """A stage that makes a model, or asks one."""
 
     workspace: Workspace

@@ -16,7 +16,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import sha256_of_json
 from medunlearn.methods import is_edit
 from medunlearn.study.stages import Graph
-from medunlearn.study.sweep.job_stages import AttackWith, Cell, Evaluate, JobStage, TrainModel, Workspace
+from medunlearn.study.sweep.job_stages import AttackWith, Evaluate, JobStage, RecordedStage, TrainModel, Workspace
 from medunlearn.study.sweep.sequence_counts import SequenceCounts
 from medunlearn.study.sweep.sweep_plan import Sweep
 from medunlearn.study.sweep.sweep_stages import ChooseRate, SearchRate, Unlearn
@@ -27,7 +27,7 @@ class SweepGraph:
     """A sweep's graph and its stages, with those whose results are reported."""
 
     graph: Graph
-    cells: tuple[Cell[Any], ...]
+    cells: tuple[RecordedStage[Any], ...]
     choices: tuple[ChooseRate, ...]
     evaluations: tuple[Evaluate, ...]
     attacks: tuple[AttackWith, ...]
@@ -43,7 +43,7 @@ def sweep_graph(sweep: Sweep, benchmark: Benchmark | None = None) -> SweepGraph:
     Args:
         benchmark: finds results on disk; None if it is not built yet.
     """
-    stages, make = list[Cell[Any]](), _StageMaker(sweep, Workspace.of(sweep.settings, benchmark))
+    stages, make = list[RecordedStage[Any]](), _SweepMaker(sweep, Workspace.of(sweep.settings, benchmark))
     choices, evaluations, attacks = list[ChooseRate](), list[Evaluate](), list[AttackWith]()
     for seed in sweep.seeds:
         target = make.train(seed)
@@ -66,7 +66,7 @@ def sweep_graph(sweep: Sweep, benchmark: Benchmark | None = None) -> SweepGraph:
 
 
 @dataclass(frozen=True)
-class _StageMaker:
+class _SweepMaker:
     """Maker of a sweep's stages."""
 
     sweep: Sweep

@@ -11,7 +11,7 @@ from medunlearn.errors import MedunlearnError
 from medunlearn.results.evaluated import SUMMARY
 from medunlearn.results.runs import RunRecord
 from medunlearn.study.stages import Inputs
-from medunlearn.study.sweep.job_stages import Cell, TrainModel, UnlearnModel
+from medunlearn.study.sweep.job_stages import RecordedStage, TrainModel, UnlearnModel
 from medunlearn.study.sweep.jobs import Job
 from medunlearn.study.sweep.rate_search import Trial, at_edge, best_rate, trial_of
 from medunlearn.study.sweep.sequence_counts import SequenceCounts
@@ -55,7 +55,7 @@ class RateChoice(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ChooseRate(Cell[RateChoice]):
+class ChooseRate(RecordedStage[RateChoice]):
     """Choose a method's best rate, once the trials of all rates have ended."""
 
     takes_slot = False

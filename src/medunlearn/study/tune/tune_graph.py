@@ -14,7 +14,7 @@ from typing import Any
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.study.stages import Graph
-from medunlearn.study.sweep.job_stages import Cell, Evaluate, TrainModel, Workspace
+from medunlearn.study.sweep.job_stages import Evaluate, RecordedStage, TrainModel, Workspace
 from medunlearn.study.tune.method_trials import Cost
 from medunlearn.study.tune.tune_plan import Half, Tuning
 from medunlearn.study.tune.tune_stages import EvaluateReference, EvaluateTrial, TuneMethod, UnlearnTuned
@@ -33,7 +33,7 @@ class TuneGraph:
     """
 
     graph: Graph
-    cells: tuple[Cell[Any], ...]
+    cells: tuple[RecordedStage[Any], ...]
     methods: Mapping[str, TuneMethod]
     references: Mapping[int, tuple[Evaluate, ...]]
     evaluations: tuple[Evaluate | EvaluateTrial, ...]
@@ -46,8 +46,8 @@ def tune_graph(tuning: Tuning, benchmark: Benchmark | None, cost: Cost) -> TuneG
         benchmark: finds results on disk; None if it is not built yet.
         cost: FLOPs of a trial.
     """
-    make = _StageMaker(tuning, Workspace.of(tuning.base.settings, benchmark))
-    cells, evaluations = list[Cell[Any]](), list[Evaluate | EvaluateTrial]()
+    make = _TuneMaker(tuning, Workspace.of(tuning.base.settings, benchmark))
+    cells, evaluations = list[RecordedStage[Any]](), list[Evaluate | EvaluateTrial]()
     methods, references = dict[str, TuneMethod](), dict[int, tuple[Evaluate, ...]]()
     for seed in tuning.seeds:
         models = make.models(seed)
@@ -72,7 +72,7 @@ def tune_graph(tuning: Tuning, benchmark: Benchmark | None, cost: Cost) -> TuneG
 
 
 @dataclass(frozen=True)
-class _StageMaker:
+class _TuneMaker:
     """Maker of a tuning's stages."""
 
     tuning: Tuning

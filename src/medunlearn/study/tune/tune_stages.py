@@ -9,7 +9,7 @@ from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.study.stages import Inputs, Work
-from medunlearn.study.sweep.job_stages import Cell, Evaluate, JobStage, TrainModel, UnlearnModel, Workspace
+from medunlearn.study.sweep.job_stages import Evaluate, JobStage, RecordedStage, TrainModel, UnlearnModel, Workspace
 from medunlearn.study.sweep.jobs import Job, JobOutput
 from medunlearn.study.tune.method_trials import Cost, MethodTrials
 from medunlearn.study.tune.objective import AxisValues, TuneObjective, level_of_unseen
@@ -69,7 +69,7 @@ class EvaluateReference(Evaluate):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TuneMethod(Cell[MethodTrials]):
+class TuneMethod(RecordedStage[MethodTrials]):
     """Trials of a method, one after the other, until its budget is spent.
 
     The trials so far are those on disk.
