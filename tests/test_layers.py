@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -60,7 +60,11 @@ PACKAGES = sorted({path.name.removesuffix(".py") for path in SOURCE.iterdir()} -
 
 def imported(tree: ast.Module, *, top: bool) -> Iterator[str]:
     """Full names of imported modules: at the module's top, or anywhere in it."""
-    for node in _run_on_import(tree.body) if top else ast.walk(tree):
+    return _names(_run_on_import(tree.body) if top else ast.walk(tree))
+
+
+def _names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -78,6 +82,18 @@ def _run_on_import(body: list[ast.stmt]) -> Iterator[ast.AST]:
         yield node
         for part in ("body", "orelse", "finalbody"):
             yield from _run_on_import(getattr(node, part, []))
+
+
+def _run_at_all(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every node, in functions too, but those for type checkers alone."""
+    hidden = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    return (node for node in ast.walk(tree) if id(node) not in hidden)
 
 
 @cache
@@ -127,7 +143,7 @@ def test_there_is_no_circle_of_packages() -> None:
 
 
 def test_there_is_no_circle_of_modules() -> None:
-    """Not inside a folder either: by the imports that run when a module is imported."""
+    """Not inside a folder either, by all imports that run: a circle through a function is a circle."""
     trees = {name: tree for package in PACKAGES for name, tree in modules(package).items()}
     names = {".".join(Path("medunlearn", file).with_suffix("").parts).removesuffix(".__init__") for file in trees}
 
@@ -136,7 +152,7 @@ def test_there_is_no_circle_of_modules() -> None:
 
     graph = {
         module(".".join(Path("medunlearn", file).with_suffix("").parts).removesuffix(".__init__")): {
-            module(name) for name in imported(tree, top=True) if module(name) in names
+            module(name) for name in _names(_run_at_all(tree)) if module(name) in names
         }
         for file, tree in trees.items()
     }

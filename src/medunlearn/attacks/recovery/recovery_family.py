@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from medunlearn.attacks.attack_protocol import AttackFamily, AttackJob
+from medunlearn.attacks.attack_protocol import AskingWay, AttackFamily, AttackJob
+from medunlearn.attacks.recovery.recovery_interface import GROUP, RecoveryInterface
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.attacks.attacked import Attacks
-    from medunlearn.attacks.recovery.recovery_attacks import AskingWay, RecoveryAttack
     from medunlearn.attacks.terminal_tables import TerminalTables
     from medunlearn.config import AttackSettings
     from medunlearn.data.benchmark import Benchmark
@@ -23,15 +23,14 @@ class RecoveryFamily(AttackFamily):
 
     Attributes:
         attack: class of the attack.
-        subjects_file: file of the means per subject.
     """
 
-    group = "recovery"
+    group = GROUP
     brings_back = True
     alike = True
     verifies = True
 
-    def __init__(self, attack: type[RecoveryAttack]) -> None:
+    def __init__(self, attack: type[RecoveryInterface]) -> None:
         self.attack, self.has_baseline = attack, attack.measures_before
         self.name = getattr(attack, "name", "")
         self.summary_file, self.subjects_file = f"{self.name}_summary.parquet", f"{self.name}_subjects.parquet"
@@ -40,7 +39,7 @@ class RecoveryFamily(AttackFamily):
         from medunlearn.attacks.recovery.recovery_run import RecoveryJob
 
         (attack,) = attacks
-        return RecoveryJob(attack, self, benchmark, settings)
+        return RecoveryJob(attack, benchmark, settings, self.summary_file, self.subjects_file)
 
     def own_scores(self, scores: pd.DataFrame) -> pd.DataFrame:
         labels = scores["attack"].astype("string")
@@ -50,6 +49,9 @@ class RecoveryFamily(AttackFamily):
         """Scores of the unattacked model, without duplicates."""
         own = scores[scores["strength"] == self.attack.before]
         return own[own["attack"] == own["attack"].iloc[0]] if len(own) else own
+
+    def strengths(self, scores: pd.DataFrame) -> list[str]:
+        return [str(label) for label in scores["strength"].unique() if label != self.attack.before]
 
     def compare(self, ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
         from medunlearn.attacks.recovery.recovery_results import compare_strengths

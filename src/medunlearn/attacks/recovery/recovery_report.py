@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.attacks.attacked import Attacks
-from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack
+from medunlearn.attacks.recovery.recovery_interface import GROUP, RecoveryInterface
 from medunlearn.attacks.recovery.recovery_results import READINGS, shown
 from medunlearn.attacks.terminal_tables import TerminalTables
 from medunlearn.reports.attack_tables import difference_table, model_tables, strength_figure
@@ -51,23 +51,22 @@ class Recovery:
 
 
 def recovery_part(
-    content: ReportContent, attack: type[RecoveryAttack], attacks: Attacks | None, notes: Sequence[str]
+    content: ReportContent, attack: type[RecoveryInterface], attacks: Attacks | None, notes: Sequence[str]
 ) -> AttackPart:
     """The part of a report; no readings for broken models or without a valid reference."""
-    group = attack.family.group
     if attacks is None:
-        return AttackPart(group, _missing_section(attack, notes), {})
+        return AttackPart(GROUP, _missing_section(attack, notes), {})
     own = gather_recovery(content, attack, attacks, notes)
     data = {own.name: {"table": own.table, "comparisons": own.comparisons, "notes": own.notes}}
-    return AttackPart(group, recovery_section(content, own), data, brings_back=True)
+    return AttackPart(GROUP, recovery_section(content, own), data, brings_back=True)
 
 
-def _missing_section(attack: type[RecoveryAttack], notes: Sequence[str]) -> Section | None:
+def _missing_section(attack: type[RecoveryInterface], notes: Sequence[str]) -> Section | None:
     return section(attack.title, Bullets(tuple(notes)), name=attack.name) if notes else None
 
 
 def gather_recovery(
-    content: ReportContent, attack: type[RecoveryAttack], attacks: Attacks, notes: Sequence[str] = ()
+    content: ReportContent, attack: type[RecoveryInterface], attacks: Attacks, notes: Sequence[str] = ()
 ) -> Recovery:
     """Tables of a recovery attack on the report's models."""
     table = shown(attacks.table())
@@ -88,7 +87,7 @@ def gather_recovery(
     )
 
 
-def _plain_words(attack: type[RecoveryAttack]) -> tuple[str, ...]:
+def _plain_words(attack: type[RecoveryInterface]) -> tuple[str, ...]:
     """Words on an attack that has none of its own."""
     question = attack.question.rstrip(".?")
     return (
@@ -159,7 +158,7 @@ def _recovery_title(content: ReportContent, part: Recovery, row: Row) -> str:
     return f"{title}, {row['side']}" + (f", {part.variant_words} {on}" if on else "")
 
 
-def recovery_on_terminal(attack: type[RecoveryAttack], attacks: Attacks) -> TerminalTables:
+def recovery_on_terminal(attack: type[RecoveryInterface], attacks: Attacks) -> TerminalTables:
     """Leakage by strength, and the words of the readings."""
 
     def text(row: Row) -> str:
