@@ -150,4 +150,4 @@ def epoch_table(content: ReportContent) -> Table | None:
         for epoch, reading in readings.items()
     ]
     epochs = sorted({epoch for _, epoch, _ in entries})
-    return grid("Epoch", ((row, str(epoch), cell) for row, epoch, cell in entries), list(map(str, epochs)))
+    return grid("Epoch", [(row, str(epoch), cell) for row, epoch, cell in entries], list(map(str, epochs)))

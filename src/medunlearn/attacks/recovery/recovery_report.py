@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,12 +138,16 @@ def recovery_tables(content: ReportContent, part: Recovery) -> list[Table]:
     return model_tables(content, models, "Strength", groups, lambda row: Cell(str(row["strength"])), value)
 
 
-def recovery_figures(content: ReportContent, part: Recovery) -> Iterator[tuple[str, Spec]]:
+def recovery_figures(content: ReportContent, part: Recovery) -> list[tuple[str, Spec]]:
     """Leakage on the forget set by strength, a plot per measure, one line per model with intervals."""
-    for rows in _by_measure(part):
-        if rows[0]["side"] == "forget":
-            figure = strength_figure(content, rows, lambda row: str(row["strength"]), "strength")
-            yield _recovery_title(content, part, rows[0]), figure
+    return [
+        (
+            _recovery_title(content, part, rows[0]),
+            strength_figure(content, rows, lambda row: str(row["strength"]), "strength"),
+        )
+        for rows in _by_measure(part)
+        if rows[0]["side"] == "forget"
+    ]
 
 
 def _by_measure(part: Recovery) -> list[list[Row]]:
