@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -159,6 +160,29 @@ def test_there_is_no_circle_of_modules() -> None:
     for name, needs in graph.items():
         needs.discard(name)
     assert len(list(TopologicalSorter(graph).static_order())) == len(names)
+
+
+def code_lines(file: Path) -> int:
+    """Number of lines that are not blank, a comment or a docstring."""
+    text = file.read_text()
+    documentation = {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    lines = enumerate(map(str.strip, text.splitlines()), 1)
+    return sum(bool(line) and not line.startswith("#") and number not in documentation for number, line in lines)
+
+
+def test_no_room_holds_more_than_an_eighth_of_the_house() -> None:
+    """A room is a top folder, or a paper's in ``papers/``: a paper is closed in itself, so each counts alone."""
+    rooms: Counter[str] = Counter()
+    for file in SOURCE.rglob("*.py"):
+        room, *inside = file.relative_to(SOURCE).parts
+        rooms[f"{room}/{inside[0]}" if room == "papers" and len(inside) > 1 else room] += code_lines(file)
+    assert {room: lines for room, lines in rooms.items() if 8 * lines > rooms.total()} == {}
+    assert {"study", "papers/amnesia"} <= set(rooms)
 
 
 def test_the_door_opens_nothing_by_itself() -> None:
