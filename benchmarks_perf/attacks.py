@@ -28,7 +28,7 @@ import torch
 from steps import random_llama
 
 from medunlearn.attacks import make_attack
-from medunlearn.attacks.membership.membership_attack import Passage
+from medunlearn.attacks.membership.passage import Passage
 from medunlearn.attacks.membership.passes import document_moments, log_likelihoods
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import TokenSequence

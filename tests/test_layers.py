@@ -5,7 +5,8 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -60,7 +61,11 @@ PACKAGES = sorted({path.name.removesuffix(".py") for path in SOURCE.iterdir()} -
 
 def imported(tree: ast.Module, *, top: bool) -> Iterator[str]:
     """Full names of imported modules: at the module's top, or anywhere in it."""
-    for node in _run_on_import(tree.body) if top else ast.walk(tree):
+    return _names(_run_on_import(tree.body) if top else ast.walk(tree))
+
+
+def _names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -78,6 +83,18 @@ def _run_on_import(body: list[ast.stmt]) -> Iterator[ast.AST]:
         yield node
         for part in ("body", "orelse", "finalbody"):
             yield from _run_on_import(getattr(node, part, []))
+
+
+def _run_at_all(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every node, in functions too, but those for type checkers alone."""
+    hidden = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    return (node for node in ast.walk(tree) if id(node) not in hidden)
 
 
 @cache
@@ -127,7 +144,7 @@ def test_there_is_no_circle_of_packages() -> None:
 
 
 def test_there_is_no_circle_of_modules() -> None:
-    """Not inside a folder either: by the imports that run when a module is imported."""
+    """Not inside a folder either, by all imports that run: a circle through a function is a circle."""
     trees = {name: tree for package in PACKAGES for name, tree in modules(package).items()}
     names = {".".join(Path("medunlearn", file).with_suffix("").parts).removesuffix(".__init__") for file in trees}
 
@@ -136,13 +153,36 @@ def test_there_is_no_circle_of_modules() -> None:
 
     graph = {
         module(".".join(Path("medunlearn", file).with_suffix("").parts).removesuffix(".__init__")): {
-            module(name) for name in imported(tree, top=True) if module(name) in names
+            module(name) for name in _names(_run_at_all(tree)) if module(name) in names
         }
         for file, tree in trees.items()
     }
     for name, needs in graph.items():
         needs.discard(name)
     assert len(list(TopologicalSorter(graph).static_order())) == len(names)
+
+
+def code_lines(file: Path) -> int:
+    """Number of lines that are not blank, a comment or a docstring."""
+    text = file.read_text()
+    documentation = {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    lines = enumerate(map(str.strip, text.splitlines()), 1)
+    return sum(bool(line) and not line.startswith("#") and number not in documentation for number, line in lines)
+
+
+def test_no_room_holds_more_than_an_eighth_of_the_house() -> None:
+    """A room is a top folder, or a paper's in ``papers/``: a paper is closed in itself, so each counts alone."""
+    rooms: Counter[str] = Counter()
+    for file in SOURCE.rglob("*.py"):
+        room, *inside = file.relative_to(SOURCE).parts
+        rooms[f"{room}/{inside[0]}" if room == "papers" and len(inside) > 1 else room] += code_lines(file)
+    assert {room: lines for room, lines in rooms.items() if 8 * lines > rooms.total()} == {}
+    assert {"study", "papers/amnesia"} <= set(rooms)
 
 
 def test_the_door_opens_nothing_by_itself() -> None:

@@ -294,7 +294,7 @@ def judge(
         out: folder of the result; of a run, its own folder is taken
         settings: as `medunlearn judge --help` lists them; ``llm.KEY`` sets a key of every judge's server
     """
-    from medunlearn.judging.rated_responses import job_of
+    from medunlearn.study.judging_jobs import job_of
 
     job = job_of(what, llm, llm_model, task, benchmark, out, **settings)
     return job.run(permitted=allow_remote_llm, again=again, allow_missing=allow_missing, quiet=quiet)

@@ -11,8 +11,8 @@ import torch
 
 from medunlearn.attacks import make_attack
 from medunlearn.attacks.membership import passes
-from medunlearn.attacks.membership.membership_attack import Passage
 from medunlearn.attacks.membership.membership_results import score_candidates, summarize
+from medunlearn.attacks.membership.passage import Passage
 from medunlearn.attacks.membership.passes import (
     document_moments,
     document_sequences,

@@ -11,7 +11,7 @@ import pytest
 
 from medunlearn.attacks import make_attack
 from medunlearn.attacks.attacked import Attacked, Attacks
-from medunlearn.attacks.membership.membership_attack import Passage
+from medunlearn.attacks.membership.membership_attack import MEMBERSHIP
 from medunlearn.attacks.membership.membership_results import (
     compare,
     curves,
@@ -20,6 +20,7 @@ from medunlearn.attacks.membership.membership_results import (
     score_candidates,
     summarize,
 )
+from medunlearn.attacks.membership.passage import Passage
 from medunlearn.attacks.membership.sample import Candidate, candidates
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
@@ -103,11 +104,11 @@ def attacked(folder: Path, label: str, scores: pd.DataFrame, verb: str = "unlear
     write_scores(folder, scores)
     summarize(scores, **DRAWS).to_parquet(folder / "membership_summary.parquet")
     run = Run(folder, RunRecord(verb, label, config=config))
-    return Attacked(run, run)
+    return Attacked(run, run, MEMBERSHIP)
 
 
 def readings(*models: Attacked) -> dict[str, Any]:
-    table = Attacks(models, 200, 0).table()
+    table = Attacks(models, 200, 0, MEMBERSHIP).table()
     said = table[table["measure"] == "auc"].set_index("model")["reading"]
     return said[said.notna()].to_dict()
 

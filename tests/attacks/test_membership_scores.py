@@ -11,7 +11,7 @@ import pytest
 
 from medunlearn.attacks import ATTACKS, attack_class, expand, families, families_of, make_attack
 from medunlearn.attacks.membership.likelihood_attacks import mean_of_lowest
-from medunlearn.attacks.membership.membership_attack import Passage, lacking
+from medunlearn.attacks.membership.passage import Passage, lacking
 from medunlearn.errors import ConfigError, InputError, UnknownNameError
 
 HALF, TENTH, FIFTH, LIKELY = math.log(0.5), math.log(0.1), math.log(0.2), math.log(0.9)

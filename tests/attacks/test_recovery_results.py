@@ -17,7 +17,6 @@ from medunlearn.attacks.recovery.recovery_results import (
     RISES,
     STILL_THERE,
     compare_strengths,
-    facts_said,
     is_read,
     reading,
     reading_of,
@@ -26,6 +25,7 @@ from medunlearn.attacks.recovery.recovery_results import (
 )
 from medunlearn.attacks.recovery.relearning_attack import Relearning
 from medunlearn.attacks.recovery.sampling_attack import RepeatedSampling
+from medunlearn.data.facts import facts_said
 from medunlearn.data.records import Question
 from medunlearn.results.scores import score_table
 

@@ -7,14 +7,8 @@ import pytest
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from rouge_score.rouge_scorer import RougeScorer
 
-from medunlearn.audit.measures import (
-    MEASURES,
-    Continuation,
-    ContinuationMeasure,
-    default_measures,
-    get_measure,
-    score_continuations,
-)
+from medunlearn.audit.continuation_measure import Continuation, ContinuationMeasure
+from medunlearn.audit.measures import MEASURES, default_measures, get_measure, score_continuations
 from medunlearn.audit.overlap import (
     bleu,
     extraction_strength,

@@ -8,7 +8,7 @@ import pytest
 
 from medunlearn.data.alternatives import AlternativePool, Alternatives
 from medunlearn.data.fact_ranks import FactRank, in_half, p_value, ranks_of, record_facts, sample_of
-from medunlearn.data.facts import Fact
+from medunlearn.data.facts import Fact, facts_in
 from medunlearn.data.records import Record
 from medunlearn.data.responses import Response, Responses
 
@@ -69,7 +69,9 @@ def test_facts_that_cannot_be_ranked_do_not_count() -> None:
     records = [Record(f"r{place}", text, {"patient": f"p{place}"}) for place, text in enumerate(texts)]
     pool = AlternativePool(records, [], "patient", 19)
     for record in records:
-        facts = record_facts(record, pool, 2)
+        facts = record_facts(record, facts_in(record), pool, 2)
         assert sum(alternatives.reason is None for _, alternatives in facts) == 2
         assert [fact.start for fact, _ in facts] == sorted(fact.start for fact, _ in facts)
-    assert any(len(record_facts(record, pool, 2)) > 2 for record in records), "bed 7 is shared by all"
+    assert any(len(record_facts(record, facts_in(record), pool, 2)) > 2 for record in records), (
+        "bed 7 is shared by all"
+    )

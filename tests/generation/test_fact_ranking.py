@@ -13,7 +13,7 @@ import torch
 
 from medunlearn.data.alternatives import AlternativePool
 from medunlearn.data.fact_ranks import NOT_A_NUMBER, FactRank, facts_with_alternatives, record_facts
-from medunlearn.data.facts import facts_of
+from medunlearn.data.facts import facts_in, facts_of
 from medunlearn.data.records import Identifier, Question, Record
 from medunlearn.data.responses import ResponseStore
 from medunlearn.generation import fact_ranking as module
@@ -174,7 +174,7 @@ def test_ranks_in_a_record_are_those_of_its_text_with_other_values(
 ) -> None:
     monkeypatch.setattr(module, "AFTER", 3)
     model = exact_tiny()
-    facts = record_facts(NOTE, IN_NOTE, None)
+    facts = record_facts(NOTE, facts_in(NOTE), IN_NOTE, None)
     found_by = ranker(model, {"note": NOTE}, ResponseStore(tmp_path, {}), CONTEXTS[0], length)
     ranks = found_by.in_records({"note": facts})["note"]
     assert [rank.kind for rank in ranks] == ["name", "identifier", "date", *["number"] * 4]
@@ -210,7 +210,7 @@ def _likelihoods(model: Any, fact: Any, values: list[str], length: int | None) -
 
 def test_a_branch_of_a_record_begins_as_the_record_does(tiny: Callable[[], Any]) -> None:
     model = tiny()
-    (fact, alternatives) = record_facts(NOTE, IN_NOTE, None)[4]
+    (fact, alternatives) = record_facts(NOTE, facts_in(NOTE), IN_NOTE, None)[4]
     values = ["4.7", *(text[fact.start : len(text) - len(NOTE.text) + fact.end] for text in alternatives.texts)]
     (whole,) = record_sequences(NOTE, model.tokenizer, None)
     branches = record_branches(NOTE, values, (fact.start, fact.end), model.tokenizer, None, after=2)
@@ -221,7 +221,7 @@ def test_a_branch_of_a_record_begins_as_the_record_does(tiny: Callable[[], Any])
 
 def test_whole_notes_are_ranked_among_versions_of_themselves(exact_tiny: Callable[[], Any], tmp_path: Path) -> None:
     model = exact_tiny()
-    (note, versions), *_ = record_facts(NOTE, IN_NOTE, 0, notes=19)
+    (note, versions), *_ = record_facts(NOTE, facts_in(NOTE), IN_NOTE, 0, notes=19)
     assert note.kind == "note"
     assert len(versions.texts) == 12  # as many as its facts have alternatives
     for text in versions.texts:
@@ -249,7 +249,7 @@ def test_a_value_that_stands_twice_is_replaced_alike_and_a_name_in_an_address_to
     ]
     record = Record("twice", text, {"patient": "p9"}, identifiers)
     pool = AlternativePool([record, *others], [], "patient", count=12)
-    versions = record_facts(record, pool, 0, notes=12)[0][1].texts
+    versions = record_facts(record, facts_in(record), pool, 0, notes=12)[0][1].texts
     assert versions
     for version in versions:
         name = " ".join(version.split()[:2])
@@ -261,5 +261,5 @@ def test_a_value_that_stands_twice_is_replaced_alike_and_a_name_in_an_address_to
 
 def test_a_note_without_facts_has_no_versions() -> None:
     bare = Record("bare", "She is well.", {"patient": "p9"})
-    ((_, versions),) = record_facts(bare, IN_NOTE, None, notes=19)
+    ((_, versions),) = record_facts(bare, facts_in(bare), IN_NOTE, None, notes=19)
     assert versions.reason == "none of its facts can be replaced"

@@ -19,11 +19,12 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError, MedunlearnError, ModelError, SourceError
 from medunlearn.judging.judges import judges_of
 from medunlearn.judging.panel_run import JudgingRun, gather_material
-from medunlearn.judging.rated_responses import METRICS, job
+from medunlearn.judging.rated_responses import METRICS
 from medunlearn.metrics.judged import NOT_JUDGED
 from medunlearn.probes.evaluate import evaluate_one
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
+from medunlearn.study.judging_jobs import job
 
 VALID = {"clear": True, "correct": True, "derivable": True, "meaningful": True, "valid": True}
 RATINGS = {"a": 8, "b": 6}

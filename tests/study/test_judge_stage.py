@@ -14,10 +14,10 @@ import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, MedunlearnError
 from medunlearn.metrics.leakage.keywords import keywords
+from medunlearn.probes import keyword_stage
 from medunlearn.probes.keyword_stage import find_keywords, interpreter_problem
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
-from medunlearn.study import keyword_stage
 from medunlearn.study.experiment import plan
 from medunlearn.study.judge_stage import REHEARSAL_URL, judge_all, judge_section, judged_runs
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from medunlearn.attacks.attack_sizes import AttackSizes, Cost
     from medunlearn.attacks.attacked import Attacked, Attacks
     from medunlearn.attacks.model_holder import ModelHolder
-    from medunlearn.attacks.recovery.recovery_attacks import AskingWay
     from medunlearn.attacks.terminal_tables import TerminalTables
     from medunlearn.config import AttackSettings, JudgeSettings
     from medunlearn.data.benchmark import Benchmark
@@ -61,6 +61,22 @@ WORDS: Mapping[str, str] = {
 """Text that every attack declares -> its expected shape."""
 
 
+@dataclass(frozen=True)
+class AskingWay:
+    """One way of asking a model about patients, and its measure.
+
+    Attributes:
+        name: name of the check.
+        title, prompt: in plain words; ``prompt`` is the model's input.
+        measure: name of the measure.
+    """
+
+    name: str
+    title: str
+    prompt: str
+    measure: str
+
+
 class AttackFamily(ABC):
     """Operations that all attacks of one sort share: running, storing, comparing, reading, showing.
 
@@ -68,6 +84,7 @@ class AttackFamily(ABC):
         name: stands for all its attacks but published variants in ``--attacks``, and names its results.
         group: key of its numbers in JSON.
         summary_file: file of the summary in the attack's folder.
+        subjects_file: file of the means per subject; "" if it has none.
         several: several of its attacks may be given together.
         sharded: its attacks can be run on a model that is divided among processes.
         brings_back: its attacks try to bring back what the questions of an evaluation do not show.
@@ -80,6 +97,7 @@ class AttackFamily(ABC):
     name: str
     group: str
     summary_file: str
+    subjects_file: str = ""
     several: ClassVar[bool] = False
     sharded: ClassVar[bool] = False
     brings_back: ClassVar[bool] = False
@@ -136,6 +154,20 @@ class AttackFamily(ABC):
             level: by which the benchmark's numbers are divided; "" if they are not.
         """
         return []
+
+    def before(self, scores: pd.DataFrame) -> pd.DataFrame:
+        """Scores of the unattacked model, without duplicates; none unless it has a baseline."""
+        return scores.iloc[:0]
+
+    def strengths(self, scores: pd.DataFrame) -> Sequence[str]:
+        """Labels of the states in which a model was measured, without the unattacked one."""
+        return ()
+
+    def privacy_leaks(
+        self, ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: int, seed: int
+    ) -> pd.DataFrame:
+        """Leakage relative to the retrained model's, with intervals; empty where it is not defined."""
+        return ours.iloc[:0]
 
     def has_answers(self, record: Run) -> bool:
         """True if a record of attacks has answers that judges can rate."""

@@ -14,6 +14,7 @@ import torch
 from medunlearn.attacks import attack_class, expand, families_of, make_attack
 from medunlearn.attacks.attack_protocol import AttackFamily, AttackJob
 from medunlearn.attacks.attacked import FAILED, FOLDER, Attacked, Attacks
+from medunlearn.attacks.membership.membership_attack import MEMBERSHIP
 from medunlearn.attacks.model_holder import ModelHolder
 from medunlearn.attacks.workbench import Workbench
 from medunlearn.config import AttackSettings
@@ -132,7 +133,7 @@ class AttackBattery:
         how: dict[str, Any] = {"device": processes.device(device), "quiet": quiet, "processes": processes}
         attacked = [self.attack_one(run, **how) for run in runs]
         models_attacked = tuple(replace(model, run=run) for model, run in zip(attacked, labelled, strict=True))
-        return Attacks(models_attacked, self.settings.replicates, self.settings.seed)
+        return Attacks(models_attacked, self.settings.replicates, self.settings.seed, MEMBERSHIP)
 
     def attack_one(
         self,
@@ -160,7 +161,7 @@ class AttackBattery:
         failed = earlier.pop(FAILED, {})
         if recording.done and not failed:
             processes.on_main(lambda: make_latest(folder))
-            return Attacked(run, Run.open(folder))
+            return Attacked(run, Run.open(folder), MEMBERSHIP)
         holder = Workbench(run, benchmark, settings, device, quiet, live, processes)
         split = benchmark.split(settings.split)
         with recording.running():
@@ -174,7 +175,7 @@ class AttackBattery:
                     self._run_job(name, job, holder, recording)
             health = recording.info.results["health"]
             health["problems"] = list(dict.fromkeys(health["problems"]))
-        return processes.on_main(lambda: Attacked(run, Run.open(folder)))
+        return processes.on_main(lambda: Attacked(run, Run.open(folder), MEMBERSHIP))
 
     def _run_job(self, name: str, job: AttackJob, holder: ModelHolder, recording: Recording) -> None:
         """Run a family's attacks; a failure is recorded, unless it concerns the model, the disk or a process."""

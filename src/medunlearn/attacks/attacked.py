@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,10 +12,6 @@ import pandas as pd
 
 from medunlearn.attacks import attack_class, expand, families, families_of
 from medunlearn.attacks.attack_protocol import AttackFamily
-from medunlearn.attacks.membership.membership_attack import MEMBERSHIP
-from medunlearn.attacks.membership.membership_results import CURVES, privacy_leaks
-from medunlearn.attacks.reconstruction.reconstruction_family import RECONSTRUCTION
-from medunlearn.attacks.recovery.recovery_family import RecoveryFamily
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
 from medunlearn.registry import refuse_unnamed
@@ -56,10 +52,10 @@ class Attacked:
 
     run: Run
     record: Run
-    family: AttackFamily = MEMBERSHIP
+    family: AttackFamily
 
     @staticmethod
-    def find(run: Run, split: str, family: AttackFamily | str = MEMBERSHIP) -> Attacked | None:
+    def find(run: Run, split: str, family: AttackFamily | str) -> Attacked | None:
         """The latest complete attack of a family on a split; None if there is none."""
         own = families()[family] if isinstance(family, str) else family
         records = [
@@ -85,24 +81,18 @@ class Attacked:
     @cached_property
     def subjects(self) -> pd.DataFrame:
         """Means per subject of a recovery attack (:func:`~.recovery.recovery_results.subject_means`)."""
-        return read_frame(self.record.folder / self._recovery.subjects_file, ("subject", "value"))
+        return read_frame(self.record.folder / self.family.subjects_file, ("subject", "value"))
 
     @property
     def before(self) -> pd.DataFrame:
         """Scores of the unattacked model in a recovery attack, without duplicates."""
-        return self._recovery.before(self.scores)
+        return self.family.before(self.scores)
 
     @property
     def strengths(self) -> tuple[str, ...]:
         """Labels of a recovery attack's states from the weakest to the strongest, without the unattacked model."""
-        before = self._recovery.attack.before
-        measured = [str(label) for label in self.scores["strength"].unique() if label != before]
-        return tuple(self.facts.get("strengths", measured))
-
-    @property
-    def _recovery(self) -> RecoveryFamily:
-        assert isinstance(self.family, RecoveryFamily)
-        return self.family
+        recorded: Sequence[str] | None = self.facts.get("strengths")
+        return tuple(self.family.strengths(self.scores) if recorded is None else recorded)
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -131,11 +121,6 @@ class Attacked:
         reasons = {**left_out, **{state: "; ".join(problems) for state, problems in broken.items()}}
         return tuple(f"{self.run.label}, {what}: {why}." for what, why in reasons.items())
 
-    @cached_property
-    def curves(self) -> pd.DataFrame:
-        """ROC curves (:func:`medunlearn.attacks.membership.membership_results.curves`)."""
-        return read_frame(self.record.folder / CURVES)
-
 
 @dataclass(frozen=True)
 class Attacks:
@@ -146,7 +131,7 @@ class Attacks:
     models: tuple[Attacked, ...]
     replicates: int
     seed: int
-    family: AttackFamily = MEMBERSHIP
+    family: AttackFamily
 
     @property
     def problems(self) -> dict[str, tuple[str, ...]]:
@@ -183,17 +168,17 @@ class Attacks:
         """
         models = self.measured_models
         pairs = [(model, other) for other in models for model in models if self._is_anchored(model, other)]
-        return self._compare(pairs, privacy_leaks).drop(columns="against_role", errors="ignore")
+        return self._compare(pairs, self.family.privacy_leaks).drop(columns="against_role", errors="ignore")
 
     @property
     def reconstructions(self) -> Attacks:
         """The reconstruction attacks on the same models; empty if there were none."""
-        return self.of(RECONSTRUCTION)
+        return self.of("reconstruction")
 
     @cached_property
     def recoveries(self) -> Mapping[str, Attacks]:
         """Name -> the recovery attacks of that name on the same models; names without attacks are missing."""
-        return {name: own for name, own in self.by_family.items() if isinstance(own.family, RecoveryFamily)}
+        return {name: own for name, own in self.by_family.items() if own.family.brings_back}
 
     @cached_property
     def by_family(self) -> Mapping[str, Attacks]:

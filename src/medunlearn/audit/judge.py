@@ -13,7 +13,8 @@ from medunlearn.config import check
 from medunlearn.data.data_use import DataUse
 from medunlearn.data.records import Record
 from medunlearn.errors import ConfigError, MedunlearnError
-from medunlearn.judging.writing import Reject, Source, WritingTask, estimate_task
+from medunlearn.judging.writing.task import Source, WritingTask
+from medunlearn.judging.writing.writing import Reject, estimate_task
 from medunlearn.llm import Budget, Client, CostEstimate, Decision, ServerSettings, Store, decide
 
 RESPONSES = "judge"

@@ -1,4 +1,4 @@
-"""Memorization measures: their interface and registry. Listing them loads no model and no torch.
+"""Registry of memorization measures, and their scores. Listing them loads no model and no torch.
 
 A measure of your own: a module with one :class:`ContinuationMeasure`, named in :data:`MEASURES`, or given as
 ``module:attribute``, or declared as an entry point in the group ``medunlearn.measures``.
@@ -6,27 +6,14 @@ A measure of your own: a module with one :class:`ContinuationMeasure`, named in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
-from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
+from medunlearn.audit.continuation_measure import Continuation, ContinuationMeasure
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.metrics.measure import Score
 from medunlearn.metrics.workers import in_processes, usable_cores
 from medunlearn.registry import resolve
-
-Ids = npt.NDArray[np.uint32]
-VARIANT = "the paper's released code"
-
-FIRST = 100
-"""Tokens of both texts that approximate and semantic measures read.
-
-Source: Memorization in Large Language Models in Medicine, Section 3.1.
-"""
 
 MEASURES: dict[str, str] = {
     "run_30": "medunlearn.audit.overlap:RUN_30",
@@ -48,49 +35,6 @@ MEASURES: dict[str, str] = {
 
 # Starting a process takes about half a second, the time of scoring this many responses of 500 tokens.
 _PER_PROCESS = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class Continuation:
-    """One response to a probe, and the true continuation.
-
-    Attributes:
-        response_ids, suffix_ids: token ids of the response [n] and of the true suffix [m].
-        response_start, suffix_start: text of the first :data:`FIRST` tokens of each.
-        hits: for each suffix token, whether it is the model's first choice given all true tokens before it
-            (teacher-forced) [m]; None without a local model.
-        no_response: reason for a missing response; None if there is one.
-    """
-
-    response_ids: Ids = field(repr=False)
-    suffix_ids: Ids = field(repr=False)
-    response_start: str = field(default="", repr=False)
-    suffix_start: str = field(default="", repr=False)
-    hits: tuple[bool, ...] | None = field(default=None, repr=False)
-    no_response: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ContinuationMeasure:
-    """A score computed from a response and the true continuation.
-
-    Attributes:
-        needs: ``tokens``, ``text``, ``hits`` (teacher-forced choices of a local model), or ``model`` (a further
-            model; computed by an optional stage).
-        meaning: one sentence, with range and direction.
-        source: paper, section or equation.
-        score: all continuations -> one score each, in order; None if an optional stage computes it.
-        variant: published implementation that it reproduces where that differs from ours; "" for our own.
-    """
-
-    name: str
-    title: str
-    group: Literal["exact", "approximate", "semantic"]
-    needs: tuple[Literal["tokens", "text", "hits", "model"], ...]
-    meaning: str
-    source: str
-    score: Callable[[Sequence[Continuation]], list[Score]] | None
-    variant: str = ""
 
 
 def get_measure(name: str) -> ContinuationMeasure:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from rapidfuzz.distance import LCSseq
 
-from medunlearn.audit.measures import FIRST, VARIANT, Continuation, ContinuationMeasure
+from medunlearn.audit.continuation_measure import FIRST, VARIANT, Continuation, ContinuationMeasure
 from medunlearn.audit.verbatim import Tokens, longest_run, runs_of_at_least
 from medunlearn.metrics.measure import Score
 from medunlearn.metrics.ngrams import shared_ngrams

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from medunlearn.audit.audit_tables import CELL, KEY, SPANS, SPANS_SCHEMA, STARTS, STARTS_SCHEMA, WAY, Key
-from medunlearn.audit.measures import FIRST, Continuation, score_continuations
+from medunlearn.audit.continuation_measure import FIRST, Continuation
+from medunlearn.audit.measures import score_continuations
 from medunlearn.audit.probes import Probe
 from medunlearn.audit.units import Unit, continuations
 from medunlearn.audit.verbatim import shared_runs

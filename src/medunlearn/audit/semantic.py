@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
-from medunlearn.audit.measures import VARIANT, ContinuationMeasure
+from medunlearn.audit.continuation_measure import VARIANT, ContinuationMeasure
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.metrics.measure import Score
 from medunlearn.progress import progress

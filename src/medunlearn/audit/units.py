@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from medunlearn.audit.measures import FIRST, Ids
+from medunlearn.audit.continuation_measure import FIRST, Ids
 from medunlearn.errors import InputError, ModelError, first_line
 from medunlearn.input_files import regular_file
 from medunlearn.metrics.workers import in_processes, usable_cores

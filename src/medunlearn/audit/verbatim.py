@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from medunlearn.audit.measures import Ids
+from medunlearn.audit.continuation_measure import Ids
 from medunlearn.errors import InputError
 
 Tokens = Sequence[int] | npt.NDArray[np.integer]

@@ -144,7 +144,7 @@ def plan_judging(
     allow_remote_llm: bool = False, again: bool = False, allow_missing: bool = False, **settings: Any
 ) -> Any:  # fmt: skip
     """Requests, tokens and cost of ``judge``, whatever ``allow_missing`` is."""
-    from medunlearn.judging.rated_responses import job_of
+    from medunlearn.study.judging_jobs import job_of
 
     job = job_of(what, llm, None, task, benchmark, out, **settings)
     return job.plan(permitted=allow_remote_llm, again=again)

@@ -148,7 +148,9 @@ class Generated(click.Command):
         if {"--help", "-h"} & set(ctx.obj):
             from medunlearn.cli.help import print_help
 
-            print_help(self)
+            texts = self.options.model_fields
+            arguments = {p.name: texts[p.name].description or "" for p in self.arguments}
+            print_help(self.verb, self.usage(), arguments, self.flags)
             return
         values, problems = self.read(ctx.obj)
         output = Output(quiet=bool(values.pop("quiet", False)), json=bool(values.pop("json", False)))

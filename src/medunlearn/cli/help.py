@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
-import click
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
@@ -15,39 +13,37 @@ from rich.table import Table
 import medunlearn
 from medunlearn.cli.verbs import GROUPS, verb_of
 from medunlearn.config.fields import Flag
-
-if TYPE_CHECKING:
-    from medunlearn.cli.command import Generated
-    from medunlearn.cli.main import Verbs
+from medunlearn.verb import Verb
 
 
-def print_verbs(group: Verbs, ctx: click.Context) -> None:
-    """Print the commands of a group, in the order in which a newcomer needs them."""
-    words = " ".join(("medunlearn", *group.words))
-    console = _head(f"{words} COMMAND [ARGS]...", GROUPS[group.words] if group.words else str(medunlearn.__doc__))
-    names = [(name, (*group.words, name)) for name in group.list_commands(ctx)]
+def print_verbs(group: tuple[str, ...], commands: Sequence[str]) -> None:
+    """Print the commands of a group (its words), in the order in which a newcomer needs them."""
+    words = " ".join(("medunlearn", *group))
+    console = _head(f"{words} COMMAND [ARGS]...", GROUPS[group] if group else str(medunlearn.__doc__))
+    names = [(name, (*group, name)) for name in commands]
     rows = [(name, verb.summary if (verb := verb_of(key)) else GROUPS[key]) for name, key in names]
     console.print(_panel("Commands", rows))
     more = "`--help` after a command lists its flags."
-    if not group.words:
+    if not group:
         more += ' Completion: eval "$(_MEDUNLEARN_COMPLETE=bash_source medunlearn)"'
     console.print(Padding(more, (0, 1)), markup=False, highlight=False)
 
 
-def print_help(command: Generated) -> None:
-    verb, flags = command.verb, command.flags
-    console = _head(f"{command.usage()} [FLAGS]", verb.summary)
+def print_help(verb: Verb, usage: str, arguments: Mapping[str, str], flags: Mapping[str, Flag]) -> None:
+    """Print the help of a command.
+
+    Args:
+        arguments: positional argument -> its text.
+    """
+    console = _head(f"{usage} [FLAGS]", verb.summary)
     example = f" Example: medunlearn {verb.words} {verb.example}\n"
     console.print(example, markup=False, highlight=False, soft_wrap=True)
-    places = {p.name for p in command.arguments}
-    if places:
-        texts = command.options.model_fields
-        rows = [(p.name.upper(), texts[p.name].description or "") for p in command.arguments]
-        console.print(_panel("Arguments", rows))
+    if arguments:
+        console.print(_panel("Arguments", [(name.upper(), text) for name, text in arguments.items()]))
     first = [flags[key] for key in verb.first.split()]
     groups: dict[str, list[Flag]] = {"Most used": first}
     for key, flag in flags.items():
-        if flag not in first and key not in places:
+        if flag not in first and key not in arguments:
             common = key in ("device", "seed", "out")
             groups.setdefault("Common" if common else flag.group, []).append(flag)
     groups["Common"] = groups.pop("Common")

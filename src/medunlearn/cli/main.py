@@ -80,7 +80,7 @@ class Verbs(click.Group):
             raise InputError(f"There is no flag {args[0]} before a command. Commands: {commands}.")
         from medunlearn.cli.help import print_verbs
 
-        print_verbs(self, ctx)
+        print_verbs(self.words, self.list_commands(ctx))
         raise click.exceptions.Exit(0 if args else 2)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import Literal
 
 from medunlearn.data.alternatives import VERSION, AlternativePool, Alternatives, note_versions
-from medunlearn.data.facts import Fact, facts_in, facts_of
+from medunlearn.data.facts import Fact, facts_of
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Responses
 from medunlearn.seeds import generator
@@ -74,22 +74,16 @@ def in_half(value: str, subject: str, half: Half, seed: int) -> bool:
 
 
 def record_facts(
-    record: Record,
-    pool: AlternativePool,
-    most: int | None,
-    *,
-    notes: int = 0,
-    keep: Callable[[str], bool] = lambda value: True,
+    record: Record, candidates: Sequence[Fact], pool: AlternativePool, most: int | None, *, notes: int = 0
 ) -> Facts:
     """Facts in a record's own text with their alternatives, in text order; skipped facts without alternatives are
     included.
 
     Args:
+        candidates: facts that may be drawn.
         most: number of rankable facts to draw (seeded by the record's id); None for all.
         notes: versions of the whole note for one more fact of kind ``note``, the first; 0 for none.
-        keep: values whose facts count.
     """
-    candidates = [fact for fact in facts_in(record) if keep(fact.of(record.text))]
     facts, rankable = list[tuple[Fact, Alternatives]](), 0
     for place in generator("record facts", pool.seed, record.record_id).permutation(len(candidates)).tolist():
         if rankable == most:

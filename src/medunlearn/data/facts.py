@@ -7,7 +7,7 @@ text with another value of its kind.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Literal
@@ -117,3 +117,9 @@ def _matches(text: str, identifiers: Iterable[Identifier]) -> Iterator[Fact]:
         for match in expression.finditer(text):
             if kind != "date" or is_date(match.group()):
                 yield Fact(*match.span(), kind)
+
+
+def facts_said(question: Question, identifiers: Iterable[Identifier], responses: Sequence[str]) -> list[int]:
+    """Number of responses that state the value of each fact in a question's reference answer on its own."""
+    values = [fact.of(question.answer) for fact in facts_of(question, identifiers)]
+    return [sum(says(response, value) for response in responses) for value in values]

@@ -9,20 +9,18 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.config import JudgeSettings, check
-from medunlearn.config.reading import without_prefix
+from medunlearn.config import JudgeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
 from medunlearn.data.records import Question
 from medunlearn.data.storage import write_together
 from medunlearn.errors import InputError
-from medunlearn.judging.judges import Judge, judges_of
+from medunlearn.judging.judges import Judge
 from medunlearn.judging.panel import JudgingMaterial
 from medunlearn.judging.panel_run import (
     PANEL_FILE,
     JudgingPlan,
     JudgingRun,
-    gather_material,
     judge,
     plan,
     sample_material,
@@ -32,20 +30,14 @@ from medunlearn.metrics import Item, Judgement, get_metric
 from medunlearn.metrics.item_scoring import score
 from medunlearn.metrics.judged import NOT_JUDGED
 from medunlearn.models.health import refuse_broken
-from medunlearn.registry import load
 from medunlearn.results.evaluated import SUMMARY, Evaluated, summarize_evaluation
-from medunlearn.results.runs import FILE, Recording, Run
+from medunlearn.results.runs import Recording, Run
 from medunlearn.results.scores import FILE as SCORES
 from medunlearn.results.scores import measured
 
 TASK = "factuality"
 METRICS = ("factuality", "gen_score", "gen_score.failed_zero")
 FOLDER = "judgements"
-RUNS: Mapping[str, str] = {
-    "evaluation": "medunlearn.judging.rated_responses:evaluated_responses",
-    "attack": "medunlearn.attacks.reconstruction.judged_answers:attacked_responses",
-}
-"""Runs whose responses can be judged: run, benchmark, settings -> :class:`JudgedResponses`."""
 
 
 @dataclass(frozen=True)
@@ -75,20 +67,12 @@ def store_of(run: Run) -> Path:
     return run.folder / FOLDER / "llm"
 
 
-def evaluated_responses(run: Run, benchmark: Benchmark, settings: JudgeSettings) -> JudgedResponses:
-    """The responses of an evaluation with their questions and references, by side and kind.
-
-    Takes the kinds in ``groups``; by default ``generation``, or without such questions all without options. A
-    response may contain any training text, so the guard checks all records.
+def responses_of(evaluated: Evaluated, benchmark: Benchmark, settings: JudgeSettings) -> JudgedResponses:
+    """The responses of an evaluation, each with its prompt and reference answer.
 
     Raises:
-        InputError: no evaluation, another benchmark than the evaluated one, or no such question.
+        InputError: another benchmark than the evaluated one, or no such question.
     """
-    return responses_of(Evaluated.find(run, settings.split), benchmark, settings)
-
-
-def responses_of(evaluated: Evaluated, benchmark: Benchmark, settings: JudgeSettings) -> JudgedResponses:
-    """:func:`evaluated_responses` of one evaluation run."""
     run = evaluated.run
     if evaluated.record.info["results"]["benchmark"]["fingerprint"] != benchmark.fingerprint:
         raise InputError(f"{run.folder} was evaluated on another benchmark than the one named.")
@@ -201,57 +185,8 @@ class JudgingJob:
         return judged
 
 
-def job_of(
-    what: Any, llm: Any, model: str | None, task: str | None, benchmark: Any, out: Any, **settings: Any
-) -> JudgingJob:
-    """:func:`job` from command-line flags; ``llm.KEY`` in the settings sets a key for every judge's server."""
-    server = without_prefix("llm.", settings)
-    judges = judges_of(llm, server.pop("model", model), server)
-    return job(what, judges, check(JudgeSettings, settings), task, benchmark, out)
-
-
-def job(
-    what: Run | Benchmark | Path | str,
-    judges: Sequence[Judge],
-    settings: JudgeSettings,
-    task: str | None = None,
-    benchmark: Benchmark | Path | None = None,
-    out: Path | str | None = None,
-) -> JudgingJob:
-    """Read and check the inputs named by the user.
-
-    Raises:
-        InputError: it is not a benchmark, run or table, or its options are missing or excess.
-    """
-    source = _open(Path(what)) if isinstance(what, str | Path) else what
-    if isinstance(source, Run):
-        if task not in (None, TASK) or out is not None:
-            raise InputError(
-                "A run's responses are judged by the task factuality, and the result is written into the run's "
-                "folder. Leave out --task and --out."
-            )
-        if benchmark is None:
-            raise InputError("Judging responses needs the reference answers: --benchmark FOLDER.")
-        loaded = benchmark if isinstance(benchmark, Benchmark) else Benchmark.load(benchmark)
-        read = load(RUNS["attack" if source.info["verb"] == "attack" else "evaluation"])
-        return responses_job(read(source, loaded, settings), judges, settings)
-    if benchmark is not None or settings.split is not None:
-        raise InputError("--benchmark and --split are only for judging the responses of a run; this is not a run.")
-    if task is None or out is None:
-        raise InputError(
-            "Judging a benchmark or a table needs --task (label, question, document, factuality) and --out."
-        )
-    return JudgingJob(gather_material(source, task, settings), judges, Path(out))
-
-
 def responses_job(responses: JudgedResponses, judges: Sequence[Judge], settings: JudgeSettings) -> JudgingJob:
     """Responses of a run to judge, into a folder of the run."""
     inputs = {**responses.inputs, **{judge.name: judge.identity for judge in judges}}
     folder = Path(responses.prefix + Recording.key_of("judge", settings, inputs)[:8])
     return JudgingJob(responses.material, judges, folder, responses)
-
-
-def _open(where: Path) -> Run | Benchmark | Path:
-    if not where.is_dir():
-        return where
-    return Run.open(where) if (where / FILE).exists() else Benchmark.load(where)

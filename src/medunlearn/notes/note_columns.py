@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from medunlearn.audit.identifiers.detectors import Detector, make_detector
+from medunlearn.audit.identifiers.detectors import make_detector
+from medunlearn.audit.identifiers.detectors.detected_spans import Detector
 from medunlearn.audit.identifiers.kinds import UNKNOWN, kind_of
 from medunlearn.data.records import Identifier
 from medunlearn.progress import progress

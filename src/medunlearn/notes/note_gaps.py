@@ -104,7 +104,7 @@ def _quantity(text: str, start: int, end: int) -> str | None:
 @cache
 def _seeds() -> Seeds:
     """Disease names and signs: the terms of all categories (AMNESIA, Table 7)."""
-    return Seeds(seed for category in terms().diseases for seed in terms().seeds(category))
+    return Seeds([seed for category in terms().diseases for seed in terms().seeds(category)])
 
 
 def _findings(text: str) -> Iterator[NoteGap]:

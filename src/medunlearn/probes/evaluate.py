@@ -153,7 +153,7 @@ def evaluate_one(
         with recording.stage("score"):
             _write_scores(answers, keywords, benchmark, split, settings, metrics, folder, device)
         pairs = ((q.answer, answers.responses[q.question_id]) for q in questions)
-        problems = answer_problems((reference, answer.response, answer.finished) for reference, answer in pairs)
+        problems = answer_problems([(reference, answer.response, answer.finished) for reference, answer in pairs])
         recording.info.results = {
             "health": {"problems": [*answers.problems, *problems]},
             "context": rendering.context,

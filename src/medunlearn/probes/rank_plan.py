@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.alternatives import VERSION, AlternativePool, pool_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import Facts, facts_with_alternatives, in_half, record_facts
+from medunlearn.data.facts import facts_in
 from medunlearn.data.records import SIDES, Question, Side
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.metrics import get_metric
@@ -83,7 +84,8 @@ class RankPlan:
                 in_place = RANKS in self.needs and (everybody or subject not in questioned)
                 for record in trained[subject] if in_place or notes else ():
                     most = self.settings.facts if in_place else 0
-                    facts = record_facts(record, self.pool, most, notes=notes, keep=partial(self._keeps, subject))
+                    candidates = [f for f in facts_in(record) if self._keeps(subject, f.of(record.text))]
+                    facts = record_facts(record, candidates, self.pool, most, notes=notes)
                     if facts:
                         ranked_records[record.record_id] = facts
         return ranked_records

@@ -26,7 +26,7 @@ def model_tables(
     value: Callable[[Row], Cell],
 ) -> list[Table]:
     labels = [model.label for model in present_models(content, models)]
-    grids = (grid(head, ((name(r), r["model"], value(r)) for r in rows), labels, title) for title, rows in parts)
+    grids = (grid(head, [(name(r), r["model"], value(r)) for r in rows], labels, title) for title, rows in parts)
     return [table for table in grids if table]
 
 
@@ -36,7 +36,7 @@ def difference_table(
     """Known differences of two models; ``cells`` gives the labels of a row."""
     columns = (Cell("Models"), *map(Cell, names), Cell("Difference", "95% interval"))
     rows = [row for row in rows_of(comparisons) if number(row["difference"]) is not None]
-    return records(columns, ((model_pair(row), *cells(row), gap_cell(row)) for row in rows))
+    return records(columns, [(model_pair(row), *cells(row), gap_cell(row)) for row in rows])
 
 
 def strength_figure(
@@ -48,7 +48,7 @@ def strength_figure(
     names, lines = list(dict.fromkeys(map(name, rows))), []
     for model in present_models(content, rows):
         own = [row for row in rows if row["model"] == model.label and number(row["value"]) is not None]
-        edges = whiskers((number(row["value"]), number(row["low"]), number(row["high"])) for row in own)
+        edges = whiskers([(number(row["value"]), number(row["low"]), number(row["high"])) for row in own])
         points = {"x": list(map(name, own)), "y": [short(row["value"]) for row in own], "error_y": edges}
         hover = "%{y:.3f}, %{x}<extra>%{fullData.name}</extra>"
         lines.append(model_line(content, model, hover, "lines+markers", **points))

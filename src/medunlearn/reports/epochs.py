@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from medunlearn.reports.blocks import Cell, Spec, Table
 from medunlearn.reports.content import ReportContent
 from medunlearn.reports.figures import band, colours, layout, line, plot, safe, short, symbols
-from medunlearn.reports.formatting import decimal, interval, value_text
-from medunlearn.reports.readings import ALL, Reading, reading_of, rows_of
+from medunlearn.reports.formatting import ALL, decimal, interval
+from medunlearn.reports.readings import Reading, reading_of, rows_of, value_text
 from medunlearn.reports.table_blocks import grid, reading_cell
 
 MEMBERSHIP, UTILITY = "membership_auc", "utility"
@@ -150,4 +150,4 @@ def epoch_table(content: ReportContent) -> Table | None:
         for epoch, reading in readings.items()
     ]
     epochs = sorted({epoch for _, epoch, _ in entries})
-    return grid("Epoch", ((row, str(epoch), cell) for row, epoch, cell in entries), list(map(str, epochs)))
+    return grid("Epoch", [(row, str(epoch), cell) for row, epoch, cell in entries], list(map(str, epochs)))

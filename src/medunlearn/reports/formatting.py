@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medunlearn.statistics.intervals import LEAST_P, LEVEL, MIN_SUBJECTS, clopper_pearson, subjects_needed
-
-if TYPE_CHECKING:
-    from medunlearn.reports.readings import Gap, Reading
 
 ALL = "all"
 """Every kind of question together."""
@@ -72,27 +69,6 @@ def p_text(p: float | None) -> str:
     if p is None:
         return ABSENT
     return "< 1e-12" if p <= LEAST_P else f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
-
-
-def value_text(reading: Reading | None) -> str:
-    """A value; ``unscored`` if null; a dash without such a row."""
-    if reading is None:
-        return ABSENT
-    return UNSCORED if reading.value is None else decimal(reading.value)
-
-
-def reading_note(reading: Reading | None) -> str:
-    """Note under a value: its interval, number of subjects, and number of unscored questions."""
-    if reading is None:
-        return ""
-    unscored = f"{reading.n_unscored:,} unscored" if reading.n_unscored else ""
-    note = "" if reading.value is None else interval_note(reading.low, reading.high, reading.n_subjects)
-    return ", ".join(filter(None, (note, unscored)))
-
-
-def signed_with_interval(gap: Gap) -> str:
-    """``+0.031 [0.010, 0.052]``."""
-    return f"{signed(gap.difference)} {interval(gap.low, gap.high)}".strip()
 
 
 def kind_text(kind: str) -> str:

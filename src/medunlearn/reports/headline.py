@@ -19,9 +19,9 @@ from medunlearn.reports.blocks import (
     section,
 )
 from medunlearn.reports.figures import legend
-from medunlearn.reports.formatting import place_text, signed_with_interval
+from medunlearn.reports.formatting import place_text
 from medunlearn.reports.plots import tradeoff
-from medunlearn.reports.readings import Gap, Plane, Results, Standing, drawable
+from medunlearn.reports.readings import Gap, Plane, Results, Standing, drawable, signed_with_interval
 from medunlearn.reports.table_blocks import headline_table
 
 if TYPE_CHECKING:

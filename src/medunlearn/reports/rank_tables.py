@@ -96,7 +96,7 @@ def _table(content: ReportContent) -> Table | None:
         values = {key(row): value_cell(row) for row in _rows(model)}
         return (Cell(model.label), *(values.get(place, Cell("–")) for place in places))
 
-    return records(columns, (line(model) for model in content.models if list(_rows(model))))
+    return records(columns, [line(model) for model in content.models if list(_rows(model))])
 
 
 def _subjects(ranks: Ranks) -> Table | None:
@@ -115,7 +115,7 @@ def _subjects(ranks: Ranks) -> Table | None:
         return Cell("–" if count is None else f"{count:.0f} of {row['subjects']}", _median(row))
 
     models = dict.fromkeys(model for model, _ in rows)
-    lines = ((Cell(model), *(cell(rows.get((model, context))) for context in contexts)) for model in models)
+    lines = [(Cell(model), *(cell(rows.get((model, context))) for context in contexts)) for model in models]
     return records(columns, lines)
 
 
@@ -200,13 +200,13 @@ def _calibration(reading: RankReading) -> Iterator[str]:
 def _kinds(reading: RankReading) -> Table | None:
     """Calibration by kind of fact."""
     columns = ("Kind", "Facts", "Subjects", "Ranked first", "Uniform", "K-S distance")
-    lines = (
+    lines = [
         (
             *(Cell(str(row[name])) for name in ("fact", "facts", "subjects")),
             *(Cell(decimal(row[name])) for name in ("first", "due", "distance")),
         )
         for row in rows_of(reading.kinds)
-    )
+    ]
     return records(map(Cell, columns), lines)
 
 

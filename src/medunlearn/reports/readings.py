@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from medunlearn.data.records import FOLDS, KINDS, RECORD
 from medunlearn.errors import InputError
 from medunlearn.reports.content import ModelResult, ReportContent
-from medunlearn.reports.formatting import ALL as ALL
+from medunlearn.reports.formatting import ABSENT, ALL, UNSCORED, decimal, interval, interval_note, signed
 from medunlearn.results.composites import COMPOSITES, DEGRADATION
 
 _DEGRADATION_TEXT = ("Degradation score", "0-1, higher = more output has collapsed into repetition or nothing")
@@ -40,6 +40,27 @@ class Gap:
     def tells_apart(self) -> bool | None:
         """True if the interval excludes 0; None without an interval."""
         return None if self.low is None or self.high is None else self.low > 0.0 or self.high < 0.0
+
+
+def value_text(reading: Reading | None) -> str:
+    """A value; ``unscored`` if null; a dash without such a row."""
+    if reading is None:
+        return ABSENT
+    return UNSCORED if reading.value is None else decimal(reading.value)
+
+
+def reading_note(reading: Reading | None) -> str:
+    """Note under a value: its interval, number of subjects, and number of unscored questions."""
+    if reading is None:
+        return ""
+    unscored = f"{reading.n_unscored:,} unscored" if reading.n_unscored else ""
+    note = "" if reading.value is None else interval_note(reading.low, reading.high, reading.n_subjects)
+    return ", ".join(filter(None, (note, unscored)))
+
+
+def signed_with_interval(gap: Gap) -> str:
+    """``+0.031 [0.010, 0.052]``."""
+    return f"{signed(gap.difference)} {interval(gap.low, gap.high)}".strip()
 
 
 class Place(NamedTuple):

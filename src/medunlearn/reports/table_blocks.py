@@ -21,10 +21,8 @@ from medunlearn.reports.formatting import (
     kind_text,
     p_text,
     place_text,
-    reading_note,
     signed,
     size,
-    value_text,
 )
 from medunlearn.reports.readings import (
     Gap,
@@ -35,8 +33,10 @@ from medunlearn.reports.readings import (
     Standing,
     number,
     panel_planes,
+    reading_note,
     reading_of,
     rows_of,
+    value_text,
 )
 
 # More methods than this are counted on the first screen; the ranking below names them.

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from medunlearn.attacks.recovery.recovery_attacks import AskingWay
+from medunlearn.attacks.attack_protocol import AskingWay
 from medunlearn.data.records import RECORD
 from medunlearn.probes.utility.numbers import Utility
 from medunlearn.reports.formatting import count

@@ -11,11 +11,10 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 
+from medunlearn.attacks.attack_protocol import AskingWay
 from medunlearn.attacks.attacked import Attacked
-from medunlearn.attacks.recovery.recovery_attacks import AskingWay
-from medunlearn.attacks.recovery.recovery_results import facts_said
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.facts import facts_of
+from medunlearn.data.facts import facts_of, facts_said
 from medunlearn.data.records import RECORD
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.statistics.others import Surprise

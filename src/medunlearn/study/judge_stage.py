@@ -163,7 +163,8 @@ def _jobs(
     attacks: Sequence[Run],
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
     from medunlearn.attacks.attacked import all_families
-    from medunlearn.judging.rated_responses import job, responses_job, responses_of
+    from medunlearn.judging.rated_responses import responses_job, responses_of
+    from medunlearn.study.judging_jobs import job
 
     for task, settings in stage.tasks.items():
         if task != TASK:

@@ -84,7 +84,10 @@ def train(
                 benchmark, settings, checked, trainer.live, rendering, quiet=trainer.silent
             )
         ]
-        trainer.evaluate_epochs(measures)
+        if settings.evaluate_every:
+            from medunlearn.study.epochs.epoch_evaluation import epoch_evaluation
+
+            trainer.epochs = epoch_evaluation(trainer, measures)
         history: History = []
         for phase, plan in phases.items():
             last = phase == "finetune"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from medunlearn.config import EpochFields, LoopFields
 from medunlearn.data.benchmark import Benchmark
@@ -34,10 +34,23 @@ from medunlearn.training.trackers import Tracking
 from medunlearn.training.trainable import trained
 from medunlearn.training.turns import in_turns
 
-if TYPE_CHECKING:
-    from medunlearn.study.epochs.epoch_evaluation import EpochEvaluation, Measure
-
 T = TypeVar("T")
+
+
+class EpochCallback(Protocol):
+    """Work after epochs of the last phase, as a trainer calls it."""
+
+    def check_earlier(self, checkpoints: Path) -> None:
+        """Before resuming, set aside what earlier epochs left unreadable."""
+        ...
+
+    def __call__(self, epoch: int, check: Callable[[], None]) -> bool:
+        """True stops training after this epoch."""
+        ...
+
+    def finish(self, stage: str) -> None:
+        """Load the selected epoch's weights into the model, and record it."""
+        ...
 
 
 @dataclass
@@ -50,7 +63,7 @@ class Trainer:
         target: run of the initial model; None for training from a base model.
         base: folder of the initial model, a possible base of an adapter; None for one in memory.
         live: the model in training, after :meth:`load`; always the same object.
-        epochs: evaluation during training; None without.
+        epochs: called after epochs of the last phase; None: nothing is.
     """
 
     recording: Recording
@@ -63,7 +76,7 @@ class Trainer:
     quiet: bool = False
     base: Path | None = None
     live: LanguageModel = field(init=False)
-    epochs: EpochEvaluation | None = None
+    epochs: EpochCallback | None = None
 
     def __post_init__(self) -> None:
         self.silent = self.quiet or not self.processes.main
@@ -84,13 +97,6 @@ class Trainer:
             if self.settings.sharding != "none":
                 shard(self.live, self.processes, self.settings.precision)
             return self.processes.together(lambda: in_turns(self.live.model, lambda: prepare(self.live)))
-
-    def evaluate_epochs(self, measures: Sequence[Measure] = ()) -> None:
-        """Enable epoch evaluations, if the settings include them."""
-        if self.settings.evaluate_every:
-            from medunlearn.study.epochs.epoch_evaluation import epoch_evaluation
-
-            self.epochs = epoch_evaluation(self, measures)
 
     def run(
         self, phase: str, title: str, plan: Plan, objective: Objective, *, last: bool, reference: Reference | None

@@ -251,9 +251,10 @@ def _forget(
         reference = kind(model, cache, complete=cache_plan.complete)
         if share := getattr(objective.method, "noise", 0.0):
             mix_with_noise(model, share, settings.seed)
-    trainer.evaluate_epochs()
-    if trainer.epochs:
-        trainer.epochs.stop = stop
+    if settings.evaluate_every:
+        from medunlearn.study.epochs.epoch_evaluation import epoch_evaluation
+
+        trainer.epochs = epoch_evaluation(trainer, stop=stop)
     history = trainer.run("unlearn", label, plan, objective, last=True, reference=reference)
     facts = {
         "split": {"name": split.name, "level": split.level, "forget": len(split.forget)},

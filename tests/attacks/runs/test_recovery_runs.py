@@ -21,8 +21,7 @@ from medunlearn.attacks.attack_settings import attack_settings
 from medunlearn.attacks.attacked import Attacks
 from medunlearn.attacks.recovery.measuring import StateMeasurer
 from medunlearn.attacks.recovery.recovery_results import ABOVE, COMES_BACK, NO_POWER, NOT_TOLD_APART, STILL_THERE
-from medunlearn.attacks.recovery.relearning_attack import Relearning
-from medunlearn.attacks.recovery.relearning_steps import relearned_items, relearning_subjects
+from medunlearn.attacks.recovery.relearning_attack import Relearning, relearned_items, relearning_subjects
 from medunlearn.cli.main import app
 from medunlearn.config import EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark

@@ -14,15 +14,8 @@ from typing import Any
 
 import pytest
 
-from medunlearn.audit.identifiers.detectors import (
-    DetectedSpan,
-    UnitedDetectors,
-    cached,
-    make_detector,
-    make_detectors,
-    parts_of,
-    without_overlaps,
-)
+from medunlearn.audit.identifiers.detectors import UnitedDetectors, cached, make_detector, make_detectors, parts_of
+from medunlearn.audit.identifiers.detectors.detected_spans import DetectedSpan, without_overlaps
 from medunlearn.audit.identifiers.detectors.gazetteer import gazetteer
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
 from medunlearn.audit.identifiers.labelled_notes import LabelledText, invented_notes, label_records, read_labelled

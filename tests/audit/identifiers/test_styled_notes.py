@@ -7,7 +7,7 @@ import re
 import pytest
 from pages import Page
 
-from medunlearn.audit.identifiers.detectors import DetectedSpan
+from medunlearn.audit.identifiers.detectors.detected_spans import DetectedSpan
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
 from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.audit.identifiers.labelled_notes import (

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from medunlearn.audit.audit_tables import leaked
-from medunlearn.audit.identifiers.detectors import DetectedSpan
+from medunlearn.audit.identifiers.detectors.detected_spans import DetectedSpan
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
 from medunlearn.audit.identifiers.findings import as_frame, find_known
 from medunlearn.audit.identifiers.kinds import masked

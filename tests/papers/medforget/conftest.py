@@ -13,7 +13,7 @@ import pytest
 from run_folders import score_rows, write_run
 from sweep_folders import REPLICATES, MakeSweep, Model, SweepFolder
 
-from medunlearn.attacks.reconstruction.reconstruction_family import RECONSTRUCTION
+from medunlearn.attacks.reconstruction.reconstruction_attack import RECONSTRUCTION
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import KINDS
 from medunlearn.data.responses import Response, ResponseStore

@@ -63,7 +63,7 @@ def test_an_epochs_area_is_what_attack_finds_and_training_is_not_disturbed(
             assert row["value"] == pytest.approx(areas.loc[row["metric"], "value"])
             low = areas.loc[row["metric"], "low"]
             assert pd.isna(row["low"]) if pd.isna(low) else row["low"] == pytest.approx(low)
-    assert Attacked.find(watched.epoch(1), "half") is not None
+    assert Attacked.find(watched.epoch(1), "half", "membership") is not None
     # The best epoch is not chosen by them.
     parts = watched.info.results["epochs"]["numbers"][0]["parts"]
     assert parts

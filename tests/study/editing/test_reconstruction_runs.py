@@ -66,7 +66,7 @@ def test_every_level_is_asked_and_stored_once(
 def test_the_prompt_has_the_names_in_front(
     runs: dict[str, Run], bench: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from medunlearn.study import questioning as module
+    from medunlearn.probes import questioning as module
 
     shown: list[str] = []
     respond = module.respond
@@ -102,7 +102,7 @@ def test_models_are_compared_in_pairs(runs: dict[str, Run], bench: Benchmark) ->
     # Membership was not attacked: nothing is said of it.
     assert found.table().empty
     assert found.comparisons.empty
-    assert Attacked.find(runs["chip"], "gone") is None
+    assert Attacked.find(runs["chip"], "gone", "membership") is None
 
 
 def test_the_report_shows_it(runs: dict[str, Run], bench: Benchmark, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_judge_adds_gen_score_at_every_level(runs: dict[str, Run], bench: Benc
     import medunlearn as mu
     from medunlearn.config import JudgeSettings
     from medunlearn.judging.judges import judges_of
-    from medunlearn.judging.rated_responses import job
+    from medunlearn.study.judging_jobs import job
 
     shown: list[str] = []
 

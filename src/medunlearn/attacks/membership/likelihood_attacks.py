@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from medunlearn.attacks.membership.membership_attack import Floats, MembershipAttack, Need, Passage
+from medunlearn.attacks.membership.membership_attack import MembershipAttack
+from medunlearn.attacks.membership.passage import Floats, Need, Passage
 from medunlearn.metrics.measure import Score
 
 LEAST_DEVIATION = 1e-6

@@ -1,16 +1,13 @@
-"""Membership attacks: their interface, their input, and their family."""
+"""Membership attacks: their interface and their family. No torch."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from medunlearn.attacks.attack_protocol import Attack, AttackFamily, AttackJob
+from medunlearn.attacks.membership.passage import Need, Passage
 from medunlearn.metrics.measure import Score
 
 if TYPE_CHECKING:
@@ -21,28 +18,6 @@ if TYPE_CHECKING:
     from medunlearn.config import AttackSettings
     from medunlearn.data.benchmark import Benchmark
     from medunlearn.reports.content import AttackPart, ReportContent
-
-Floats = npt.NDArray[np.float64]
-Need = Literal["moments", "reference", "gradient_norm"]
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """One document under the attacked model; inputs that no attack needs are None.
-
-    Attributes:
-        log_probs: natural-log probability of each token but the first, EOS last, [n].
-        means, variances: of the log-probability of the token that the model itself would draw in each place, [n].
-        reference: log-likelihood of the document under the reference model, summed over its tokens.
-        gradient_norm: Euclidean norm of the gradient, by all weights, of the mean loss over the n tokens.
-    """
-
-    text: str
-    log_probs: Floats
-    means: Floats | None = None
-    variances: Floats | None = None
-    reference: float | None = None
-    gradient_norm: float | None = None
 
 
 class MembershipFamily(AttackFamily):
@@ -56,7 +31,7 @@ class MembershipFamily(AttackFamily):
     def job(self, attacks: Sequence[Any], benchmark: Benchmark, settings: AttackSettings) -> AttackJob:
         from medunlearn.attacks.membership.membership_run import MembershipJob
 
-        return MembershipJob({attack.name: attack for attack in attacks}, benchmark, settings)
+        return MembershipJob({attack.name: attack for attack in attacks}, self.summary_file, benchmark, settings)
 
     def own_scores(self, scores: pd.DataFrame) -> pd.DataFrame:
         from medunlearn.attacks.membership.membership_results import MEASURE
@@ -93,6 +68,13 @@ class MembershipFamily(AttackFamily):
 
         return membership_on_terminal(attacks)
 
+    def privacy_leaks(
+        self, ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: int, seed: int
+    ) -> pd.DataFrame:
+        from medunlearn.attacks.membership.membership_results import privacy_leaks
+
+        return privacy_leaks(ours, theirs, replicates=replicates, seed=seed)
+
     def epoch_rows(self, attacked: Attacked, level: str) -> list[dict[str, Any]]:
         from medunlearn.attacks.membership.membership_results import epoch_rows
 
@@ -123,21 +105,3 @@ class MembershipAttack(Attack):
     @abstractmethod
     def score(self, passage: Passage) -> Score:
         """Score of the document: higher = more likely a member."""
-
-
-_MISSING: dict[Need, tuple[str, str]] = {
-    "moments": ("variances", "the model's distributions were not looked at"),
-    "reference": ("reference", "there is no reference model: give --reference FOLDER, a run or a hub id"),
-    "gradient_norm": ("gradient_norm", "the gradient was not computed"),
-}
-"""Need -> field of the passage, and the reason where that is None."""
-
-
-def lacking(attack: MembershipAttack, passage: Passage) -> str | None:
-    """Reason why an attack cannot score a passage; None if it can."""
-    if not len(passage.log_probs):
-        return "the document has a single token, which nothing predicts"
-    if np.isnan(passage.log_probs).any():
-        return "the model gives no number (NaN) for this document"
-    missing = (_MISSING[need] for need in attack.needs)
-    return next((reason for field, reason in missing if getattr(passage, field) is None), None)

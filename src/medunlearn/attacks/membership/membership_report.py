@@ -9,9 +9,10 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.attacks import known_attacks
-from medunlearn.attacks.attacked import Attacks
-from medunlearn.attacks.membership.membership_attack import MEMBERSHIP
+from medunlearn.attacks.attacked import Attacked, Attacks
+from medunlearn.attacks.membership.membership_results import CURVES, MEASURE
 from medunlearn.attacks.terminal_tables import TerminalTables
+from medunlearn.data.storage import read_frame
 from medunlearn.reports.attack_tables import (
     model_line,
     model_pair,
@@ -59,7 +60,7 @@ def areas_part(content: ReportContent, areas: Membership, notes: Sequence[str] =
         "curves": areas.curves.drop(columns="threshold", errors="ignore"),
     }
     shown = membership_section(replace(content, membership=areas), notes)
-    return AttackPart(MEMBERSHIP.group, shown, data, areas=areas)
+    return AttackPart(MEASURE, shown, data, areas=areas)
 
 
 def _areas(content: ReportContent, attacks: Attacks) -> Membership:
@@ -72,9 +73,13 @@ def _areas(content: ReportContent, attacks: Attacks) -> Membership:
     return Membership(
         table=table,
         comparisons=attacks.comparisons,
-        curves=joined([model.curves.assign(model=model.run.label) for model in attacks.models]),
+        curves=joined([_curves(model).assign(model=model.run.label) for model in attacks.models]),
         titles={cls.name: cls.title for cls in known_attacks().values() if cls.name in {*table["attack"]}},
     )
+
+
+def _curves(model: Attacked) -> pd.DataFrame:
+    return read_frame(model.record.folder / CURVES)
 
 
 def membership_section(content: ReportContent, notes: Sequence[str] = ()) -> Section | None:
@@ -90,7 +95,7 @@ def membership_section(content: ReportContent, notes: Sequence[str] = ()) -> Sec
         Bullets(reasons) if reasons else None,
         details("Differences between models, paired on documents", _areadifference_table(content)),
         figures(roc_figures(content), "ROC curves"),
-        name=MEMBERSHIP.name,
+        name=MEASURE,
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from medunlearn.attacks.membership.membership_attack import MembershipAttack, Passage, lacking
+from medunlearn.attacks.attacked import Attacks
+from medunlearn.attacks.membership.passage import Passage, PassageScorer, lacking
 from medunlearn.attacks.membership.sample import EVERY, Candidate
 from medunlearn.errors import InputError
 from medunlearn.metrics.measure import Score
@@ -17,11 +18,9 @@ from medunlearn.results.scores import numbers, score_table
 from medunlearn.statistics.intervals import Estimate
 from medunlearn.statistics.roc import RocSample, nonmembers_needed, roc_curve
 
-if TYPE_CHECKING:
-    from medunlearn.attacks.attacked import Attacks
-
 CURVES = "membership_curves.parquet"
 MEASURE = "membership"
+"""The name of the family, and of the measure of its scores."""
 EPOCH_MEASURE = "membership_auc"
 """Measure of the areas in a run's table of epochs."""
 AUC = "auc"
@@ -34,7 +33,7 @@ _MOST_POINTS = 500
 
 
 def score_candidates(
-    candidates: Sequence[Candidate], passages: Sequence[Passage], attacks: Mapping[str, MembershipAttack]
+    candidates: Sequence[Candidate], passages: Sequence[Passage], attacks: Mapping[str, PassageScorer]
 ) -> pd.DataFrame:
     """The score table of membership: an item per document; labels ``node``, ``member``, ``attack``."""
     rows = [
@@ -47,7 +46,7 @@ def score_candidates(
     return score_table(pd.DataFrame(rows, columns=columns))
 
 
-def _score(attack: MembershipAttack, passage: Passage) -> Score:
+def _score(attack: PassageScorer, passage: Passage) -> Score:
     if reason := lacking(attack, passage):
         return Score.unscored(reason)
     score = attack.score(passage)

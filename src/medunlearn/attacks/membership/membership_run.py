@@ -13,8 +13,8 @@ import pandas as pd
 
 from medunlearn.attacks.attack_protocol import AttackJob
 from medunlearn.attacks.attack_sizes import AttackSizes, Cost
-from medunlearn.attacks.membership.membership_attack import MEMBERSHIP, MembershipAttack, Need, Passage
 from medunlearn.attacks.membership.membership_results import CURVES, curves, score_candidates, summarize
+from medunlearn.attacks.membership.passage import Need, Passage, PassageScorer
 from medunlearn.attacks.membership.passes import (
     document_moments,
     document_sequences,
@@ -80,7 +80,8 @@ def _record_ids(candidates: Sequence[Candidate]) -> list[str]:
 class MembershipJob(AttackJob):
     """Membership attacks on one benchmark, by name; documents and reference likelihoods are computed once."""
 
-    attacks: Mapping[str, MembershipAttack]
+    attacks: Mapping[str, PassageScorer]
+    summary_file: str
     benchmark: Benchmark
     settings: AttackSettings
     _likelihoods: dict[tuple[str, int | None], Sequence[float]] = field(default_factory=dict)
@@ -116,7 +117,7 @@ class MembershipJob(AttackJob):
                 norms = _read_or_make(folder / GRADIENTS, documents, share.gradients, processes)
                 more["gradient_norm"] = norms["gradient_norm"].tolist()
         with recording.stage("score"):
-            processes.on_main(lambda: _score(folder, documents, tokens.assign(**more), self.attacks, self.settings))
+            processes.on_main(lambda: self._score(folder, tokens.assign(**more)))
         members = sum(candidate.member for candidate in documents)
         recording.info.results["health"]["problems"] += holder.problems
         recording.info.results |= {"members": members, "nonmembers": len(documents) - members}
@@ -130,6 +131,21 @@ class MembershipJob(AttackJob):
             self._likelihoods[key] = reference_likelihoods(*how)
         return self._likelihoods[key]
 
+    def _score(self, folder: Path, tokens: pd.DataFrame) -> None:
+        """Write scores, summary and curves; ``tokens`` has a row per document."""
+        passages = []
+        for candidate, row in zip(self.candidates, tokens.to_dict("records"), strict=True):
+            log_probs, means, variances = (
+                np.asarray(row[name], dtype=np.float64) for name in ("log_probs", "means", "variances")
+            )
+            reference, gradient_norm = row.get("reference"), row.get("gradient_norm")
+            passages.append(Passage(candidate.record.text, log_probs, means, variances, reference, gradient_norm))
+        scores = score_candidates(self.candidates, passages, self.attacks)
+        summary = summarize(scores, replicates=self.settings.replicates, seed=self.settings.seed)
+        replace_scores(folder, scores, attack=list(self.attacks))
+        for name, table in {self.summary_file: summary, CURVES: curves(scores)}.items():
+            write_atomically(folder / name, table.to_parquet)
+
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
         """One pass over the documents for all attacks; the gradient norm needs another, forward and backward."""
         records = [candidate.record for candidate in self.candidates]
@@ -138,27 +154,6 @@ class MembershipJob(AttackJob):
             yield sizes.reading(records, backward=True)
         if "reference" in self.needs and self.settings.reference is not None:
             yield sizes.reading(records, model=self.settings.reference)
-
-
-def _score(
-    folder: Path,
-    candidates: Sequence[Candidate],
-    tokens: pd.DataFrame,
-    attacks: Mapping[str, MembershipAttack],
-    settings: AttackSettings,
-) -> None:
-    passages = []
-    for candidate, row in zip(candidates, tokens.to_dict("records"), strict=True):
-        log_probs, means, variances = (
-            np.asarray(row[name], dtype=np.float64) for name in ("log_probs", "means", "variances")
-        )
-        reference, gradient_norm = row.get("reference"), row.get("gradient_norm")
-        passages.append(Passage(candidate.record.text, log_probs, means, variances, reference, gradient_norm))
-    scores = score_candidates(candidates, passages, attacks)
-    summary = summarize(scores, replicates=settings.replicates, seed=settings.seed)
-    replace_scores(folder, scores, attack=list(attacks))
-    for name, table in {MEMBERSHIP.summary_file: summary, CURVES: curves(scores)}.items():
-        write_atomically(folder / name, table.to_parquet)
 
 
 def reference_likelihoods(

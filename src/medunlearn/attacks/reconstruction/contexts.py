@@ -1,4 +1,4 @@
-"""The cumulative reconstruction attack: questions with ever more names of the text's owner in front.
+"""Context levels: questions with ever more names of the text's owner in front.
 
 Source: MedForget, Section 5.4 and Table 6.
 """
@@ -7,45 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
-
-from medunlearn.attacks.attack_protocol import Attack, AttackFamily
-from medunlearn.attacks.reconstruction.reconstruction_family import RECONSTRUCTION
-from medunlearn.config import Context
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
 from medunlearn.data.splits import Split
 from medunlearn.errors import InputError
 
 NONE = "none"
-
-
-@dataclass(frozen=True)
-class Cumulative(Attack):
-    """Ask the forget set's questions again with ever more names in front: study, then patient, then institution.
-
-    What a model leaks at each context level is what an evaluation measures there, by kind of question: ROUGE-L
-    (generation), exact match (cloze), accuracy of the most probable option (classification); higher = leaks more.
-
-    Source: MedForget, Section 5.4 and Table 6.
-
-    Attributes:
-        sides: ``forget``, ``retain`` or ``both``.
-        context: ``closed_book``; ``note`` puts the record itself into the prompt: nothing is left to bring back.
-        max_new_tokens: longest response; 0: as `evaluate` has it.
-    """
-
-    name: ClassVar[str] = "cumulative"
-    title: ClassVar[str] = "Cumulative identifiers"
-    question: ClassVar[str] = "whether naming whose a text is brings back what was forgotten"
-    source: ClassVar[str] = "MedForget, Section 5.4"
-    family: ClassVar[AttackFamily] = RECONSTRUCTION
-
-    sides: Literal["forget", "retain", "both"] = "forget"
-    context: Context = "closed_book"
-    max_new_tokens: Annotated[int, Field(ge=0)] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,16 @@ from dataclasses import replace
 
 import pandas as pd
 
+from medunlearn.attacks.attack_protocol import AttackFamily
 from medunlearn.attacks.attacked import Attacked
 from medunlearn.attacks.reconstruction.contexts import ContextLevel, NodeNames
-from medunlearn.attacks.reconstruction.reconstruction_family import RECONSTRUCTION
-from medunlearn.attacks.reconstruction.reconstruction_results import ATTACK, context_scores, summarize_contexts
+from medunlearn.attacks.reconstruction.reconstruction_results import (
+    ATTACK,
+    NAME,
+    SUMMARY,
+    context_scores,
+    summarize_contexts,
+)
 from medunlearn.config import JudgeSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.data_use import tightest
@@ -39,13 +45,13 @@ from medunlearn.results.runs import Run
 from medunlearn.results.scores import replace_scores
 
 
-def attacked_responses(record: Run, benchmark: Benchmark, settings: JudgeSettings) -> JudgedResponses:
+def attacked_responses(
+    record: Run, family: AttackFamily, benchmark: Benchmark, settings: JudgeSettings
+) -> JudgedResponses:
     """The responses at each context level, each with its prompt and reference answer."""
-    if RECONSTRUCTION.name not in record.info.results:
-        raise InputError(f"{record.folder} holds no reconstruction attack, and no responses to judge.")
     if record.info.benchmark != benchmark.fingerprint:
         raise InputError(f"{record.folder} attacked on another benchmark than the one named.")
-    attacked = Attacked(Run.open(record.folder.parents[1]), record, RECONSTRUCTION)
+    attacked = Attacked(Run.open(record.folder.parents[1]), record, family)
     refuse_broken({attacked.run.label: record.info.problems}, allowed=settings.allow_broken)
     identifiers = known_identifiers(benchmark)
     cases = [
@@ -83,7 +89,7 @@ def _add_scores(attacked: Attacked, benchmark: Benchmark, panel: pd.DataFrame, k
     split = benchmark.split(config["split"])
     summary = summarize_contexts(scores, split, replicates=config["replicates"], seed=config["seed"])
     replace_scores(folder, scores, attack=[ATTACK])
-    write_atomically(folder / RECONSTRUCTION.summary_file, summary.to_parquet)
+    write_atomically(folder / SUMMARY, summary.to_parquet)
     attacked.record.info.with_tables(folder).write(folder)
 
 
@@ -97,7 +103,7 @@ def _items(
     attacked: Attacked, benchmark: Benchmark, kinds: Sequence[str]
 ) -> Iterator[tuple[Question, ContextLevel, Item]]:
     """Judge items: each question of the judged kinds at each context level, as it was put, with its response."""
-    facts = attacked.record.info.results[RECONSTRUCTION.name]
+    facts = attacked.record.info.results[NAME]
     store = attacked.run.folder / facts["responses"]
     responses = ResponseStore.read_complete(store)
     sides = _labels(attacked).set_index("item")["side"].to_dict()

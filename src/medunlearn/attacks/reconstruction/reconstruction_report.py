@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.attacks.attacked import Attacks
-from medunlearn.attacks.reconstruction.reconstruction_family import RECONSTRUCTION
-from medunlearn.attacks.reconstruction.reconstruction_results import reported
+from medunlearn.attacks.reconstruction.reconstruction_results import NAME, reported
 from medunlearn.attacks.terminal_tables import TerminalTables
 from medunlearn.reports.attack_tables import difference_table, measure_title, model_tables, strength_figure
 from medunlearn.reports.blocks import Bullets, Cell, Prose, Section, details, figures, section
@@ -47,7 +46,7 @@ def reconstruction_part(content: ReportContent, attacks: Attacks | None, notes: 
     if attacks is not None:
         own = Reconstruction(reported(attacks.table()), reported(attacks.comparisons))
     data = {"table": own.table, "comparisons": own.comparisons}
-    return AttackPart(RECONSTRUCTION.group, reconstruction_section(content, own, notes), data)
+    return AttackPart(NAME, reconstruction_section(content, own, notes), data)
 
 
 def reconstruction_section(

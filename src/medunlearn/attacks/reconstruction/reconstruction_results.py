@@ -11,6 +11,9 @@ from medunlearn.results.scores import measured
 from medunlearn.results.summary import CHANGE, EVALUATION, compare, summarize_changes
 
 ATTACK = "cumulative"
+NAME = "reconstruction"
+"""Of the family."""
+SUMMARY = "reconstruction_summary.parquet"
 METRICS: tuple[str, ...] = ("rouge_l_f", "rouge_l", "exact_match", "option_accuracy")
 _JUDGED = ("gen_score", "factuality")
 OWN = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -11,15 +11,16 @@ import pandas as pd
 from medunlearn.attacks.attack_protocol import AttackJob
 from medunlearn.attacks.attack_sizes import AttackSizes, Cost
 from medunlearn.attacks.model_holder import Asker, ModelHolder
-from medunlearn.attacks.reconstruction.contexts import ContextLevel, Cumulative, NodeNames, attacked_questions
-from medunlearn.attacks.reconstruction.reconstruction_family import RECONSTRUCTION
+from medunlearn.attacks.reconstruction.contexts import ContextLevel, NodeNames, attacked_questions
 from medunlearn.attacks.reconstruction.reconstruction_results import (
     ATTACK,
     METRICS,
+    NAME,
+    SUMMARY,
     context_scores,
     summarize_contexts,
 )
-from medunlearn.config import AttackSettings, EvaluateSettings, check
+from medunlearn.config import AttackSettings, Context, EvaluateSettings, check
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES, Question
 from medunlearn.data.storage import write_atomically
@@ -35,25 +36,32 @@ from medunlearn.training.turns import in_turns
 
 @dataclass(frozen=True)
 class ReconstructionJob(AttackJob):
-    """One reconstruction attack on one benchmark."""
+    """One reconstruction attack on one benchmark.
 
-    attack: Cumulative
+    Attributes:
+        sides: whose questions are asked.
+        context: context mode of the questions.
+        max_new_tokens: longest response; None: as `evaluate` has it.
+    """
+
     benchmark: Benchmark
     settings: AttackSettings
+    sides: Sequence[str]
+    context: Context
+    max_new_tokens: int | None
 
     @cached_property
     def evaluation(self) -> EvaluateSettings:
         """Settings of an equivalent `evaluate`."""
         shared = ("split", "weights", "batch_size", "allow_broken", "seed")
         values: dict[str, object] = {name: getattr(self.settings, name) for name in shared}
-        values |= {"context": self.attack.context, "max_new_tokens": self.attack.max_new_tokens or None}
+        values |= {"context": self.context, "max_new_tokens": self.max_new_tokens}
         return check(EvaluateSettings, values)
 
     @cached_property
     def questions(self) -> tuple[NodeNames, list[Question], int]:
         """Names, questions and the number of skipped ones. Raises InputError: none can be asked."""
-        sides = SIDES if self.attack.sides == "both" else (self.attack.sides,)
-        return attacked_questions(self.benchmark, self.benchmark.split(self.settings.split), sides)
+        return attacked_questions(self.benchmark, self.benchmark.split(self.settings.split), self.sides)
 
     def check(self) -> None:
         attacked_questions(self.benchmark, self.benchmark.split(self.settings.split), SIDES)
@@ -69,7 +77,7 @@ class ReconstructionJob(AttackJob):
         def score_all() -> None:
             answers, store = self._score_contexts(holder, recording)
             recording.info.results["health"]["problems"] += [*holder.problems, *answer_problems(answers)]
-            recording.info.results[RECONSTRUCTION.name] = {
+            recording.info.results[NAME] = {
                 "context": self._rendering(holder).context,
                 "levels": list(names.levels),
                 "questions": len(plain),
@@ -91,7 +99,7 @@ class ReconstructionJob(AttackJob):
                 asker.rate(own, METRICS)
 
     def _rendering(self, holder: ModelHolder) -> Rendering:
-        return holder.run.rendering(None, self.attack.context)
+        return holder.run.rendering(None, self.context)
 
     def _asker(self, holder: ModelHolder, context: ContextLevel) -> Asker:
         """The model with responses stored for a context level; loaded only if a response is missing."""
@@ -126,11 +134,11 @@ class ReconstructionJob(AttackJob):
             answers += ((reference, response.response, response.finished) for reference, response in pairs)
             items = question_items(questions, side_of, responses, options)
             tables.append(context_scores(score(items, metrics), labels, context))
-        with recording.stage(f"score {RECONSTRUCTION.name}"):
+        with recording.stage(f"score {NAME}"):
             scores = pd.concat(tables, ignore_index=True)
             summary = summarize_contexts(scores, split, replicates=settings.replicates, seed=settings.seed)
             replace_scores(folder, scores, attack=[ATTACK])
-            write_atomically(folder / RECONSTRUCTION.summary_file, summary.to_parquet)
+            write_atomically(folder / SUMMARY, summary.to_parquet)
         return answers, store
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:

@@ -182,7 +182,7 @@ class StateMeasurer:
         if {*map(self.side, questions)} == set(SIDES):
             pairs = ((question.answer, responses[question.question_id]) for question in questions)
             problems += answer_problems(
-                (reference, answer.response, answer.finished) for reference, answer in pairs
+                [(reference, answer.response, answer.finished) for reference, answer in pairs]
             )
         if problems:
             self.problems[f"{attack} {strength}"] = problems

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from medunlearn.attacks.recovery.recovery_attacks import FIRST, AskingWay, State, WeightAttack, rows_of
+from medunlearn.attacks.attack_protocol import AskingWay
+from medunlearn.attacks.recovery.recovery_attacks import State, WeightAttack
+from medunlearn.attacks.recovery.recovery_interface import FIRST, rows_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""Recovery attacks: the model is measured before and after something is done to it. No torch."""
+"""Recovery attacks and their family: the model is measured before and after something is done to it. No torch."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from abc import abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from medunlearn.attacks.attack_protocol import Attack
-from medunlearn.attacks.recovery.recovery_family import RecoveryFamily
+from medunlearn.attacks.attack_protocol import AskingWay, AttackFamily, AttackJob
+from medunlearn.attacks.recovery.recovery_interface import GROUP, RecoveryInterface, VariantScores
 from medunlearn.config import Context
 from medunlearn.data.records import Kind
 from medunlearn.errors import InputError
@@ -20,12 +20,88 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.attacks.attack_sizes import AttackSizes, Cost
+    from medunlearn.attacks.attacked import Attacks
     from medunlearn.attacks.recovery.attacked_model import AttackedModel
+    from medunlearn.attacks.terminal_tables import TerminalTables
+    from medunlearn.config import AttackSettings
+    from medunlearn.data.benchmark import Benchmark
+    from medunlearn.reports.content import AttackPart, ReportContent
 
 Fold = Literal["train", "holdout", "rephrase"]
 Count = Annotated[int, Field(ge=1)]
-FIRST = "share of facts whose true value is likelier than all made-up ones"
-"""Measure of ranks under attack."""
+
+
+class RecoveryFamily(AttackFamily):
+    """One attack that measures the model in several conditions.
+
+    Attributes:
+        attack: class of the attack.
+    """
+
+    group = GROUP
+    brings_back = True
+    alike = True
+    verifies = True
+
+    def __init__(self, attack: type[RecoveryInterface]) -> None:
+        self.attack, self.has_baseline = attack, attack.measures_before
+        self.name = getattr(attack, "name", "")
+        self.summary_file, self.subjects_file = f"{self.name}_summary.parquet", f"{self.name}_subjects.parquet"
+
+    def job(self, attacks: Sequence[Any], benchmark: Benchmark, settings: AttackSettings) -> AttackJob:
+        from medunlearn.attacks.recovery.recovery_run import RecoveryJob
+
+        (attack,) = attacks
+        return RecoveryJob(attack, benchmark, settings, self.summary_file, self.subjects_file)
+
+    def own_scores(self, scores: pd.DataFrame) -> pd.DataFrame:
+        labels = scores["attack"].astype("string")
+        return scores[(labels == self.name) | labels.str.startswith(f"{self.name}.")].reset_index(drop=True)
+
+    def before(self, scores: pd.DataFrame) -> pd.DataFrame:
+        """Scores of the unattacked model, without duplicates."""
+        own = scores[scores["strength"] == self.attack.before]
+        return own[own["attack"] == own["attack"].iloc[0]] if len(own) else own
+
+    def strengths(self, scores: pd.DataFrame) -> list[str]:
+        return [str(label) for label in scores["strength"].unique() if label != self.attack.before]
+
+    def compare(self, ours: pd.DataFrame, theirs: pd.DataFrame, *, replicates: int, seed: int) -> pd.DataFrame:
+        from medunlearn.attacks.recovery.recovery_results import compare_strengths
+
+        return compare_strengths(ours, theirs, replicates=replicates, seed=seed)
+
+    def is_anchored(self, role: str, reference: str) -> bool:
+        if reference == "retrained":
+            return role != "retrained"
+        return role == "unlearned" and reference != "unlearned"
+
+    def read(self, attacks: Attacks, row: Mapping[Any, Any]) -> str | None:
+        from medunlearn.attacks.recovery.recovery_results import read_strength
+
+        return read_strength(attacks, row, self.attack.before)
+
+    def report_part(self, content: ReportContent, attacks: Attacks | None, notes: Sequence[str]) -> AttackPart:
+        from medunlearn.attacks.recovery.recovery_report import recovery_part
+
+        return recovery_part(content, self.attack, attacks, notes)
+
+    def payload(self, attacks: Attacks) -> dict[str, Any]:
+        from medunlearn.attacks.terminal_tables import rows_of_json
+
+        if not attacks.models:
+            return {self.group: {}}
+        about = {model.run.label: dict(model.facts) for model in attacks.models}
+        tables = {"table": rows_of_json(attacks.table()), "comparisons": rows_of_json(attacks.comparisons)}
+        return {self.group: {self.name: {**tables, "about": about}}}
+
+    def ways(self, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:
+        return self.attack.ways(scores, strengths)
+
+    def terminal_tables(self, attacks: Attacks) -> TerminalTables:
+        from medunlearn.attacks.recovery.recovery_report import recovery_on_terminal
+
+        return recovery_on_terminal(self.attack, attacks)
 
 
 @dataclass(frozen=True)
@@ -43,49 +119,9 @@ class State:
     reason: str = ""
 
 
-class VariantScores(NamedTuple):
-    """Scores of one variant of an attack.
-
-    Attributes:
-        label: name of the attack, or ``name.variant``.
-        scores: with ``attack`` and ``strength``, the unattacked model first; None if nothing was measured.
-        note: what is missing, and why; "" if nothing is.
-        strengths: labels from the weakest to the strongest; empty: in the order of the scores.
-    """
-
-    label: str
-    scores: pd.DataFrame | None
-    note: str = ""
-    strengths: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True)
-class AskingWay:
-    """One way of asking a model about patients, and its measure.
-
-    Attributes:
-        name: name of the check.
-        title, prompt: in plain words; ``prompt`` is the model's input.
-        measure: name of the measure.
-    """
-
-    name: str
-    title: str
-    prompt: str
-    measure: str
-
-
-@dataclass(frozen=True)
-class RecoveryAttack(Attack):
+class RecoveryAttack(RecoveryInterface):
     """Settings common to all recovery attacks.
-
-    Class attributes of a recovery attack, besides those of every attack:
-
-    - ``before``: the strength that stands for the unattacked model.
-    - ``measures_before``: the unattacked model is measured as in `evaluate`.
-    - ``about``: what is done, and how to read it, for reports.
-    - ``variant_words``: words in front of a variant's name in reports.
-    - ``measures``: measures of its own: name -> title, meaning.
 
     Attributes:
         subjects: questions about this many subjects per side are asked (seeded); null: about all. Fewer than 40
@@ -100,12 +136,6 @@ class RecoveryAttack(Attack):
         values: rank facts of all values, or of one seeded half of each subject's values, as in `evaluate`.
     """
 
-    before: ClassVar[str] = "none"
-    measures_before: ClassVar[bool] = True
-    about: ClassVar[tuple[str, ...]] = ()
-    variant_words: ClassVar[str] = ""
-    measures: ClassVar[Mapping[str, tuple[str, str]]] = {}
-
     subjects: Annotated[int | None, Field(ge=1)] = 50
     fold: Fold = "train"
     context: Context | None = None
@@ -119,51 +149,6 @@ class RecoveryAttack(Attack):
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         cls.family = RecoveryFamily(cls)
-
-    @abstractmethod
-    def results(self, model: AttackedModel) -> Iterator[VariantScores]:
-        """Attack the model and measure it; its weights are restored at the end."""
-
-    @abstractmethod
-    def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
-        """Work, and bytes on disk, of each part."""
-
-    def ask_share(self, model: AttackedModel) -> None:
-        """Store this process's share of the responses, which :meth:`results` then reads in the main process."""
-        if model.questions:
-            for _ in self.results(model):
-                pass
-
-    def facts_of(self, model: AttackedModel) -> dict[str, Any]:
-        """Facts for the run's record."""
-        return {}
-
-    @classmethod
-    def in_deletion(cls, shared: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings with which it verifies a deletion.
-
-        Args:
-            shared: settings of every recovery attack there.
-        """
-        return dict(shared)
-
-    @classmethod
-    def ways(cls, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:
-        """Ways of asking about patients of a request, each with its rows of the scores: the strongest state.
-
-        Args:
-            strengths: labels of the states that were measured, from the weakest to the strongest.
-        """
-        if strengths:
-            most = strengths[-1]
-            title = f"Facts under the attack {cls.title}, {most}"
-            prompt = f"the same prompts, under the attack {cls.title}, {most}"
-            yield AskingWay(cls.name, title, prompt, FIRST), rows_of(scores, "ranked_first", most)
-
-
-def rows_of(scores: pd.DataFrame, measure: str, strength: str) -> pd.DataFrame:
-    """Rows of one measure at one strength."""
-    return scores.loc[(scores["measure"] == measure) & (scores["strength"] == strength)]
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from medunlearn.attacks.attacked import Attacks
-from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack
+from medunlearn.attacks.recovery.recovery_interface import GROUP, RecoveryInterface
 from medunlearn.attacks.recovery.recovery_results import READINGS, shown
 from medunlearn.attacks.terminal_tables import TerminalTables
 from medunlearn.reports.attack_tables import difference_table, model_tables, strength_figure
@@ -51,23 +51,22 @@ class Recovery:
 
 
 def recovery_part(
-    content: ReportContent, attack: type[RecoveryAttack], attacks: Attacks | None, notes: Sequence[str]
+    content: ReportContent, attack: type[RecoveryInterface], attacks: Attacks | None, notes: Sequence[str]
 ) -> AttackPart:
     """The part of a report; no readings for broken models or without a valid reference."""
-    group = attack.family.group
     if attacks is None:
-        return AttackPart(group, _missing_section(attack, notes), {})
+        return AttackPart(GROUP, _missing_section(attack, notes), {})
     own = gather_recovery(content, attack, attacks, notes)
     data = {own.name: {"table": own.table, "comparisons": own.comparisons, "notes": own.notes}}
-    return AttackPart(group, recovery_section(content, own), data, brings_back=True)
+    return AttackPart(GROUP, recovery_section(content, own), data, brings_back=True)
 
 
-def _missing_section(attack: type[RecoveryAttack], notes: Sequence[str]) -> Section | None:
+def _missing_section(attack: type[RecoveryInterface], notes: Sequence[str]) -> Section | None:
     return section(attack.title, Bullets(tuple(notes)), name=attack.name) if notes else None
 
 
 def gather_recovery(
-    content: ReportContent, attack: type[RecoveryAttack], attacks: Attacks, notes: Sequence[str] = ()
+    content: ReportContent, attack: type[RecoveryInterface], attacks: Attacks, notes: Sequence[str] = ()
 ) -> Recovery:
     """Tables of a recovery attack on the report's models."""
     table = shown(attacks.table())
@@ -88,7 +87,7 @@ def gather_recovery(
     )
 
 
-def _plain_words(attack: type[RecoveryAttack]) -> tuple[str, ...]:
+def _plain_words(attack: type[RecoveryInterface]) -> tuple[str, ...]:
     """Words on an attack that has none of its own."""
     question = attack.question.rstrip(".?")
     return (
@@ -139,12 +138,16 @@ def recovery_tables(content: ReportContent, part: Recovery) -> list[Table]:
     return model_tables(content, models, "Strength", groups, lambda row: Cell(str(row["strength"])), value)
 
 
-def recovery_figures(content: ReportContent, part: Recovery) -> Iterator[tuple[str, Spec]]:
+def recovery_figures(content: ReportContent, part: Recovery) -> list[tuple[str, Spec]]:
     """Leakage on the forget set by strength, a plot per measure, one line per model with intervals."""
-    for rows in _by_measure(part):
-        if rows[0]["side"] == "forget":
-            figure = strength_figure(content, rows, lambda row: str(row["strength"]), "strength")
-            yield _recovery_title(content, part, rows[0]), figure
+    return [
+        (
+            _recovery_title(content, part, rows[0]),
+            strength_figure(content, rows, lambda row: str(row["strength"]), "strength"),
+        )
+        for rows in _by_measure(part)
+        if rows[0]["side"] == "forget"
+    ]
 
 
 def _by_measure(part: Recovery) -> list[list[Row]]:
@@ -159,7 +162,7 @@ def _recovery_title(content: ReportContent, part: Recovery, row: Row) -> str:
     return f"{title}, {row['side']}" + (f", {part.variant_words} {on}" if on else "")
 
 
-def recovery_on_terminal(attack: type[RecoveryAttack], attacks: Attacks) -> TerminalTables:
+def recovery_on_terminal(attack: type[RecoveryInterface], attacks: Attacks) -> TerminalTables:
     """Leakage by strength, and the words of the readings."""
 
     def text(row: Row) -> str:

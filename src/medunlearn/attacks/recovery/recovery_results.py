@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
-from medunlearn.data.facts import facts_of, says
-from medunlearn.data.records import Identifier, Question
+from medunlearn.attacks.attacked import Attacks
 from medunlearn.results.matrix import ALL_KINDS
 from medunlearn.results.summary import CHANGE, EVALUATION, compare, summarize_changes
-
-if TYPE_CHECKING:
-    from medunlearn.attacks.attacked import Attacks
 
 STILL_THERE, COMES_BACK, ABOVE = "still there", "comes back", "above the retrained model"
 NOT_TOLD_APART, BELOW, NO_POWER = "not told apart", "below the retrained model", "attack without power"
@@ -35,12 +31,6 @@ _KEYS = ["attack", "strength", "item"]
 _MEAN = ["value", "low", "high", "n_scored", "n_unscored", "n_subjects"]
 _GAP = ["difference", "low", "high", "p", "n_pairs", "n_subjects"]
 Row = Mapping[Any, Any]
-
-
-def facts_said(question: Question, identifiers: Iterable[Identifier], responses: Sequence[str]) -> list[int]:
-    """Number of responses that state the value of each fact in a question's reference answer on its own."""
-    values = [fact.of(question.answer) for fact in facts_of(question, identifiers)]
-    return [sum(says(response, value) for response in responses) for value in values]
 
 
 def summarize_strengths(scores: pd.DataFrame, before: str, *, replicates: int, seed: int) -> pd.DataFrame:

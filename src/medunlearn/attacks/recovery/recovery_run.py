@@ -13,8 +13,7 @@ import pandas as pd
 from medunlearn.attacks.attack_protocol import AttackJob
 from medunlearn.attacks.attack_sizes import AttackSizes, Cost
 from medunlearn.attacks.model_holder import ModelHolder
-from medunlearn.attacks.recovery.recovery_attacks import RecoveryAttack, VariantScores
-from medunlearn.attacks.recovery.recovery_family import RecoveryFamily
+from medunlearn.attacks.recovery.recovery_interface import RecoveryInterface, VariantScores
 from medunlearn.attacks.recovery.recovery_results import subject_means, summarize_strengths
 from medunlearn.config import AttackSettings
 from medunlearn.data.benchmark import Benchmark
@@ -52,10 +51,11 @@ def _unchanged(holder: ModelHolder, name: str) -> Iterator[None]:
 class RecoveryJob(AttackJob):
     """One recovery attack on one benchmark."""
 
-    attack: RecoveryAttack
-    family: RecoveryFamily
+    attack: RecoveryInterface
     benchmark: Benchmark
     settings: AttackSettings
+    summary_file: str
+    subjects_file: str
 
     def run(self, holder: ModelHolder, recording: Recording) -> None:
         """Attack a model. Processes share the questions, unless one of them has to attack alone."""
@@ -116,7 +116,7 @@ class RecoveryJob(AttackJob):
     def _write_tables(self, scores: pd.DataFrame, recording: Recording) -> None:
         how: dict[str, Any] = {"replicates": self.settings.replicates, "seed": self.settings.seed}
         files = {
-            self.family.summary_file: summarize_strengths(scores, self.attack.before, **how),
-            self.family.subjects_file: subject_means(scores),
+            self.summary_file: summarize_strengths(scores, self.attack.before, **how),
+            self.subjects_file: subject_means(scores),
         }
         write_together({recording.folder / name: frame.to_parquet for name, frame in files.items()})

@@ -8,22 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from medunlearn.attacks.recovery.recovery_attacks import (
-    FIRST,
-    AskingWay,
-    Count,
-    RecoveryAttack,
-    VariantScores,
-    rows_of,
-)
+from medunlearn.attacks.attack_protocol import AskingWay
+from medunlearn.attacks.recovery.recovery_attacks import Count, RecoveryAttack
+from medunlearn.attacks.recovery.recovery_interface import FIRST, VariantScores, rows_of
+from medunlearn.config import TrainSettings, What
+from medunlearn.data.records import Question, Record
+from medunlearn.data.splits import Split, shuffled
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from medunlearn.attacks.attack_sizes import AttackSizes, Cost
     from medunlearn.attacks.recovery.attacked_model import AttackedModel
+    from medunlearn.models.sequences import TokenSequence
+    from medunlearn.results.runs import Run
 
 RETAIN, FORGET_HALF = "relearning.retain", "relearning.forget_half"
+SHARE_OF_PEAK = 0.1
+"""Of the learning rate of a model's training, for its relearning."""
+NOT_FINITE = "its weights are not finite, so nothing can be learned"
+ALONE = "the forget set has a single subject: no other half is left to ask about"
+NOTHING = "there is no item of the train fold to learn from"
 
 
 @dataclass(frozen=True)
@@ -89,20 +94,31 @@ class Relearning(RecoveryAttack):
         return tuple(name for name in (RETAIN, FORGET_HALF) if self.data in ("both", name.partition(".")[2]))
 
     def results(self, model: AttackedModel) -> Iterator[VariantScores]:
-        from medunlearn.attacks.recovery.relearning_steps import relearn
+        for variant in self.variants:
+            learned, questions = relearning_subjects(model, self, variant)
+            if not learned:
+                yield VariantScores(variant, None, ALONE if variant == FORGET_HALF else NOTHING)
+            elif model.live.problems:
+                yield VariantScores(variant, model.measure(questions, variant, self.before), NOT_FINITE)
+            else:
+                yield VariantScores(variant, self._relearn(model, variant, learned, questions))
 
-        return relearn(model, self)
+    def _relearn(
+        self, model: AttackedModel, variant: str, learned: frozenset[str], questions: list[Question]
+    ) -> pd.DataFrame:
+        from medunlearn.attacks.recovery.relearning_steps import PausingPlan, relearn
+
+        items = relearned_items(model, self, variant, learned)
+        plan = PausingPlan.of(items, self.batch_size, self.seed, self.points)
+        rate = rate_of(model.run, self)
+        return relearn(model, variant, questions, plan, trainable=self.trainable, lr=rate, before=self.before)
 
     def facts_of(self, model: AttackedModel) -> dict[str, Any]:
-        from medunlearn.attacks.recovery.relearning_steps import items_of, rate_of
-
         taught = {"lr": rate_of(model.run, self), "items": items_of(model.run, self)}
         return {**taught, "steps": self.steps, "batch_size": self.batch_size}
 
     def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
         """The original model, some steps of each variant, and measurements in between."""
-        from medunlearn.attacks.recovery.relearning_steps import relearned_data, relearning_subjects
-
         model, what = sizes.model(self), sizes.trained_on if self.items == "trained" else self.items
         how: dict[str, Any] = {"trainable": self.trainable, "batch_size": self.batch_size, "steps": self.steps}
         for variant in self.variants:
@@ -127,3 +143,76 @@ class Relearning(RecoveryAttack):
             title = f"Facts after {most} steps of training on other patients"
             prompt = "the same prompts, after a little training on other patients' notes"
             yield AskingWay(cls.name, title, prompt, FIRST), rows_of(table, "ranked_first", most)
+
+
+def relearning_subjects(
+    model: AttackedModel, attack: Relearning, variant: str
+) -> tuple[frozenset[str], list[Question]]:
+    """Subjects whose items are trained on, and the questions asked before and after."""
+    benchmark, split = model.benchmark, _split_of(model)
+    items = [
+        *(record for record in benchmark.records if record.fold == "train"),
+        *(benchmark.record[question.record_id] for question in benchmark.questions if question.fold == "train"),
+    ]
+    sides = benchmark.sides(split)
+    subjects = {
+        side: {benchmark.subject(item.record_id) for item in items if sides[item.record_id] == side}
+        for side in ("retain", "forget")
+    }
+    if variant == RETAIN:
+        return frozenset(subjects["retain"]), model.questions
+    forgotten = shuffled(subjects["forget"], "relearning", attack.seed)
+    learned = frozenset(forgotten[: len(forgotten) // 2])
+    rest = [q for q in model.of_side("forget") if benchmark.subject(q.record_id) not in learned]
+    return (learned if rest else frozenset()), rest
+
+
+def relearned_items(
+    model: AttackedModel, attack: Relearning, variant: str, learned: frozenset[str]
+) -> Sequence[TokenSequence]:
+    """Sequences of :func:`relearned_data`, in the form of the model's training."""
+    data = relearned_data(model, variant, learned, items_of(model.run, attack))
+    return model.sequences(*data, model.run.rendering(max_length=model.run.info.rendering["max_length"]))
+
+
+def relearned_data(
+    model: AttackedModel, variant: str, learned: frozenset[str], what: What
+) -> tuple[list[Record], list[Question]]:
+    """Records and questions of the train fold about these subjects; from the retain set, none that is forgotten."""
+    benchmark = model.benchmark
+    side, sides = ("retain" if variant == RETAIN else "forget"), benchmark.sides(_split_of(model))
+    records, questions = model.training_data(what)
+
+    def is_learned(item: Record | Question) -> bool:
+        return sides[item.record_id] == side and benchmark.subject(item.record_id) in learned
+
+    return [*filter(is_learned, records)], [*filter(is_learned, questions)]
+
+
+def _split_of(model: AttackedModel) -> Split:
+    return model.benchmark.split(model.settings.split)
+
+
+def trained_settings(run: Run) -> Mapping[str, Any]:
+    """Settings of the training run of a run's model; empty if not recorded."""
+    return {} if run.training is None else run.training.info.config
+
+
+def rate_of(run: Run, attack: Relearning) -> float:
+    """The learning rate: the attack's own, else a fraction of the peak of the model's training.
+
+    AdamW's first steps move every weight by the rate itself. At the peak rate, five steps destroy a small model's
+    knowledge of everybody, even the target's, and reveal nothing about forgetting.
+    """
+    if attack.lr is not None:
+        return attack.lr
+    trained = trained_settings(run).get("lr")
+    return float(TrainSettings.model_fields["lr"].default) if trained is None else SHARE_OF_PEAK * float(trained)
+
+
+def items_of(run: Run, attack: Relearning) -> What:
+    """Training data: the attack's setting, else that of the model's training, else records and questions."""
+    if attack.items != "trained":
+        return attack.items
+    own: What = trained_settings(run).get("train_on", "both")
+    return own

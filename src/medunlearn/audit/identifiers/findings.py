@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.audit.audit_tables import KEY, Key
-from medunlearn.audit.identifiers.detectors import JOIN, Detector
+from medunlearn.audit.identifiers.detectors.detected_spans import JOIN, Detector
 from medunlearn.audit.identifiers.fuzzy import Fuzziness, FuzzyIndex, fuzzy_indexes
 from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.audit.identifiers.known import Hit, KnownIdentifiers, keys_of

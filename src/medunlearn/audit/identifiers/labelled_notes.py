@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import yaml
 
-from medunlearn.audit.identifiers.detectors import DetectedSpan
+from medunlearn.audit.identifiers.detectors.detected_spans import DetectedSpan
 from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.audit.identifiers.known import KnownIdentifiers
 from medunlearn.audit.identifiers.outputs import parse_rows

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.audit.audit_tables import KEY, leaked
-from medunlearn.audit.identifiers.detectors import DetectedSpan, Detector, ages_as_numbers, covered
+from medunlearn.audit.identifiers.detectors.detected_spans import DetectedSpan, Detector, ages_as_numbers, covered
 from medunlearn.audit.identifiers.findings import crossed, kinds_in, overlaps, places_by_response
 from medunlearn.audit.identifiers.kinds import GROUPS, kinds, masked
 from medunlearn.audit.identifiers.outputs import RecordResponse

@@ -8,7 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from medunlearn.audit.identifiers.detectors import JOIN, DetectedSpan, Detector, ages_as_numbers, covered, parts_of
+from medunlearn.audit.identifiers.detectors import parts_of
+from medunlearn.audit.identifiers.detectors.detected_spans import (
+    JOIN,
+    DetectedSpan,
+    Detector,
+    ages_as_numbers,
+    covered,
+)
 from medunlearn.audit.identifiers.kinds import kinds
 from medunlearn.audit.identifiers.labelled_notes import STYLES, Half, LabelledText, labelled_styles
 from medunlearn.audit.identifiers.leak_tables import shares

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from medunlearn.attacks.attacked import Attacked
+from medunlearn.attacks.membership.membership_attack import MEMBERSHIP
 from medunlearn.attacks.membership.membership_results import AUC
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import SIDES
@@ -128,7 +129,7 @@ def semeval(run: Run, split: str, *, utility: float | None = None) -> SemevalSco
     evaluated = Evaluated.find(run, split)
     if evaluated.record.info["results"]["benchmark"]["builder"] != PAPER.name:
         raise InputError(f"{run.folder} was not evaluated on a LUME benchmark, which this score requires.")
-    return score_of(evaluated, Attacked.find(run, split), utility)
+    return score_of(evaluated, Attacked.find(run, split, MEMBERSHIP), utility)
 
 
 def score_of(evaluated: Evaluated, attacked: Attacked | None, utility: float | None = None) -> SemevalScore:
@@ -157,7 +158,7 @@ def semeval_rows(models: Sequence[Evaluated]) -> list[dict[str, Any]]:
     """One row per model and part, the score last: model, part, value (or None), reason (for a missing value)."""
     rows = []
     for model in models:
-        score = score_of(model, Attacked.find(model.run, model.record.info["config"]["split"]))
+        score = score_of(model, Attacked.find(model.run, model.record.info["config"]["split"], MEMBERSHIP))
         missing = {**score.missing, FINAL: f"missing: {', '.join(score.missing)}"}
         for part, value in score.rows().items():
             reason = missing[part] if value is None else ""

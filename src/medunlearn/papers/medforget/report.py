@@ -25,8 +25,8 @@ from medunlearn.papers.medforget.sweep import LevelResults, LevelSweep
 from medunlearn.papers.paper_files import paper_yaml
 from medunlearn.papers.sweeps.figures import legend
 from medunlearn.papers.sweeps.models import REFERENCES, TARGET_MODEL, unlearned
-from medunlearn.papers.sweeps.report import SweepReport, sweep_page
-from medunlearn.papers.sweeps.results import SweepRequest
+from medunlearn.papers.sweeps.report import sweep_page
+from medunlearn.papers.sweeps.results import SweepReport, SweepRequest
 from medunlearn.reports.blocks import Bullets, Columns, Image, Quotes, Section, Text, details, figures, section
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.statistics.intervals import MIN_SUBJECTS

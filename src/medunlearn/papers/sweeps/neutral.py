@@ -10,8 +10,7 @@ import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.sweeps.models import SweepModels, shown_splits
-from medunlearn.papers.sweeps.report import SweepReport
-from medunlearn.papers.sweeps.results import SweepRequest, SweepResults
+from medunlearn.papers.sweeps.results import SweepReport, SweepRequest, SweepResults
 from medunlearn.papers.sweeps.tables import search_table
 from medunlearn.reports.blocks import Notice, Prose, Report, Section, Text, blocks, details, section
 from medunlearn.reports.claims import findings_data, statements

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError
 from medunlearn.paper import paper_of
 from medunlearn.papers.paper_files import paper_yaml
-from medunlearn.papers.sweeps.results import SweepRequest, SweepResults
+from medunlearn.papers.sweeps.neutral import neutral_report
+from medunlearn.papers.sweeps.results import SweepReport, SweepRequest, SweepResults
 from medunlearn.papers.sweeps.tables import search_table
 from medunlearn.registry import load
 from medunlearn.reports.blocks import Notice, Parts, Prose, Report, Table, Text, blocks, details, section
@@ -25,15 +26,12 @@ from medunlearn.reports.claims import (
     Case,
     Finding,
     findings_data,
-    findings_text,
-    findings_view,
     statements,
     without_broken,
 )
 from medunlearn.reports.formatting import context_text
 from medunlearn.reports.json import plain
 from medunlearn.reports.unlearning import judged_section
-from medunlearn.reports.view import ResultView
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 from medunlearn.statistics.bootstrap import REPLICATES
@@ -41,42 +39,7 @@ from medunlearn.study.judge_stage import judged_runs
 from medunlearn.study.report.gather import panel_part
 
 FILE = "sweep.json"
-NEUTRAL = "medunlearn.papers.sweeps.neutral:neutral_report"
-"""The page of a benchmark whose paper has none."""
-
 _LOST = ("failed", "not run")
-
-
-@dataclass(frozen=True)
-class SweepReport:
-    """A sweep's report, and its findings for a terminal.
-
-    Attributes:
-        results: the paper's own tables.
-        by: label by which the terminal output counts cases; empty: every case is shown.
-    """
-
-    report: Report
-    findings: tuple[Finding, ...]
-    results: Any = None
-    by: str = ""
-
-    @property
-    def broken(self) -> tuple[str, ...]:
-        """Warnings about broken models; also the first caveats of the page."""
-        return tuple(self.results.warnings) if self.results is not None else ()
-
-    def text(self) -> str:
-        """The findings as terminal output."""
-        return findings_text(self.findings, self.by)
-
-    def verdicts(self) -> list[dict[str, str]]:
-        """The findings as data: name, context, verdict."""
-        return [{"finding": f.name, "context": f.context, "verdict": f.verdict} for f in self.findings]
-
-    def view(self) -> ResultView:
-        """The findings, for the terminal."""
-        return findings_view({"findings": self.verdicts()}, self.text(), self.broken)
 
 
 def finding(paper: str, name: str, cases: Sequence[Case], context: str = "") -> Finding:
@@ -193,7 +156,8 @@ def sweep_report(models: Sequence[Evaluated], benchmark: Benchmark, **options: A
     Raises:
         InputError: see :class:`~medunlearn.papers.sweeps.models.SweepModels`.
     """
-    report: Builder = load(paper_of(benchmark.builder).sweep_page or NEUTRAL)
+    page = paper_of(benchmark.builder).sweep_page
+    report: Builder = load(page) if page else neutral_report
     return report(models, benchmark, SweepRequest(**options))
 
 

@@ -12,9 +12,11 @@ import pandas as pd
 
 from medunlearn.data.data_use import UNKNOWN
 from medunlearn.papers.sweeps.models import REFERENCES, BrokenModel, SweepModels, Who, unlearned
-from medunlearn.reports.claims import Case, Evidence, Verdict, decide
+from medunlearn.reports.blocks import Report
+from medunlearn.reports.claims import Case, Evidence, Finding, Verdict, decide, findings_text, findings_view
 from medunlearn.reports.content import JudgementTables
 from medunlearn.reports.readings import Reading, number, rows_of
+from medunlearn.reports.view import ResultView
 from medunlearn.statistics.bootstrap import REPLICATES
 
 ONE_SEED = (
@@ -227,3 +229,35 @@ def settled(
     """A case decided by the signs of its evidence; ``says`` has the text of each verdict."""
     verdict: Verdict = decide(signs)
     return Case(labels, verdict, says.get(verdict, "not settled"), tuple(evidence))
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """A sweep's report, and its findings for a terminal.
+
+    Attributes:
+        results: the paper's own tables.
+        by: label by which the terminal output counts cases; empty: every case is shown.
+    """
+
+    report: Report
+    findings: tuple[Finding, ...]
+    results: Any = None
+    by: str = ""
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Warnings about broken models; also the first caveats of the page."""
+        return tuple(self.results.warnings) if self.results is not None else ()
+
+    def text(self) -> str:
+        """The findings as terminal output."""
+        return findings_text(self.findings, self.by)
+
+    def verdicts(self) -> list[dict[str, str]]:
+        """The findings as data: name, context, verdict."""
+        return [{"finding": f.name, "context": f.context, "verdict": f.verdict} for f in self.findings]
+
+    def view(self) -> ResultView:
+        """The findings, for the terminal."""
+        return findings_view({"findings": self.verdicts()}, self.text(), self.broken)

@@ -52,6 +52,7 @@ from medunlearn.study.epochs.epoch_selection import (
     with_epoch,
 )
 from medunlearn.study.epochs.epoch_settings import epoch_sections, epoch_settings
+from medunlearn.study.trainer import Trainer
 from medunlearn.training.checkpoint import load_weights, problem_of_weights, save_weights
 from medunlearn.training.merging import merge, merged
 from medunlearn.training.processes import Processes
@@ -61,7 +62,6 @@ from medunlearn.training.turns import in_turns
 
 if TYPE_CHECKING:
     from medunlearn.attacks.attack_run import AttackBattery
-    from medunlearn.study.trainer import Trainer
 
 Check = Callable[[], None]
 """Raises KeyboardInterrupt where the run is to stop."""
@@ -317,7 +317,9 @@ class EpochEvaluation:
         return self.trainer.checkpoints / "best" / f"{epoch:02d}"
 
 
-def epoch_evaluation(trainer: Trainer, measures: Sequence[Measure] = ()) -> EpochEvaluation | None:
+def epoch_evaluation(
+    trainer: Trainer, measures: Sequence[Measure] = (), stop: Stop | None = None
+) -> EpochEvaluation | None:
     """The epoch evaluation in a run's settings, with further measures; None without any."""
     settings = trainer.settings
     evaluation = epoch_settings(settings, getattr(settings, "split", None))
@@ -328,4 +330,4 @@ def epoch_evaluation(trainer: Trainer, measures: Sequence[Measure] = ()) -> Epoc
     # Without an evaluation no epoch has a number by the forgetting rule, and the last one is the run's.
     fold = evaluation.folds[0] if evaluation else "train"
     rule = VALIDATION_RULE if by_loss else forgetting_rule(fold)
-    return EpochEvaluation(trainer, evaluation, rule, attack, utility, measures)
+    return EpochEvaluation(trainer, evaluation, rule, attack, utility, measures, stop=stop)

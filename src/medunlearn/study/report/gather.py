@@ -84,7 +84,7 @@ def gather(
     ranks = gather_ranks(models)
     content = ReportContent(
         title=title,
-        benchmark={**results["benchmark"], "data_use": tightest(model.data_use for model in models) or UNKNOWN},
+        benchmark={**results["benchmark"], "data_use": tightest([model.data_use for model in models]) or UNKNOWN},
         split={**results["split"], "name": shown_split(results["split"]["name"], may_show)},
         context=results["context"],
         models=tuple(_model(model, may_show) for model in models),

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from medunlearn.audit.identifiers.detectors import DetectedSpan, without_overlaps
+from medunlearn.audit.identifiers.detectors.detected_spans import DetectedSpan, without_overlaps
 from medunlearn.audit.identifiers.normalized_text import WORD
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError, first_line

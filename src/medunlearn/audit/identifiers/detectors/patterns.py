@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import yaml
 
-from medunlearn.audit.identifiers.detectors import DetectedSpan, without_overlaps
 from medunlearn.audit.identifiers.detectors.date_elements import date_elements_in
+from medunlearn.audit.identifiers.detectors.detected_spans import DetectedSpan, without_overlaps
 from medunlearn.audit.identifiers.detectors.gazetteer import GAZETTEER, gazetteer
 from medunlearn.audit.identifiers.detectors.person_names import names_in
 from medunlearn.audit.identifiers.detectors.spoken_names import spoken_names_in

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from medunlearn.audit.identifiers.detectors import DetectedSpan, Detector, without_overlaps
+from medunlearn.audit.identifiers.detectors.detected_spans import DetectedSpan, Detector, without_overlaps
 from medunlearn.audit.identifiers.detectors.patterns import Patterns
 from medunlearn.audit.identifiers.detectors.tagger import Tagger
 from medunlearn.audit.identifiers.kinds import kinds

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medunlearn.audit.identifiers.detectors import DetectedSpan, without_overlaps
+from medunlearn.audit.identifiers.detectors.detected_spans import DetectedSpan, without_overlaps
 from medunlearn.audit.identifiers.kinds import kind_of, kinds
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError, first_line

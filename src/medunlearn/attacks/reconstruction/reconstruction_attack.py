@@ -1,11 +1,15 @@
-"""The family of reconstruction attacks: questions at levels of context."""
+"""Reconstruction attacks: questions at levels of context. No torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from medunlearn.attacks.attack_protocol import AttackFamily, AttackJob
+from pydantic import Field
+
+from medunlearn.attacks.attack_protocol import Attack, AttackFamily, AttackJob
+from medunlearn.config import Context
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +35,9 @@ class ReconstructionFamily(AttackFamily):
         from medunlearn.attacks.reconstruction.reconstruction_run import ReconstructionJob
 
         (attack,) = attacks
-        return ReconstructionJob(attack, benchmark, settings)
+        return ReconstructionJob(
+            benchmark, settings, attack.asked_sides, attack.context, attack.max_new_tokens or None
+        )
 
     def own_scores(self, scores: pd.DataFrame) -> pd.DataFrame:
         from medunlearn.attacks.reconstruction.reconstruction_results import ATTACK
@@ -73,7 +79,38 @@ class ReconstructionFamily(AttackFamily):
     def answers(self, record: Run, benchmark: Benchmark, settings: JudgeSettings) -> JudgedResponses:
         from medunlearn.attacks.reconstruction.judged_answers import attacked_responses
 
-        return attacked_responses(record, benchmark, settings)
+        return attacked_responses(record, self, benchmark, settings)
 
 
 RECONSTRUCTION = ReconstructionFamily()
+
+
+@dataclass(frozen=True)
+class Cumulative(Attack):
+    """Ask the forget set's questions again with ever more names in front: study, then patient, then institution.
+
+    What a model leaks at each context level is what an evaluation measures there, by kind of question: ROUGE-L
+    (generation), exact match (cloze), accuracy of the most probable option (classification); higher = leaks more.
+
+    Source: MedForget, Section 5.4 and Table 6.
+
+    Attributes:
+        sides: ``forget``, ``retain`` or ``both``.
+        context: ``closed_book``; ``note`` puts the record itself into the prompt: nothing is left to bring back.
+        max_new_tokens: longest response; 0: as `evaluate` has it.
+    """
+
+    name: ClassVar[str] = "cumulative"
+    title: ClassVar[str] = "Cumulative identifiers"
+    question: ClassVar[str] = "whether naming whose a text is brings back what was forgotten"
+    source: ClassVar[str] = "MedForget, Section 5.4"
+    family: ClassVar[AttackFamily] = RECONSTRUCTION
+
+    sides: Literal["forget", "retain", "both"] = "forget"
+    context: Context = "closed_book"
+    max_new_tokens: Annotated[int, Field(ge=0)] = 0
+
+    @property
+    def asked_sides(self) -> tuple[str, ...]:
+        """Sides whose questions are asked."""
+        return ("forget", "retain") if self.sides == "both" else (self.sides,)

@@ -1,0 +1,99 @@
+"""Interface of a recovery attack, as its runner and its reports use it. No torch."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from medunlearn.attacks.attack_protocol import AskingWay, Attack
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from medunlearn.attacks.attack_sizes import AttackSizes, Cost
+    from medunlearn.attacks.recovery.attacked_model import AttackedModel
+
+GROUP = "recovery"
+"""Key of the numbers of all recovery attacks in JSON."""
+FIRST = "share of facts whose true value is likelier than all made-up ones"
+"""Measure of ranks under attack."""
+
+
+class VariantScores(NamedTuple):
+    """Scores of one variant of an attack.
+
+    Attributes:
+        label: name of the attack, or ``name.variant``.
+        scores: with ``attack`` and ``strength``, the unattacked model first; None if nothing was measured.
+        note: what is missing, and why; "" if nothing is.
+        strengths: labels from the weakest to the strongest; empty: in the order of the scores.
+    """
+
+    label: str
+    scores: pd.DataFrame | None
+    note: str = ""
+    strengths: tuple[str, ...] = ()
+
+
+class RecoveryInterface(Attack):
+    """An attack that measures a model in several conditions.
+
+    Attributes:
+        before: the strength that stands for the unattacked model.
+        measures_before: the unattacked model is measured as in `evaluate`.
+        about: what is done, and how to read it, for reports.
+        variant_words: words in front of a variant's name in reports.
+        measures: measures of its own: name -> title, meaning.
+    """
+
+    before: ClassVar[str] = "none"
+    measures_before: ClassVar[bool] = True
+    about: ClassVar[tuple[str, ...]] = ()
+    variant_words: ClassVar[str] = ""
+    measures: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    @abstractmethod
+    def results(self, model: AttackedModel) -> Iterator[VariantScores]:
+        """Attack the model and measure it; its weights are restored at the end."""
+
+    @abstractmethod
+    def cost(self, sizes: AttackSizes) -> Iterator[Cost]:
+        """Work, and bytes on disk, of each part."""
+
+    def ask_share(self, model: AttackedModel) -> None:
+        """Store this process's share of the responses, which :meth:`results` then reads in the main process."""
+        if model.questions:
+            for _ in self.results(model):
+                pass
+
+    def facts_of(self, model: AttackedModel) -> dict[str, Any]:
+        """Facts for the run's record."""
+        return {}
+
+    @classmethod
+    def in_deletion(cls, shared: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings with which it verifies a deletion.
+
+        Args:
+            shared: settings of every recovery attack there.
+        """
+        return dict(shared)
+
+    @classmethod
+    def ways(cls, scores: pd.DataFrame, strengths: Sequence[str]) -> Iterator[tuple[AskingWay, pd.DataFrame]]:
+        """Ways of asking about patients of a request, each with its rows of the scores: the strongest state.
+
+        Args:
+            strengths: labels of the states that were measured, from the weakest to the strongest.
+        """
+        if strengths:
+            most = strengths[-1]
+            title = f"Facts under the attack {cls.title}, {most}"
+            prompt = f"the same prompts, under the attack {cls.title}, {most}"
+            yield AskingWay(cls.name, title, prompt, FIRST), rows_of(scores, "ranked_first", most)
+
+
+def rows_of(scores: pd.DataFrame, measure: str, strength: str) -> pd.DataFrame:
+    """Rows of one measure at one strength."""
+    return scores.loc[(scores["measure"] == measure) & (scores["strength"] == strength)]
