@@ -21,13 +21,15 @@ from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
 from medunlearn.data.storage import make_folder
 from medunlearn.errors import MedunlearnError
 from medunlearn.metrics.workers import main_module_hidden
-from medunlearn.probes.shared_work import SharedWork
+
+if TYPE_CHECKING:
+    from medunlearn.probes.shared_work import SharedWork
 
 # Seconds that an interrupted worker may take to end its step and write a checkpoint.
 PATIENCE = 60.0
@@ -197,6 +199,8 @@ def _begin(folder: str, log: Path) -> None:
 @cache
 def _worker_work() -> SharedWork:
     """The state shared by this worker's calls."""
+    from medunlearn.probes.shared_work import SharedWork  # loads torch, which a plan does without
+
     return SharedWork()
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
-import torch
-
 from medunlearn.config import LoopFields, SweepSettings
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.metrics.workers import usable_cores
@@ -36,6 +34,8 @@ def slots_of(settings: SweepSettings, jobs: int | None, device: str, most: int) 
 
 def local_slots(jobs: int | None, device: str, most: int, processes: int) -> list[Slot]:
     """Slots with GPUs assigned in turn, one per process, and cores divided evenly."""
+    import torch  # not to check settings
+
     gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
     devices = [f"cuda:{index}" for index in range(gpus)] or [str(pick_device(device))]
     on_gpu = devices[0].startswith("cuda")

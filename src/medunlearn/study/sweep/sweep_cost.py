@@ -25,7 +25,7 @@ from medunlearn.study.estimate.capacity import Capacity, advice, capacity_of, sh
 from medunlearn.study.estimate.devices import DECODING, PASSES, device_named
 from medunlearn.study.estimate.stage_cost import Planner, Stage
 from medunlearn.study.estimate.work import Work
-from medunlearn.study.part_check import shape_of
+from medunlearn.study.part_check import outline_of
 from medunlearn.study.sweep.cells import SweepCell
 from medunlearn.study.sweep.expected_benchmark import NOT_BUILT, expected_benchmark
 from medunlearn.study.sweep.sweep_plan import Sweep
@@ -185,7 +185,7 @@ def missing_parts(sweep: Sweep, benchmark: Benchmark | None) -> Iterator[str]:
         benchmark: its kinds of question determine the metrics; None if it is not built yet.
     """
     model = str(sweep.settings.train.get("model"))
-    if model not in TINIES and shape_of(model) is None:
+    if model not in TINIES and outline_of(model) is None:
         yield f"train.model: {model} and its tokenizer are not on this machine; they are fetched at the start."
     evaluation = sweep.evaluating(next(cell for cell in sweep.cells if cell.kind == "evaluate"))
     names = metric_names(benchmark, evaluation) if benchmark is not None else evaluation.metrics
