@@ -12,7 +12,7 @@ from medunlearn.config import EvaluateSettings
 from medunlearn.data.alternatives import FEWEST, USUAL
 from medunlearn.data.measurements import ENOUGH
 from medunlearn.data.value_draws import SPREAD
-from medunlearn.generation.fact_ranking import AFTER
+from medunlearn.data.fact_ranks import AFTER
 
 PAGE = Page.read("measure.md", "Ranks of facts")
 START = (

@@ -21,7 +21,6 @@ from medunlearn.results.evaluated import SUMMARY
 from medunlearn.results.runs import RunRecord
 from medunlearn.study.experiment import benchmark_folder
 from medunlearn.study.sweep.cells import KINDS, SweepCell, mark_done
-from medunlearn.study.sweep.jobs import job_of
 from medunlearn.study.sweep.rate_search import Trial, best_rate, trial_of
 from medunlearn.study.sweep.sweep_cost import SweepCost, sweep_cost
 from medunlearn.study.sweep.sweep_plan import Sweep
@@ -29,6 +28,8 @@ from medunlearn.study.sweep.sweep_plan import Sweep
 
 def is_done_in(sweep: Sweep, benchmark: Benchmark) -> Callable[[SweepCell], bool]:
     """Test for a cell with finished dependencies: True if its output is on disk, which is then set in the cell."""
+    from medunlearn.study.sweep.jobs import job_of  # loads torch, which a sweep with nothing done does not need
+
     folder, identity = benchmark_folder(sweep.settings), cache(model_identity)
 
     def is_done(cell: SweepCell) -> bool:
@@ -178,11 +179,12 @@ def foresee(sweep: Sweep, *, device: str = "auto") -> SweepPlan:
     """
     seconds = {cell.name: 0.0 for cell in sweep.cells if cell.kind == "choose"}
     if (benchmark := sweep.opened) is not None:
-        mark_done(sweep.cells, is_done_in(sweep, benchmark))
+        if sweep.settings.out.exists():
+            mark_done(sweep.cells, is_done_in(sweep, benchmark))
         seconds |= {cell.name: cell.seconds for cell in sweep.cells if cell.done and cell.seconds is not None}
         timed = {cell.kind for cell in sweep.cells if cell.name in seconds} - {"choose"}
         expected = costs(sweep, benchmark)
         pending = [cell.name for cell in sweep.cells if not cell.done and cell.kind in timed]
         seconds |= {name: round(expected[name], 1) for name in pending}
-    cost = sweep_cost(sweep, lambda planned: _sizes(sweep, planned), device=device)
+    cost = sweep_cost(sweep, device=device)
     return SweepPlan(sweep.settings.name, sweep.cells, seconds, sweep.notes, cost)
