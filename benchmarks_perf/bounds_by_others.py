@@ -51,9 +51,9 @@ def main(out: Path, *, real: bool) -> None:
         }  # fmt: skip
         done = api.forget(run, notes, out=out / f"case-{facts}", quiet=True, **settings)
         made = RequestBenchmarks.load(done.work)
-        meter = ModelMeter(made.benchmark, check(ForgetSettings, settings), "cpu", True)
+        meter = ModelMeter(made, check(ForgetSettings, settings), "cpu", True)
         (after,) = done.work.glob("trials/*")
-        rows += _rows(meter.verifying(Run.open(after))[1], made, facts)
+        rows += _rows(meter.verify(Run.open(after)).standings, made, facts)
     table = pd.DataFrame(rows)
     table.to_csv(out / "bounds.csv", index=False)
     print(table.groupby(["facts", "others"])[["spread", "half width", "below"]].mean().round(3).to_string())

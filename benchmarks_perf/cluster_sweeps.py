@@ -30,8 +30,8 @@ import pandas as pd
 import psutil
 
 from medunlearn.data.storage import read_json
-from medunlearn.study.sweep import engines
-from medunlearn.study.sweep.cell_launch import MODULE
+from medunlearn.study.slots import slurm
+from medunlearn.study.slots.process_launch import MODULE
 from medunlearn.study.sweep.sweep_plan import plan
 from medunlearn.study.sweep.sweep_run import run_sweep
 
@@ -75,7 +75,7 @@ def by_command(command: str) -> Callable[[Path], None]:
     """Takes the target's machine away with a command of Slurm's."""
 
     def preempt(out: Path) -> None:
-        job = read_json(out / engines.FOLDER / engines.JOBS)["target"]
+        job = read_json(out / slurm.FOLDER / slurm.JOBS)["target"]
         subprocess.run(command.replace("{job}", job), shell=True, check=True)
 
     return preempt
@@ -103,9 +103,9 @@ def killed_sweep(on: str, out: Path) -> pd.DataFrame:
     command.start()
     once_it_trains(out, lambda _: command.kill()).join()
     command.join()
-    job = read_json(out / engines.FOLDER / engines.JOBS)["target"]
+    job = read_json(out / slurm.FOLDER / slurm.JOBS)["target"]
     table = sweep(on, out)
-    results = sorted(file.name for file in (out / engines.FOLDER).glob("*/*_result.pkl"))
+    results = sorted(file.name for file in (out / slurm.FOLDER).glob("*/*_result.pkl"))
     print(f"the target was job {job}; results of jobs: {', '.join(results)}", flush=True)
     return table
 
@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--preempt", default="scontrol requeue {job}", help="with --sbatch")
     parser.add_argument("--kill", action="store_true", help="kill the sweep's process instead")
     arguments = parser.parse_args()
-    engines.CLUSTER = "slurm" if arguments.sbatch else "local"
+    slurm.CLUSTER = "slurm" if arguments.sbatch else "local"
     preempt = by_command(arguments.preempt) if arguments.sbatch else preempt_job
     shutil.rmtree(arguments.out / "local", ignore_errors=True)
     expected = sweep("local", arguments.out / "local")

@@ -15,7 +15,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,15 @@ import medunlearn as mu
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.models.load import load_model
 from medunlearn.models.precision import autocast
+from medunlearn.request.battery_rerun import BatteryRerun
 from medunlearn.request.case.evidence import TOGETHER, BatteryCheck
 from medunlearn.request.case.signing_keys import make_key
 from medunlearn.request.case.verdicts import decide
-from medunlearn.request.forget_request import BatteryRerun
-from medunlearn.request.forget_run import Forgotten
+from medunlearn.request.forget_request import BEFORE
+from medunlearn.request.forget_stages import Forgotten
+from medunlearn.request.measuring_models import ModelMeter
+from medunlearn.request.request_battery import RequestBattery
+from medunlearn.request.request_benchmarks import RequestBenchmarks
 from medunlearn.request.trial_search import is_dropped
 from medunlearn.results.runs import FILE, Run
 from medunlearn.seeds import generator
@@ -104,13 +108,16 @@ def verdicts_beside(never: Path, done: Forgotten) -> dict[str, Any]:
     """
     case, rerun = done.case.folder, BatteryRerun.of(done.case.folder, done.work, device="cpu", quiet=True)
     trials = [Run.open(folder) for folder in sorted((done.work / "trials").iterdir()) if (folder / FILE).exists()]
-    battery, unlearned = rerun.battery, next(run for run in trials if not is_dropped(run))
-    adopted = rerun.adopted(never)
+    notes = RequestBenchmarks.load(done.work)
+    battery, meter = RequestBattery(notes, rerun.settings), ModelMeter(notes, rerun.settings, "cpu", True)
+    unlearned = next(run for run in trials if not is_dropped(run))
+    models = (Run.open(done.work / BEFORE), unlearned, rerun.adopt_again(never, notes))
+    before, now, adopted = (meter.verify(run) for run in models)
     batteries = {
-        "before": battery.on(battery.target),
-        "now": battery.on(unlearned),
-        "retrained": battery.on(adopted),
-        "beside": replace(battery, retrained=adopted).on(unlearned),
+        "before": battery.compare(before, before, None),
+        "now": battery.compare(before, now, None),
+        "retrained": battery.compare(before, adopted, None),
+        "beside": battery.compare(before, now, adopted),
     }
     found: dict[str, Any] = {}
     for name, checks in batteries.items():
@@ -118,8 +125,8 @@ def verdicts_beside(never: Path, done: Forgotten) -> dict[str, Any]:
         together = next((one.comparison for one in checks.checks if one.name == TOGETHER), None)
         found[f"{name} excess"] = together and together.excess.value
         found[f"{name} most"] = together and together.excess.high
-    facts = battery.meter.verifying(unlearned)[0].facts
-    p = facts[facts["subject"].isin(battery.benchmarks.unseen)]["p"].dropna()
+    facts = now.evaluated.facts
+    p = facts[facts["subject"].isin(notes.unseen)]["p"].dropna()
     # A rank among n is uniform on 1/n, 2/n, ..., 1: half a step less is centred.
     found["uniform p"] = float(kstest(p - p.min() / 2, "uniform").pvalue)
     case.with_name(f"{case.name}.verdicts.json").write_text(json.dumps(found, indent=1))

@@ -21,7 +21,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime, tzinfo
 from pathlib import Path
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
@@ -30,6 +32,7 @@ from forking import Forked, command, forked_workers
 from kills import Case, try_case
 
 from conftest import canned_answer
+from medunlearn.synthetic.note_table import write_note_table
 
 TINY = ("--model=tiny", "--tiny-width=32", "--tiny-layers=2", "--precision=fp32", "--checkpoint-seconds=0")
 SPLIT = ("--split", "random_10")
@@ -97,6 +100,33 @@ def inputs(folder: Path) -> None:
     (folder / "tasks" / "capitals.jsonl").write_text("\n".join(map(json.dumps, asked)))
 
 
+class NoonClock(datetime):
+    """A clock that stands still: a case signs its time, so that two calls would differ in every digest."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:
+        return datetime(2026, 1, 2, 12, tzinfo=tz)
+
+
+def stop_clocks() -> None:
+    """Stop the clocks that a deletion request reads."""
+    for name in ("forget_stages", "forget_request", "case.card_section"):
+        mock.patch(f"medunlearn.request.{name}.datetime", NoonClock).start()
+    mock.patch("medunlearn.results.sbom.sbom", return_value="{}").start()  # its library stamps the time
+
+
+def hospital(folder: Path) -> None:
+    """Notes of two hospitals, a model of the first one's, and the owner's key."""
+    for name, seed in (("notes", 0), ("unseen", 1)):
+        write_note_table(folder / f"{name}.csv", 8, seed=seed, studies=0)
+    call("build", "notes", folder / "notes.csv", "--out", folder / "bench")
+    call(
+        "train", folder / "bench", "--out", folder / "run", *TINY, "--epochs=12", "--lr=4e-3", "--train-on=records"
+    )
+    call("export", folder / "run", "--out", folder / "model")
+    call("case", "key", "--out", folder / "signing.key")
+
+
 def cases(given: Path, server: FakeServer) -> list[Case]:
     bench, target, npo = given / "bench", given / "target", given / "npo"
     llm = ("--llm", server.base_url, "--llm.model=m", "--llm.concurrency=2")
@@ -117,6 +147,22 @@ def cases(given: Path, server: FakeServer) -> list[Case]:
         file = experiment(folder, split="random_25", retrain=False, seeds=[0], runs=4, space={"epochs": [1, 2]})
         return ["tune", file.name, "--jobs=2", "--device=cpu", "--evaluate.allow-broken=true"]
 
+    def forget(method: str) -> Callable[[Path], list[object]]:
+        world = given / "hospital"
+        quick = ["--facts=4", "--others=6", "--anyway", "--battery=quantization", "--build.clozes=0"]
+        return lambda folder: [
+            *(
+                "forget",
+                world / "model",
+                world / "notes.csv",
+                "--patient=100001",
+                "--holdout",
+                world / "unseen.csv",
+            ),
+            *("--key", world / "signing.key", "--method", method, "--budget=2", "--unlearn.precision=fp32"),
+            *("--evaluate.max-new-tokens=4", *quick, "--out=case", "--device=cpu"),
+        ]
+
     def words(*some: object) -> Callable[[Path], list[object]]:
         return lambda folder: [*some, "--out=out"]
 
@@ -126,6 +172,8 @@ def cases(given: Path, server: FakeServer) -> list[Case]:
     return [
         Case("sweep", sweep, workers=True),
         Case("tune", tune, workers=True),
+        Case("forget", forget("npo"), settle=stop_clocks),
+        Case("forget, auto", forget("auto"), settle=stop_clocks),
         Case("run", lambda folder: ["run", experiment(folder, split="random_10").name, "--device=cpu"]),
         Case("train", words("train", bench, *TINY, "--epochs=2", "--pretrain-epochs=1")),
         Case("train, LoRA", words("train", bench, *TINY, "--epochs=2", "--trainable=lora:2")),
@@ -193,6 +241,8 @@ def main() -> None:
         given = Path(place) / "given"
         given.mkdir()
         inputs(given)
+        (given / "hospital").mkdir()
+        hospital(given / "hospital")
         print("| command | moments | kills | with a file half written | second call differs | seconds |")
         print("|---|---|---|---|---|---|", flush=True)
         for case in cases(given, server):

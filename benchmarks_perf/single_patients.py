@@ -25,9 +25,11 @@ from page_tables import markdown
 from medunlearn.config import ForgetSettings, check
 from medunlearn.request.case.signing_keys import make_key
 from medunlearn.request.forget_request import ForgetRequest
+from medunlearn.request.measuring_models import MeasuredModel
+from medunlearn.request.request_battery import RequestBattery
+from medunlearn.request.request_benchmarks import RequestBenchmarks
 from medunlearn.request.standings import IDENTIFIERS
 from medunlearn.request.trial_search import ForgetCandidate, rate_of_size
-from medunlearn.results.runs import Run
 from medunlearn.seeds import generator
 from medunlearn.study.unlearn import unlearn
 from medunlearn.synthetic.note_table import write_note_table
@@ -86,31 +88,36 @@ def request_of(folder: Path, model: Path, patient: str, battery: Sequence[str]) 
         "method": "counterfactual", "battery": battery, "facts": 8, "others": 16, "build": {"clozes": 0},
     }  # fmt: skip
     settings, out = check(ForgetSettings, values), folder / f"case-{patient}"
-    request = ForgetRequest(str(model), folder / "notes.csv", settings, out, "cpu", True, print)
+    request = ForgetRequest.open(model, folder / "notes.csv", settings, out, device="cpu", quiet=True, say=print)
     request.work.mkdir(exist_ok=True)
     return request
 
 
 def rows_of(request: ForgetRequest, steps: int) -> Iterator[dict[str, Any]]:
     """The model before, then after each form of unlearning."""
-    yield {"caps": "the model before", **numbers(request, request.target)}
+    notes = request.read_notes()
+    target = request.adopt_target(notes)
+    before = request.meter(notes).verify(target)
+    yield {"caps": "the model before", **numbers(request, notes, before, before)}
     for form, arguments in FORMS.items():
         candidate = ForgetCandidate("counterfactual", steps, arguments=arguments)
-        rate = rate_of_size(request.target.info.results["parameters"])
-        settings = candidate.settings(request.benchmarks.benchmark, {}, rate=rate, seed=0)
+        rate = rate_of_size(target.info.results["parameters"])
+        settings = candidate.settings(notes.benchmark, {}, rate=rate, seed=0)
         folder = request.work / f"{form.replace(' ', '-')}-{steps}"
         clock = time.process_time()
-        run = unlearn(request.target, request.benchmarks.benchmark, settings, folder, device="cpu", quiet=True)
+        run = unlearn(target, notes.benchmark, settings, folder, device="cpu", quiet=True)
         seconds = f"{time.process_time() - clock:.0f}"
-        row = {"caps": form, **numbers(request, run), "CPU s": seconds}
+        row = {"caps": form, **numbers(request, notes, before, request.meter(notes).verify(run)), "CPU s": seconds}
         print(json.dumps(row), flush=True)
         yield row
 
 
-def numbers(request: ForgetRequest, run: Run) -> dict[str, str]:
+def numbers(
+    request: ForgetRequest, notes: RequestBenchmarks, before: MeasuredModel, after: MeasuredModel
+) -> dict[str, str]:
     """Where a model stands on the patient and on those whom it never saw, and what others keep."""
-    battery, unseen = request.battery, request.benchmarks.unseen
-    evaluated, standing = battery.meter.verifying(run)
+    battery, unseen = RequestBattery(notes, request.settings), notes.unseen
+    evaluated, standing = after.evaluated, after.standings
     row: dict[str, str] = {}
     facts = evaluated.facts.dropna(subset=["rank"])
     identifying = facts["fact"].isin(IDENTIFIERS)
@@ -118,12 +125,12 @@ def numbers(request: ForgetRequest, run: Run) -> dict[str, str]:
         rows = rows[rows["context"] == "record"]
         sides = (rows[rows["side"] == "forget"], rows[rows["subject"].isin(unseen)])
         row[f"{name} first"] = " / ".join(f"{(side['rank'] == 1).mean():.2f}" for side in sides)
-    checks = {one.name: one for one in battery.material(battery.before[1], standing).checks()}
+    checks = {one.name: one for one in battery.material(before.standings, standing).checks()}
     for name in PLACES:
         if name in checks and (gap := checks[name].comparison) is not None:
             low, high = gap.excess.low, gap.excess.high
             row[name] = f"{checks[name].after.value:.2f} ({gap.excess.value:+.2f}, {low:+.2f} to {high:+.2f})"
-    costs = battery.lost(battery.before[0], evaluated, None)
+    costs = battery.lost(before.evaluated, evaluated, None)
     shares = [cost.retained_share for cost in costs if cost.retained_share is not None]
     return {**row, "others keep": ", ".join(f"{share:.3f}" for share in shares)}
 

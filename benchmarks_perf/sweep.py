@@ -23,8 +23,9 @@ from medunlearn.data.storage import sha256_of
 from medunlearn.probes.shared_work import SharedWork
 from medunlearn.results.scores import FILE as SCORES
 from medunlearn.study.experiment import benchmark_folder
+from medunlearn.study.slots.call import run_here
+from medunlearn.study.slots.slot import Slot
 from medunlearn.study.sweep.jobs import Job, JobOutput, job_of, perform
-from medunlearn.study.sweep.pool import Slot
 from medunlearn.study.sweep.sweep_plan import Sweep, plan
 
 RATES = (1e-4, 3e-4, 1e-3, 3e-3)
@@ -63,7 +64,7 @@ def seconds(sweep: Sweep, work: SharedWork | None) -> tuple[dict[str, float], di
 
     def run(kind: str, job: Job) -> JobOutput:
         started = time.process_time()
-        output = perform(job, Slot("cpu", 1, work=work))
+        output = run_here(perform, job, Slot("cpu", 1, work=work))
         spent[kind] += time.process_time() - started
         return output
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from medunlearn.request.case.purge import Purge
     from medunlearn.request.case.signing_keys import KeyFiles
     from medunlearn.request.case.timestamp_checks import Timestamp
-    from medunlearn.request.forget_run import Forgotten
+    from medunlearn.request.forget_stages import Forgotten
     from medunlearn.request.holders.holder_log import Holders
     from medunlearn.results.evaluated import Evaluation
     from medunlearn.results.runs import Run
@@ -132,7 +132,7 @@ def forget(
     from medunlearn.request.verifying_attacks import with_battery
 
     checked = with_battery(check(ForgetSettings, merged({}, settings)))
-    from medunlearn.request.forget_run import forget
+    from medunlearn.request.graph import forget
     from medunlearn.results.runs import Run
 
     source = model.folder if isinstance(model, Run) else model
@@ -423,7 +423,7 @@ def verify(
 
 def _rerun(work: Path, case: Path, *, device: str, quiet: bool, say: Say) -> BatteryRunner:
     """Rerun a case's test battery from its work folder."""
-    from medunlearn.request.forget_request import BatteryRerun
+    from medunlearn.request.battery_rerun import BatteryRerun
 
     return BatteryRerun.of(case, work, device=device, quiet=quiet, say=say)
 

@@ -12,7 +12,7 @@ from forgetting_world import EXACT_TRAINING, Hospital, open_hospital, other_mode
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.papers.amnesia.build import build
 from medunlearn.papers.amnesia.settings import AmnesiaSettings
-from medunlearn.request.forget_run import Forgotten
+from medunlearn.request.forget_stages import Forgotten
 from medunlearn.results.runs import Run
 from medunlearn.study.presets import train_settings
 from medunlearn.study.train import train

@@ -16,7 +16,7 @@ from forking import killed_after
 from medunlearn import api
 from medunlearn.request import forget_request, trial_search
 from medunlearn.request.case.ledger import read_ledger
-from medunlearn.request.forget_run import Forgotten
+from medunlearn.request.forget_stages import Forgotten
 from medunlearn.request.trial_search import ForgetCandidate
 from medunlearn.study.alternative_answers import NoAlternativesError
 from medunlearn.training import loop
@@ -89,7 +89,7 @@ def test_a_search_keeps_one_model_and_trains_nothing_twice(
     shutil.rmtree(more.model)
     (other,) = {*trained} - {best}
     place = sorted(trained).index(other)
-    monkeypatch.setattr(trial_search.TrialSearch, "_best", lambda self, trials: min(place, len(trials) - 1))
+    monkeypatch.setattr(trial_search.TrialSearch, "best_place", lambda self, trials: min(place, len(trials) - 1))
     assert best_trial(hospital.forget(out, patient, **{**SEARCH, "facts": 4})) == other
 
 

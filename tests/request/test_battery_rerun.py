@@ -22,8 +22,8 @@ from medunlearn.data.storage import read_json, write_json
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.models.load import load_model
 from medunlearn.models.quantization import round_weights
-from medunlearn.request import forget_request
-from medunlearn.request.forget_run import Forgotten
+from medunlearn.request import battery_rerun
+from medunlearn.request.forget_stages import Forgotten
 from medunlearn.study.verify import Check, Verification
 
 
@@ -107,7 +107,7 @@ def test_the_work_of_another_case_is_refused(
             verify(model, forgotten, work)
     write_json(work / "request.json", record)
     with monkeypatch.context() as newer:
-        newer.setattr(forget_request, "VERSION", "next")
+        newer.setattr(battery_rerun, "VERSION", "next")
         with pytest.raises(InputError, match="this medunlearn has forget, version next"):
             verify(model, forgotten, work)
     bench = Benchmark.load(work / "bench")

@@ -13,9 +13,9 @@ from forking import killed_after
 
 from medunlearn import api
 from medunlearn.errors import StorageError
-from medunlearn.request import forget_request, forget_run, measuring_models, trial_search
+from medunlearn.request import forget_request, forget_stages, measuring_models, trial_search
 from medunlearn.request.case import case_folder
-from medunlearn.request.forget_run import Forgotten
+from medunlearn.request.forget_stages import Forgotten
 from medunlearn.training import loop
 
 STAGES: tuple[tuple[Any, str, int], ...] = (
@@ -25,12 +25,12 @@ STAGES: tuple[tuple[Any, str, int], ...] = (
     (loop, "_step", 3),
     (trial_search, "unlearn", 1),
     (measuring_models, "evaluate_one", 2),
-    (forget_run, "export", 1),
+    (forget_stages, "export", 1),
     (case_folder, "_write", 3),
-    (forget_run, "write_case", 1),
+    (forget_stages, "write_case", 1),
     (forget_request.ForgetRequest, "record", 1),
-    (forget_run, "append_request", 1),
-    (forget_run, "write_report", 1),
+    (forget_stages, "append_request", 1),
+    (forget_stages, "write_report", 1),
 )
 """Module, function and the call of it after which the process is killed."""
 

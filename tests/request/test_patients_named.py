@@ -83,10 +83,11 @@ def test_attacks_without_a_prompt_are_untested(hospital: Hospital, tmp_path: Pat
 
 def test_attacks_take_gaps_where_there_is_nothing_else(hospital: Hospital) -> None:
     build = {"prefixes": "16", "clozes": 2}
-    both = benchmarks(hospital, hospital.notes, hospital.patients[0], build=build).benchmark
+    made = benchmarks(hospital, hospital.notes, hospital.patients[0], build=build)
+    both = made.benchmark
     gaps = tuple(question for question in both.questions if question.kind == "cloze")
     settings = check(ForgetSettings, {"patient": hospital.patients[0], "key": hospital.key})
     for benchmark, kinds in ((both, ("completion",)), (replace(both, questions=gaps, folder=None), ())):
-        attack = ModelMeter(benchmark, settings, "cpu", True).attacking_settings
+        attack = ModelMeter(replace(made, benchmark=benchmark), settings, "cpu", True).attacking_settings
         assert attack is not None
         assert {own["kinds"] for own in attack.arguments.values()} == {kinds}

@@ -16,7 +16,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.storage import read_json
 from medunlearn.errors import InputError, ModelError
 from medunlearn.request.case.ledger import LEDGER, read_ledger
-from medunlearn.request.forget_run import Forgotten
+from medunlearn.request.forget_stages import Forgotten
 from medunlearn.request.request_benchmarks import ForgottenBeforeError
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 from forking import PATIENCE, Forked, together
 
-from medunlearn.study.sweep import cell_launch as launch
-from medunlearn.study.sweep.pool import Slot
+from medunlearn.study.slots import process_launch as launch
+from medunlearn.study.slots.slot import Slot
 
 REQUEUE = 144
 
@@ -104,7 +104,7 @@ class Job:
 
 
 class Scheduler:
-    """What is known of the jobs: ``arrays`` of job names in order of submission, and the parameters of a job.
+    """What is known of the jobs: ``arrays`` of jobs in order of submission, and the parameters of each array.
 
     ``refusal`` is what sbatch says instead of taking a job.
     """
@@ -113,6 +113,7 @@ class Scheduler:
         self.refusal = refusal
         self.arrays: list[list[Job]] = []
         self.parameters: dict[str, Any] = {}
+        self.parameters_of: list[dict[str, Any]] = []
 
     def module(self) -> SimpleNamespace:
         """What the sweep imports as ``submitit``."""
@@ -129,6 +130,7 @@ class Scheduler:
             @contextmanager
             def batch(self) -> Iterator[None]:
                 scheduler.arrays.append([])
+                scheduler.parameters_of.append(scheduler.parameters)
                 yield
                 if scheduler.refusal:
                     raise RuntimeError(scheduler.refusal)
@@ -148,6 +150,10 @@ def fake_ray(options: dict[str, Any]) -> SimpleNamespace:
     class Task:
         def __init__(self, function: Callable[..., Any]) -> None:
             self.function = function
+
+        def options(self, **resources: Any) -> Task:
+            options.update(resources)
+            return self
 
         def remote(self, *arguments: Any) -> object:
             reference = object()

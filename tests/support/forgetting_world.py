@@ -12,7 +12,7 @@ import pandas as pd
 import medunlearn as mu
 from medunlearn import api
 from medunlearn.request.case.signing_keys import make_key
-from medunlearn.request.forget_run import Forgotten
+from medunlearn.request.forget_stages import Forgotten
 from medunlearn.results.runs import Run
 from medunlearn.synthetic.note_table import write_note_table
 

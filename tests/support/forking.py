@@ -186,7 +186,7 @@ def forked_workers() -> Iterator[None]:
     """Sweeps fork their workers, on one thread each, instead of starting Python."""
     _load()
     context = multiprocessing.get_context("fork")
-    with warnings.catch_warnings(), mock.patch("medunlearn.study.sweep.pool.CONTEXT", context):
+    with warnings.catch_warnings(), mock.patch("medunlearn.study.slots.worker.CONTEXT", context):
         # From Python 3.12 on, for a process with several threads; the others are idle here.
         warnings.simplefilter("ignore", DeprecationWarning)
         with mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1"}):

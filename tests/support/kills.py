@@ -49,11 +49,13 @@ class Case:
     Attributes:
         words: copies what the command changes into a new folder; its words, all output below that folder.
         workers: the command has processes of its own: every second kill is of the one at work, not of the main one.
+        settle: called in the command's process first; stops a clock whose time would be signed.
     """
 
     name: str
     words: Callable[[Path], list[object]]
     workers: bool = False
+    settle: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,7 @@ def _call(case: Case, folder: Path, meter: _Meter, *, at: int, main: bool = True
 
     def work() -> None:
         os.chdir(folder)
+        case.settle()
         meter.arm(root, at, main=main)
         command(*words)()
 

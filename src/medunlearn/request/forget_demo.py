@@ -13,8 +13,9 @@ from medunlearn.config.reading import check_at_least
 from medunlearn.data.storage import make_folder
 from medunlearn.notes.note_benchmark import build
 from medunlearn.request.case.signing_keys import make_key
-from medunlearn.request.forget_run import Forgotten, forget
-from medunlearn.request.request_battery import Say
+from medunlearn.request.forget_request import Say
+from medunlearn.request.forget_stages import Forgotten
+from medunlearn.request.graph import forget
 from medunlearn.study.benchmark_builds import save_new
 from medunlearn.study.export import export
 from medunlearn.study.presets import train_settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,6 @@ from medunlearn.request.forget_request import BEFORE, EXACT, RETRAINED, ForgetRe
 from medunlearn.request.measuring_models import ModelMeter
 from medunlearn.request.request_benchmarks import RequestBenchmarks, make_benchmarks
 from medunlearn.request.trial_search import ForgetCandidate, rate_of_size, trial_folder
-from medunlearn.request.verifying_attacks import with_battery
 from medunlearn.results.runs import FILE, Run, is_complete
 from medunlearn.study.estimate.attack_cost import attack_stages
 from medunlearn.study.estimate.blueprint import blueprint_of
@@ -79,14 +78,13 @@ class ForgetForecast:
 def foresee(
     model: str | Path, notes: Path, settings: ForgetSettings, out: Path, *, device: str = "auto"
 ) -> ForgetForecast:
-    """Forecast the cost of a request and the part already done; parameters as for :func:`~.forget_run.forget`.
+    """Forecast the cost of a request and the part already done; parameters as for :func:`~.graph.forget`.
 
     Raises:
         InputError: as in `forget`: a patient who is unknown or was forgotten before, notes that cannot be used.
         ModelError: no model, or one that cannot be estimated.
     """
-    request = ForgetRequest(str(model), notes, with_battery(settings), out, device, True, lambda line: None)
-    request.check_settings()
+    request = ForgetRequest.open(model, notes, settings, out, device=device, quiet=True)
     benchmarks = make_benchmarks(notes, settings, request.ledger, request.secret, quiet=True)
     return _RequestForecast(request, benchmarks).whole
 
@@ -101,6 +99,10 @@ class _RequestForecast:
     def settings(self) -> ForgetSettings:
         return self.request.settings
 
+    @property
+    def _candidates(self) -> Sequence[ForgetCandidate]:
+        return self.request.candidates[: self.settings.budget]
+
     @cached_property
     def target(self) -> Run | None:
         """The adopted model, if adoption is done."""
@@ -109,7 +111,7 @@ class _RequestForecast:
 
     @cached_property
     def planner(self) -> Planner:
-        source = self.request.source
+        source = self.request.source()
         model = Path(source.model if isinstance(source, Run) else source)
         blueprint = blueprint_of(str(model))
         template = self.settings.template or default_template(blueprint.tokenizer, model)
@@ -124,7 +126,7 @@ class _RequestForecast:
 
     @cached_property
     def meter(self) -> ModelMeter:
-        return ModelMeter(self.made.benchmark, self.settings, self.request.device, True)
+        return self.request.meter(self.made)
 
     @property
     def whole(self) -> ForgetForecast:
@@ -137,7 +139,7 @@ class _RequestForecast:
             (doubt,) if doubt else (),
             bool(doubt),
         )
-        tries = len(self.request.candidates) if self.meter.searches else 0
+        tries = len(self._candidates) if self.meter.searches else 0
         return ForgetForecast(
             cost,
             cost.total.flops - later,
@@ -190,7 +192,7 @@ class _RequestForecast:
         if self.settings.method == EXACT:
             yield [*self._exact()]
             return
-        for place, candidate in enumerate(self.request.candidates):
+        for place, candidate in enumerate(self._candidates):
             folder = trial_folder(self.request.work, place, candidate)
             settings = candidate.settings(
                 self.made.benchmark,
@@ -213,7 +215,7 @@ class _RequestForecast:
 
     def _exact(self) -> Iterator[Stage]:
         """Training without the patients, twice; dropping an adapter costs nothing."""
-        plan, is_retrained = self.request.exact_plan, is_complete(self.request.model_out)
+        plan, is_retrained = self.request.plan_exactly(), is_complete(self.request.model_out)
         for name in ("make the model without the patients", "make it a second time, to compare"):
             stage = None
             if isinstance(plan.making, TrainSettings) and not is_retrained:

@@ -16,7 +16,7 @@ from medunlearn.data.fact_ranks import Half
 from medunlearn.data.records import Fold
 from medunlearn.probes.evaluate import evaluate_one, evaluation_folder
 from medunlearn.probes.utility.numbers import Utility
-from medunlearn.request.request_benchmarks import EARLIER
+from medunlearn.request.request_benchmarks import EARLIER, RequestBenchmarks
 from medunlearn.request.standings import GAP, UNSEEN, Standings, standings
 from medunlearn.request.verifying_attacks import Verifying, verifying_attacks
 from medunlearn.results.evaluated import Evaluated
@@ -30,13 +30,36 @@ ALTERNATIVES = 59
 
 
 @dataclass(frozen=True)
+class MeasuredModel:
+    """A model as it was measured for verification.
+
+    Attributes:
+        evaluated, standings: its evaluation, and its numbers on each patient.
+        attacked: whether the attacks of the battery had a prompt.
+        earlier: numbers on patients of earlier requests; None without any.
+        utility: score on general tasks; None if none were named.
+    """
+
+    run: Run
+    evaluated: Evaluated
+    standings: Standings
+    attacked: bool
+    earlier: Standings | None
+    utility: Utility | None
+
+
+@dataclass(frozen=True)
 class ModelMeter:
     """Measures models on a request's patients, on retained and on unseen patients; resumes."""
 
-    benchmark: Benchmark
+    benchmarks: RequestBenchmarks
     settings: ForgetSettings
     device: str
     quiet: bool
+
+    @property
+    def benchmark(self) -> Benchmark:
+        return self.benchmarks.benchmark
 
     @property
     def searches(self) -> bool:
@@ -71,17 +94,21 @@ class ModelMeter:
         evaluated = self._evaluated(run, self.benchmark, self.choosing_settings)
         return evaluated, standings(evaluated, self.benchmark, {}, CHOOSING)
 
-    def verifying(self, run: Run) -> tuple[Evaluated, Standings]:
-        """The evaluation and the attacks used to verify."""
+    def verify(self, run: Run, *, on_earlier: bool = True) -> MeasuredModel:
+        """Everything that verifies a model: evaluation, attacks, general tasks, patients of earlier requests."""
         evaluated = self._evaluated(run, self.benchmark, self.verifying_settings)
-        return evaluated, standings(evaluated, self.benchmark, self._attacked(run), VERIFYING)
+        standing = standings(evaluated, self.benchmark, self._attacked(run), VERIFYING)
+        attacked, earlier = self.attacking_settings is not None, self._on_earlier(run) if on_earlier else None
+        return MeasuredModel(run, evaluated, standing, attacked, earlier, self._utility(run))
 
-    def earlier(self, run: Run, benchmark: Benchmark) -> Standings:
-        """Standings on patients of earlier requests, without attacks."""
-        return standings(self._evaluated(run, benchmark, self.earlier_settings), benchmark, {}, VERIFYING)
+    def _on_earlier(self, run: Run) -> Standings | None:
+        """Standings on patients of earlier requests, without attacks; None without any."""
+        earlier = self.benchmarks.earlier
+        if earlier is None:
+            return None
+        return standings(self._evaluated(run, earlier, self.earlier_settings), earlier, {}, VERIFYING)
 
-    def utility(self, run: Run) -> Utility | None:
-        """Score on general tasks; None if no tasks were named."""
+    def _utility(self, run: Run) -> Utility | None:
         if not self.settings.utility_tasks:
             return None
         from medunlearn.probes.utility.harness_run import utility_one

@@ -1,99 +1,71 @@
-"""The battery of a request: its checks on any model, compared with the model before and a retrained one if
-given.
+"""The battery of a request: checks from what was measured on the model before, the model after, and a retrained one
+if given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from medunlearn.config import ForgetSettings
 from medunlearn.models.pretrained import load_tokenizer
 from medunlearn.models.vocabulary import Vocabulary, vocabulary_owners
 from medunlearn.request.battery_checks import BatteryMaterial, costs, general_cost
 from medunlearn.request.case.evidence import Battery, BatteryCheck, CostReading, Untested
-from medunlearn.request.measuring_models import ModelMeter
+from medunlearn.request.measuring_models import MeasuredModel
 from medunlearn.request.request_benchmarks import EARLIER, RequestBenchmarks, neighbours_of
 from medunlearn.request.standings import Standings
-from medunlearn.request.verifying_attacks import never_tested, untested_attacks
+from medunlearn.request.verifying_attacks import never_tested, untested_attacks, verifying_attacks
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
 
-Say = Callable[[str], None]
 NAME, VERSION = "forget", "3"
 ALPHA = 0.05
 
 
 @dataclass(frozen=True)
 class RequestBattery:
-    """The battery of a request on any model. Measurements are stored in the models' runs and reused.
-
-    Attributes:
-        target: the model before.
-        retrained: a model that never saw the patients.
-    """
+    """The checks of a request. It measures nothing: see :class:`~.measuring_models.ModelMeter`."""
 
     benchmarks: RequestBenchmarks
     settings: ForgetSettings
-    target: Run
-    retrained: Run | None
-    device: str
-    quiet: bool
-    say: Say = lambda line: None
 
-    @cached_property
-    def meter(self) -> ModelMeter:
-        """Meter for one model."""
-        return ModelMeter(self.benchmarks.benchmark, self.settings, self.device, self.quiet)
-
-    @cached_property
-    def before(self) -> tuple[Evaluated, Standings]:
-        """Measurements of the model before."""
-        return self.meter.verifying(self.target)
-
-    @cached_property
-    def beside(self) -> tuple[Evaluated, Standings] | None:
-        """Measurements of the retrained model."""
-        return None if self.retrained is None else self.meter.verifying(self.retrained)
-
-    @property
-    def finds_patients(self) -> bool:
+    def finds_patients(self, before: MeasuredModel) -> bool:
         """True if a way of asking finds the patients in the model before; also without a baseline, since nothing
         can be tested.
         """
-        checks = self.material(self.before[1], self.before[1]).checks()
+        checks = self.material(before.standings, before.standings).checks()
         p_values = [check.comparison.p for check in checks if check.comparison is not None]
         return not p_values or min(p_values) < ALPHA / len(p_values)
 
-    def on(self, run: Run) -> Battery:
-        """The checks on a model."""
-        after = self._verified(run)[1]
-        material = self.material(self.before[1], after, self.beside[1] if self.beside else None)
+    def compare(self, before: MeasuredModel, after: MeasuredModel, retrained: MeasuredModel | None) -> Battery:
+        """The checks of the model after."""
+        beside = None if retrained is None else retrained.standings
+        material = self.material(before.standings, after.standings, beside)
         together = material.together(ALPHA)
         return Battery(
             name=NAME,
             version=VERSION,
             alpha=ALPHA,
-            checks=(*material.checks(), *([together] if together else []), *self._earlier_checks(run)),
+            checks=(*material.checks(), *([together] if together else []), *self._earlier_checks(before, after)),
             untested=(
                 *material.untested(),
-                *self._untested_attacks(after),
+                *self._untested_attacks(before, retrained, after),
                 *never_tested(),
-                self._untested_tokenizer(run),
+                self._untested_tokenizer(after.run),
             ),
-            problems=after.problems,
+            problems=after.standings.problems,
         )
 
-    def evaluations(self, run: Run) -> list[Evaluated]:
-        """Evaluations used by the checks: of the model before, of the model, and of the retrained one."""
-        models = [self.before, *([] if run is self.target else [self._verified(run)])]
-        return [evaluated for evaluated, _ in (*models, *([self.beside] if self.beside else []))]
-
-    def cost_of(self, run: Run) -> list[CostReading]:
-        """Cost of a model for other patients."""
-        beside = self.beside[0] if self.beside else None
-        return [*self.lost(self.before[0], self._verified(run)[0], beside), *self._general_costs(run)]
+    def costs(
+        self, before: MeasuredModel, after: MeasuredModel, retrained: MeasuredModel | None
+    ) -> list[CostReading]:
+        """Cost of the model after for other patients, and on general tasks if there are any."""
+        readings = self.lost(before.evaluated, after.evaluated, retrained.evaluated if retrained else None)
+        if before.utility is not None and after.utility is not None:
+            beside, floor = retrained.utility if retrained else None, self.settings.utility_floor
+            readings.append(general_cost(before.utility, after.utility, beside, floor=floor))
+        return readings
 
     def material(self, before: Standings, after: Standings, retrained: Standings | None = None) -> BatteryMaterial:
         """Models and patients that the checks of this request compare."""
@@ -112,15 +84,12 @@ class RequestBattery:
             floor=self.settings.utility_floor,
         )
 
-    def _verified(self, run: Run) -> tuple[Evaluated, Standings]:
-        return self.before if run is self.target else self.meter.verifying(run)
-
-    def _untested_attacks(self, after: Standings) -> Iterator[Untested]:
+    def _untested_attacks(self, *models: MeasuredModel | None) -> Iterator[Untested]:
         """Attacks that were left out, that could not be run, and parts that could not be measured."""
-        attacks, missing = self.meter.attacks, dict[str, str]()
-        for standing in (self.before[1], self.beside[1] if self.beside else None, after):
-            missing |= standing.missing if standing is not None else {}
-        if self.meter.attacking_settings is None:
+        attacks, missing = verifying_attacks(self.settings.battery), dict[str, str]()
+        for model in filter(None, models):
+            missing |= model.standings.missing
+        if not all(model.attacked for model in models if model is not None):
             missing = {cls.name: "no prompt for it could be made of the notes" for cls in attacks.values()}
         return untested_attacks(attacks, missing)
 
@@ -139,20 +108,13 @@ class RequestBattery:
                 )
         return Untested(name="tokenizer", title="Strings of the patient's in the tokenizer", reason=reason)
 
-    def _general_costs(self, run: Run) -> list[CostReading]:
-        before, after = self.meter.utility(self.target), self.meter.utility(run)
-        if before is None or after is None:
-            return []
-        beside = None if self.retrained is None else self.meter.utility(self.retrained)
-        return [general_cost(before, after, beside, floor=self.settings.utility_floor)]
-
-    def _earlier_checks(self, run: Run) -> list[BatteryCheck]:
+    def _earlier_checks(self, before: MeasuredModel, after: MeasuredModel) -> list[BatteryCheck]:
         """Checks that the patients of earlier requests are still forgotten."""
         earlier = self.benchmarks.earlier
-        if earlier is None:
+        if earlier is None or before.earlier is None or after.earlier is None:
             return []
-        self.say("verify: patients of earlier requests")
-        before, after = (self.meter.earlier(model, earlier) for model in (self.target, run))
         patients = sorted(earlier.split(EARLIER).forget)
-        material = replace(self.material(before, after), patients=patients, concerns="earlier requests")
+        material = replace(
+            self.material(before.earlier, after.earlier), patients=patients, concerns="earlier requests"
+        )
         return [*material.checks()]

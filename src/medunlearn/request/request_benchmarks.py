@@ -122,7 +122,7 @@ def make_benchmarks(
         checked = check(NotesSettings, values)
         everybody = _of_folder(notes, settings) if is_benchmark(notes) else build(checked, quiet=quiet)
     level = everybody.subject_level
-    owners = ((record.record_id, record.groups[level]) for record in everybody.records)
+    owners = [(record.record_id, record.groups[level]) for record in everybody.records]
     before = earlier_records(ledger, secret, owners, level)
     if again := [name for name in patients if name in before.subjects]:
         raise ForgottenBeforeError(again[0], before.subjects[again[0]])

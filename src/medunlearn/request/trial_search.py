@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,13 @@ from medunlearn.methods import is_edit
 from medunlearn.probes.material import training_data
 from medunlearn.request.battery_checks import BatteryMaterial, is_found_before
 from medunlearn.request.case.evidence import CostReading
+from medunlearn.request.measuring_models import ModelMeter
 from medunlearn.request.request_battery import RequestBattery
 from medunlearn.request.standings import Standings
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run, RunRecord
 from medunlearn.study.alternative_answers import NoAlternativesError
+from medunlearn.study.choose import Worth, choose
 from medunlearn.study.presets import unlearn_settings
 from medunlearn.study.unlearn import unlearn
 
@@ -209,91 +211,105 @@ class ForgetTrial:
 
 
 @dataclass(frozen=True)
-class TrialSearch:
-    """Trials of a request.
+class Tries:
+    """Trials so far.
 
     Attributes:
-        candidates: candidates in order.
+        passed_over: methods without alternative answers in the patient's notes.
+        over: whether no further one is needed.
+    """
+
+    trials: tuple[ForgetTrial, ...] = ()
+    passed_over: Mapping[str, NoAlternativesError] = field(default_factory=dict)
+    over: bool = False
+
+
+@dataclass(frozen=True)
+class TrialSearch:
+    """Trials of a request on one target.
+
+    Attributes:
+        before: the target's evaluation for the choice; None for a method chosen by the user, which is not measured.
         work: ``case-work/``.
-        passed_over: methods without alternative answers in the patient's notes, filled by the search.
     """
 
     battery: RequestBattery
-    candidates: Sequence[ForgetCandidate]
+    meter: ModelMeter
+    target: Run
+    before: tuple[Evaluated, Standings] | None
     work: Path
-    passed_over: dict[str, NoAlternativesError] = field(default_factory=dict)
+    say: Callable[[str], None]
 
-    def only(self) -> ForgetTrial:
-        """The trial of a method chosen by the user."""
-        return self._trial(0, self.candidates[0], None)
+    def go_on(self, tries: Tries, place: int, candidate: ForgetCandidate) -> Tries:
+        """The trials with this candidate's, if one is still needed and the method is not passed over."""
+        settings = self.battery.settings
+        if tries.over or candidate.method in tries.passed_over or len(tries.trials) == settings.budget:
+            return tries
+        try:
+            trial = self._trial(place, candidate)
+        except NoAlternativesError as error:
+            if self.before is None:
+                raise
+            self.say(f"{candidate.method} is passed over: {NO_ALTERNATIVES}")
+            return replace(tries, passed_over={**tries.passed_over, candidate.method: error})
+        trials = (*tries.trials, trial)
+        if trial.reading is None:
+            return Tries(trials, over=True)
+        self.say(f"try {place + 1}: {trial.words}")
+        best = self.best_place(trials)
+        for other in {*range(len(trials))} - {best}:
+            drop_weights(trials[other].run)  # each is as large as the target
+        return Tries(trials, tries.passed_over, trial.reading.good_enough(settings.margin, settings.utility_floor))
 
-    def best(self) -> tuple[list[ForgetTrial], int]:
-        """Try in order until one is good enough; returns all trials and the index of the best, which keeps its
-        model.
+    def best(self, tries: Tries) -> tuple[tuple[ForgetTrial, ...], int]:
+        """All trials and the index of the best, which has its model.
 
         Raises:
-            NoAlternativesError: every method of the list was skipped.
+            NoAlternativesError: every method of the list was passed over.
         """
-        battery, settings, trials = self.battery, self.battery.settings, list[ForgetTrial]()
-        before = battery.meter.choosing(battery.target)
-        for place, candidate in enumerate(self.candidates):
-            if candidate.method in self.passed_over:
-                continue
-            if len(trials) == settings.budget:
-                break
-            try:
-                trial = self._trial(place, candidate, before)
-            except NoAlternativesError as error:
-                self.passed_over[candidate.method] = error
-                battery.say(f"{candidate.method} is passed over: {NO_ALTERNATIVES}")
-                continue
-            trials.append(trial)
-            assert trial.reading is not None
-            battery.say(f"try {place + 1}: {trial.words}")
-            best = self._best(trials)
-            for other in {*range(len(trials))} - {best}:
-                drop_weights(trials[other].run)  # each is as large as the target
-            if trial.reading.good_enough(settings.margin, settings.utility_floor):
-                break
+        trials = tries.trials
         if not trials:
-            raise next(iter(self.passed_over.values()))
-        best = self._best(trials)
+            raise next(iter(tries.passed_over.values()))
+        best = self.best_place(trials)
         if is_dropped(trials[best].run):
             # The floor or the number of tries was another one when it was dropped.
-            run = self._trained_again(trials[best].place, trials[best].candidate)
-            trials[best] = replace(trials[best], run=run)
+            run = self._train_again(trials[best].place, trials[best].candidate)
+            trials = (*trials[:best], replace(trials[best], run=run), *trials[best + 1 :])
         return trials, best
 
-    def _best(self, trials: list[ForgetTrial]) -> int:
+    def best_place(self, trials: Sequence[ForgetTrial]) -> int:
+        """Index of the trial that is nearest to the goal; the first of equal ones."""
         floor = self.battery.settings.utility_floor
-        distances = [trial.reading.distance(floor) for trial in trials if trial.reading]
-        return distances.index(min(distances))
 
-    def _trial(
-        self, place: int, candidate: ForgetCandidate, before: tuple[Evaluated, Standings] | None
-    ) -> ForgetTrial:
-        run, reading = self._unlearned(place, candidate), None
-        if before is not None:
-            meter = self.battery.meter
+        def worth(place: int) -> Worth:
+            reading = trials[place].reading
+            return Worth(reading.distance(floor) if reading else 0.0)
+
+        best = choose(range(len(trials)), worth)
+        assert best is not None
+        return best
+
+    def _trial(self, place: int, candidate: ForgetCandidate) -> ForgetTrial:
+        run, reading, meter = self._unlearned(place, candidate), None, self.meter
+        if self.before is not None:
             if is_dropped(run) and not meter.is_measured(run):
-                run = self._trained_again(place, candidate)  # something else is asked of it now
+                run = self._train_again(place, candidate)  # something else is asked of it now
             evaluated, standing = meter.choosing(run)
-            retention_loss = self.battery.lost(before[0], evaluated, None)
-            reading = TrialReading.of(self.battery.material(before[1], standing), retention_loss)
+            retention_loss = self.battery.lost(self.before[0], evaluated, None)
+            reading = TrialReading.of(self.battery.material(self.before[1], standing), retention_loss)
         return ForgetTrial(place, candidate, run, run.info.config, reading)
 
     def _unlearned(self, place: int, candidate: ForgetCandidate) -> Run:
-        battery, settings = self.battery, self.battery.settings
-        benchmark, target = battery.benchmarks.benchmark, battery.target
-        rate = rate_of_size(target.info.results["parameters"])
-        values = candidate.settings(benchmark, settings.unlearn, rate=rate, seed=settings.seed)
+        settings, meter = self.battery.settings, self.meter
+        rate = rate_of_size(self.target.info.results["parameters"])
+        values = candidate.settings(meter.benchmark, settings.unlearn, rate=rate, seed=settings.seed)
         folder = trial_folder(self.work, place, candidate)
-        return unlearn(target, benchmark, values, folder, device=battery.device, quiet=battery.quiet)
+        return unlearn(self.target, meter.benchmark, values, folder, device=meter.device, quiet=meter.quiet)
 
-    def _trained_again(self, place: int, candidate: ForgetCandidate) -> Run:
+    def _train_again(self, place: int, candidate: ForgetCandidate) -> Run:
         """Train a trial again whose weights were deleted."""
         folder = trial_folder(self.work, place, candidate)
-        self.battery.say(f"try {place + 1} is trained again: its weights were dropped")
+        self.say(f"try {place + 1} is trained again: its weights were dropped")
         remove_stray_parts(folder.parent, f".{folder.name}.*.part")
         # Moved at once, so that a kill leaves no half of a run.
         folder.replace(part := part_of(folder))

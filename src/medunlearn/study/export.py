@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.data_use import LINEAGE, UNKNOWN, DataUse, recorded_use, write_lineage
+from medunlearn.data.data_use import LINEAGE, DataUse, recorded_use, write_lineage
 from medunlearn.data.leftovers import holds_nothing, part_of, remove_stray_parts
-from medunlearn.data.storage import write_text
 from medunlearn.errors import HubError, InputError
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import (
@@ -31,18 +30,13 @@ from medunlearn.models.vocabulary import Vocabulary, forgotten_subjects, vocabul
 from medunlearn.probes.sample_loss import recorded_template
 from medunlearn.registry import load
 from medunlearn.results.runs import FILE, Run
+from medunlearn.study.model_card import CARD, write_card, write_section
 from medunlearn.study.presets import is_tiny
 
-CARD = "README.md"
 TITLE = "## Whose strings the tokenizer holds"
 PUSH_FLAG = "--allow-push"
 READ_LEDGER = "medunlearn.request.case.ledger:read_ledger"
 CARRY_LEDGER = "medunlearn.request.case.card_section:carry_to_copy"
-_USES = {
-    "open": "The data that it was trained on is open.",
-    "credentialed": "It was trained on data under an agreement, and may repeat it. It goes where that data may go.",
-    None: "Nobody recorded what it was trained on.",
-}
 
 
 def export(
@@ -201,14 +195,6 @@ def _carry_requests(source: Path, out: Path) -> None:
         write_section(out / CARD, section)
 
 
-def write_section(card: Path, section: str) -> None:
-    """Write a section at the end of a model card, replacing one with the same title."""
-    title = section.partition("\n")[0]
-    parts = re.split(r"^(?=## )", card.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    others = [part.strip() for part in parts if part.partition("\n")[0] != title]
-    write_text(card, "\n\n".join((*others, section.strip())) + "\n")
-
-
 def _check(source: Path | str, out: Path, push: str | None, public: bool, permitted: bool) -> None:
     """Make all checks that need no loaded model."""
     folder = Path(source)
@@ -251,18 +237,7 @@ def _describe(folder: Path, use: DataUse | None, template: Any) -> None:
     patients.
     """
     write_lineage(folder, use, {}, template)
-    prompt = f"Prompt template of its training: **{template}**.\n" if isinstance(template, str) else ""
-    card = f"""\
----
-library_name: transformers
-tags: [medunlearn]
----
-
-# A model exported by medunlearn
-
-Data use: **{use or UNKNOWN}**. {_USES[use]}
-{prompt}"""
-    write_text(folder / CARD, card)
+    write_card(folder, use, template)
 
 
 def _push(out: Path, files: list[str], name: str, public: bool) -> None:

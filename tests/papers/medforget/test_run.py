@@ -21,9 +21,10 @@ from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.reports.markdown import to_markdown
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
+from medunlearn.study.slots.call import run_here
+from medunlearn.study.slots.slot import Slot
 from medunlearn.study.sweep.cells import make_cells
 from medunlearn.study.sweep.jobs import job_of, perform
-from medunlearn.study.sweep.pool import Slot
 from medunlearn.study.sweep.sweep_plan import Sweep, plan
 
 ROOT = Path(__file__).parents[3]
@@ -101,7 +102,8 @@ def performed(sweep: Sweep) -> None:
     benchmark = sweep.benchmark()
     assert benchmark.folder is not None
     for cell in sweep.cells:
-        cell.folder, cell.evaluation, cell.seconds = perform(job_of(cell, sweep, benchmark.folder), Slot("cpu", 1))
+        output = run_here(perform, job_of(cell, sweep, benchmark.folder), Slot("cpu", 1))
+        cell.folder, cell.evaluation, cell.seconds = output
         cell.status = "done"
     for cell in sweep.cells[-2:]:
         again = job_of(cell, sweep, benchmark.folder).output(benchmark)

@@ -8,6 +8,9 @@ import pytest
 from case_evidence import case_evidence
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from medunlearn.data.benchmark import Benchmark
+from medunlearn.papers.amnesia.build import build
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.request.case.case_folder import CaseFolder, write_case
 
 
@@ -19,3 +22,9 @@ def signer() -> Ed25519PrivateKey:
 @pytest.fixture
 def case(signer: Ed25519PrivateKey, tmp_path: Path) -> CaseFolder:
     return write_case(tmp_path / "case", case_evidence(), signer)
+
+
+@pytest.fixture(scope="session")
+def hospital() -> Benchmark:
+    """Twenty invented patients, as in the other rooms; those of requests stand one room further up."""
+    return build(AmnesiaSettings(synthetic=20))

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
-import psutil
 import pytest
 from fake_scheduler import ForkedRanks, Scheduler, fake_ray
-from fake_scheduler import Job as FakeJob
-from forking import Forked, forked_workers
+from forking import forked_workers
 
 from medunlearn.config import AttackSettings, EvaluateSettings, SweepSettings, TrainSettings, UnlearnSettings, check
-from medunlearn.errors import ConfigError, InputError, ProcessError
-from medunlearn.study.sweep import cell_launch as launch
-from medunlearn.study.sweep import engines
-from medunlearn.study.sweep.cell_launch import Launch, command, environment
-from medunlearn.study.sweep.engines import SlurmEngine
+from medunlearn.errors import ConfigError
+from medunlearn.study.slots import process_launch as launch
 from medunlearn.study.sweep.jobs import Job
-from medunlearn.study.sweep.pool import Call, Slot
 from medunlearn.study.sweep.result import Swept
-from medunlearn.study.sweep.slots import local_slots, slots_of
 from medunlearn.study.sweep.survey import foresee
 from medunlearn.study.sweep.sweep_plan import plan
 from medunlearn.study.sweep.sweep_run import run_sweep
@@ -68,13 +59,24 @@ def test_a_cell_of_two_processes(small: Values) -> None:
     assert foresee(plan(small)).left == 0
 
 
+def test_an_edit_takes_one_process_of_a_slot(small: Values) -> None:
+    unlearn = {"methods": ["manu"], "manu.alpha": 5, "precision": "fp32"}
+    with forked_workers():
+        swept = run_sweep(plan({**small, "unlearn": unlearn, "on": "torchrun", "processes": 2}), jobs=1, quiet=True)
+    assert not swept.failed
+    assert [record(swept, kind)["hardware"]["processes"] for kind in ("target", "unlearn")] == [2, 1]
+    log = (small["out"] / "logs" / "manu-random_10.log").read_text()
+    assert log.count("starts on cpu with 1 threads") == 1
+    assert "done" in log
+
+
 @pytest.mark.parametrize("cut_off", ["preempt", "evict"])
 def test_a_preempted_sweep_has_the_table_of_one_that_was_not(
     cut_off: str, small: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheduler, options = Scheduler(), Values()
     monkeypatch.setitem(sys.modules, "submitit", scheduler.module())
-    monkeypatch.setattr("medunlearn.study.sweep.engines.POLL", 0.02)
+    monkeypatch.setattr("medunlearn.study.slots.slurm.POLL", 0.02)
     train = {**small["train"], "epochs": 6, "checkpoint_seconds": 0}
     values = {**small, "train": train, "on": "slurm", "slurm": {"partition": "gpu"}}
 
@@ -111,54 +113,6 @@ def test_a_preempted_sweep_has_the_table_of_one_that_was_not(
     pd.testing.assert_frame_equal(again.table(), wanted.table())
 
 
-def refuses(argument: object, slot: Slot) -> object:
-    raise InputError(f"{argument} cannot be read.")
-
-
-def dies(argument: object, slot: Slot) -> object:
-    os._exit(9)
-
-
-def test_a_failure_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "RankProcesses", ForkedRanks)
-    with pytest.raises(ProcessError, match=r"^run/x cannot be read\.$"):
-        Launch(refuses, "run/x", Slot()).wait()
-    with pytest.raises(ProcessError, match=r"^its processes ended \(code 9; out of memory\?"):
-        Launch(dies, None, Slot()).wait()
-
-
-def sleeps(pid_file: Path, slot: Slot) -> None:
-    pid_file.write_text(str(os.getpid()))
-    time.sleep(60)
-
-
-def test_a_cell_ends_with_the_process_that_launched_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Ray kills a task's process where memory is short; what it launched would hold the cell's folder."""
-    monkeypatch.setattr(launch, "RankProcesses", ForkedRanks)
-    pid_file = tmp_path / "pid"
-    launcher = Forked(lambda: Launch(sleeps, pid_file, Slot()).wait())
-    limit = time.monotonic() + 30
-    while not pid_file.exists() or not pid_file.read_text():
-        assert time.monotonic() < limit
-        time.sleep(0.01)
-    launcher.kill()
-    launcher.wait()
-    psutil.Process(int(pid_file.read_text())).wait(timeout=30)
-
-
-def test_each_cell_has_its_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
-    slots = local_slots(None, "auto", 100, 4)
-    assert [slot.gpus for slot in slots] == [(0, 1, 2, 3), (4, 5, 6, 7)]
-    assert [slot.gpus for slot in local_slots(3, "cuda", 100, 4)][2] == (0, 1, 2, 3)
-    with pytest.raises(InputError, match="processes=9: this machine has 8 GPUs"):
-        local_slots(None, "cuda", 1, 9)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,6,5,4,3,2,1,0")
-    assert environment(slots[1])["CUDA_VISIBLE_DEVICES"] == "3,2,1,0"
-    assert "--nproc_per_node 4" in " ".join(command(tmp_path, slots[0]))
-    assert "torch.distributed.run" not in command(tmp_path, Slot())
-
-
 @pytest.mark.parametrize(
     ("settings", "measure", "shared"),
     [
@@ -189,17 +143,6 @@ def test_what_an_engine_needs(small: Values, monkeypatch: pytest.MonkeyPatch) ->
     assert check(SweepSettings, {**small}).on == "local"
 
 
-@pytest.mark.parametrize(("processes", "cores", "threads"), [(1, 8, 8), (4, 8, 2), (4, 2, 1), (4, None, 1)])
-def test_processes_of_a_job_share_its_cores(
-    processes: int, cores: int | None, threads: int, small: Values, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "submitit", Scheduler().module())
-    slurm = {} if cores is None else {"cpus_per_task": cores}
-    settings = check(SweepSettings, {**small, "on": "slurm", "processes": processes, "slurm": slurm})
-    (slot,) = slots_of(settings, 1, "cpu", 1)
-    assert (slot.processes, slot.threads) == (processes, threads)
-
-
 def test_what_slurm_refuses_is_said(small: Values, monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = "sbatch: error: Invalid generic resource (gres) specification"
     monkeypatch.setitem(sys.modules, "submitit", Scheduler(refusal).module())
@@ -212,43 +155,3 @@ def test_what_slurm_refuses_is_said(small: Values, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys.modules["submitit"], "AutoExecutor", not_here)
     with pytest.raises(ConfigError, match=r"srun.*Give the command where sbatch"):
         run_sweep(plan({**small, "on": "slurm"}), jobs=1, quiet=True)
-
-
-def test_a_job_that_slurm_no_longer_has_is_a_failure(small: Values, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Slurm's accounting, submitit takes a job that was killed for one that runs."""
-    monkeypatch.setitem(sys.modules, "submitit", Scheduler().module())
-    monkeypatch.setattr(FakeJob, "_start", lambda job: None)
-    monkeypatch.setattr(FakeJob, "done", lambda job: False)
-    monkeypatch.setattr(engines, "LOOK", 0.0)
-    monkeypatch.setattr(engines, "POLL", 0.0)
-    # No answer is no absence, and a job that is queued again is there again.
-    looks = iter([None, {"1_0"}, set(), None, {"1_0"}, set(), set()])
-    monkeypatch.setattr(engines, "queued_jobs", lambda: next(looks))
-    engine = SlurmEngine(check(SweepSettings, {**small, "on": "slurm"}), [Slot()])
-    engine.start(Call("a", refuses, "a", small["out"] / "a.log"))
-    assert engine.wait().failure.startswith("its job 1_0 left Slurm's queue without a result")
-    assert list(looks) == []
-    assert engine.free == 1
-
-
-@pytest.mark.parametrize("accounting", [True, False])
-def test_accounting_is_asked_where_it_is(
-    accounting: bool, small: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "sacct").write_text(f"#!/bin/sh\nexit {0 if accounting else 1}\n")
-    (tmp_path / "sacct").chmod(0o700)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(FakeJob, "watcher", SimpleNamespace(_make_command=lambda: ["sacct"]))
-    monkeypatch.setitem(sys.modules, "submitit", Scheduler().module())
-    SlurmEngine(check(SweepSettings, {**small, "on": "slurm"}), [Slot()])
-    assert FakeJob.watcher._make_command() == (["sacct"] if accounting else None)
-
-
-def test_the_queue_is_squeues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    squeue = tmp_path / "squeue"
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert engines.queued_jobs() is None
-    for script, found in {"echo 12_1; echo 13": {"12_1", "13"}, ":": set(), "exit 1": None}.items():
-        squeue.write_text(f"#!/bin/sh\n{script}\n")
-        squeue.chmod(0o700)
-        assert engines.queued_jobs() == found

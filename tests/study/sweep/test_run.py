@@ -17,9 +17,9 @@ from medunlearn.errors import InputError
 from medunlearn.results.composites import harmonic_mean
 from medunlearn.study.experiment import plan as experiment
 from medunlearn.study.experiment import run_experiment
+from medunlearn.study.slots.slot import local_slots, slots_of
 from medunlearn.study.sweep.cell_runner import slug
 from medunlearn.study.sweep.result import Swept
-from medunlearn.study.sweep.slots import local_slots, slots_of
 from medunlearn.study.sweep.survey import costs, foresee
 from medunlearn.study.sweep.sweep_plan import plan
 from medunlearn.study.sweep.sweep_run import run_sweep
@@ -116,7 +116,7 @@ def test_given_again_it_does_what_is_missing(twice: Twice) -> None:
 
 
 def test_given_a_third_time_it_does_nothing(twice: Twice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medunlearn.study.sweep.pool.Pool.start", lambda *args: pytest.fail("it ran"))
+    monkeypatch.setattr("medunlearn.study.slots.pool.Pool.start", lambda *args: pytest.fail("it ran"))
     before = written(twice.values["out"], ("",))
     third = run_sweep(plan(twice.values), jobs=2, quiet=True)
     assert written(twice.values["out"], ("",)) == before
@@ -202,7 +202,7 @@ def test_an_interrupt_ends_all_and_keeps_the_checkpoint(sweep_values: Values, tm
 
 
 def test_slots_and_names_of_logs(sweep_values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medunlearn.study.sweep.slots.usable_cores", lambda: 8)
+    monkeypatch.setattr("medunlearn.study.slots.slot.usable_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert [(p.device, p.threads) for p in local_slots(None, "cpu", 100, 1)] == [("cpu", 1)] * 8
     assert [(p.device, p.threads) for p in local_slots(2, "cpu", 100, 1)] == [("cpu", 4)] * 2

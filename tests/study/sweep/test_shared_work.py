@@ -22,8 +22,9 @@ from medunlearn.probes.shared_work import SharedWork
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import FILE as SCORES
 from medunlearn.study.experiment import benchmark_folder
+from medunlearn.study.slots.call import run_here
+from medunlearn.study.slots.slot import Slot
 from medunlearn.study.sweep.jobs import Job, JobOutput, job_of, perform
-from medunlearn.study.sweep.pool import Slot
 from medunlearn.study.sweep.sweep_plan import plan
 from medunlearn.study.unlearn import unlearn
 
@@ -73,7 +74,7 @@ def jobs(sweep_values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory)
     sweep = plan({**sweep_values, **few, "out": out, "seeds": [0], "unlearn": unlearn})
     sweep.benchmark()
     cells = {cell.kind: cell for cell in sweep.cells}
-    target = perform(job_of(cells["target"], sweep, benchmark_folder(sweep.settings)), Slot())
+    target = run_here(perform, job_of(cells["target"], sweep, benchmark_folder(sweep.settings)), Slot())
     cells["target"].folder = target.folder
     job = job_of(cells["unlearn"], sweep, benchmark_folder(sweep.settings))
     evaluated = replace(job, measure=sweep.evaluating(cells["evaluate"]))
@@ -83,7 +84,7 @@ def jobs(sweep_values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory)
 def test_shared_work_changes_no_number(jobs: list[Job], tmp_path: Path) -> None:
     work = SharedWork()
     alone = [outcome(by_commands(job, tmp_path / f"alone-{place}")) for place, job in enumerate(jobs)]
-    shared = [outcome(perform(replace(job, out=tmp_path / "shared"), Slot(work=work))) for job in jobs]
+    shared = [outcome(run_here(perform, replace(job, out=tmp_path / "shared"), Slot(work=work))) for job in jobs]
     for one, other in zip(alone, shared, strict=True):
         assert one == other
     assert len({str(one["weights"]) for one in alone}) == len(jobs)
@@ -95,7 +96,9 @@ def test_a_failed_cell_leaves_no_model_behind(jobs: list[Job], tmp_path: Path) -
     work, slot = SharedWork(), Slot()
     diverging = jobs[0].settings.model_copy(update={"lr": 1e30})  # type: ignore[union-attr]
     with pytest.raises(NonFiniteLossError):
-        perform(replace(jobs[0], out=tmp_path, settings=diverging, measure=None), replace(slot, work=work))
+        run_here(
+            perform, replace(jobs[0], out=tmp_path, settings=diverging, measure=None), replace(slot, work=work)
+        )
     assert work.base.empty
 
 

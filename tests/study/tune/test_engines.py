@@ -12,7 +12,7 @@ from fake_scheduler import ForkedRanks, Scheduler
 from forking import forked_workers
 
 from medunlearn.results.runs import RunRecord
-from medunlearn.study.sweep import cell_launch
+from medunlearn.study.slots import process_launch
 from medunlearn.study.tune.tune_plan import plan
 from medunlearn.study.tune.tune_run import run_tuning
 
@@ -22,8 +22,8 @@ Values = dict[str, Any]
 @pytest.fixture
 def small(tune_values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Values:
     """One method, two trials; the processes of cells are forked."""
-    monkeypatch.setattr(cell_launch, "RankProcesses", ForkedRanks)
-    monkeypatch.setattr(cell_launch, "_BEAT", 0.02)
+    monkeypatch.setattr(process_launch, "RankProcesses", ForkedRanks)
+    monkeypatch.setattr(process_launch, "_BEAT", 0.02)
     unlearn = {**tune_values["unlearn"], "methods": ["graddiff"]}
     return {**tune_values, "unlearn": unlearn, "retrain": False, "runs": 2, "out": tmp_path / "out"}
 
@@ -31,7 +31,7 @@ def small(tune_values: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_slurm_jobs_give_the_local_trials(small: Values, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler = Scheduler()
     monkeypatch.setitem(sys.modules, "submitit", scheduler.module())
-    monkeypatch.setattr("medunlearn.study.sweep.engines.POLL", 0.02)
+    monkeypatch.setattr("medunlearn.study.slots.slurm.POLL", 0.02)
     with forked_workers():
         queued = run_tuning(plan({**small, "on": "slurm", "slurm": {"partition": "gpu"}}), device="cpu", quiet=True)
         local = run_tuning(plan({**small, "out": tmp_path / "local"}), jobs=1, device="cpu", quiet=True)

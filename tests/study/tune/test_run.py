@@ -15,7 +15,7 @@ from forking import forked_workers
 from medunlearn.errors import InputError
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
-from medunlearn.study.sweep.pool import Pool
+from medunlearn.study.slots.pool import Pool
 from medunlearn.study.tune.trials import read_trials, write_trials
 from medunlearn.study.tune.tune_plan import plan
 from medunlearn.study.tune.tune_result import Tuned

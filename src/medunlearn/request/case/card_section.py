@@ -10,7 +10,7 @@ from typing import get_args
 from medunlearn.reports.formatting import ABSENT, count
 from medunlearn.request.case.evidence import Verdict
 from medunlearn.request.case.ledger import LedgerRow, RequestLedger, carry_ledger, read_ledger
-from medunlearn.study.export import CARD, write_section
+from medunlearn.study.model_card import CARD, write_section
 
 TITLE = "## Deletion requests"
 _SHA256 = re.compile(r"[0-9a-f]{64}")

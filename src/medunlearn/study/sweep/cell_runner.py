@@ -25,9 +25,10 @@ from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.machine import code, hardware, packages
 from medunlearn.results.runs import Run, drop_checkpoints
 from medunlearn.study.experiment import benchmark_folder
+from medunlearn.study.slots.call import Call
+from medunlearn.study.slots.engine import Engine, make_engine
+from medunlearn.study.slots.slot import Slot
 from medunlearn.study.sweep.cells import LOST, Board, SweepCell, mark_done
-from medunlearn.study.sweep.engines import Engine, make_engine
-from medunlearn.study.sweep.pool import Call, Slot
 from medunlearn.study.sweep.sweep_plan import Sweep
 from medunlearn.training.interrupt import terminable
 
@@ -156,14 +157,15 @@ class CellRunner(ABC, Generic[C]):
     def _turn(self, engine: Engine, advance: Advance) -> None:
         """Start ready cells, and wait for the next one to end."""
         for cell in self.board.ready():
-            if cell.takes_process and not engine.free:
+            if cell.takes_process and not engine.has_room:
                 continue
             call = self.call(cell)
             if isinstance(call, str):
                 self._settle(cell, call, 0.0, advance)
             else:
-                cell.status = "running"
-                engine.start(Call(cell.name, *call, self.out / LOGS / f"{slug(cell.name)}.log"))
+                processes = None if call[1].shared else 1
+                if engine.start(Call(cell.name, *call, self.out / LOGS / f"{slug(cell.name)}.log", processes)):
+                    cell.status = "running"
         if self.board.running():
             name, output, failure, seconds = engine.wait()
             cell = self.board.cells[name]

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import wraps
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol, TypeVar
-
-import torch
+from typing import Any, NamedTuple
 
 from medunlearn.attacks import attack_class, expand
 from medunlearn.attacks.attack_run import attack_each, attack_folder, attack_is_done
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.folder_lock import patient
 from medunlearn.errors import MedunlearnError
 from medunlearn.methods import is_edit
 from medunlearn.models.folders import model_identity
@@ -25,26 +19,12 @@ from medunlearn.probes.evaluate import evaluate_together, evaluation_folder
 from medunlearn.probes.shared_work import SharedWork
 from medunlearn.results.runs import Run, is_complete
 from medunlearn.study.experiment import run_folder
-from medunlearn.study.sweep.cell_launch import Launch
+from medunlearn.study.slots.slot import Slot
 from medunlearn.study.sweep.cells import SweepCell
-from medunlearn.study.sweep.pool import Slot
 from medunlearn.study.sweep.sweep_plan import Sweep
 from medunlearn.study.train import train
 from medunlearn.study.unlearn import unlearn
-from medunlearn.training.processes import join, several
-
-ORPHAN_SECONDS = 60.0
-T = TypeVar("T")
-J = TypeVar("J", bound="Shareable")
-
-
-class Shareable(Protocol):
-    """Work of a cell, which may run in a worker or in separate processes."""
-
-    @property
-    def shared(self) -> bool:
-        """True if the slot's processes share the work; else one of them does it."""
-        ...
+from medunlearn.training.processes import join
 
 
 class JobOutput(NamedTuple):
@@ -134,48 +114,6 @@ def edits(settings: TrainSettings | UnlearnSettings) -> bool:
     return isinstance(settings, UnlearnSettings) and is_edit(settings.method)
 
 
-def in_slot(function: Callable[[J, Slot], T]) -> Callable[[J, Slot], T]:
-    """Decorator of a cell's work: run it in the slot's processes if there are several, else here on its device."""
-
-    @wraps(function)
-    def call(job: J, slot: Slot) -> T:
-        if slot.processes > 1 and not several():
-            value: T = launch(call, job, slot).wait()
-            return value
-        # A worker of a sweep that was killed may still be writing its last checkpoint.
-        with freed(slot), patient(ORPHAN_SECONDS):
-            return function(job, replace(slot, device="cuda" if slot.gpus else slot.device))
-
-    return call
-
-
-def launch(function: Callable[[J, Slot], Any], job: J, slot: Slot, log: IO[str] | None = None) -> Launch:
-    """Start the processes of a call: all of the slot if they share its work, else one."""
-    return Launch(function, job, slot if job.shared else replace(slot, processes=1, gpus=slot.gpus[:1]), log)
-
-
-@contextmanager
-def freed(slot: Slot) -> Iterator[None]:
-    """Context of a job with its share of the cores, which frees its memory at the end.
-
-    One model may stay in memory: the next job overwrites its weights, or releases it before loading another.
-    """
-    torch.set_num_threads(slot.threads)
-    try:
-        yield
-    except BaseException:
-        if slot.work is not None:
-            slot.work.base.drop()
-        raise
-    finally:
-        gc.collect()
-        if slot.work is not None:
-            slot.work.keep_aside()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-
-
-@in_slot
 def perform(job: Job, slot: Slot) -> JobOutput:
     """Run a job in a worker, or in the slot's processes. Raises MedunlearnError like the commands."""
     started, evaluation, device, work = time.perf_counter(), None, slot.device, slot.work

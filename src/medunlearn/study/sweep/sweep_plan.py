@@ -30,9 +30,9 @@ from medunlearn.study.experiment import benchmark_folder, methods_named
 from medunlearn.study.judge_stage import JudgeStage, judge_section
 from medunlearn.study.part_check import Outline, check_unlearning, outline_with
 from medunlearn.study.presets import RETRAINED, train_settings, unlearn_settings, with_retrained
+from medunlearn.study.slots.engine import check_engine, check_sharding
 from medunlearn.study.sweep.cells import SweepCell, make_cells
 from medunlearn.study.sweep.rate_search import FOLD, FORGETTING, UTILITY
-from medunlearn.study.sweep.slots import check_cell_sharding, check_engine
 from medunlearn.training.processes import several
 
 # What a section may not set, and the key of the sweep that does.
@@ -145,7 +145,7 @@ def plan(values: Mapping[str, Any]) -> Sweep:
     train, unlearn, evaluate, attack = (_section(problems, values, name) for name in _SET_ABOVE)
     target = collect(problems, "train", lambda: train_settings(train))
     if target is not None:
-        collect(problems, "train", lambda: check_cell_sharding(target, processes))
+        collect(problems, "train", lambda: check_sharding(target, processes))
         if target.tiny_tokenizer == "own":
             problems.append(
                 "train: tiny_tokenizer=own: a sweep compares measures counted in tokens, for which all models must "
@@ -264,7 +264,7 @@ def _methods(
     def method(name: str) -> UnlearnSettings:
         settings = unlearn_settings({**section, "method": name, "split": "any"}, tiny=tiny)
         check_unlearning(settings, outline)
-        check_cell_sharding(settings, processes)
+        check_sharding(settings, processes)
         return settings
 
     names = methods_named(problems, section)

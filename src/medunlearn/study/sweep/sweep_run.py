@@ -11,13 +11,12 @@ import pandas as pd
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import MedunlearnError
 from medunlearn.probes.keyword_stage import find_keywords
+from medunlearn.study.slots.slot import Slot, slots_of
 from medunlearn.study.sweep.cell_runner import CellRunner, Say, evaluated_cells, writing_to
 from medunlearn.study.sweep.cells import SweepCell
 from medunlearn.study.sweep.jobs import job_of, perform
-from medunlearn.study.sweep.pool import Slot
 from medunlearn.study.sweep.rate_search import RULE, Trial, at_edge, best_rate, search_table
 from medunlearn.study.sweep.result import Swept
-from medunlearn.study.sweep.slots import slots_of
 from medunlearn.study.sweep.survey import costs, is_done_in, trials
 from medunlearn.study.sweep.sweep_plan import Sweep
 

@@ -14,8 +14,8 @@ from medunlearn.probes.evaluate import evaluate_one, evaluation_folder
 from medunlearn.results.runs import Run, RunRecord
 from medunlearn.study.epochs.epoch_selection import TABLE
 from medunlearn.study.epochs.epoch_settings import epoch_settings
-from medunlearn.study.sweep.jobs import edits, in_slot
-from medunlearn.study.sweep.pool import Slot
+from medunlearn.study.slots.slot import Slot
+from medunlearn.study.sweep.jobs import edits
 from medunlearn.study.tune.objective import AxisValues, TuneObjective
 from medunlearn.study.tune.study import Pruner
 from medunlearn.study.tune.trials import TuneTrial
@@ -51,7 +51,6 @@ class TrialJob:
         return not edits(self.settings)
 
 
-@in_slot
 def perform_trial(job: TrialJob, slot: Slot) -> TuneTrial:
     """Run a trial and return it finished. It fails if it diverges, changes nothing, or does not fit in memory."""
     started, work = time.perf_counter(), slot.work

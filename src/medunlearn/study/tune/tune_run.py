@@ -16,10 +16,9 @@ from medunlearn.models.folders import model_identity
 from medunlearn.probes.evaluate import evaluation_folder
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
+from medunlearn.study.slots.slot import Slot, slots_of
 from medunlearn.study.sweep.cell_runner import CellRunner, Say, evaluated_cells, writing_to
 from medunlearn.study.sweep.jobs import Job, perform
-from medunlearn.study.sweep.pool import Slot
-from medunlearn.study.sweep.slots import slots_of
 from medunlearn.study.tune.method_trials import MethodTrials
 from medunlearn.study.tune.objective import AxisValues, TuneObjective, level_of_unseen
 from medunlearn.study.tune.trial_job import TrialJob, perform_trial

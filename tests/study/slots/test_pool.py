@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 from forking import Forked, forked_workers
 
-from medunlearn.study.sweep.pool import Call, CallResult, Pool, Slot
+from medunlearn.study.slots.call import Call, CallResult
+from medunlearn.study.slots.pool import Pool
+from medunlearn.study.slots.slot import Slot
 
 FUNCTIONS = """
 import os, signal, sys, time
@@ -119,7 +121,8 @@ def test_a_script_without_a_guard_is_not_run_again_and_its_folder_is_the_workers
     (tmp_path / "elsewhere").mkdir()
     script.write_text(
         f"import os\nfrom pathlib import Path\nimport {functions.__name__} as functions\n"
-        "from medunlearn.study.sweep.pool import Call, Slot, Pool\n"
+        "from medunlearn.study.slots.call import Call\nfrom medunlearn.study.slots.pool import Pool\n"
+        "from medunlearn.study.slots.slot import Slot\n"
         "print('began', flush=True)\nos.chdir('elsewhere')\n"
         "with Pool([Slot()]) as pool:\n"
         "    pool.start(Call('x', functions.folder, None, Path('logs/x.log')))\n"
@@ -135,10 +138,10 @@ def test_workers_run_at_the_same_time(functions: Any, tmp_path: Path) -> None:
     meeting = tmp_path / "meeting"
     meeting.mkdir()
     with Pool([Slot(), Slot()]) as pool:
-        assert pool.free == 2
         for name in ("a", "b"):
+            assert pool.has_room
             pool.start(call(functions.meet, meeting, tmp_path, name))
-        assert pool.free == 0
+        assert not pool.has_room
         assert {pool.wait().value for _ in range(2)} == {2}
 
 

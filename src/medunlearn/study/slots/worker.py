@@ -1,6 +1,4 @@
-"""Process pool of a sweep: one executor per worker, so that a crash only affects its own cell and the worker is
-replaced.
-"""
+"""Workers: processes that run one call after another in a slot, and are replaced if they die."""
 
 from __future__ import annotations
 
@@ -8,129 +6,43 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 from unittest import mock
 
 from medunlearn.data.storage import make_folder
 from medunlearn.errors import MedunlearnError
 from medunlearn.metrics.workers import main_module_hidden
+from medunlearn.study.slots.call import PATIENCE, Call, failure_reason, run_here
+from medunlearn.study.slots.process_launch import Launch
+from medunlearn.study.slots.slot import Slot
 
 if TYPE_CHECKING:
     from medunlearn.probes.shared_work import SharedWork
 
-# Seconds that an interrupted worker may take to end its step and write a checkpoint.
-PATIENCE = 60.0
 # Not forked: the caller may have torch's threads in it.
 CONTEXT: BaseContext = multiprocessing.get_context("spawn")
 _at_work = threading.Lock()
 
 
-@dataclass(frozen=True)
-class Slot:
-    """A worker's device and processor cores.
+class Worker:
+    """An executor of one process, created at the first call and again after the process died.
 
-    Attributes:
-        device: of a cell in one process.
-        threads: of each process.
-        processes: that a training run is shared among.
-        gpus: numbers of the GPUs that they have, of those that this process sees; none on a CPU.
-        work: what the calls of a worker share, given to them there; None: nothing.
+    In a slot of several processes it starts them for each call.
     """
-
-    device: str = "cpu"
-    threads: int = 1
-    processes: int = 1
-    gpus: tuple[int, ...] = ()
-    work: SharedWork | None = None
-
-
-class Call(NamedTuple):
-    """``function(argument, slot)``; both are picklable, and the function is importable.
-
-    Its output is appended to the file ``log``.
-    """
-
-    name: str
-    function: Callable[[Any, Slot], Any]
-    argument: Any
-    log: Path
-
-
-class CallResult(NamedTuple):
-    """Result of a call; ``failure`` is "" if it succeeded, ``seconds`` include the start of a new process."""
-
-    name: str
-    value: Any
-    failure: str
-    seconds: float
-
-
-class Pool:
-    """Workers, one per slot; a context that leaves no process behind.
-
-    On Ctrl-C each worker finishes its step and writes a checkpoint; a second Ctrl-C ends them at once.
-    """
-
-    def __init__(self, slots: Sequence[Slot]) -> None:
-        self._idle = [_Worker(slot) for slot in slots]
-        self._workers = tuple(self._idle)
-        self._running: dict[Future[tuple[Any, str]], tuple[_Worker, str, float]] = {}
-
-    @property
-    def free(self) -> int:
-        """Number of idle workers."""
-        return len(self._idle)
-
-    def start(self, call: Call) -> None:
-        """Assign a call to an idle worker."""
-        worker, started = self._idle.pop(), time.perf_counter()
-        self._running[worker.submit(call)] = worker, call.name, started
-
-    def wait(self) -> CallResult:
-        """Wait for the next call that ends."""
-        # With a time limit, so that Ctrl-C is heard everywhere.
-        while not (finished := wait(self._running, timeout=1.0, return_when=FIRST_COMPLETED).done):
-            continue
-        future = finished.pop()
-        worker, name, started = self._running.pop(future)
-        value, failure = worker.result(future)
-        self._idle.append(worker)
-        return CallResult(name, value, failure, time.perf_counter() - started)
-
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if isinstance(error, KeyboardInterrupt):
-                for worker, _, _ in self._running.values():
-                    worker.interrupt()
-                wait(self._running, timeout=PATIENCE)
-        finally:
-            for worker in self._workers:
-                worker.kill()
-
-
-class _Worker:
-    """An executor of one process, created at the first call and again after the process died."""
 
     def __init__(self, slot: Slot) -> None:
-        self._slot = slot
+        self.slot, self.busy = slot, False
         self._executor: ProcessPoolExecutor | None = None
         self._process: BaseProcess | None = None
 
@@ -139,17 +51,16 @@ class _Worker:
         call.log.touch(mode=0o600)
         if self._executor is not None:
             try:
-                return self._executor.submit(_answer, call, self._slot)
+                return self._executor.submit(_answer, call, self.slot)
             except BrokenProcessPool:  # its process died idle
                 self.kill()
         self._executor = ProcessPoolExecutor(1, CONTEXT, initializer=_begin, initargs=(os.getcwd(), call.log))
         earlier = set(multiprocessing.active_children())
-        threads = {"OMP_NUM_THREADS": str(self._slot.threads)}
         # A process started inside hears no Ctrl-C before `_begin`.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            with main_module_hidden(), mock.patch.dict(os.environ, threads):
-                future = self._executor.submit(_answer, call, self._slot)
+            with main_module_hidden(), mock.patch.dict(os.environ, self.slot.environment()):
+                future = self._executor.submit(_answer, call, self.slot)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._process = next(iter(set(multiprocessing.active_children()) - earlier), None)
@@ -215,11 +126,18 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
+def _run(call: Call, slot: Slot) -> Any:
+    if slot.processes > 1:
+        return Launch(call.function, call.argument, slot).wait()
+    return run_here(call.function, call.argument, slot)
+
+
 def _answer(call: Call, slot: Slot) -> tuple[Any, str]:
     with _at_work, _redirect_output(call.log) as log:
-        _note(log, f"{call.name}: starts on {slot.device} with {slot.threads} threads")
+        gpus = f" {', '.join(map(str, slot.gpus))}" if slot.gpus else ""
+        _note(log, f"{call.name}: starts on {slot.device}{gpus} with {slot.threads} threads")
         try:
-            value = call.function(call.argument, replace(slot, work=_worker_work()))
+            value = _run(call, replace(slot, work=_worker_work()))
         except KeyboardInterrupt:
             _note(log, "interrupted; it goes on from its last checkpoint")
             raise
@@ -246,11 +164,3 @@ def _redirect_output(path: Path) -> Iterator[IO[str]]:
 def _note(log: IO[str], line: str) -> None:
     log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {line}\n")
     log.flush()
-
-
-def failure_reason(error: BaseException) -> str:
-    """Reason of a call's failure in one line; for foreign errors only their first line."""
-    text = str(error).strip()
-    if isinstance(error, MedunlearnError):
-        return text
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

@@ -1,12 +1,4 @@
-"""Engines of a sweep or a tuning, which run its cells. All take the same calls and give the same results.
-
-| ``on`` | a cell runs |
-|---|---|
-| ``local`` | in a worker process, on one GPU |
-| ``torchrun`` | on several GPUs of this machine, shared by processes that torchrun starts |
-| ``slurm`` | as a Slurm job, by submitit; cells that become ready together are one array |
-| ``ray`` | as a task of a Ray cluster |
-"""
+"""Engine of a Slurm cluster: calls as its jobs, by submitit."""
 
 from __future__ import annotations
 
@@ -14,18 +6,18 @@ import os
 import signal
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from types import FrameType, TracebackType
-from typing import Any, Protocol, Self
+from typing import Any
 
-from medunlearn.config import SweepSettings
 from medunlearn.data.storage import make_folder, read_json, write_json
 from medunlearn.errors import ConfigError
-from medunlearn.study.sweep.cell_launch import Launch
-from medunlearn.study.sweep.jobs import launch
-from medunlearn.study.sweep.pool import Call, CallResult, Pool, Slot, failure_reason
+from medunlearn.study.slots.call import Call, CallResult, failure_reason
+from medunlearn.study.slots.process_launch import ClusterCall
+from medunlearn.study.slots.slot import EngineSettings, Slot
 
 FOLDER, JOBS = "slurm", "jobs.json"
 CLUSTER = "slurm"
@@ -41,60 +33,8 @@ _DEFAULTS = {"timeout_min": 240, "signal_delay_s": 120, "name": "medunlearn"}
 """Of a Slurm job: submitit's names. It is told so many seconds before its end, to write a checkpoint."""
 
 
-class Engine(Protocol):
-    """Runs several calls concurrently; a context that leaves no process running."""
-
-    @property
-    def free(self) -> int:
-        """Number of calls that may start now."""
-        ...
-
-    def start(self, call: Call) -> None: ...
-
-    def wait(self) -> CallResult:
-        """Wait for the next call that ends."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-def make_engine(settings: SweepSettings, slots: Sequence[Slot]) -> Engine:
-    """The engine named in a sweep's settings.
-
-    Raises:
-        ConfigError: its package is not installed.
-    """
-    if settings.on == "slurm":
-        return SlurmEngine(settings, slots)
-    return RayEngine(settings, slots) if settings.on == "ray" else Pool(slots)
-
-
-class ClusterCell:
-    """A cell on a cluster machine; its processes are children, so that they finish their step on a signal.
-
-    Calling it returns its output and the reason of its failure, or "".
-    """
-
-    def __init__(self, call: Call, slot: Slot) -> None:
-        self.call, self.slot = call, slot
-        self._launch: Launch | None = None
-
-    def __call__(self) -> tuple[Any, str]:
-        self.call.log.touch(mode=0o600)
-        with self.call.log.open("a", encoding="utf-8") as log:
-            self._launch = launch(self.call.function, self.call.argument, self.slot, log)
-            try:
-                return self._launch.wait(), ""
-            except Exception as error:
-                return None, failure_reason(error)
-
-
-class SlurmCell(ClusterCell):
-    """A cell as a Slurm job, which may be preempted or time out.
+class SlurmCall(ClusterCall):
+    """A call as a Slurm job, which may be preempted or time out.
 
     Before its time limit Slurm sends SIGUSR2: submitit then calls :meth:`checkpoint` and queues the job again. A
     preempted job gets SIGTERM; Slurm kills it soon afterwards and requeues it. A result file would mark the job as
@@ -111,26 +51,22 @@ class SlurmCell(ClusterCell):
 
     def _leave(self, number: int, frame: FrameType | None) -> None:
         self._leaving = True
-        self._interrupt()
+        self.interrupt()
 
     def checkpoint(self) -> Any:
         """Write a checkpoint; returns the job for submitit to queue again."""
-        self._interrupt()
-        return import_module("submitit").helpers.DelayedSubmission(SlurmCell(self.call, self.slot))
-
-    def _interrupt(self) -> None:
-        if self._launch is not None:
-            self._launch.interrupt()
+        self.interrupt()
+        return import_module("submitit").helpers.DelayedSubmission(SlurmCall(self.call, self.slot))
 
 
 class SlurmEngine:
-    """Cells as Slurm jobs, one per call; jobs that start together form one array.
+    """Calls as Slurm jobs with the resources of their own processes; alike ones that start together form an array.
 
     A job that is preempted or times out is queued again and resumes from its checkpoint. If this process is killed,
     its jobs continue; the next process waits for them instead of submitting them again.
     """
 
-    def __init__(self, settings: SweepSettings, slots: Sequence[Slot]) -> None:
+    def __init__(self, settings: EngineSettings, slots: Sequence[Slot]) -> None:
         submitit = import_module("submitit")
         folder = settings.out / FOLDER
         make_folder(folder)
@@ -143,14 +79,8 @@ class SlurmEngine:
         if CLUSTER == "slurm" and not has_accounting():
             # Submitit would ask it in vain every few seconds, and warn each time; the queue tells.
             self._job_class.watcher._make_command = lambda: None
-        values = {**_DEFAULTS, "slurm_array_parallelism": len(slots), **settings.slurm}
-        processes = settings.processes
-        values.setdefault("gpus_per_node", processes if slots and slots[0].device != "cpu" else 0)
-        values.setdefault("cpus_per_task", 2 * processes)
-        try:
-            self._executor.update_parameters(**_submitit_parameters(values))
-        except (AssertionError, NameError, TypeError, ValueError) as error:
-            raise ConfigError([f"slurm: {error}"]) from error
+        self._options = settings.slurm
+        self._set_resources(settings.processes)
         stored = read_json(self._known) if self._known.exists() else {}
         self._ids: dict[str, str] = stored if isinstance(stored, dict) else {}
         self._waiting: list[Call] = []
@@ -158,14 +88,25 @@ class SlurmEngine:
         self._absent: set[str] = set()
         self._next_look = time.monotonic() + LOOK
 
-    @property
-    def free(self) -> int:
-        return len(self._slots) - len(self._running) - len(self._waiting)
+    def _set_resources(self, processes: int) -> None:
+        """Set the parameters of the next jobs, by their processes where the user gives none."""
+        values = {**_DEFAULTS, "slurm_array_parallelism": len(self._slots), **self._options}
+        values.setdefault("gpus_per_node", processes if self._slots and self._slots[0].device != "cpu" else 0)
+        values.setdefault("cpus_per_task", 2 * processes)
+        try:
+            self._executor.update_parameters(**_submitit_parameters(values))
+        except (AssertionError, NameError, TypeError, ValueError) as error:
+            raise ConfigError([f"slurm: {error}"]) from error
 
-    def start(self, call: Call) -> None:
+    @property
+    def has_room(self) -> bool:
+        return len(self._slots) > len(self._running) + len(self._waiting)
+
+    def start(self, call: Call) -> bool:
         """Queue a call; it is submitted together with others at the next :meth:`wait`."""
         make_folder(call.log.parent)
         self._waiting.append(call)
+        return True
 
     def wait(self) -> CallResult:
         self._submit()
@@ -200,18 +141,24 @@ class SlurmEngine:
         return lost
 
     def _submit(self) -> None:
-        new = [call for call in self._waiting if not self._is_there(call)]
+        by_processes = defaultdict[int, list[Call]](list)
+        for call in self._waiting:
+            if not self._is_there(call):
+                by_processes[call.processes_in(self._slots[0])].append(call)
         self._waiting = []
-        jobs = list[Any]()
+        for processes, calls in by_processes.items():
+            self._submit_array(calls, processes)
+
+    def _submit_array(self, calls: Sequence[Call], processes: int) -> None:
+        slot, _ = self._slots[0].split(processes)
+        self._set_resources(processes)
         try:
-            if new:
-                with self._executor.batch():
-                    for call in new:
-                        jobs.append(self._executor.submit(SlurmCell(call, self._slots[0])))
+            with self._executor.batch():
+                jobs = [self._executor.submit(SlurmCall(call, slot)) for call in calls]
         except RuntimeError as error:
             hint = "Options of sbatch are set with --slurm.NAME VALUE; without GPUs: --slurm.gpus_per_node 0."
             raise ConfigError([f"on=slurm: no job was taken: {str(error).strip()}. {hint}"]) from error
-        for call, job in zip(new, jobs, strict=True):
+        for call, job in zip(calls, jobs, strict=True):
             self._running[call.name] = job, time.monotonic()
             self._ids[call.name] = str(job.job_id)
         write_json(self._known, self._ids)
@@ -237,55 +184,6 @@ class SlurmEngine:
                 job.cancel(check=False)
         if not self._running:
             self._known.unlink(missing_ok=True)
-
-
-class RayEngine:
-    """Cells as tasks of a Ray cluster; a task that loses its machine is rerun from its checkpoint."""
-
-    def __init__(self, settings: SweepSettings, slots: Sequence[Slot]) -> None:
-        self._ray: Any = import_module("ray")
-        if not self._ray.is_initialized():
-            self._ray.init(log_to_driver=False, include_dashboard=False)
-        self._slots, self._running = slots, dict[Any, tuple[str, float]]()
-        gpus = settings.processes if slots and slots[0].device != "cpu" and self._has_gpus() else 0
-        options = {"num_cpus": settings.processes, "num_gpus": gpus, "max_retries": 10, "max_calls": 1}
-        self._run = self._ray.remote(**options)(_on_ray)
-
-    def _has_gpus(self) -> bool:
-        return bool(self._ray.cluster_resources().get("GPU", 0))
-
-    @property
-    def free(self) -> int:
-        return len(self._slots) - len(self._running)
-
-    def start(self, call: Call) -> None:
-        make_folder(call.log.parent)
-        reference = self._run.remote(ClusterCell(call, self._slots[0]))
-        self._running[reference] = call.name, time.monotonic()
-
-    def wait(self) -> CallResult:
-        while not (finished := self._ray.wait(list(self._running), num_returns=1, timeout=POLL)[0]):
-            continue
-        name, started = self._running.pop(finished[0])
-        try:
-            value, failure = self._ray.get(finished[0])
-        except Exception as error:
-            value, failure = None, failure_reason(error)
-        return CallResult(name, value, failure, time.monotonic() - started)
-
-    def __enter__(self) -> RayEngine:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for reference in self._running:
-            with suppress(Exception):
-                self._ray.cancel(reference)
-
-
-def _on_ray(cell: ClusterCell) -> tuple[Any, str]:
-    return cell()
 
 
 def queued_jobs() -> set[str] | None:

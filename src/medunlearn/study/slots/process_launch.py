@@ -1,8 +1,7 @@
-"""Launch of a cell in its own processes: one, or several started by torchrun that share its work.
+"""Launch of a call in its own processes: one, or several started by torchrun that share its work.
 
-The processes train, ask and attack together; rank 0 scores. The cell's output, or the reason of its failure, is
-returned in a file. On a signal they finish their step and write a checkpoint, from which the next
-launch of the cell resumes.
+The call's output, or the reason of its failure, is returned in a file by rank 0. On a signal the processes finish
+their step and write a checkpoint, from which the next launch of the call resumes.
 """
 
 from __future__ import annotations
@@ -25,13 +24,14 @@ import psutil
 
 from medunlearn.data.storage import write_atomically
 from medunlearn.errors import MedunlearnError, ProcessError
-from medunlearn.study.sweep.pool import PATIENCE, Slot, failure_reason
+from medunlearn.study.slots.call import PATIENCE, Call, failure_reason, run_here
+from medunlearn.study.slots.slot import Slot
 
-MODULE = "medunlearn.study.sweep.cell_launch"
+MODULE = "medunlearn.study.slots.process_launch"
 RESULT = "result.pkl"
 """File of rank 0 for the launcher: the pickled output, and the reason of a failure or an empty text."""
 LAUNCHER = "MEDUNLEARN_LAUNCHER"
-"""Environment variable with the number of the process that launched a cell's processes."""
+"""Environment variable with the number of the process that launched a call's processes."""
 _BEAT = 0.2
 
 
@@ -71,7 +71,7 @@ class Launch:
     def __init__(
         self, function: Callable[[Any, Slot], Any], argument: Any, slot: Slot, log: IO[str] | None = None
     ) -> None:
-        self._folder = TemporaryDirectory(prefix="medunlearn-cell-")
+        self._folder = TemporaryDirectory(prefix="medunlearn-call-")
         task = Path(self._folder.name) / "task.pkl"
         task.write_bytes(pickle.dumps((function, argument, slot)))
         self._result = task.with_name(RESULT)
@@ -113,6 +113,31 @@ class Launch:
                 process.kill()
 
 
+class ClusterCall:
+    """A call on a cluster machine; its processes are children, so that they finish their step on a signal.
+
+    Calling it returns its output and the reason of its failure, or "".
+    """
+
+    def __init__(self, call: Call, slot: Slot) -> None:
+        self.call, self.slot = call, slot
+        self._launch: Launch | None = None
+
+    def __call__(self) -> tuple[Any, str]:
+        self.call.log.touch(mode=0o600)
+        with self.call.log.open("a", encoding="utf-8") as log:
+            self._launch = Launch(self.call.function, self.call.argument, self.slot, log)
+            try:
+                return self._launch.wait(), ""
+            except Exception as error:
+                return None, failure_reason(error)
+
+    def interrupt(self) -> None:
+        """Let its processes write a checkpoint."""
+        if self._launch is not None:
+            self._launch.interrupt()
+
+
 def command(task: Path, slot: Slot) -> Sequence[str]:
     """The command line of a slot's processes."""
     module = ["-m", MODULE, str(task)]
@@ -123,13 +148,8 @@ def command(task: Path, slot: Slot) -> Sequence[str]:
 
 
 def environment(slot: Slot) -> dict[str, str]:
-    """Environment of a slot's processes: only its GPUs, and its cores divided among them."""
+    """Environment of a slot's processes; its GPUs are the ones that the launching process sees."""
     variables = {**os.environ, "OMP_NUM_THREADS": str(slot.threads), LAUNCHER: str(os.getpid())}
-    if slot.gpus:
-        visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-        variables["CUDA_VISIBLE_DEVICES"] = ",".join(
-            visible[place] if visible else str(place) for place in slot.gpus
-        )
     path = [place for place in sys.path if place]
     return {**variables, "PYTHONPATH": os.pathsep.join(path)}
 
@@ -165,7 +185,7 @@ def work(task: Path) -> None:
             _write_result(result, None, failure_reason(failure))
 
     try:
-        value = function(argument, slot)
+        value = run_here(function, argument, slot)
         if join().main:
             _write_result(result, value, "")
     except BaseException as raised:
