@@ -54,6 +54,7 @@ class _Family(NamedTuple):
     qkv_bias: bool = False
     norms: int = 2
     head_norms: bool = False
+    fused: bool = False
     tied: bool = False
     head_bias: bool = False
     positions: int | None = None
@@ -64,8 +65,8 @@ _FAMILIES = {
     "gemma": _Family(tied=True, activation="gelu_pytorch_tanh"),
     "gemma2": _Family(tied=True, norms=4, activation="gelu_pytorch_tanh"),
     "gemma3_text": _Family(tied=True, norms=4, head_norms=True, activation="gelu_pytorch_tanh"),
-    "gpt2": _Family(gated=False, biases=True, tied=True, positions=0, activation="gelu_new"),
-    "gpt_neox": _Family(gated=False, biases=True, activation="gelu"),
+    "gpt2": _Family(gated=False, biases=True, fused=True, tied=True, positions=0, activation="gelu_new"),
+    "gpt_neox": _Family(gated=False, biases=True, fused=True, activation="gelu"),
     "opt": _Family(gated=False, biases=True, tied=True, positions=2, activation="relu"),
     "phi": _Family(gated=False, biases=True, norms=1, head_bias=True, activation="gelu_new"),
     "qwen2": _Family(qkv_bias=True),
@@ -100,6 +101,9 @@ class Shape:
 
     Attributes:
         activation: name of the MLP's activation function.
+        layer_norm: norms subtract the mean.
+        fused: query, key and value are one product.
+        dropout: dropout in training, also of attention weights.
         layer_vectors: parameters of the norms and biases of a layer.
         outside: parameters outside the layers, the embedding and the head.
         experts: MLPs per layer, of which each token passes ``experts_used``.
@@ -117,6 +121,8 @@ class Shape:
     gated: bool = True
     activation: str = "silu"
     layer_norm: bool = False
+    fused: bool = False
+    dropout: bool = False
     layer_vectors: int = 0
     outside: int = 0
     experts: int = 1
@@ -252,6 +258,8 @@ def _shape(config: Mapping[str, Any]) -> Shape:
             or family.activation
         ),
         layer_norm=family.biases,
+        fused=family.fused,
+        dropout=bool(text.get("attn_pdrop", 0.1 if family.positions == 0 else 0)),
         layer_vectors=vectors,
         outside=outside + (sizes["vocabulary"] if family.head_bias else 0),
         experts=experts,
