@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 
 from medunlearn.data.alternatives import Alternatives
-from medunlearn.data.fact_ranks import AFTER, AT_ONCE, IN_RECORD, FactRank, Facts, ranks_of, sample_of, stored_ranks, texts_to_rate
+from medunlearn.data.fact_ranks import (
+    AFTER,
+    AT_ONCE,
+    IN_RECORD,
+    FactRank,
+    Facts,
+    ranks_of,
+    sample_of,
+    stored_ranks,
+    texts_to_rate,
+)
 from medunlearn.data.facts import Fact
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore

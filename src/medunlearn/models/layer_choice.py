@@ -35,25 +35,3 @@ def _numbers(layers: str, depth: int) -> Iterator[int]:
         first, dash, last = part.partition("-")
         # One too high is enough to be refused: nobody counts to a billion.
         yield from range(min(int(first), depth), min(int(last) if dash else int(first), depth) + 1)
-
-
-def _mlp(place: int, layer: nn.Module) -> Mlp:
-    for owner in (getattr(layer, "mlp", None), layer):
-        for makes, reads in _NAMES:
-            modules: list[Any] = [getattr(owner, name, None) for name in (*makes, reads)]
-            if all(isinstance(module, nn.Linear | Conv1D) for module in modules):
-                names = [f"layer {place} {name}" for name in (*makes, reads)]
-                *rows, columns = [Matrix(name, module) for name, module in zip(names, modules, strict=True)]
-                _refuse_quantized(f"layer {place}", [*rows, columns])
-                return Mlp(place, tuple(rows), columns)
-    raise InputError(
-        f"Layer {place} is a {type(layer).__name__} without a plain MLP (a mixture of experts has several): "
-        "neurons of it cannot be edited. Choose other layers, or a method that trains."
-    )
-
-
-def _refuse_quantized(where: str, matrices: Sequence[Matrix]) -> None:
-    if not all(matrix.rows.is_floating_point() for matrix in matrices):
-        raise InputError(
-            f"The weights of {where} are quantized; an edit needs them in fp32 or bf16: load the unquantized model."
-        )

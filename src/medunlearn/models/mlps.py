@@ -6,7 +6,7 @@ or a single one) and column n of the matrix that reads it (``down``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from medunlearn.errors import InputError
-from medunlearn.models.layer_choice import chosen_layers
 from medunlearn.models.decoder import base_model, decoder_layers
+from medunlearn.models.layer_choice import chosen_layers
 
 # The matrices that make neurons, and the one that reads them; a fused one holds gate and up, one below the other.
 _NAMES: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -94,7 +94,7 @@ class Mlp:
 
 
 def mlps(model: Any, layers: str = "all") -> list[Mlp]:
-    """The MLPs of the decoder layers selected by :func:`~medunlearn.models.layer_choice.chosen_layers`, lowest first.
+    """The MLPs of the decoder layers selected by :func:`.chosen_layers`, lowest first.
 
     Raises:
         InputError: no such layer; a layer with another kind of MLP (a mixture of experts), or quantized weights.
@@ -126,3 +126,25 @@ def merger(model: Any) -> list[Matrix]:
         )
     _refuse_quantized("the vision-language merger", matrices)
     return matrices
+
+
+def _mlp(place: int, layer: nn.Module) -> Mlp:
+    for owner in (getattr(layer, "mlp", None), layer):
+        for makes, reads in _NAMES:
+            modules: list[Any] = [getattr(owner, name, None) for name in (*makes, reads)]
+            if all(isinstance(module, nn.Linear | Conv1D) for module in modules):
+                names = [f"layer {place} {name}" for name in (*makes, reads)]
+                *rows, columns = [Matrix(name, module) for name, module in zip(names, modules, strict=True)]
+                _refuse_quantized(f"layer {place}", [*rows, columns])
+                return Mlp(place, tuple(rows), columns)
+    raise InputError(
+        f"Layer {place} is a {type(layer).__name__} without a plain MLP (a mixture of experts has several): "
+        "neurons of it cannot be edited. Choose other layers, or a method that trains."
+    )
+
+
+def _refuse_quantized(where: str, matrices: Sequence[Matrix]) -> None:
+    if not all(matrix.rows.is_floating_point() for matrix in matrices):
+        raise InputError(
+            f"The weights of {where} are quantized; an edit needs them in fp32 or bf16: load the unquantized model."
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from medunlearn.attacks.attack_run import AttackBattery
@@ -24,7 +24,7 @@ from medunlearn.study.cost.sizes import Lengths
 class AttackPrice:
     """Price of one family of attacks, or the reason why it is not known."""
 
-    cost: Cost = Cost()
+    cost: Cost = field(default_factory=Cost)
     note: str = ""
 
 
@@ -64,8 +64,8 @@ class PricedSizes:
         pricing, size = self.pricing, self.settings.batch_size
         if model is not None:
             pricing = replace(pricing, shape=shape_of(model))
-        load = pricing.sizes.of_records(records, pricing.trained.max_length).load(size)
-        cost = pricing.reading(load, size, self.settings.weights).times(pricing.growth)
+        lengths = pricing.sizes.of_records(records, pricing.trained.max_length)
+        cost = pricing.reading(lengths, size, self.settings.weights).times(pricing.growth)
         if backward:
             memory = replace(cost.memory, gradients=cost.memory.weights)
             cost = replace(cost, flops=3 * cost.flops, memory=memory)
@@ -104,7 +104,7 @@ class PricedSizes:
         weights = self.settings.weights
         drawn = load.times(steps * batch_size / max(1.0, load.sequences))
         how: dict[str, Any] = {"steps": steps, "trainable": trainable, "precision": "bf16", "weights": weights}
-        return _beside_a_copy(training(self.pricing.shape, drawn, load.batch(size), **how))
+        return _beside_a_copy(training(self.pricing.shape, drawn, lengths.largest(batch_size, size), **how))
 
 
 def _beside_a_copy(cost: Cost) -> Cost:

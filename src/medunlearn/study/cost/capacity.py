@@ -16,7 +16,7 @@ from medunlearn.models.pretrained import pick_device
 from medunlearn.study.cost.formulas import Memory
 
 GIB = 2**30
-# Measured (benchmarks_perf/memory_estimate.py): on a CPU the C library keeps up to so many times what tensors hold.
+# Measured: on a CPU the C library keeps up to so many times what tensors hold.
 ALLOCATOR = 1.8
 LIBRARIES = GIB
 GPUS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
@@ -56,7 +56,9 @@ def is_gpu(device: str) -> bool:
     Raises:
         InputError: no such device on this machine.
     """
-    if device == "cpu" or (device == "auto" and not any(path.exists() for path in GPUS) and sys.platform == "linux"):
+    if device == "cpu" or (
+        device == "auto" and not any(path.exists() for path in GPUS) and sys.platform == "linux"
+    ):
         return False
     return pick_device(device).type != "cpu"
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 
 from medunlearn.results.runs import is_complete
-from medunlearn.study.cost.capacity import Capacity, advice, capacity_of, shown_bytes, shown_number
+from medunlearn.study.cost.capacity import Capacity, advice, shown_bytes, shown_number
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.throughput import throughput
 from medunlearn.training.processes import join
@@ -57,6 +57,7 @@ class Forecast:
     Attributes:
         doubts: reasons why some numbers are estimates.
         missing: what the command will lack on this machine.
+        guessed: the model is not on this machine; the numbers are those of a common one of the size in its name.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Forecast:
     capacity: Capacity
     doubts: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    guessed: bool = False
 
     @property
     def total(self) -> Cost:
@@ -121,9 +123,8 @@ class Forecast:
         memory, room = self.total.memory, self.capacity
         fits = "" if not memory.total else f", {shown_bytes(memory.total)} of {room.kind} ({self._fits()})"
         stages = f"{len(self.stages) - done} of {len(self.stages)} stages"
-        return (
-            f"Left: {stages}, {shown_number(self.total.flops)} FLOPs{hours}{fits}, {shown_bytes(self.disk)} on the disk."
-        )
+        flops, disk = shown_number(self.total.flops), shown_bytes(self.disk)
+        return f"Left: {stages}, {flops} FLOPs{hours}{fits}, {disk} on the disk."
 
     def _fits(self) -> str:
         return "more than this machine has free" if self.warnings else "fits"
@@ -141,15 +142,7 @@ class Forecast:
         yield from self.warnings
 
 
-def single(name: str, cost: Callable[[], Cost], out: Path | None, device: str, doubts: Sequence[str] = ()) -> Forecast:
-    """Forecast of a command of one stage."""
-    stage = PlannedStage(name, "done") if is_complete(out) else PlannedStage(name, cost=cost())
-    return Forecast(name, (stage,), capacity_of(device, out or Path()), tuple(doubts))
-
-
-def announce(
-    say: Callable[[str], None] | None, estimate: Callable[[], Forecast | None], out: Path | None
-) -> None:
+def announce(say: Callable[[str], None] | None, estimate: Callable[[], Forecast], out: Path | None) -> None:
     """Print memory and disk of a run before it starts, on rank 0; nothing if the run in ``out`` is complete.
 
     Also nothing for a model that is not on this machine, whose id may be wrong.
@@ -158,7 +151,7 @@ def announce(
         return
     try:
         forecast = None if is_complete(out) else estimate()
-        lines = [*forecast.lines()] if forecast and not forecast.doubts else []
+        lines = [*forecast.lines()] if forecast and not forecast.guessed else []
     except Exception:
         # A forecast keeps no run from starting; mistakes in the settings the run reports itself.
         return

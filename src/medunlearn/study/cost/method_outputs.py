@@ -46,5 +46,7 @@ class MethodOutputs:
         reference = tuple(
             view for view in used if re.search(rf"\b{view}\.(reference\b|divergence_from_reference)", source)
         )
-        reads = re.search(r"\.(nll|sequence_nll|token_log_probs|log_distribution|divergence_from_reference)\(", source)
+        reads = re.search(
+            r"\.(nll|sequence_nll|token_log_probs|log_distribution|divergence_from_reference)\(", source
+        )
         return MethodOutputs(used, reference, bool(reads), bool(_WIDE.search(source)))

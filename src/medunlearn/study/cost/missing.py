@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from medunlearn.config import TINIES, AttackSettings, EvaluateSettings, UtilitySettings
+from medunlearn.config import TINIES, EvaluateSettings, UtilitySettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.metrics import get_metric
 from medunlearn.models.folders import cached_file, model_folder

@@ -1,15 +1,15 @@
 """Price of training, unlearning and evaluating a model, from settings and the sizes of a benchmark. No torch.
 
-Counted as in the engine: what a loss asks for, reference outputs once where they are cached, text that questions share
-once in a batch, decoding of at most ``max_new_tokens``, ranks of facts. Not counted: what later epochs reuse of frozen
-layers, options of questions, scores, models of measures, judges, general tasks, loading and saving.
+Counted as in the engine: what a loss asks for, outputs of the reference and of frozen layers once where they are
+cached, text that questions share once in a batch, decoding of at most ``max_new_tokens``, ranks of facts. Not
+counted: options of questions, scores, models of measures, judges, general tasks, loading and saving.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,17 @@ from medunlearn.models.sequences import Rendering
 from medunlearn.probes.material import rendering_for, training_data
 from medunlearn.probes.question_selection import questions_to_ask
 from medunlearn.probes.score import metric_names
-from medunlearn.study.cost.formulas import Cost, Load, Precision, decoding, forward, training
+from medunlearn.study.cost.formulas import (
+    BYTES,
+    Cost,
+    Load,
+    Precision,
+    decoding,
+    forward,
+    seeing,
+    trained_part,
+    training,
+)
 from medunlearn.study.cost.method_outputs import MethodOutputs
 from medunlearn.study.cost.rank_sizes import RankLengths, rank_lengths
 from medunlearn.study.cost.shape import Shape
@@ -67,7 +77,12 @@ class ModelPricing:
         """Price of each phase of a training, without the evaluations of its epochs."""
         rendering, costs = rendering_for(settings), dict[str, Cost]()
         phases: tuple[tuple[str, What, int, int | None], ...] = (
-            ("pretrain", "records", settings.pretrain_epochs, settings.max_length if settings.pack_records else None),
+            (
+                "pretrain",
+                "records",
+                settings.pretrain_epochs,
+                settings.max_length if settings.pack_records else None,
+            ),
             ("finetune", settings.train_on, settings.epochs, None),
         )
         for phase, what, epochs, row in phases:
@@ -79,7 +94,7 @@ class ModelPricing:
                 whole = _steps(self._items(rendering, what, None), settings, row) * epochs
                 steps, passes = whole, passes * whole / max(1, steps)
             load = lengths.load(settings.batch_size)
-            batch = _micro_batch(load, settings) if row is None else _rows(row, settings.micro_batch_size)
+            batch = _micro_batch(lengths, settings) if row is None else _rows(row, settings.micro_batch_size)
             costs[phase] = self._trained(settings, settings.trainable, load.times(passes), batch, steps)
         return costs
 
@@ -90,25 +105,30 @@ class ModelPricing:
         sides = {"forget": forget, "retain": self._items(rendering, settings.train_on, settings.split)}
         if isinstance(method, EditMethod):
             layers = chosen_layers(method.layers, self.shape.layers)
-            load = sum((lengths.load(settings.micro_batch_size) for lengths in sides.values()), Load())
-            cost = self.reading(replace(load, read=0.0), settings.micro_batch_size, settings.weights, max(layers) + 1)
-            return self._with_images(cost.times(method.passes(False) * self.growth))
+            samples = Lengths.join(*sides.values())
+            cost = self.reading(samples, settings.micro_batch_size, settings.weights, max(layers) + 1)
+            cost = replace(cost, disk=len(layers) * self.shape.mlp_matrices * BYTES[settings.weights])
+            passes = method.passes(False) * self.growth
+            return self._with_images(replace(cost.times(passes), disk=cost.disk))
         outputs, draws = MethodOutputs.of(method), settings.epochs * len(forget)
         if isinstance(method, AlternativesMethod):
             sides["alternatives"] = forget
-        loads = {view: sides[view].load(settings.batch_size) for view in outputs.views}
+        sides["retain"] = sides["retain"].drawn(draws, "retain", settings.seed)
+        loads: dict[str, Load] = {view: sides[view].load(settings.batch_size) for view in outputs.views}
         if not outputs.reads:
             loads = {view: replace(load, read=0.0) for view, load in loads.items()}
         load = sum((own.times(draws / max(1.0, own.sequences)) for own in loads.values()), Load())
-        batch = sum((_micro_batch(own, settings) for own in loads.values()), Load())
+        batch = sum((_micro_batch(sides[view], settings, read=outputs.reads) for view in loads), Load())
         trainable = default_trainable(method) if settings.trainable == "default" else settings.trainable
-        reference, before = self._reference(settings, outputs, loads, draws, trainable)
+        reference = self._reference(settings, outputs, loads, draws, trainable)
         steps = settings.epochs * -(-len(forget) // settings.batch_size)
         terms = len(outputs.views) if isinstance(method, WeighingMethod) else 1
         depth = None if outputs.reads else getattr(method, "layer", self.shape.layers - 1) + 1
-        cost = self._trained(settings, trainable, load, batch, steps, reference=reference, terms=terms, depth=depth)
-        seen = sum(draws / max(1, len(own)) * own.load(settings.batch_size).tokens for own in sides.values() if len(own))
-        cost = replace(cost, flops=cost.flops + before.flops, tokens=seen * self.growth)
+        cost = self._trained(settings, trainable, load, batch, steps, terms=terms, depth=depth, **reference)
+        seen = sum(
+            draws / max(1, len(own)) * own.load(settings.batch_size).tokens for own in sides.values() if len(own)
+        )
+        cost = replace(cost, tokens=seen * self.growth)
         if isinstance(method, SteppingMethod):
             looks = sum(map(method.looks, range(steps))) / max(1, steps)
             cost = replace(cost, flops=cost.flops + 2 * looks * forward(self.shape, load, batch).flops)
@@ -132,8 +152,10 @@ class ModelPricing:
         lengths, size = self.sizes.of_questions(questions, self._rendering(settings)), settings.batch_size
         limit = settings.max_new_tokens or self.sizes.longest_answer
         cost = self._decoding(lengths, limit, size, settings.weights)
-        cost += self.reading(lengths.load(size), size, settings.weights)
-        cost = replace(cost, disk=BYTES_AN_ANSWER * len(questions)).times(self.growth if settings.limit is None else 1)
+        cost += self.reading(lengths, size, settings.weights)
+        cost = replace(cost, disk=BYTES_AN_ANSWER * len(questions)).times(
+            self.growth if settings.limit is None else 1
+        )
         return self._with_images(cost)
 
     def ranks(self, settings: EvaluateSettings) -> RankLengths:
@@ -144,8 +166,8 @@ class ModelPricing:
     def ranking(self, settings: EvaluateSettings) -> Cost:
         """Price of an evaluation's ranks of facts."""
         ranks, size, weights = self.ranks(settings), settings.batch_size, settings.weights
-        cost = self.reading(ranks.branches.load(AT_ONCE * size), AT_ONCE * size, weights)
-        cost += self.reading(ranks.notes.load(size), size, weights)
+        cost = self.reading(ranks.branches, AT_ONCE * size, weights)
+        cost += self.reading(ranks.notes, size, weights)
         return cost.times(ranks.times * (self.growth if settings.ranked is None else 1))
 
     def _items(self, rendering: Rendering, what: What, split: str | None, *, forget: bool = False) -> Lengths:
@@ -153,7 +175,10 @@ class ModelPricing:
         key = (rendering, what)
         if key not in self._known:
             records, questions = training_data(self.benchmark, None, what)
-            parts = self.sizes.of_records(records, rendering.max_length), self.sizes.of_questions(questions, rendering)
+            parts = (
+                self.sizes.of_records(records, rendering.max_length),
+                self.sizes.of_questions(questions, rendering),
+            )
             self._known[key] = Lengths.join(*parts)
         lengths: Lengths = self._known[key]
         return lengths if split is None else lengths.only(self._forgotten(split)[lengths.record] == forget)
@@ -162,7 +187,9 @@ class ModelPricing:
         """Whether each record of the benchmark belongs to a split's forget set."""
         if split not in self._known:
             sides = self.benchmark.sides(self.benchmark.split(split))
-            self._known[split] = np.array([sides[record.record_id] == "forget" for record in self.benchmark.records])
+            self._known[split] = np.array(
+                [sides[record.record_id] == "forget" for record in self.benchmark.records]
+            )
         return self._known[split]
 
     def _trained(
@@ -204,29 +231,39 @@ class ModelPricing:
         loads: Mapping[str, Load],
         draws: int,
         trainable: str,
-    ) -> tuple[Literal["none", "cached", "pass"], Cost]:
-        """How the outputs of the model before unlearning are had, and the price of caching them before the first step."""
-        if not outputs.reference:
-            return "none", Cost()
-        own = {view: loads[view].times(min(1.0, draws / max(1.0, loads[view].sequences))) for view in outputs.reference}
-        wide = 4 * self.shape.hidden if outputs.wide else 4
-        size = sum(wide * (load.read or load.tokens) for load in own.values()) * self.growth
-        repeated = all(draws > loads[view].sequences for view in own)
-        partial = trainable != "all" and not trainable.startswith("through:")
-        if size > settings.keep_gb * 1e9 or not (repeated or not partial):
-            return "pass", Cost()
-        return "cached", self.reading(sum(own.values(), Load()), settings.micro_batch_size, settings.weights)
+    ) -> dict[str, Any]:
+        """How outputs of the model before unlearning, and of frozen layers, are had, and the passes for that.
 
-    def reading(self, load: Load, size: int, weights: Precision, layers: int | None = None) -> Cost:
-        """Price of a pass without gradients through all layers, or through the first ones only."""
-        cost = forward(self.shape, load, load.batch(size), weights=weights)
+        They are cached before the first step if the budget holds them and a pass is spared: if sequences are drawn
+        again, or the reference would be a copy of the whole model.
+        """
+        part = trained_part(self.shape, trainable)
+        views = outputs.reference or (outputs.views if part.first else ())
+        if not views:
+            return {}
+        once = {view: loads[view].times(min(1.0, draws / max(1.0, loads[view].sequences))) for view in views}
+        wide = 4 * self.shape.hidden if outputs.wide or not outputs.reference else 4
+        size = sum(wide * (load.read or load.tokens) for load in once.values()) * self.growth
+        repeated = all(draws > loads[view].sequences for view in views)
+        if size <= settings.keep_gb * 1e9 and (repeated or not (part.first or part.rank)):
+            return {"reference": "cached", "reference_load": sum(once.values(), Load())}
+        if not outputs.reference:
+            return {}
+        passed = sum((loads[view].times(draws / max(1.0, loads[view].sequences)) for view in views), Load())
+        return {"reference": "pass", "reference_load": passed}
+
+    def reading(self, lengths: Lengths, size: int, weights: Precision, layers: int | None = None) -> Cost:
+        """Price of a pass without gradients to likelihoods, or to the output of the first layers."""
+        load, batch = lengths.load(size), lengths.longest(size)
         if layers is None:
-            return cost
-        return replace(cost, flops=forward(replace(self.shape, layers=layers), load, load.batch(size)).flops)
+            return forward(self.shape, load, batch, weights=weights)
+        load, batch = replace(load, read=0.0), replace(batch, read=0.0)
+        cost = forward(self.shape, load, batch, weights=weights)
+        return replace(cost, flops=forward(replace(self.shape, layers=layers), load, batch).flops)
 
     def _decoding(self, lengths: Lengths, limit: float, size: int, weights: Precision) -> Cost:
-        prompts = replace(lengths, whole=lengths.whole - lengths.scored, scored=np.ones(len(lengths))).load(size)
-        return decoding(self.shape, prompts, prompts.batch(size), limit, weights=weights)
+        prompts = replace(lengths, whole=lengths.whole - lengths.scored, scored=np.ones(len(lengths)))
+        return decoding(self.shape, prompts.load(size), prompts.longest(size), limit, weights=weights)
 
     def _with_evaluations(self, cost: Cost, settings: TrainSettings | UnlearnSettings, split: str | None) -> Cost:
         """The price with the evaluations of epochs, which run beside the optimizer's moments and the reference."""
@@ -243,8 +280,7 @@ class ModelPricing:
         tower = self.shape.tower
         if tower is None or not self.sizes.images:
             return cost
-        patches = np.array([*self.sizes.images.values()]) * tower.patches
-        flops = float((2.0 * tower.parameters * patches + 4.0 * tower.layers * tower.hidden * patches**2).sum())
+        flops = sum(seeing(tower, tokens) for tokens in self.sizes.images.values())
         return replace(cost, flops=cost.flops + flops * (3 * trained_epochs or 1))
 
     def _rendering(self, settings: UnlearnSettings | EvaluateSettings) -> Rendering:
@@ -268,12 +304,13 @@ def _steps(lengths: Lengths, settings: LoopFields, row: int | None) -> int:
     return int(-(-count // settings.batch_size))
 
 
-def _micro_batch(load: Load, settings: LoopFields) -> Load:
+def _micro_batch(lengths: Lengths, settings: LoopFields, *, read: bool = True) -> Load:
     """The largest micro-batch of a side."""
     size = min(settings.micro_batch_size, settings.batch_size)
-    if settings.micro_batch_tokens is not None and load.longest:
-        size = min(size, max(1, int(settings.micro_batch_tokens // load.longest)))
-    return load.batch(size)
+    if settings.micro_batch_tokens is not None:
+        size = min(size, max(1, int(settings.micro_batch_tokens // lengths.whole.max(initial=1.0))))
+    load = lengths.largest(settings.batch_size, size)
+    return load if read else replace(load, read=0.0)
 
 
 def _trains_tower(trainable: str) -> bool:

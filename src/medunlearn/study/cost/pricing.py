@@ -1,4 +1,4 @@
-"""Prices of one model's stages on a benchmark: the door for plans. Nothing is loaded, and torch only for attacks."""
+"""Prices of one model's stages on a benchmark. No model is built or loaded, and torch only for attacks."""
 
 from __future__ import annotations
 
@@ -127,6 +127,11 @@ def _tiny(benchmark: Benchmark, settings: TrainSettings) -> tuple[Shape, LightTo
     return tiny_shape(*size, pixels=pixels, patch=settings.tiny_patch), tokenizer
 
 
+def light_tokenizer(model: str) -> LightTokenizer:
+    """The tokenizer of a model folder, run or hub id."""
+    return _of_folder(model)[1]
+
+
 def _of_folder(model: str) -> tuple[Shape, LightTokenizer]:
     """A model on this machine; or a stand-in for one that is not."""
     source = model_folder(model)
@@ -148,7 +153,7 @@ def _images(benchmark: Benchmark) -> dict[str, tuple[str, ...]]:
 def _picture_tokens(
     images: Mapping[str, tuple[str, ...]], tower: Tower | None, folder: Path | None
 ) -> dict[str, int]:
-    """Record -> tokens of its images; by the size of an image unless the model has one size. Of many a sample is read."""
+    """Record -> tokens of its images, by their size unless the model has one size; of many a sample is read."""
     if tower is None:
         return {}
     if tower.tokens:

@@ -1,4 +1,4 @@
-"""Lengths of the branches that an evaluation ranks facts by. No alternative is drawn: each fact has as many as asked.
+"""Lengths of the branches by which an evaluation ranks facts. No alternative is drawn: each fact has all of them.
 
 Facts are found in the texts of a few subjects of each side; the others have as many on average.
 """
@@ -70,21 +70,26 @@ def rank_lengths(
         return RankLengths(sizes.of_records((), None), sizes.of_records((), None), 0, 0)
     few = settings.model_copy(update={"ranked": min(SUBJECTS, settings.ranked or SUBJECTS)})
     sample = _CountedRanks(plan.benchmark, plan.fingerprint, plan.split, few, plan.key, plan.needs - {NOTES})
-    whole, part = ([records for side in SIDES for records in own.records_of(side).values()] for own in (plan, sample))
+    whole, part = (
+        [records for side in SIDES for records in own.records_of(side).values()] for own in (plan, sample)
+    )
     notes = [record for records in part for record in records] if NOTES in plan.needs else []
     facts = [*_in_answers(sizes, sample, rendering), *_in_records(sizes, sample, rendering)]
     times = len(whole) / max(1, len(part))
     return RankLengths(
-        _branches(facts), sizes.of_records(notes * (1 + settings.versions), rendering.max_length), len(facts) * times, times
+        _branches(facts),
+        sizes.of_records(notes * (1 + settings.versions), rendering.max_length),
+        len(facts) * times,
+        times,
     )
 
 
 class _Branches(NamedTuple):
-    """Lengths of the branches of one fact: their common beginning, each branch, their number, and the record's place."""
+    """Branches of one fact: tokens of their common beginning and of each, their number, and the record's place."""
 
     shared: float
     own: float
-    count: int
+    branches: int
     record: int
 
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from medunlearn.config import EvaluateSettings, TrainSettings, UnlearnSettings
 from medunlearn.data.benchmark import MANIFEST, Benchmark
-from medunlearn.data.fact_ranks import rank_settings
-from medunlearn.probes.question_selection import questions_to_ask
+from medunlearn.metrics.leakage import keywords
+from medunlearn.probes.score import metric_names
 from medunlearn.results.runs import Run, is_complete
 from medunlearn.study.benchmark_builds import needs_folder, open_section
 from medunlearn.study.cost.capacity import capacity_of, is_gpu
-from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.forecast import Forecast, PlannedStage
+from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.missing import NOT_BUILT, missing_parts
 from medunlearn.study.cost.pricing import Pricing
+from medunlearn.study.cost.stage_states import evaluation_stage, training_stage, unlearning_stage
 from medunlearn.study.epochs.epoch_settings import check_watched
 from medunlearn.study.experiment import Experiment, benchmark_folder, run_folder
 from medunlearn.training.processes import join
@@ -41,6 +42,8 @@ def forecast(experiment: Experiment, *, device: str = "auto") -> Forecast:
     if benchmark is not None:
         benchmark.split(settings.split)
         check_watched(benchmark, experiment.attack, experiment.utility if find_spec("lm_eval") else None)
+        if experiment.evaluate.extractor != "scispacy" or find_spec("scispacy"):
+            keywords.inputs(benchmark, experiment.evaluate, metric_names(benchmark, experiment.evaluate))
     missing = tuple(
         missing_parts(
             benchmark,
@@ -63,11 +66,15 @@ def forecast(experiment: Experiment, *, device: str = "auto") -> Forecast:
     if processes == 1 and any(own.sharding != "none" for own in (target, *experiment.methods)):
         doubts += (SHARDED_PLAN,)
     stages = [first, *_stages(experiment, benchmark, pricing), PlannedStage("report")]
-    return Forecast(settings.name, tuple(stages), capacity, doubts, missing)
+    return Forecast(settings.name, tuple(stages), capacity, doubts, missing, bool(pricing.shape.doubt))
 
 
 def _names(experiment: Experiment) -> Iterator[str]:
-    models = ["target", *(["retrained"] if experiment.retrained else []), *(own.method for own in experiment.methods)]
+    models = [
+        "target",
+        *(["retrained"] if experiment.retrained else []),
+        *(own.method for own in experiment.methods),
+    ]
     yield from models
     yield from (f"evaluate {model}" for model in models)
     yield from (f"attack {model}" for model in models if experiment.attack)
@@ -103,8 +110,7 @@ def _attacks_and_utility(
 
     def of_each(verb: str, place: Callable[[Run], Path], price: PlannedStage) -> Iterator[PlannedStage]:
         for name, folder in folders.items():
-            is_run = folder is not None and is_complete(folder)
-            is_done = is_run and is_complete(place(Run.open(folder)))
+            is_done = folder is not None and is_complete(folder) and is_complete(place(Run.open(folder)))
             title = f"{verb} {name}"
             yield PlannedStage(title, "done") if is_done else replace(price, name=title)
 
@@ -122,55 +128,33 @@ def _attacks_and_utility(
         yield from of_each("utility", lambda run: utility_folder(run, utility), not_known)
 
 
-def training_stage(name: str, pricing: Pricing, settings: TrainSettings, out: Path | None) -> PlannedStage:
-    """Stage of a `train` run, from its last checkpoint on."""
-    return _resumed(name, out, pricing.training(settings), pricing.phases(settings))
+def forecast_training(benchmark: Benchmark, settings: TrainSettings, out: Path | None, device: str) -> Forecast:
+    """Price of a `train` run."""
+    pricing = Pricing.of(benchmark, settings, on_gpu=is_gpu(device), processes=join().world)
+    return _single(pricing, training_stage("train", pricing, settings, out), out, device)
 
 
-def unlearning_stage(name: str, pricing: Pricing, settings: UnlearnSettings, out: Path | None) -> PlannedStage:
-    """Stage of an `unlearn` run, from its last checkpoint on."""
-    cost = pricing.unlearning(settings)
-    return _resumed(name, out, cost, {"unlearn": cost})
+def forecast_unlearning(
+    target: Run, benchmark: Benchmark, settings: UnlearnSettings, out: Path | None, device: str
+) -> Forecast:
+    """Price of an `unlearn` run."""
+    pricing = Pricing.of_run(target, benchmark, on_gpu=is_gpu(device), processes=join().world)
+    return _single(pricing, unlearning_stage(settings.method, pricing, settings, out), out, device)
 
 
-def _resumed(name: str, out: Path | None, whole: Cost, phases: Mapping[str, Cost]) -> PlannedStage:
-    if is_complete(out):
-        return PlannedStage(name, "done")
-    cost, notes = whole, list[str]()
-    for phase, own in phases.items():
-        checkpoints = (out or Path("-")).glob(f"checkpoints/{phase}/step-*/state.json")
-        if start := max((int(path.parent.name.split("-")[1]) for path in checkpoints), default=0):
-            notes.append(f"{phase} at step {start} of {own.steps}")
-            share = start / max(1, own.steps)
-            numbers = {name: getattr(cost, name) - share * getattr(own, name) for name in ("flops", "tokens")}
-            cost = replace(cost, **numbers, steps=cost.steps - start)
-    return PlannedStage(name, "resumes" if notes else "to do", ", ".join(notes), cost)
+def forecast_evaluation(
+    runs: Sequence[Run], benchmark: Benchmark, settings: EvaluateSettings, device: str
+) -> Forecast:
+    """Price of an evaluation of some models."""
+    stages, forecasts = list[PlannedStage](), list[Forecast]()
+    for run in runs:
+        pricing = Pricing.of_run(run, benchmark, on_gpu=is_gpu(device), processes=join().world)
+        stages.append(evaluation_stage(f"evaluate {run.label}", pricing, settings, run.folder))
+        forecasts.append(_single(pricing, stages[-1], run.folder, device))
+    missing = tuple(missing_parts(benchmark, str(runs[0].model), settings))
+    return replace(forecasts[0], name="evaluate", stages=tuple(stages), missing=missing)
 
 
-def evaluation_stage(name: str, pricing: Pricing, settings: EvaluateSettings, run: Path | None) -> PlannedStage:
-    """Stage of an evaluation of the model in a run's folder, without stored answers and ranks."""
-    if run is None or not is_complete(run):
-        return PlannedStage(name, cost=pricing.evaluating(settings))
-    from medunlearn.probes.evaluate import evaluation_folder
-
-    model, benchmark = Run.open(run), pricing.benchmark
-    if is_complete(evaluation_folder(model, benchmark, settings)):
-        return PlannedStage(name, "done")
-    if not (run / "responses").exists():
-        return PlannedStage(name, cost=pricing.evaluating(settings))
-    from medunlearn.models.pretrained import load_tokenizer
-    from medunlearn.probes.questioning import longest_answer, store_of
-
-    rendering = model.rendering(settings.template, settings.context)
-    questions = questions_to_ask(benchmark, benchmark.split(settings.split), settings)
-    limit = settings.max_new_tokens or longest_answer(load_tokenizer(model.model), benchmark)
-    stored = store_of(model, benchmark, settings, rendering, limit).read()
-    left = [q for q in questions if (q.question_id, rendering.context, 0) not in stored]
-    ranks = store_of(
-        model, benchmark, settings, rendering, 0, ranks=rank_settings(settings.alternatives, settings.versions)
-    )
-    unranked = max(0.0, 1 - len(ranks.read()) / max(1.0, pricing.ranks(settings).facts))
-    cost = pricing.answering(left, settings) + pricing.ranking(settings).times(unranked)
-    if len(left) == len(questions):
-        return PlannedStage(name, cost=cost)
-    return PlannedStage(name, "resumes", f"{len(questions) - len(left)} of {len(questions)} answers are there", cost)
+def _single(pricing: Pricing, stage: PlannedStage, out: Path | None, device: str) -> Forecast:
+    capacity, guessed = capacity_of(device, out or Path()), bool(pricing.shape.doubt)
+    return Forecast(stage.name, (stage,), capacity, pricing.doubts, (), guessed)

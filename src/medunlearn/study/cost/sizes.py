@@ -1,14 +1,14 @@
 """Token lengths of a benchmark's sequences, from a tokenized sample and exact character counts. No torch.
 
-Of notes, questions and answers, a seeded sample and the longest are tokenized. All others have the
-mean tokens per character of their sort. What a template adds is that of one question. So sums are near the real ones,
-single lengths less so; a note in pieces of ``max_length`` has as many as its estimated length gives.
+Of notes, questions and answers, a seeded sample and the longest are tokenized. All others have the mean tokens per
+character of their sort. What a template adds is its mean over a few questions. So sums are near the real ones, single
+lengths less so; a note in pieces of ``max_length`` has as many as its estimated length gives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from heapq import nlargest
 from typing import Any
@@ -25,6 +25,10 @@ from medunlearn.study.cost.light_tokenizer import LightTokenizer
 
 SAMPLE, LONGEST = 200, 10
 """Texts of one sort that are tokenized: a sample, and the longest ones, which decide over memory."""
+RENDERED = 20
+"""Prompts that are rendered."""
+STEPS = 500
+"""Steps at most among which the largest is looked for."""
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -52,17 +56,19 @@ class Lengths:
     @staticmethod
     def join(*parts: Lengths) -> Lengths:
         """The sequences of several parts, whose families differ."""
-        columns = {field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Lengths)}
+        columns = {
+            field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Lengths)
+        }
         starts = np.cumsum([0, *(part.family.max(initial=-1) + 1 for part in parts)])
         family = [part.family + start for part, start in zip(parts, starts, strict=False)]
         return Lengths(**columns | {"family": np.concatenate(family)})
 
     def only(self, which: Array) -> Lengths:
-        """The sequences for which ``which`` is true."""
+        """Some of the sequences, by truth or place."""
         return Lengths(*(getattr(self, field.name)[which] for field in fields(self)))
 
     def load(self, at_once: int) -> Load:
-        """One pass over all sequences, ``at_once`` adjacent ones at a time: shared text is run once in each of these.
+        """One pass over all sequences, ``at_once`` adjacent ones at a time, which run shared text once.
 
         Families are adjacent, and a batch begins anywhere in one.
         """
@@ -81,6 +87,34 @@ class Lengths:
             shared=float(self.shared[longest]),
             family=float(size[longest]) if self.shared[longest] else 1.0,
         )
+
+    def largest(self, step: int, size: int) -> Load:
+        """The largest of the batches of ``size`` that steps of ``step`` sequences are cut in, in a shuffled order.
+
+        Families stay together in the order, and sequences of similar length in a batch.
+        """
+        keys = generator("batches", len(self)).random(int(self.family.max(initial=0)) + 1)
+        order = np.argsort(keys[self.family.astype(int)], kind="stable")
+        rows = [order[start : start + step] for start in range(0, len(order), step)][:STEPS]
+        cut = [row[np.argsort(-self.whole[row], kind="stable")[:size]] for row in rows]
+        return max((self._at_once(row) for row in cut), key=lambda load: load.tokens, default=Load())
+
+    def drawn(self, count: int, side: str, seed: int) -> Lengths:
+        """The first ``count`` sequences in a side's order of training (:mod:`medunlearn.training.batch_plan`)."""
+        if count >= len(self):
+            return self
+        own = np.where(self.shared > 0, self.family, self.family.max(initial=0) + 1 + np.arange(len(self)))
+        _, first, kin = np.unique(own, return_index=True, return_inverse=True)
+        place = np.empty(len(first), dtype=int)
+        place[np.argsort(first)[generator("order", side, 0, seed).permutation(len(first))]] = np.arange(len(first))
+        return self.only(np.argsort(place[kin], kind="stable")[:count])
+
+    def longest(self, size: int) -> Load:
+        """The batch of the longest sequences."""
+        return self._at_once(np.argsort(-self.whole, kind="stable")[:size])
+
+    def _at_once(self, rows: Array) -> Load:
+        return self.only(rows).load(max(1, len(rows)))
 
 
 @dataclass(frozen=True)
@@ -171,12 +205,25 @@ class TokenSizes:
         return Lengths(whole, scored, shared, place, place)
 
     def _overhead(self, questions: Sequence[Question], rendering: Rendering) -> tuple[float, float]:
-        """Tokens that a template adds to the shared part and to the rest of a prompt."""
-        question = next((question for question in questions if question.kind != "completion"), None)
-        if question is None:
+        """Mean tokens that a template adds to the shared part and to the rest of a prompt."""
+        asked = [question for question in questions if question.kind != "completion"]
+        places = generator("rendered sample", len(asked)).permutation(len(asked))[:RENDERED].tolist()
+        sample = [asked[place] for place in places]
+        if not sample:
             return 0.0, 0.0
-        question = replace(question, question="x", answer="x")
+        notes = [self.benchmark.record[question.record_id].text for question in sample]
         how: dict[str, Any] = {"template": rendering.template, "context": rendering.context}
-        prompt = render(question, "x", **how, tokenizer=self.tokenizer)
-        before, around = self.tokenizer.count([prompt.shared, prompt.own])
-        return float(max(before - (rendering.context == "note"), 0)), float(max(around - 1, 0))
+        prompts = [
+            render(question, note, **how, tokenizer=self.tokenizer)
+            for question, note in zip(sample, notes, strict=True)
+        ]
+        shared, own, note, plain = (
+            sum(self.tokenizer.count(texts))
+            for texts in (
+                [prompt.shared for prompt in prompts],
+                [prompt.own for prompt in prompts],
+                notes if rendering.context == "note" else [],
+                [question.question for question in sample],
+            )
+        )
+        return max(shared - note, 0) / len(sample), max(own - plain, 0) / len(sample)

@@ -27,7 +27,9 @@ def expected_benchmark(settings: SweepSettings) -> tuple[Benchmark, float]:
     return benchmark, expected.patients / len(subjects)
 
 
-def lengthen(benchmark: Benchmark, expected: ExpectedSettings, count: Callable[[Sequence[str]], list[int]]) -> Benchmark:
+def lengthen(
+    benchmark: Benchmark, expected: ExpectedSettings, count: Callable[[Sequence[str]], list[int]]
+) -> Benchmark:
     """The benchmark with its notes repeated up to the expected mean length.
 
     Args:

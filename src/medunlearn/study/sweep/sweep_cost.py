@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from medunlearn.config import ExpectedSettings, check
 from medunlearn.errors import MedunlearnError
 from medunlearn.study.cost.capacity import Capacity, advice, capacity_of, is_gpu, shown_bytes, shown_number
 from medunlearn.study.cost.devices import DECODING, PASSES, device_named
-from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.forecast import cost_facts, scratch_of
+from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.missing import NOT_BUILT, missing_parts
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.cost.throughput import throughput
@@ -137,7 +136,8 @@ def sweep_cost(sweep: Sweep, *, device: str = "auto") -> SweepCost:
 
 def sweep_pricing(sweep: Sweep, *, on_gpu: bool) -> Pricing:
     """Prices of a sweep's stages; for a benchmark that is not built, of its expected size."""
-    target, how = sweep.training(sweep.seeds[0]), {"on_gpu": on_gpu, "processes": sweep.settings.processes}
+    target = sweep.training(sweep.seeds[0])
+    how: dict[str, Any] = {"on_gpu": on_gpu, "processes": sweep.settings.processes}
     if sweep.opened is not None:
         return Pricing.of(sweep.opened, target, **how)
     small, growth = expected_benchmark(sweep.settings)
@@ -150,13 +150,11 @@ def sweep_pricing(sweep: Sweep, *, on_gpu: bool) -> Pricing:
 def _kinds(sweep: Sweep, pricing: Pricing, device: str | None) -> Iterator[KindCost]:
     """Prices of the pending cells, summed by kind and method."""
     kinds = dict[str, KindCost]()
-    price = cache(lambda kind, method, split, context: _price(sweep, pricing, examples[kind, method, split, context]))
-    examples = {(cell.kind, cell.method, cell.split, cell.context): cell for cell in reversed(sweep.cells)}
     for cell in sweep.cells:
         if cell.done or cell.kind == "choose":
             continue
-        cost, batch, note = price(cell.kind, cell.method, cell.split, cell.context)
-        label = _LABELS.get(cell.kind, cell.kind) + (f" {cell.method}" if cell.kind in ("unlearn", "search") else "")
+        cost, batch, note = _price(sweep, pricing, cell)
+        label = " ".join(filter(None, (_LABELS.get(cell.kind, cell.kind), cell.method if cell.kind in _TRIED else "")))
         own = kinds.get(label, KindCost(label))
         hours = None if device is None else (own.hours or 0.0) + device_named(device).hours(cost, batch)
         kinds[label] = KindCost(label, own.cells + 1, own.cost + cost, hours, note)
@@ -164,6 +162,7 @@ def _kinds(sweep: Sweep, pricing: Pricing, device: str | None) -> Iterator[KindC
 
 
 _LABELS = {"target": "train", "retrained": "train"}
+_TRIED = ("unlearn", "search")
 
 
 def _price(sweep: Sweep, pricing: Pricing, cell: SweepCell) -> tuple[Cost, int, str]:

@@ -178,8 +178,8 @@ def _whole(
     for of in methods:
         params = {"epochs": of.epochs[1]} if of.epochs[1] != of.epochs[0] else {}
         trial = pricing.unlearning(tuning.unlearning(of.method, params, seed, trial=True))
-        number = of.trials if of.trials is not None else tuning.share / max(1.0, trial.flops)
-        stages.append(PlannedStage(f"trials of {of.method}", cost=trial.times(number)))
+        trials = of.trials if of.trials is not None else tuning.share / max(1.0, trial.flops)
+        stages.append(PlannedStage(f"trials of {of.method}", cost=trial.times(trials)))
     evaluation = pricing.evaluating(tuning.evaluating("reporting"))
     stages.append(PlannedStage("evaluations", cost=evaluation.times(models.get("evaluations", 0))))
     model, judges = str(target.model), tuning.base.judges.judges if tuning.base.judges else ()
