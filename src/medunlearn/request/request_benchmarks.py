@@ -136,7 +136,8 @@ def make_benchmarks(
         everyone = [*owners]
         before = earlier_records(ledger, secret, everyone, PATIENT)
         others = {patient for _, patient in everyone} - {*patients, *before.subjects}
-        return {*patients, *before.subjects, *shuffled(others, "planned", settings.seed)[: PLANNED * settings.others]}
+        sample = shuffled(others, "planned", settings.seed)[: PLANNED * settings.others]
+        return {*patients, *before.subjects, *sample}
 
     with _flags_of_build():
         checked = check(NotesSettings, values)

@@ -1,8 +1,8 @@
 """Token lengths of a benchmark's sequences, from a tokenized sample and exact character counts. No torch.
 
 Of notes, questions and answers, a seeded sample and the longest are tokenized. All others have the mean tokens per
-character of their sort. What a template adds is its mean over a few questions. So sums are near the real ones, single
-lengths less so; a note in pieces of ``max_length`` has as many as its estimated length gives.
+character of their sort. What a template adds is its mean over a few questions. So sums are near the real ones,
+single lengths less so; a note in pieces of ``max_length`` has as many as its estimated length gives.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ class Lengths:
         order = np.argsort(keys[self.family.astype(int)], kind="stable")
         rows = [order[start : start + step] for start in range(0, len(order), step)][:STEPS]
         cut = [row[np.argsort(-self.whole[row], kind="stable")[:size]] for row in rows]
-        return max((self._at_once(row) for row in cut), key=lambda load: load.tokens, default=Load())
+        _, place, sizes = np.unique(self.family, return_inverse=True, return_counts=True)
+        alone = self.whole - self.shared + self.shared / sizes[place]
+        return self._at_once(max(cut, key=lambda row: float(alone[row].sum()), default=order))
 
     def drawn(self, count: int, side: str, seed: int) -> Lengths:
         """The first ``count`` sequences in a side's order of training (:mod:`medunlearn.training.batch_plan`)."""
@@ -148,6 +150,9 @@ class TokenSizes:
     benchmark: Benchmark
     tokenizer: LightTokenizer
     images: Mapping[str, int] = field(default_factory=dict)
+    _overheads: dict[tuple[str, str], tuple[float, float, float]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @cached_property
     def places(self) -> Mapping[str, int]:
@@ -193,37 +198,48 @@ class TokenSizes:
         records = [self.benchmark.record[question.record_id] for question in questions]
         place = np.array([self.places[question.record_id] for question in questions], dtype=int)
         shown = np.array([q.kind != "completion" for q in questions], dtype=float)
-        before, around = self._overhead(questions, rendering)
+        before, around, more = self._overhead(rendering)
         note = self.notes(records) * shown if rendering.context == "note" else np.zeros(len(questions))
         if rendering.long_notes == "cut" and rendering.max_length is not None:
             note = np.minimum(note, int(NOTE_SHARE * rendering.max_length))
         image = np.array([float(self.images.get(record.record_id, 0)) for record in records])
         shared = np.round(note + image + before * shown)
         asked = self._questions.tokens([question.question for question in questions]) + around * shown
-        scored = self._answers.tokens([f" {question.answer}" for question in questions]) + 1
+        scored = self._answers.tokens([f" {question.answer}" for question in questions]) + 1 + more * shown
         whole = shared + np.round(asked) + self.tokenizer.begins + scored
-        return Lengths(whole, scored, shared, place, place)
+        # Without note and image all questions begin with the same words of the template.
+        family = place if rendering.context == "note" or self.images else np.zeros_like(place)
+        return Lengths(whole, scored, shared, family, place)
 
-    def _overhead(self, questions: Sequence[Question], rendering: Rendering) -> tuple[float, float]:
-        """Mean tokens that a template adds to the shared part and to the rest of a prompt."""
-        asked = [question for question in questions if question.kind != "completion"]
+    def _overhead(self, rendering: Rendering) -> tuple[float, float, float]:
+        """Mean tokens that a template adds to the shared part of a prompt, to the rest, and to the answer."""
+        key = rendering.template_name, rendering.context
+        if key not in self._overheads:
+            self._overheads[key] = self._rendered(rendering)
+        return self._overheads[key]
+
+    def _rendered(self, rendering: Rendering) -> tuple[float, float, float]:
+        asked = [question for question in self.benchmark.questions if question.kind != "completion"]
         places = generator("rendered sample", len(asked)).permutation(len(asked))[:RENDERED].tolist()
         sample = [asked[place] for place in places]
         if not sample:
-            return 0.0, 0.0
+            return 0.0, 0.0, 0.0
         notes = [self.benchmark.record[question.record_id].text for question in sample]
         how: dict[str, Any] = {"template": rendering.template, "context": rendering.context}
         prompts = [
             render(question, note, **how, tokenizer=self.tokenizer)
             for question, note in zip(sample, notes, strict=True)
         ]
-        shared, own, note, plain = (
+        shared, own, answer, note, asks, answers = (
             sum(self.tokenizer.count(texts))
             for texts in (
                 [prompt.shared for prompt in prompts],
                 [prompt.own for prompt in prompts],
+                [prompt.answer for prompt in prompts],
                 notes if rendering.context == "note" else [],
                 [question.question for question in sample],
+                [f" {question.answer}" for question in sample],
             )
         )
-        return max(shared - note, 0) / len(sample), max(own - plain, 0) / len(sample)
+        count = len(sample)
+        return max(shared - note, 0) / count, max(own - asks, 0) / count, (answer - answers) / count

@@ -154,7 +154,7 @@ def _kinds(sweep: Sweep, pricing: Pricing, device: str | None) -> Iterator[KindC
         if cell.done or cell.kind == "choose":
             continue
         cost, batch, note = _price(sweep, pricing, cell)
-        label = " ".join(filter(None, (_LABELS.get(cell.kind, cell.kind), cell.method if cell.kind in _TRIED else "")))
+        label = _LABELS.get(cell.kind, cell.kind) + (f" {cell.method}" if cell.kind in _TRIED else "")
         own = kinds.get(label, KindCost(label))
         hours = None if device is None else (own.hours or 0.0) + device_named(device).hours(cost, batch)
         kinds[label] = KindCost(label, own.cells + 1, own.cost + cost, hours, note)
