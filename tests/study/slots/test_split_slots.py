@@ -154,13 +154,17 @@ def tell(argument, slot):
     return gpus(slot)
 
 def die_beside_another(folder, slot):
+    limit = time.monotonic() + 30
     while not (folder / "other").exists():
+        assert time.monotonic() < limit
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
 
 def outlive(folder, slot):
     (folder / "other").touch()
+    limit = time.monotonic() + 30
     while not (folder / "replaced").exists():
+        assert time.monotonic() < limit
         time.sleep(0.01)
     return gpus(slot)
 
@@ -209,18 +213,33 @@ def test_a_part_that_dies_is_replaced_beside_the_others(functions: Any, tmp_path
         assert pool.start(Call("next", functions.replace, tmp_path, log, 1))
         ended = {result.name: result.value for result in (pool.wait(), pool.wait())}
         assert ended == {"next": ("cuda", (0,), "7", 1), "other": ("cuda", (1,), "6", 1)}
-        # A whole slot's worker too, with what it started.
-        never = tmp_path / "never"
-        never.mkdir()
-        assert pool.start(Call("W", functions.outlive, never, log))
+
+
+def test_the_worker_of_a_whole_slot_is_replaced(
+    functions: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher, log = tmp_path / "launcher", tmp_path / "logs" / "call.log"
+
+    class EndlessRanks:
+        def __init__(self, *given: object) -> None:
+            launcher.with_suffix(".part").write_text(str(os.getpid()))
+            launcher.with_suffix(".part").rename(launcher)
+
+        def poll(self) -> None:
+            return None
+
+    (slot,) = local_slots(1, "cuda", 9, 2)
+    with forked_workers(), Pool([slot]) as pool:
+        monkeypatch.setattr(process_launch, "RankProcesses", EndlessRanks)
+        assert pool.start(Call("W", functions.tell, None, log))
         limit = time.monotonic() + 30
-        while not (never / "other").exists():
+        while not launcher.exists():
             assert time.monotonic() < limit
             time.sleep(0.01)
-        (worker,) = [worker for worker in pool._slots[0].workers if worker.busy]
-        assert worker._process is not None
-        assert worker._process.pid is not None
-        os.kill(worker._process.pid, signal.SIGKILL)
+        os.kill(int(launcher.read_text()), signal.SIGKILL)
         assert pool.wait().failure == "its process ended (by signal 9; out of memory?)"
         assert pool.start(Call("small", functions.tell, None, log, 1))
         assert pool.wait().value == ("cuda", (0,), "7", 1)
+        monkeypatch.setattr(process_launch, "RankProcesses", ForkedRanks)
+        assert pool.start(Call("W", functions.tell, None, log))
+        assert pool.wait().value == ("cuda", (0, 1), "7,6", 2)
