@@ -253,7 +253,9 @@ def _adapted(shape: Shape) -> int:
     """Inputs and outputs of all products of a layer."""
     keys = shape.kv_heads * shape.head_dim
     inputs = 2 * shape.hidden + shape.attention if shape.fused else 4 * shape.hidden
-    attention = shape.attention + 2 * keys + shape.attention + (2 * shape.hidden if shape.fused else 4 * shape.hidden)
+    attention = (
+        shape.attention + 2 * keys + shape.attention + (2 * shape.hidden if shape.fused else 4 * shape.hidden)
+    )
     return attention + (3 if shape.gated else 2) * (shape.hidden + shape.ffn)
 
 
@@ -281,12 +283,13 @@ def _training_flops(shape: Shape, load: Load, part: TrainedPart, checkpointing: 
     top = shape.layers - part.first
     products = _products(shape, load, top, whole=checkpointing)
     scores = _scores(shape, load, top)
-    flops = products * (2 + part.layers / top) + scores * (3 if shape.dropout else 3.5)
+    flops = products * (2 + part.layers / top) + scores * (3 if shape.attention_dropout else 3.5)
     flops += _head(shape, load) * (4 if part.head else 2)
     flops += 3 * 2 * part.rank * _adapted(shape) * shape.layers * load.tokens
     if checkpointing:
-        # The last product of a layer is not needed again.
-        flops += products - 2 * top * shape.hidden * shape.ffn * load.tokens + scores
+        # Without dropout behind it, the last product of a layer is not needed again.
+        last = 0 if shape.dropout else 2 * top * shape.hidden * shape.ffn * load.tokens
+        flops += products - last + scores
     if part.first and not cached:
         flops += _products(shape, load, part.first, whole=True) + _scores(shape, load, part.first)
     return flops
@@ -295,7 +298,7 @@ def _training_flops(shape: Shape, load: Load, part: TrainedPart, checkpointing: 
 def _transient(shape: Shape, load: Load, size: int) -> float:
     """Bytes of the tensors of the layer in work, and of a piece of the head."""
     layer = (2 * shape.hidden + (3 if shape.gated else 2) * shape.ffn) * load.tokens * size
-    return layer + min(PIECE, load.read * shape.vocabulary) * 4 * 2 + load.read * shape.hidden * 4
+    return layer + min(PIECE, load.read * shape.vocabulary) * 4 * 3 + load.read * shape.hidden * 4
 
 
 def _saved(
@@ -305,7 +308,11 @@ def _saved(
     half = precision == "bf16" or weights == "bf16"
     top = shape.layers - part.first
     layer = _saved_by_layer(shape, batch, part, half)
-    copies = 2 * (shape.layers * (shape.attention_matrices + shape.mlp_matrices) + shape.embedding) if (half and weights == "fp32") else 0
+    copies = (
+        2 * (shape.layers * (shape.attention_matrices + shape.mlp_matrices) + shape.embedding)
+        if (half and weights == "fp32")
+        else 0
+    )
     head = 4 * shape.embedding if part.head else 0
     inputs = 4 * shape.hidden * batch.tokens
     if checkpointing:
@@ -320,13 +327,16 @@ def _saved_by_layer(shape: Shape, batch: Load, part: TrainedPart, half: bool) ->
     rms = 0 if shape.layer_norm else 2 * (0 if part.rank else 4)
     inputs = 2 * size if not half else 2 * ((1 if shape.fused else 3) + (2 if shape.gated else 1))
     norms = shape.hidden * (8 + rms + inputs)
-    rotated = 2 if shape.fused and not shape.dropout else 0
+    rotated = 2 if shape.fused and shape.activation != "gelu_new" else 0
     attention = shape.attention * size * (5 + rotated)
     mlp = shape.ffn * size * (4 if shape.gated else ACTIVATIONS.get(shape.activation, 2))
     adapters = part.rank * 4 * (7 if shape.gated else 4)
     shared = batch.sequences * batch.shared if batch.family > 1 else 0
-    weights = 2 * shape.heads * 4 * batch.pairs + 2 * shape.hidden * size * batch.tokens if shape.dropout else 0
-    return (norms + attention + mlp + adapters) * batch.tokens + 2 * shape.attention * size * shared + weights
+    weights = 2 * shape.heads * 4 * batch.pairs if shape.attention_dropout else 0
+    noise = 2 * shape.hidden * size if shape.dropout else 0
+    return (
+        (norms + attention + mlp + adapters + noise) * batch.tokens + 2 * shape.attention * size * shared + weights
+    )
 
 
 def _per_rank(memory: Memory, shape: Shape, processes: int, size: int) -> Memory:
