@@ -138,9 +138,14 @@ class Shape:
         return self.heads * self.head_dim
 
     @property
+    def keys(self) -> int:
+        """Width of all key heads."""
+        return self.kv_heads * self.head_dim
+
+    @property
     def attention_matrices(self) -> int:
         """Parameters of a layer's attention projections."""
-        return 2 * self.hidden * (self.attention + self.kv_heads * self.head_dim)
+        return 2 * self.hidden * (self.attention + self.keys)
 
     @property
     def mlp_matrices(self) -> int:
