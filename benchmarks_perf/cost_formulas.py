@@ -1,9 +1,10 @@
 """The closed formulas of cost beside what is measured: FLOPs by torch's counter, and the peak of a fresh process.
 
-Five shapes, each in training (fp32 and bf16, with gradient checkpointing, with LoRA), in unlearning on two sides, and
-in scoring. A ratio above 1: the formula is too high. The constants of allocator and libraries were fitted without
-the shapes marked with a star. The steps are many because the C library's memory grows until about the tenth; with
-MALLOC_MMAP_THRESHOLD_=65536 in the environment it gives freed memory back at once, and the sum of tensors is measured.
+Five shapes, each in training (fp32 and bf16, with gradient checkpointing, with LoRA), in unlearning on two sides,
+and in scoring. A ratio above 1: the formula is too high. The constants of allocator and libraries were fitted
+without the shapes marked with a star. The steps are many because the C library's memory grows until about the
+tenth; with MALLOC_MMAP_THRESHOLD_=65536 in the environment it gives freed memory back at once, and the sum of tensors
+is measured.
 
     python benchmarks_perf/cost_formulas.py      an hour on two cores
     python benchmarks_perf/cost_formulas.py --shapes smollm2 --modes train --tokens 256
@@ -27,7 +28,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "tiny": {"model_type": "llama", "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4,
              "num_attention_heads": 4, "vocab_size": 2048, "tie_word_embeddings": True},
     "smollm2": {"model_type": "llama", "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
-                "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152, "tie_word_embeddings": True},
+                "num_attention_heads": 9, "num_key_value_heads": 3, "vocab_size": 49152,
+                "tie_word_embeddings": True},
     "llama": {"model_type": "llama", "hidden_size": 640, "intermediate_size": 1728, "num_hidden_layers": 6,
               "num_attention_heads": 10, "vocab_size": 16000, "tie_word_embeddings": False},
     "gpt2": {"model_type": "gpt2", "n_embd": 512, "n_layer": 6, "n_head": 8, "vocab_size": 50257},

@@ -190,7 +190,7 @@ def image_flops(tower: Tower, tokens: float) -> float:
 
 
 def _products(shape: Shape, load: Load, layers: float, *, whole: bool = False) -> float:
-    """FLOPs of the products with weights in some layers; unless ``whole``, the last MLP runs where logits are read."""
+    """FLOPs of the products with weights in some layers; the last MLP runs where logits are read, or ``whole``."""
     mlp = shape.experts_used * shape.mlp_matrices
     unread = 0 if whole else mlp * max(load.tokens - load.read, 0)
     return 2 * (layers * (shape.attention_matrices + mlp) * load.tokens - unread)

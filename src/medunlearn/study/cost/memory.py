@@ -107,7 +107,7 @@ def transient_bytes(shape: Shape, load: Load, size: int) -> float:
 def saved_bytes(
     shape: Shape, batch: Load, part: TrainedPart, weights: Precision, precision: Precision, *, checkpointing: bool
 ) -> float:
-    """Bytes at the end of a forward pass: what autograd saves, the head's gradient, autocast's copies of weights."""
+    """Bytes at the end of a forward pass: of saved tensors, the head's gradient, autocast's copies of weights."""
     size = 2 if "bf16" in (weights, precision) else 4
     top, layer = shape.layers - part.first, _layer_bytes(shape, batch, part, size)
     saved = transient_bytes(shape, batch, 4) + (4 * shape.embedding if part.head else 0)
@@ -124,8 +124,8 @@ def _layer_bytes(shape: Shape, batch: Load, part: TrainedPart, size: int) -> flo
     """Bytes that autograd saves of a layer.
 
     The sums behind attention and MLP, and RMS norms of trained weight, are fp32. The inputs of products have the
-    products' type; autocast makes a copy for each product. Attention saves queries, keys, values (those of all query
-    heads), its output, and that as the next input; rotary positions leave the fused product behind.
+    products' type; autocast makes a copy for each product. Attention saves queries, keys and values of all query
+    heads, its output, and that as the next input; rotary positions leave the fused product behind.
     """
     inputs = 2 if size == 4 else (1 if shape.fused else 3) + (2 if shape.gated else 1)
     norms = 8 + (0 if shape.layer_norm or part.rank else 8) + inputs * size + (2 * size if shape.dropout else 0)
@@ -135,7 +135,9 @@ def _layer_bytes(shape: Shape, batch: Load, part: TrainedPart, size: int) -> flo
     token = norms * shape.hidden + size * (attention * shape.attention + mlp * shape.ffn) + adapters
     # Branches of shared text have its keys and values each.
     shared = 2 * shape.attention * size * (batch.sequences * batch.shared if batch.family > 1 else 0)
-    return token * batch.tokens + shared + (8 * shape.heads * batch.pairs if shape.attention_dropout else 0)
+    # Dropout of attention weights needs them, in fp32 beside their type.
+    scores = (8 if size == 4 else 12) * shape.heads * batch.pairs if shape.attention_dropout else 0
+    return token * batch.tokens + shared + scores
 
 
 def _mlp_tensors(shape: Shape) -> int:

@@ -31,10 +31,10 @@ STAND_INS: Mapping[float, tuple[int, int, int, int, int]] = {
 }
 """Billions of parameters -> layers, hidden, ffn, heads, kv_heads of common decoders of that size."""
 _FIELDS = {
-    "layers": (32, "num_hidden_layers", "n_layer"),
-    "hidden": (4096, "hidden_size", "n_embd"),
-    "heads": (32, "num_attention_heads", "n_head"),
-    "vocabulary": (32000, "vocab_size"),
+    "layers": (32, ("num_hidden_layers", "n_layer")),
+    "hidden": (4096, ("hidden_size", "n_embd")),
+    "heads": (32, ("num_attention_heads", "n_head")),
+    "vocabulary": (32000, ("vocab_size",)),
 }
 """Names in ``config.json``, after LLaMA's value, which a vision-language model's text part may leave out."""
 _ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function")
@@ -212,14 +212,14 @@ def stand_in(source: str) -> Shape:
         f"{source} is not on this machine: taken as a usual decoder of {nearest:g} billion parameters, with "
         f"{LETTERS_A_TOKEN} letters to a token."
     )
-    vectors = {"layer_vectors": 2 * hidden, "outside": hidden, "doubt": doubt}
-    return Shape(layers, hidden, ffn, heads, kv_heads, hidden // heads, 128_256, tied=False, **vectors)  # type: ignore[arg-type]
+    sizes = (layers, hidden, ffn, heads, kv_heads, hidden // heads, 128_256)
+    return Shape(*sizes, tied=False, layer_vectors=2 * hidden, outside=hidden, doubt=doubt)
 
 
 def tiny_shape(width: int, layers: int, vocabulary: int, *, pixels: int = 0, patch: int = 16) -> Shape:
     """The tiny model, for ``pixels`` the tiny vision-language model; a small benchmark's vocabulary is smaller."""
-    vectors = {"layer_vectors": 2 * width, "outside": width}
-    shape = Shape(layers, width, width * 8 // 3, 4, 4, width // 4, vocabulary, **vectors)
+    sizes = (layers, width, width * 8 // 3, 4, 4, width // 4, vocabulary)
+    shape = Shape(*sizes, layer_vectors=2 * width, outside=width)
     if not pixels:
         return shape
     vision = {"hidden_size": width // 2, "intermediate_size": width, "num_hidden_layers": 2, "image_size": pixels}
@@ -229,10 +229,11 @@ def tiny_shape(width: int, layers: int, vocabulary: int, *, pixels: int = 0, pat
 def _shape(config: Mapping[str, Any]) -> Shape:
     text: Mapping[str, Any] = config.get("text_config") or config
     family = _FAMILIES.get(str(text.get("model_type")), _Family())
-    sizes = {name: _size(text, *names, nested=text is not config) for name, names in _FIELDS.items()}
+    nested = text is not config
+    sizes = {name: _size(text, names, usual if nested else None) for name, (usual, names) in _FIELDS.items()}
     hidden, heads = sizes["hidden"], sizes["heads"]
     ffn = text.get("intermediate_size") or text.get("ffn_dim") or text.get("n_inner")
-    ffn = int(ffn or (4 * hidden if text is config else 11008))
+    ffn = int(ffn or (11008 if nested else 4 * hidden))
     kv_heads = int(text.get("num_key_value_heads") or heads)
     head_dim = int(text.get("head_dim") or hidden // heads)
     bias = bool(family.biases or text.get("attention_bias"))
@@ -247,7 +248,10 @@ def _shape(config: Mapping[str, Any]) -> Shape:
     experts = int(text.get("num_local_experts") or text.get("num_experts") or 1)
     usual = 0.1 if family.positions is not None else 0.0
     return Shape(
-        **sizes,
+        layers=sizes["layers"],
+        hidden=hidden,
+        heads=heads,
+        vocabulary=sizes["vocabulary"],
         ffn=ffn,
         kv_heads=kv_heads,
         head_dim=head_dim,
@@ -266,8 +270,8 @@ def _shape(config: Mapping[str, Any]) -> Shape:
     )
 
 
-def _size(text: Mapping[str, Any], usual: int, *names: str, nested: bool) -> int:
-    value = next((text[name] for name in names if text.get(name)), usual if nested else None)
+def _size(text: Mapping[str, Any], names: tuple[str, ...], usual: int | None) -> int:
+    value = next((text[name] for name in names if text.get(name)), usual)
     if not isinstance(value, int) or value < 1:
         raise ModelError(
             f"config.json has {names[0]} {value!r}, which is no decoder's. Give a causal language model's folder."

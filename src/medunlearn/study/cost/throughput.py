@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from medunlearn.data.storage import write_json
 from medunlearn.errors import StorageError, UnknownNameError
 from medunlearn.results.machine import hardware
-from medunlearn.study.cost.formulas import Cost, Precision
+from medunlearn.study.cost.formulas import Cost
+from medunlearn.study.cost.memory import Precision
 
 PASSES, DECODING, TIMED = 0.35, 0.5, 0.6
 """Shares of a data sheet's products in passes and of its bandwidth in decoding, and of timed products in passes."""
@@ -60,10 +61,8 @@ def device_named(name: str) -> Device:
 
 def this_device(kind: str, precision: Precision) -> Device | None:
     """This machine's ``cpu`` or ``cuda`` as it was timed; None if it has not been (:func:`time_device`)."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        products, bandwidth = json.loads(_file().read_text())[_key(kind, precision)]
-        return Device(0, float(products), float(bandwidth), TIMED)
-    return None
+    rates = _rates().get(_key(kind, precision))
+    return Device(0, rates[0], rates[1], TIMED) if rates else None
 
 
 def time_device(kind: str, precision: Precision) -> Device:
@@ -80,9 +79,8 @@ def time_device(kind: str, precision: Precision) -> Device:
     # A copy reads and writes.
     device = Device(0, products, 2 * large.nbytes * _rate(lambda: other.copy_(large), wait), TIMED)
     with suppress(OSError, StorageError):
-        known_rates = json.loads(_file().read_text()) if _file().exists() else {}
         _file().parent.mkdir(parents=True, exist_ok=True)
-        write_json(_file(), {**known_rates, _key(kind, precision): [device.products, device.bandwidth]})
+        write_json(_file(), {**_rates(), _key(kind, precision): [device.products, device.bandwidth]})
     return device
 
 
@@ -96,6 +94,15 @@ def _rate(work: Any, wait: Any) -> float:
         wait()
         count += 1
     return count / (time.perf_counter() - start)
+
+
+def _rates() -> dict[str, list[float]]:
+    """Timed devices -> products and bandwidth; those that cannot be read are timed again."""
+    rates: dict[str, list[float]] = {}
+    with suppress(OSError, ValueError, TypeError, AttributeError):
+        for name, (products, bandwidth) in json.loads(_file().read_text()).items():
+            rates[name] = [float(products), float(bandwidth)]
+    return rates
 
 
 def _file() -> Path:
