@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from medunlearn.request.holders.holder_log import Holders
     from medunlearn.results.evaluated import Evaluation
     from medunlearn.results.runs import Run
-    from medunlearn.study.estimate.forecast import Forecast
+    from medunlearn.study.cost.forecast import Forecast
     from medunlearn.study.experiment import Finished
     from medunlearn.study.sweep.result import Swept
     from medunlearn.study.tune.tune_result import Tuned
@@ -79,8 +79,8 @@ def train(
     Args:
         out: folder of the run
     """
-    from medunlearn.study.estimate.forecast import announce
-    from medunlearn.study.estimate.stage_cost import train_stage
+    from medunlearn.study.cost.forecast import announce
+    from medunlearn.study.cost.run_forecast import forecast_training
     from medunlearn.study.experiment import run_folder
     from medunlearn.study.presets import train_settings
     from medunlearn.study.train import train
@@ -89,7 +89,7 @@ def train(
     bench = _benchmark(benchmark)
     label = "target" if checked.without is None else "retrained"
     folder = Path(out) if out is not None else run_folder(bench, checked, label, model, RUNS)
-    announce(say, lambda: train_stage(bench, checked, device), folder, device)
+    announce(say, lambda: forecast_training(bench, checked, folder, device), folder)
     return train(bench, checked, folder, device=device, quiet=quiet)
 
 
@@ -156,15 +156,15 @@ def unlearn(
     checked = unlearn_settings(values, tiny=tiny_preset(target), shared=False)
     unlearning_method(checked)  # its mistakes are told before torch is loaded and a model is read
 
-    from medunlearn.study.estimate.forecast import announce
-    from medunlearn.study.estimate.stage_cost import unlearn_stage
+    from medunlearn.study.cost.forecast import announce
+    from medunlearn.study.cost.run_forecast import forecast_unlearning
     from medunlearn.study.experiment import run_folder
     from medunlearn.study.unlearn import unlearn
 
     bench = _benchmark(benchmark)
     trained = _run_of(target, bench, split, out, device, quiet, settings)
     folder = Path(out) if out is not None else run_folder(bench, checked, method, trained.folder, RUNS)
-    announce(say, lambda: unlearn_stage(trained, bench, checked, device), folder, device)
+    announce(say, lambda: forecast_unlearning(trained, bench, checked, folder, device), folder)
     return unlearn(trained, bench, checked, folder, device=device, quiet=quiet)
 
 
@@ -522,11 +522,12 @@ def run(
         experiment: YAML file of the experiment
         overrides: settings that replace the file's; nested ones as ``**{"train.lr": 1e-3}``
     """
-    from medunlearn.study.estimate.forecast import announce, forecast
+    from medunlearn.study.cost.forecast import announce
+    from medunlearn.study.cost.run_forecast import forecast
     from medunlearn.study.experiment import plan, run_experiment
 
     checked = plan(merged(experiment, overrides))
-    announce(say, lambda: forecast(checked, device=device), None, device)
+    announce(say, lambda: forecast(checked, device=device), None)
     return run_experiment(checked, device=device, quiet=quiet, say=say or (lambda line: None))
 
 
@@ -535,7 +536,7 @@ def plan(experiment: Folder | dict[str, Any], *, device: str = "auto", **overrid
 
     ``.table()`` is a DataFrame with a row per stage; ``.warnings`` says what will not fit.
     """
-    from medunlearn.study.estimate.forecast import forecast
+    from medunlearn.study.cost.run_forecast import forecast
     from medunlearn.study.experiment import plan
 
     return forecast(plan(merged(experiment, overrides)), device=device)

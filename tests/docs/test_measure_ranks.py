@@ -10,9 +10,9 @@ from pages import Page, run_line
 
 from medunlearn.config import EvaluateSettings
 from medunlearn.data.alternatives import FEWEST, USUAL
+from medunlearn.data.fact_ranks import AFTER
 from medunlearn.data.measurements import ENOUGH
 from medunlearn.data.value_draws import SPREAD
-from medunlearn.generation.fact_ranking import AFTER
 
 PAGE = Page.read("measure.md", "Ranks of facts")
 START = (

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from medunlearn.errors import InputError
 from medunlearn.models.activations import SequenceReader, Side, Site, Stretch, Tokens
-from medunlearn.models.mlps import chosen_layers, mlps
+from medunlearn.models.layer_choice import chosen_layers
+from medunlearn.models.mlps import mlps
 from medunlearn.models.sequences import TokenSequence
 
 CPU = torch.device("cpu")

@@ -35,7 +35,7 @@ def test_the_case_says_deleted_as_planned(folder: Path, full: Run, settings: dic
     assert [stage.note for stage in general] == ["cost not estimated"] * 2
     result = mu.forget(full, folder / "bench", out=folder / "case", battery=[], anyway=True, quiet=True, **settings)
     steps = Run.open(result.model).info.results["steps"]
-    assert [stages[name].work.steps for name in EXACT_STAGES] == [steps, steps]
+    assert [stages[name].cost.steps for name in EXACT_STAGES] == [steps, steps]
     evidence = result.case.evidence
     assert (evidence.decision.verdict, evidence.method) == ("deleted", "exact")
     assert evidence.exact is not None

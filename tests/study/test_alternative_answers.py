@@ -21,8 +21,8 @@ from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.results.runs import Run
 from medunlearn.study import alternative_answers as module
 from medunlearn.study import trainer
-from medunlearn.study.alternative_answers import stand_ins, with_alternatives
-from medunlearn.study.estimate.stage_cost import unlearn_stage
+from medunlearn.study.alternative_answers import with_alternatives
+from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.presets import train_settings, unlearn_settings
 from medunlearn.study.train import train
 from medunlearn.study.unlearn import training_sides, unlearn
@@ -214,14 +214,8 @@ def test_sequences_without_alternatives_are_left_out_and_that_is_said(
 
 
 def test_the_estimate_counts_the_answers_and_the_third_side(hospital: Benchmark, target: Run) -> None:
-    two, three = (
-        unlearn_stage(target, hospital, settings(method), "cpu").work for method in ("graddiff", "counterfactual")
-    )
+    pricing = Pricing.of_run(target, hospital)
+    two, three = (pricing.unlearning(settings(method)) for method in ("graddiff", "counterfactual"))
     assert three.generated > two.generated == 0
     assert three.tokens > 1.4 * two.tokens
     assert three.flops > 1.4 * two.flops
-    language_model = load_model(target.model, device="cpu")
-    forget = training_sides(hospital, settings("altpo"), language_model, target.rendering())["forget"]
-    capped, partners = stand_ins(forget, make_method("counterfactual", {"alternatives": 3}))
-    assert all(len(one.caps) == one.scored for one in capped)
-    assert {len(own) for own in partners.values()} == {3}

@@ -95,7 +95,7 @@ def test_given_again_it_does_nothing(done: Done, monkeypatch: pytest.MonkeyPatch
     values = done.values
     first = go(values)
     before = {name: when for name, when in state(values["out"]).items() if not name.startswith("report")}
-    for what in ("training.loop._step", "pipeline.evaluate.score_items", "data.responses.ResponseStore.add"):
+    for what in ("training.loop._step", "probes.evaluate.score_items", "data.responses.ResponseStore.add"):
         monkeypatch.setattr(f"medunlearn.{what}", lambda *args, what=what, **more: pytest.fail(f"{what} ran"))
     second = go(values)
     after = {name: when for name, when in state(values["out"]).items() if not name.startswith("report")}
@@ -167,13 +167,13 @@ def test_the_seed_reaches_every_stage_and_every_mistake_is_told_at_once(values: 
 
 
 def test_it_goes_on_where_a_stage_failed(values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
-    from medunlearn.study import experiment
+    from medunlearn.study import unlearn
 
     def stop(*args: Any, **more: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(experiment, "unlearn", stop)
+        patch.setattr(unlearn, "unlearn", stop)
         with pytest.raises(KeyboardInterrupt):
             go(values)
     target = stages(values["out"])["target"][0]

@@ -28,9 +28,9 @@ from medunlearn.probes.material import rendering_for, sequences
 from medunlearn.results.runs import Run
 from medunlearn.study import alternative_answers
 from medunlearn.study.adopt import adopt
-from medunlearn.study.estimate.blueprint import blueprint
-from medunlearn.study.estimate.planned_images import Tower
-from medunlearn.study.estimate.stage_cost import Planner
+from medunlearn.study.cost.formulas import seeing
+from medunlearn.study.cost.pricing import Pricing
+from medunlearn.study.cost.shape import Tower
 from medunlearn.study.export import export
 from medunlearn.study.presets import is_tiny, train_settings, unlearn_settings
 from medunlearn.study.train import train
@@ -308,26 +308,31 @@ def test_a_plan_counts_images_as_the_model_takes_them(seen_target: Run, xrays: B
     tiny = train_settings(SMALL)
     here = tiny.model_copy(update={"model": str(export(seen_target.folder, tmp_path / "hf"))})
     for settings in (tiny, here):
-        planner = Planner(xrays, blueprint(xrays, settings), rendering_for(settings), "cpu")
-        for record in xrays.records[:3]:
-            planned, real = (m.record_sequences(record, planner.rendering) for m in (planner.language_model, live))
-            assert [len(one.ids) for one in planned] == [len(one.ids) for one in real]
-        images = planner.blueprint.images
-        assert images is not None
+        pricing = Pricing.of(xrays, settings)
+        records = xrays.records[:3]
+        planned = pricing.sizes.of_records(records, settings.max_length)
+        real = [
+            len(one.ids) for record in records for one in live.record_sequences(record, rendering_for(settings))
+        ]
+        assert len(planned) == len(real)
+        assert planned.whole.sum() == pytest.approx(sum(real), rel=0.03)
+        tower = pricing.shape.tower
+        assert tower is not None
         named = live.model.named_parameters()
-        assert images.tower.parameters == sum(t.numel() for n, t in named if "language_model" not in n)
-        stage = planner.training("train", settings)
-        assert stage.work.memory is not None
-        assert stage.work.memory.weights == sum(tensor.nbytes for tensor in live.model.parameters())
-        assert stage.work.flops > images.work(xrays.records) > 0
+        assert tower.parameters == pytest.approx(
+            sum(t.numel() for n, t in named if "language_model" not in n), rel=0.05
+        )
+        cost = pricing.training(settings)
+        assert cost.memory.weights == pytest.approx(sum(t.nbytes for t in live.model.parameters()), rel=0.05)
+        seen = sum(seeing(tower, tokens) for tokens in pricing.sizes.images.values())
+        text = Pricing.of(xrays, settings.model_copy(update={"images": "ignore"})).training(settings)
+        assert cost.flops > text.flops + 3 * seen > 0
 
 
 def test_a_plan_of_a_vision_model_that_is_not_here(xrays: Benchmark) -> None:
-    model = blueprint(xrays, train_settings({"model": "org/name-7B"}))
-    assert "28 x 28 pixels" in model.doubt
-    assert model.images is not None
-    seen = next(record for record in xrays.records if record.image)
-    assert len(model.images.tokens(seen.images, seen.record_id)) == 1  # 32 x 32 pixels
-    assert blueprint(xrays, train_settings({"model": "org/name-7B", "images": "ignore"})).images is None
+    pricing = Pricing.of(xrays, train_settings({"model": "org/name-7B"}))
+    assert "28 x 28 pixels" in " ".join(pricing.doubts)
+    assert {*pricing.sizes.images.values()} == {1}  # 32 x 32 pixels
+    assert not Pricing.of(xrays, train_settings({"model": "org/name-7B", "images": "ignore"})).sizes.images
     # A weight's product with a patch is two FLOPs.
-    assert Tower(100, 2, 8, 4).flops(3) == 2 * 100 * 12 + 4 * 2 * 8 * 12**2
+    assert seeing(Tower(100, 2, 8, 4, 0, 28), 3) == 2 * 100 * 12 + 4 * 2 * 8 * 12**2

@@ -1,4 +1,4 @@
-"""Interfaces of the plan of attacks: work that an attack's cost is made of. No torch."""
+"""Interfaces of the plan of attacks: parts that an attack's price is made of. No torch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from medunlearn.config import EvaluateSettings, What
     from medunlearn.data.records import Question, Record
 
-Cost = tuple[Any, int]
-"""Work, and bytes on disk."""
+Cost = Any
+"""Price of a part of an attack, which only the sizes make: FLOPs, memory, disk."""
 
 
 class AttackSizes(Protocol):

@@ -109,6 +109,49 @@ def keywords(
     return keywords(api.load(benchmark), extractor=extractor, out=out, quiet=quiet)
 
 
+def plan_training(
+    benchmark: Path | str, *, model: str, out: Path | str | None = None, preset: str | None = None,
+    device: str = "auto", **settings: Any
+) -> Any:  # fmt: skip
+    """Price of a `train` run."""
+    from medunlearn.study.cost.run_forecast import forecast_training
+    from medunlearn.study.presets import train_settings
+
+    checked = train_settings({"model": model, **({"preset": preset} if preset else {}), **settings})
+    return forecast_training(api.load(benchmark), checked, None if out is None else Path(out), device)
+
+
+def plan_unlearning(
+    target: Path | str, benchmark: Path | str, *, split: str, method: str, out: Path | str | None = None,
+    preset: str | None = None, device: str = "auto", **settings: Any
+) -> Any:  # fmt: skip
+    """Price of an `unlearn` run."""
+    from medunlearn.config.reading import flat
+    from medunlearn.results.runs import Run
+    from medunlearn.study.cost.run_forecast import forecast_unlearning
+    from medunlearn.study.presets import tiny_preset, unlearn_settings
+
+    values = {"method": method, "split": split, **({"preset": preset} if preset else {}), **flat(settings, method)}
+    checked = unlearn_settings(values, tiny=tiny_preset(target), shared=False)
+    folder = None if out is None else Path(out)
+    return forecast_unlearning(Run.open(target), api.load(benchmark), checked, folder, device)
+
+
+def plan_evaluation(
+    run: Path | str, benchmark: Path | str, *, split: str, against: Sequence[Path | str] = (),
+    epoch: int | None = None, out: Path | str | None = None, device: str = "auto", **settings: Any
+) -> Any:  # fmt: skip
+    """Price of what `evaluate` has not done yet."""
+    from medunlearn.config import EvaluateSettings, check
+    from medunlearn.results.runs import Run
+    from medunlearn.study.cost.run_forecast import forecast_evaluation
+
+    checked = check(EvaluateSettings, {"split": split, **settings})
+    models = [Run.open(model) for model in (run, *against)]
+    models[0] = models[0] if epoch is None else models[0].epoch(epoch)
+    return forecast_evaluation(models, api.load(benchmark), checked, device)
+
+
 def plan_sweep(sweep: Path | str, *, jobs: int | None = None, device: str = "auto", **settings: Any) -> Any:
     """Pending cells of a sweep and their cost, whatever ``jobs`` is."""
     from medunlearn.study.sweep.survey import foresee

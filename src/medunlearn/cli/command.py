@@ -118,6 +118,8 @@ class Generated(click.Command):
         if self.plan_flag:
             text = "print what is done, what is left and what it takes; run nothing"
             flags[self.plan_flag] = _switch(self.plan_flag, TEXTS.get(self.plan_flag, text), "Options")
+            if self.plan_flag == "plan":
+                flags["all"] = _switch("all", "with --plan: a table of all stages too", "Options")
         return flags | COMMON | ({"config": CONFIG_FILE} if self.verb.settings and not self.verb.file else {})
 
     # What click needs for shell completion.
@@ -227,9 +229,12 @@ class Generated(click.Command):
         return []
 
     def call(self, values: dict[str, Any], output: Output) -> None:
+        every = {"every": bool(values.pop("all", False))} if self.plan_flag == "plan" else {}
         if self.plan_flag and values.pop(self.plan_flag, False):
-            self._plan(values, output)
+            self._plan(values, output, every)
             return
+        if any(every.values()):
+            raise ConfigError(["--all belongs to --plan: give both, or neither"])
         options = {key: values.pop(key) for key in self.own_options.model_fields if key in values}
         parameters, more = inspect.signature(self.function).parameters, dict[str, Any]()
         if "quiet" in parameters:
@@ -241,10 +246,10 @@ class Generated(click.Command):
         names = inspect.signature(self.shower).parameters
         self.shower(result, output, **options, **{key: values[key] for key in names if key in values})
 
-    def _plan(self, values: dict[str, Any], output: Output) -> None:
+    def _plan(self, values: dict[str, Any], output: Output, every: dict[str, bool]) -> None:
         plan = load(self.verb.plan)
-        if not self.verb.out:
-            load(f"{SHOW}_plans:{self.verb.name}")(plan(**values), output)
+        if not self.verb.out or every:
+            load(f"{SHOW}_plans:{self.verb.name}")(plan(**values), output, **every)
             return
         settings = {key: value for key, value in values.items() if key.partition(".")[0] in self.setting_flags}
         load(f"{SHOW}_plans:estimates")(plan(with_server(settings), Path(values["out"])), output)

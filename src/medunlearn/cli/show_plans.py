@@ -30,94 +30,108 @@ def judge(plan: Any, output: Output) -> None:
     output.line(*dict.fromkeys(decision.reason for _, _, decision in plans))
 
 
-def run(result: Any, output: Output) -> None:
-    """Print the remaining work of each stage; warnings come last, where they are noticed."""
-    from medunlearn.study.estimate.capacity import shown_bytes
+def run(result: Any, output: Output, every: bool = False) -> None:
+    """Print what is left, what it lacks and what does not fit; with ``every`` a table of stages above."""
+    from medunlearn.study.cost.capacity import shown_bytes, shown_number
 
     if output.data(result.facts):
         return
 
-    def row(name: str, state: str, work: Any, disk: float) -> tuple[str, ...]:
-        tokens = _short(work.tokens) + (f" + {_short(work.generated)}" if work.generated else "")
-        flops, memory = _short(work.flops) if work.flops else "", work.memory and shown_bytes(work.memory.total)
-        return name, state, tokens if work.tokens else "", flops, memory or "", shown_bytes(disk) if disk else ""
+    def row(name: str, state: str, cost: Any, disk: float) -> tuple[str, ...]:
+        tokens = shown_number(cost.tokens) + (f" + {shown_number(cost.generated)}" if cost.generated else "")
+        flops = shown_number(cost.flops) if cost.flops else ""
+        memory = shown_bytes(cost.memory.total) if cost.memory.total else ""
+        return name, state, tokens if cost.tokens else "", flops, memory, shown_bytes(disk) if disk else ""
 
-    rows = [row(stage.name, stage.state, stage.work, stage.disk) for stage in result.stages]
-    rows.append(row("all that is left", "", result.total, result.disk))
-    output.table(result.name, ("Stage", "State", "Tokens", "FLOPs", "Memory", "Disk"), rows)
-    for stage in result.stages:
-        if stage.note:
-            output.line(f"{stage.name}: {stage.note}")
-    output.line("Tokens: run through the model + generated at most. Memory: of the largest stage, about.")
-    output.line(*(*result.doubts, result.has(), *result.warnings))
+    output.line(f"{result.name}. {result.summary()}")
+    if every:
+        rows = [row(stage.name, stage.state, stage.cost, stage.cost.disk) for stage in result.stages]
+        rows.append(row("all that is left", "", result.total, result.disk))
+        output.table("Stages", ("Stage", "State", "Tokens", "FLOPs", "Memory", "Disk"), rows)
+        output.line(*(f"{stage.name}: {stage.note}" for stage in result.stages if stage.note))
+        output.line("Tokens: run through the model + generated at most. Memory: of the largest stage, about.")
+    output.line(*(*result.doubts, *result.missing, *result.warnings))
 
 
-def forget(plan: Any, output: Output) -> None:
+train = unlearn = evaluate = run
+
+
+def forget(plan: Any, output: Output, every: bool = False) -> None:
+    from medunlearn.study.cost.capacity import shown_number
+
     if output.data(plan.to_json):
         return
-    run(plan.cost, output)
+    run(plan.cost, output, every)
     output.line(*plan.lines())
-    output.line(f"FLOPs that are left: {_short(plan.least_flops)} to {_short(plan.cost.total.flops)}.")
+    output.line(f"FLOPs that are left: {shown_number(plan.least_flops)} to {shown_number(plan.cost.total.flops)}.")
 
 
-def _short(number: float) -> str:
-    """A number with three digits and a unit: 749k, 11.4T."""
-    for unit in ("", "k", "M", "G", "T", "P"):
-        if number < 999.5:
-            return f"{number:.3g}{unit}"
-        number /= 1000
-    return f"{number:.3g}E"
-
-
-def sweep(plan: Any, output: Output) -> None:
+def sweep(plan: Any, output: Output, every: bool = False) -> None:
     if output.data(plan.facts):
         return
-    rows = [
-        (row["name"], row["state"], "" if row["seconds"] is None else f"{row['seconds']:.1f}")
-        for row in plan.rows()
-    ]
-    output.table(plan.name, ("Cell", "State", "Seconds"), rows)
-    output.table("Cells", ("Kind", "Done", "To do"), plan.counts())
-    _costs(plan.cost, output)
+    price = plan.cost.summary() or "what they take is not known."
+    output.line(f"{plan.name}. " + (f"Left: {plan.left} cells, {price}" if plan.left else "Everything is done."))
+    if every:
+        rows = [
+            (row["name"], row["state"], "" if row["seconds"] is None else f"{row['seconds']:.1f}")
+            for row in plan.rows()
+        ]
+        output.table("Cells", ("Cell", "State", "Seconds"), rows)
+        output.table("Kinds", ("Kind", "Done", "To do"), plan.counts())
+        _costs(plan.cost, output)
     seconds, unknown = plan.seconds_left()
-    if plan.left:
-        output.line(f"Left: {plan.left} cells." + (f" About {seconds:.0f} s for one process." if seconds else ""))
-        if unknown:
-            which = f"of the other {unknown}" if seconds else "of them"
-            output.line(f"Seconds {which} are not known: no cell of their kind is done.")
-    else:
-        output.line("Everything is done.")
+    if seconds:
+        output.line(f"By the cells that are done about {seconds:.0f} s for one process.")
+    if unknown and seconds:
+        output.line(f"Seconds of the other {unknown} are not known: no cell of their kind is done.")
     output.line(*(*plan.cost.lines(), *plan.notes))
 
 
 def _costs(cost: Any, output: Output) -> None:
     """Print the cost of the remaining cells, by kind."""
-    from medunlearn.study.estimate.capacity import shown_bytes
+    from medunlearn.study.cost.capacity import shown_bytes, shown_number
 
     if not cost.kinds:
         return
     rows = []
     for kind in cost.kinds:
-        memory = shown_bytes(kind.work.memory.total) if kind.work.memory else ""
+        memory = shown_bytes(kind.cost.memory.total) if kind.cost.memory.total else ""
         time = "" if kind.hours is None else f"{kind.hours:.2g}"
-        flops = _short(kind.work.flops) if kind.work.flops else ""
-        rows.append((kind.label, kind.cells, flops, time, memory, shown_bytes(kind.disk) if kind.disk else ""))
+        flops, disk = kind.cost.flops, kind.cost.disk
+        rows.append(
+            (
+                kind.label,
+                kind.cells,
+                shown_number(flops) if flops else "",
+                time,
+                memory,
+                shown_bytes(disk) if disk else "",
+            )
+        )
     output.table("Left", ("Kind", "Cells", "FLOPs", "GPU-hours", "Memory", "Disk"), rows)
     for kind in cost.kinds:
         if kind.note:
             output.line(f"{kind.label}: {kind.note}")
 
 
-def tune(plan: Any, output: Output) -> None:
+def tune(plan: Any, output: Output, every: bool = False) -> None:
+    from medunlearn.study.cost.capacity import shown_number
+
     if output.data(plan.facts):
         return
+    output.line(f"{plan.name}. {plan.summary()}")
 
     def work(of: Any) -> str:
-        return " to ".join(dict.fromkeys(_short(flops) for flops in of.flops if flops is not None)) or "not known"
+        return (
+            " to ".join(dict.fromkeys(shown_number(flops) for flops in of.flops if flops is not None))
+            or "not known"
+        )
 
+    if every and plan.cost is not None:
+        run(plan.cost, output, every)
     rows = [
         (of.method, "" if of.trials is None else str(of.trials), str(of.done), work(of), of.space)
         for of in plan.methods
     ]
-    output.table(plan.name, ("Method", "Trials", "Done", "FLOPs of a trial", "Searched"), rows)
+    output.table("Trials", ("Method", "Trials", "Done", "FLOPs of a trial", "Searched"), rows)
     output.line(*plan.lines())

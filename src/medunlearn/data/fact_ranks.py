@@ -21,6 +21,10 @@ Facts = Sequence[tuple[Fact, Alternatives]]
 
 IN_RECORD = "record"
 """Variant of a store, and context in tables: a fact in its record's own text, as models are trained on it."""
+AFTER = 2
+"""Tokens behind a fact that count beside its own: they show whether it fits; the rest is the same for all."""
+AT_ONCE = 8
+"""Branches in one pass, for each prompt that is decoded at a time: their beginnings are shared, nothing is kept."""
 NOT_A_NUMBER = "the model gives no number (NaN)"
 
 

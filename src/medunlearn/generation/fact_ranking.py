@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 
 from medunlearn.data.alternatives import Alternatives
-from medunlearn.data.fact_ranks import IN_RECORD, FactRank, Facts, ranks_of, sample_of, stored_ranks, texts_to_rate
+from medunlearn.data.fact_ranks import (
+    AFTER,
+    AT_ONCE,
+    IN_RECORD,
+    FactRank,
+    Facts,
+    ranks_of,
+    sample_of,
+    stored_ranks,
+    texts_to_rate,
+)
 from medunlearn.data.facts import Fact
 from medunlearn.data.records import Question, Record
 from medunlearn.data.responses import Response, ResponseStore
@@ -30,11 +40,6 @@ from medunlearn.models.sequences import (
     question_sequence,
     record_sequences,
 )
-
-AFTER = 2
-"""Tokens behind a fact that count beside its own: they show whether it fits; the rest is the same for all."""
-AT_ONCE = 8
-"""Branches in one pass, for each prompt that is decoded at a time: their beginnings are shared, nothing is kept."""
 
 Branches = Callable[[str, Fact, Alternatives], list[list[TokenSequence]]]
 """Sequences of each text of a fact, by the id of its question or record: the true one first."""

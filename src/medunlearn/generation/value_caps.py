@@ -20,9 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from medunlearn.data.alternatives import AlternativePool
+from medunlearn.data.fact_ranks import AFTER, AT_ONCE
 from medunlearn.data.facts import facts_in, facts_of, says
 from medunlearn.errors import InputError
-from medunlearn.generation.fact_ranking import AFTER, AT_ONCE, RankSequences
+from medunlearn.generation.fact_ranking import RankSequences
 from medunlearn.generation.forget_passages import ForgetPassage
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.scoring import score_answers

@@ -76,7 +76,7 @@ class EditMethod(Protocol):
 
     Attributes:
         kind: ``edit``, unlike methods that train.
-        layers: the decoder layers that it reads and edits (:func:`medunlearn.models.mlps.chosen_layers`).
+        layers: the decoder layers that it reads and edits (:func:`medunlearn.models.layer_choice.chosen_layers`).
     """
 
     kind: ClassVar[Kind]

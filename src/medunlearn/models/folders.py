@@ -380,6 +380,17 @@ def is_hub_id(source: str) -> bool:
     return not Path(source).is_absolute() and not source.startswith((".", "~")) and source.count("/") == 1
 
 
+def cached_file(hub_id: str, name: str) -> Path | None:
+    """A file of a hub model in this machine's cache; None if it is not there."""
+    from huggingface_hub import try_to_load_from_cache
+
+    try:
+        path = try_to_load_from_cache(hub_id, name) if is_hub_id(hub_id) else None
+    except ValueError:  # it has not the form of an id
+        return None
+    return Path(path) if isinstance(path, str) else None
+
+
 def model_identity(model: str) -> str:
     """Fingerprint of a model on disk, or the hub id itself."""
     folder = Path(model_folder(model))

@@ -6,7 +6,7 @@ or a single one) and column n of the matrix that reads it (``down``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from transformers.pytorch_utils import Conv1D
 
 from medunlearn.errors import InputError
 from medunlearn.models.decoder import base_model, decoder_layers
+from medunlearn.models.layer_choice import chosen_layers
 
 # The matrices that make neurons, and the one that reads them; a fused one holds gate and up, one below the other.
 _NAMES: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -93,7 +94,7 @@ class Mlp:
 
 
 def mlps(model: Any, layers: str = "all") -> list[Mlp]:
-    """The MLPs of the decoder layers selected by :func:`chosen_layers`, lowest first.
+    """The MLPs of the decoder layers selected by :func:`.chosen_layers`, lowest first.
 
     Raises:
         InputError: no such layer; a layer with another kind of MLP (a mixture of experts), or quantized weights.
@@ -125,36 +126,6 @@ def merger(model: Any) -> list[Matrix]:
         )
     _refuse_quantized("the vision-language merger", matrices)
     return matrices
-
-
-def chosen_layers(layers: str, depth: int) -> list[int]:
-    """Layer numbers from ``all``, ``last:6``, ``22-27``, ``3,5`` or ``0,22-27``; 0 is the first.
-
-    Raises:
-        InputError: another notation, or the model has no such layer.
-    """
-    if layers.strip() == "all":
-        return list(range(depth))
-    try:
-        numbers = set(_numbers(layers, depth))
-    except ValueError:
-        raise InputError(f"layers={layers!r}: write all, last:6, 22-27 or 3,5.") from None
-    if not numbers or min(numbers) < 0 or max(numbers) >= depth:
-        raise InputError(
-            f"layers={layers!r}: the model has {depth} layers, 0 to {depth - 1}. Set layers to some of them, e.g. "
-            f"last:{max(1, depth // 2)}."
-        )
-    return sorted(numbers)
-
-
-def _numbers(layers: str, depth: int) -> Iterator[int]:
-    if layers.startswith("last:"):
-        yield from range(max(-1, depth - int(layers.removeprefix("last:"))), depth)
-        return
-    for part in layers.split(","):
-        first, dash, last = part.partition("-")
-        # One too high is enough to be refused: nobody counts to a billion.
-        yield from range(min(int(first), depth), min(int(last) if dash else int(first), depth) + 1)
 
 
 def _mlp(place: int, layer: nn.Module) -> Mlp:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-import torch
-from transformers import AutoTokenizer
+from typing import TYPE_CHECKING, Any
 
 from medunlearn.errors import InputError, ModelError, first_few, first_line
 from medunlearn.models.folders import adapter_base, chain, is_adapter
+
+if TYPE_CHECKING:
+    import torch
 
 LOADING_ERRORS = (Exception,)
 """Libraries in other languages raise errors of their own, and broken JSON any."""
@@ -22,6 +22,8 @@ def load_tokenizer(folder: Path) -> Any:
     Raises:
         ModelError: it cannot be loaded.
     """
+    from transformers import AutoTokenizer
+
     root: str | Path = folder
     if is_adapter(folder) and not (folder / "tokenizer.json").exists():
         root = adapter_base(folder)
@@ -67,6 +69,8 @@ def pick_device(device: str) -> torch.device:
     Raises:
         InputError: no such device on this machine.
     """
+    import torch
+
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -7,14 +7,14 @@ beyond the benchmark's text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
-import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from medunlearn.models.load import LanguageModel
 from medunlearn.seeds import stable_seed
+
+if TYPE_CHECKING:
+    from medunlearn.models.load import LanguageModel
 
 BEGIN, END, PAD = "<|begin|>", "<|end|>", "<|pad|>"
 CHAT = (
@@ -40,7 +40,15 @@ def build_tiny(
         vocabulary: largest size of the vocabulary (small texts use less).
         width: size of the hidden states; 192 wide and 4 layers deep make 2 million parameters.
     """
-    tokenizer = _tokenizer(texts, vocabulary)
+    # A plan fits the tokenizer alone, without the model's library.
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    from medunlearn.models.load import LanguageModel
+
+    bpe = fit_tokenizer(texts, vocabulary)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, bos_token=BEGIN, eos_token=END, pad_token=PAD)
+    tokenizer.chat_template = CHAT
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=width,
@@ -60,7 +68,8 @@ def build_tiny(
     return LanguageModel(model, tokenizer, source=f"tiny:{seed}")
 
 
-def _tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
+def fit_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+    """A byte-level BPE fitted on some texts."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
@@ -71,9 +80,7 @@ def _tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
         show_progress=False,
     )
     bpe.train_from_iterator(texts, trainer)
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=bpe, bos_token=BEGIN, eos_token=END, pad_token=PAD)
-    wrapped.chat_template = CHAT
-    return wrapped
+    return bpe
 
 
 def common_words(texts: Mapping[str, Iterable[str]], least: int = 2) -> Iterator[str]:

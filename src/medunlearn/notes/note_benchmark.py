@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,13 +28,18 @@ SEEN_PATIENT, SEEN_TEXT = (
     "held out, but with a text that is trained on",
 )
 _TITLE = "title"
+Choice = Callable[[Iterable[tuple[str, str]]], Collection[str]]
+"""Patients that are taken, from the ids of notes and their patients."""
 
 
-def build(settings: NotesSettings, *, quiet: bool = True) -> Benchmark:
+def build(settings: NotesSettings, *, quiet: bool = True, choose: Choice | None = None) -> Benchmark:
     """Build a benchmark from notes: records, levels, probes made from the notes, splits.
 
     Its manifest counts skipped notes. Texts shared by several patients are records without probes, since they are
     not specific to one patient.
+
+    Args:
+        choose: for a plan, patients whose notes are taken.
 
     Raises:
         ConfigError: missing or ambiguous columns, all at once.
@@ -45,6 +50,11 @@ def build(settings: NotesSettings, *, quiet: bool = True) -> Benchmark:
     notes, excluded = _usable(read, unseen)
     requested = _requested_patients(settings, read, notes)
     notes = _sample(notes, settings, requested)
+    shared = _shared_note_ids(notes)
+    if choose is not None:
+        groups = ([note for note in notes if note.held_out is held_out] for held_out in (False, True))
+        patients = {name for own in groups for name in choose((note.note_id, note.patient) for note in own)}
+        notes = [note for note in notes if note.patient in patients]
     columns = settings.identifier_columns or identifier_columns(read.columns)
     levels = level_columns(settings.level, read.columns, notes)
     identifiers = identify(notes, columns, settings.detectors, quiet=quiet)
@@ -52,7 +62,6 @@ def build(settings: NotesSettings, *, quiet: bool = True) -> Benchmark:
         Record(note.note_id, note.text, groups_of(note, levels), own, fold="holdout" if note.held_out else "train")
         for note, own in zip(notes, identifiers, strict=True)
     )
-    shared = _shared_note_ids(notes)
     questions, without = _questions(settings, notes, records, shared, requested, quiet=quiet)
     chain = chain_of([record.groups for record in records], levels)
     title = next((name for name in read.columns if name.lower() == _TITLE), None)
@@ -102,7 +111,7 @@ def _usable(read: PatientNotes, unseen: PatientNotes | None) -> tuple[list[Patie
     """Usable notes, and the numbers of skipped ones, by reason."""
     excluded = Counter(read.excluded)
     trained = [note for note in read.notes if not note.held_out]
-    patients, texts = {note.patient for note in trained}, {text_key(note.text) for note in trained}
+    patients = {note.patient for note in trained}
     held_out = [note for note in read.notes if note.held_out]
     if unseen is not None:
         excluded.update(unseen.excluded)
@@ -111,6 +120,7 @@ def _usable(read: PatientNotes, unseen: PatientNotes | None) -> tuple[list[Patie
             replace(note, note_id=f"holdout-{note.note_id}") if note.note_id in ids else note
             for note in unseen.notes
         ]
+    texts = {text_key(note.text) for note in trained} if held_out else set()
     for note in held_out:
         reason = SEEN_PATIENT if note.patient in patients else SEEN_TEXT if text_key(note.text) in texts else None
         if reason:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from medunlearn.config import LoopFields, TrainSettings, What
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.records import Question, Record
-from medunlearn.models.load import LanguageModel
 from medunlearn.models.sequences import Rendering, TokenSequence
 from medunlearn.results.runs import Run
 from medunlearn.training.batch_plan import Plan
-from medunlearn.training.loop_settings import LoopSettings
-from medunlearn.training.optimizers import check_optimizer
+
+if TYPE_CHECKING:
+    from medunlearn.models.load import LanguageModel
+    from medunlearn.training.loop_settings import LoopSettings
 
 
 def training_data(
@@ -100,6 +102,9 @@ def loop_settings(settings: LoopFields, seed: int) -> LoopSettings:
     Raises:
         ConfigError: an optimizer that is not installed or not compatible with the other settings.
     """
+    from medunlearn.training.loop_settings import LoopSettings
+    from medunlearn.training.optimizers import check_optimizer
+
     shared = {field.name: getattr(settings, field.name) for field in fields(LoopSettings) if field.name != "seed"}
     loop = LoopSettings(**shared, seed=seed)
     check_optimizer(loop)

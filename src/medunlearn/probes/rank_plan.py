@@ -12,7 +12,7 @@ from medunlearn.data.alternatives import VERSION, AlternativePool, pool_of
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.fact_ranks import Facts, facts_with_alternatives, in_half, record_facts
 from medunlearn.data.facts import facts_in
-from medunlearn.data.records import SIDES, Question, Side
+from medunlearn.data.records import SIDES, Question, Record, Side
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.metrics import get_metric
 from medunlearn.probes.question_selection import questions_of_side, sample_subjects
@@ -67,28 +67,31 @@ class RankPlan:
 
         From the train fold, and from unseen subjects if their questions (``utility``) are asked.
         """
-        folds = {"train", *(["holdout"] if "utility" in self.settings.folds else [])}
         notes = self.settings.versions if NOTES in self.needs else 0
         everybody = self.settings.rank_in in ("records", "both")
         ranked_records: dict[str, Facts] = {}
         for side in SIDES:
-            questioned = set(self._subjects_asked[side])
-            trained = defaultdict(list)
-            for record in self.benchmark.records_of(self._split, side):
-                if record.fold in folds:
-                    trained[self.benchmark.subject(record.record_id)].append(record)
-            with_questions = self._sample(questioned & set(trained), side)
-            # Halves are of subjects with questions.
-            without = self._sample(set(trained) - questioned, side) if self.settings.subjects == "all" else []
-            for subject in [*with_questions, *without]:
-                in_place = RANKS in self.needs and (everybody or subject not in questioned)
-                for record in trained[subject] if in_place or notes else ():
+            for subject, records in self.records_of(side).items():
+                in_place = RANKS in self.needs and (everybody or subject not in self._subjects_asked[side])
+                for record in records if in_place or notes else ():
                     most = self.settings.facts if in_place else 0
                     candidates = [f for f in facts_in(record) if self._keeps(subject, f.of(record.text))]
                     facts = record_facts(record, candidates, self.pool, most, notes=notes)
                     if facts:
                         ranked_records[record.record_id] = facts
         return ranked_records
+
+    def records_of(self, side: Side) -> Mapping[str, list[Record]]:
+        """Records of a side's selected subjects, by subject."""
+        folds = {"train", *(["holdout"] if "utility" in self.settings.folds else [])}
+        questioned, trained = self._subjects_asked[side], defaultdict[str, list[Record]](list)
+        for record in self.benchmark.records_of(self._split, side):
+            if record.fold in folds:
+                trained[self.benchmark.subject(record.record_id)].append(record)
+        with_questions = self._sample(questioned & set(trained), side)
+        # Halves are of subjects with questions.
+        without = self._sample(set(trained) - questioned, side) if self.settings.subjects == "all" else []
+        return {subject: trained[subject] for subject in [*with_questions, *without]}
 
     def _keeps(self, subject: str, value: str) -> bool:
         return in_half(value, subject, self.settings.values, self.settings.seed)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from medunlearn.attacks.attacked import FOLDER
-from medunlearn.config import ForgetSettings, TrainSettings, UnlearnSettings, check
+from medunlearn.config import EvaluateSettings, ForgetSettings, TrainSettings, check
+from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import REQUEST
 from medunlearn.models.sequences import Rendering
 from medunlearn.probes.question_selection import questions_to_ask
-from medunlearn.probes.rank_plan import rank_plan
 from medunlearn.probes.sample_loss import default_template
-from medunlearn.probes.score import metric_names
 from medunlearn.reports.formatting import count
 from medunlearn.request.case.case_folder import is_case
 from medunlearn.request.forget_request import BEFORE, EXACT, RETRAINED, ForgetRequest
@@ -25,11 +23,11 @@ from medunlearn.request.measuring_models import ModelMeter
 from medunlearn.request.request_benchmarks import RequestBenchmarks, make_benchmarks
 from medunlearn.request.trial_search import ForgetCandidate, rate_of_size, trial_folder
 from medunlearn.results.runs import FILE, Run, is_complete
-from medunlearn.study.estimate.attack_cost import attack_stages
-from medunlearn.study.estimate.blueprint import blueprint_of
-from medunlearn.study.estimate.capacity import capacity_of
-from medunlearn.study.estimate.forecast import Forecast
-from medunlearn.study.estimate.stage_cost import Planner, Stage, train_stage
+from medunlearn.study.cost.capacity import capacity_of, is_gpu
+from medunlearn.study.cost.forecast import Forecast, PlannedStage
+from medunlearn.study.cost.formulas import Cost
+from medunlearn.study.cost.pricing import Pricing, light_tokenizer
+from medunlearn.study.cost.stage_states import evaluation_stage, unlearning_stage
 
 BYTES_A_WEIGHT = 4
 """Of the exported model, at most."""
@@ -85,7 +83,7 @@ def foresee(
         ModelError: no model, or one that cannot be estimated.
     """
     request = ForgetRequest.open(model, notes, settings, out, device=device, quiet=True)
-    benchmarks = make_benchmarks(notes, settings, request.ledger, request.secret, quiet=True)
+    benchmarks = make_benchmarks(notes, settings, request.ledger, request.secret, quiet=True, few=True)
     return _RequestForecast(request, benchmarks).whole
 
 
@@ -93,7 +91,6 @@ def foresee(
 class _RequestForecast:
     request: ForgetRequest
     made: RequestBenchmarks
-    _methods: dict[str, tuple[int, Stage]] = field(default_factory=dict)
 
     @property
     def settings(self) -> ForgetSettings:
@@ -110,19 +107,20 @@ class _RequestForecast:
         return Run.open(folder) if is_complete(folder) else None
 
     @cached_property
-    def planner(self) -> Planner:
+    def pricing(self) -> Pricing:
         source = self.request.source()
         model = Path(source.model if isinstance(source, Run) else source)
-        blueprint = blueprint_of(str(model))
-        template = self.settings.template or default_template(blueprint.tokenizer, model)
+        template = self.settings.template or default_template(light_tokenizer(str(model)), model)
         rendering = Rendering(template) if self.target is None else self.target.rendering()
-        return Planner(self.made.benchmark, blueprint, rendering, self.request.device)
+        return self._priced(str(model), self.made.benchmark, rendering)
 
-    @cached_property
+    def _priced(self, model: str, benchmark: Benchmark, rendering: Rendering) -> Pricing:
+        settings = check(TrainSettings, {"model": model})
+        return Pricing.of(benchmark, settings, rendering=rendering, on_gpu=is_gpu(self.request.device))
+
+    @property
     def parameters(self) -> int:
-        with torch.device("meta"):
-            model = self.planner.blueprint.make(torch.float32)
-        return sum(tensor.numel() for tensor in model.parameters())
+        return self.pricing.shape.parameters
 
     @cached_property
     def meter(self) -> ModelMeter:
@@ -131,14 +129,9 @@ class _RequestForecast:
     @property
     def whole(self) -> ForgetForecast:
         stages, later = self._stages()
-        doubt = self.planner.blueprint.doubt
-        cost = Forecast(
-            "Deletion request",
-            stages,
-            capacity_of(self.request.device, self.request.work),
-            (doubt,) if doubt else (),
-            bool(doubt),
-        )
+        capacity = capacity_of(self.request.device, self.request.work)
+        guessed = bool(self.pricing.shape.doubt)
+        cost = Forecast("Deletion request", stages, capacity, self.pricing.doubts, tuple(self._missing()), guessed)
         tries = len(self._candidates) if self.meter.searches else 0
         return ForgetForecast(
             cost,
@@ -150,18 +143,18 @@ class _RequestForecast:
             2 + (self.settings.retrained is not None) + tries,
         )
 
-    def _stages(self) -> tuple[tuple[Stage, ...], float]:
+    def _stages(self) -> tuple[tuple[PlannedStage, ...], float]:
         """All stages, and the FLOPs of the trials after the first."""
         if is_case(self.request.out):
-            return (Stage("deletion request", "done"),), 0.0
-        first = [Stage("adopt the model", "done" if self.target else "to do")]
+            return (PlannedStage("deletion request", "done"),), 0.0
+        first = [PlannedStage("adopt the model", "done" if self.target else "to do")]
         first += self._verified("the model before", self.request.work / BEFORE)
-        tries, last = [*self._tries()], list[Stage]()
+        tries, last = [*self._tries()], list[PlannedStage]()
         if self.settings.retrained is not None:
             last += self._verified("the retrained model", self.request.work / RETRAINED)
         last += [*self._verified("the model after", None), *self._earlier(), *self._general()]
-        last.append(Stage("write model and case", "to do", disk=BYTES_A_WEIGHT * self.parameters))
-        later = sum(stage.work.flops for own in tries[1:] for stage in own)
+        last.append(PlannedStage("write model and case", cost=Cost(disk=BYTES_A_WEIGHT * self.parameters)))
+        later = sum(stage.cost.flops for own in tries[1:] for stage in own)
         return (*first, *(stage for own in tries for stage in own), *last), later
 
     def _patients(self) -> dict[str, int]:
@@ -183,11 +176,13 @@ class _RequestForecast:
         return {words: len(questions_to_ask(benchmark, split, how)) for words, how in settings_by_purpose.items()}
 
     def _facts(self) -> int:
-        benchmark, settings = self.made.benchmark, self.meter.verifying_settings
-        plan = rank_plan(benchmark, REQUEST, settings, metric_names(benchmark, settings))
-        return sum(len(facts) for facts in (*plan.questions.values(), *plan.records.values()))
+        return round(self.pricing.ranks(self.meter.verifying_settings).facts)
 
-    def _tries(self) -> Iterator[list[Stage]]:
+    def _missing(self) -> Iterator[str]:
+        if self.settings.utility_tasks and find_spec("lm_eval") is None:
+            yield "utility_tasks: lm-evaluation-harness is not installed: pip install 'medunlearn[utility]'."
+
+    def _tries(self) -> Iterator[list[PlannedStage]]:
         """Each trial, and its evaluations for the choice; an exact deletion is a single one."""
         if self.settings.method == EXACT:
             yield [*self._exact()]
@@ -200,77 +195,67 @@ class _RequestForecast:
                 rate=rate_of_size(self.parameters),
                 seed=self.settings.seed,
             )
-            stage = self._unlearning(candidate, settings, folder)
+            stage = unlearning_stage(candidate.method, self.pricing, settings, folder)
             sequences = f"at most {2 * settings.batch_size} sequences"
-            words = f"{count(stage.work.steps, 'step')} of {sequences}" if stage.work.steps else ""
+            words = f"{count(stage.cost.steps, 'step')} of {sequences}" if stage.cost.steps else ""
             name = f"try {place + 1}: {candidate.words}"
-            disk = stage.disk if place < KEPT else 0
-            stages = [replace(stage, name=name, disk=disk, note="; ".join(filter(None, (stage.note, words))))]
+            cost = stage.cost if place < KEPT else replace(stage.cost, disk=0)
+            stages = [replace(stage, name=name, cost=cost, note="; ".join(filter(None, (stage.note, words))))]
             if self.meter.searches:
-                evaluation_cost = self.planner.evaluating(
-                    f"ask try {place + 1}", self.meter.choosing_settings, folder
-                )
-                stages.append(evaluation_cost)
+                stages.append(self._asked(f"ask try {place + 1}", self.meter.choosing_settings, folder))
             yield stages
 
-    def _exact(self) -> Iterator[Stage]:
+    def _exact(self) -> Iterator[PlannedStage]:
         """Training without the patients, twice; dropping an adapter costs nothing."""
         plan, is_retrained = self.request.plan_exactly(), is_complete(self.request.model_out)
         for name in ("make the model without the patients", "make it a second time, to compare"):
-            stage = None
+            cost = Cost()
             if isinstance(plan.making, TrainSettings) and not is_retrained:
-                stage = train_stage(plan.benchmark, plan.making, self.request.device)
-            yield replace(stage or Stage(name, "done" if is_retrained else "to do"), name=name)
+                cost = Pricing.of(plan.benchmark, plan.making, on_gpu=is_gpu(self.request.device)).training(
+                    plan.making
+                )
+            yield PlannedStage(name, "done" if is_retrained else "to do", cost=cost)
 
-    def _general(self) -> Iterator[Stage]:
+    def _general(self) -> Iterator[PlannedStage]:
         """General tasks, for each verified model."""
         models = ["before", *(["retrained"] if self.settings.retrained else []), "after"]
         for model in models if self.settings.utility_tasks else ():
             name = "general tasks of the " + (f"model {model}" if model != "retrained" else "retrained model")
-            yield Stage(name, "to do", "cost not estimated")
+            yield PlannedStage(name, note="cost not estimated")
 
-    def _unlearning(self, candidate: ForgetCandidate, settings: UnlearnSettings, folder: Path) -> Stage:
-        """A trial; its cost per epoch is estimated from earlier trials of the same method."""
-        if folder.exists():
-            return self.planner.unlearning(settings, folder)
-        if candidate.method not in self._methods:
-            self._methods[candidate.method] = settings.epochs, self.planner.unlearning(settings)
-        epochs, stage = self._methods[candidate.method]
-        share, work = settings.epochs / max(1, epochs), stage.work
-        steps, tokens = round(share * work.steps), round(share * work.tokens)
-        return replace(stage, work=replace(work, flops=share * work.flops, steps=steps, tokens=tokens))
-
-    def _verified(self, name: str, folder: Path | None) -> list[Stage]:
+    def _verified(self, name: str, folder: Path | None) -> list[PlannedStage]:
         """Verification of a model by questions and attacks; for the model before, also the evaluations for the
         choice.
         """
-        stages = [self.planner.evaluating(f"ask {name}", self.meter.verifying_settings, folder)]
+        stages = [self._asked(f"ask {name}", self.meter.verifying_settings, folder)]
         if folder == self.request.work / BEFORE and self.meter.searches:
-            more = self.planner.evaluating(f"ask {name} to choose by", self.meter.choosing_settings, folder)
-            stages.append(more)
+            stages.append(self._asked(f"ask {name} to choose by", self.meter.choosing_settings, folder))
         finished_attacks = set() if folder is None else _attacks_done(folder)
         for attack, stage in self._attacks.items():
             title = f"{attack} of {name}"
-            stages.append(Stage(title, "done") if attack in finished_attacks else replace(stage, name=title))
+            stages.append(PlannedStage(title, "done") if attack in finished_attacks else replace(stage, name=title))
         return stages
 
-    def _earlier(self) -> list[Stage]:
+    def _earlier(self) -> list[PlannedStage]:
         """Evaluation of the models before and after on patients of earlier requests."""
         if self.made.earlier is None:
             return []
-        planner = Planner(self.made.earlier, self.planner.blueprint, self.planner.rendering, self.request.device)
+        pricing = self._priced(self.pricing.trained.model, self.made.earlier, self.pricing.rendering)
         name, settings = "ask {} about earlier requests", self.meter.earlier_settings
-        before = planner.evaluating(name.format("the model before"), settings, self.request.work / BEFORE)
-        return [before, planner.evaluating(name.format("the model after"), settings, None)]
+        before = evaluation_stage(name.format("the model before"), pricing, settings, self.request.work / BEFORE)
+        return [before, evaluation_stage(name.format("the model after"), pricing, settings, None)]
 
     @cached_property
-    def _attacks(self) -> Mapping[str, Stage]:
+    def _attacks(self) -> Mapping[str, PlannedStage]:
         """Name of each attack of the battery -> its stage on a new model."""
         settings = self.meter.attacking_settings
         if settings is None:
             return {}
-        trained = check(TrainSettings, {"model": self.request.model})
-        return attack_stages(self.planner, settings, trained)
+        prices = self.pricing.attacks(settings)
+        return {name: PlannedStage(name, note=price.note, cost=price.cost) for name, price in prices.items()}
+
+    def _asked(self, name: str, settings: EvaluateSettings, folder: Path | None) -> PlannedStage:
+        return evaluation_stage(name, self.pricing, settings, folder)
 
 
 def _attacks_done(folder: Path) -> set[str]:

@@ -27,7 +27,7 @@ from medunlearn.request.trial_search import AUTO, ForgetCandidate
 from medunlearn.request.verifying_attacks import with_battery
 from medunlearn.results.runs import FILE, Run
 from medunlearn.study.adopt import adopt
-from medunlearn.study.estimate.blueprint import blueprint_of
+from medunlearn.study.cost.shape import shape_of
 from medunlearn.study.presets import unlearning_method
 
 Say = Callable[[str], None]
@@ -196,7 +196,7 @@ class ForgetRequest:
             check_model_key(settings.model_key)
         if settings.retrained is not None:
             retrained = run_or_model(settings.retrained)
-            blueprint_of(str(retrained.model if isinstance(retrained, Run) else retrained))
+            shape_of(str(retrained.model if isinstance(retrained, Run) else retrained))
         if settings.method == EXACT:
             trained_run(Path(self.model))
             return

@@ -8,7 +8,7 @@ like alternatives, which are less common than real ones: a real unseen patient m
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from medunlearn.data.splits import request, shuffled
 from medunlearn.data.strangers import invent_strangers, redraw_values
 from medunlearn.errors import ConfigError, InputError, SourceError
 from medunlearn.notes.note_benchmark import build
+from medunlearn.notes.note_columns import PATIENT
 from medunlearn.notes.note_probes import NoteProbes
 from medunlearn.request.case.ledger import EarlierRecords, RequestLedger, earlier_records
 from medunlearn.request.case.pseudonyms import OwnerSecret
@@ -35,6 +36,8 @@ BENCHMARK, EARLIER_BENCHMARK = "bench", "bench-earlier"
 PREFIX = "invented-"
 """Of the ids of invented patients."""
 _POOL = 9
+PLANNED = 4
+"""Further patients whose notes a plan takes for each one who is asked about."""
 CLOZES = 3
 """Gaps a note, each in two wordings: whole models are asked several times, and continuations tell more."""
 
@@ -100,9 +103,18 @@ def build_benchmarks(
 
 
 def make_benchmarks(
-    notes: Path, settings: ForgetSettings, ledger: RequestLedger, secret: OwnerSecret, *, quiet: bool
+    notes: Path,
+    settings: ForgetSettings,
+    ledger: RequestLedger,
+    secret: OwnerSecret,
+    *,
+    quiet: bool,
+    few: bool = False,
 ) -> RequestBenchmarks:
     """Read the notes without the patients of earlier requests; writes nothing.
+
+    Args:
+        few: for a plan, take the notes of the patients, of earlier requests, and of a sample of others.
 
     Raises:
         InputError: somebody who is not in the notes (nobody else's id is shown), who was forgotten before, or
@@ -118,9 +130,21 @@ def make_benchmarks(
         "forget_patients": settings.patient,
         "seed": settings.seed,
     }
+
+    def chosen(owners: Iterable[tuple[str, str]]) -> Collection[str]:
+        """Patients whose notes a plan takes, from records and their patients."""
+        everyone = [*owners]
+        before = earlier_records(ledger, secret, everyone, PATIENT)
+        others = {patient for _, patient in everyone} - {*patients, *before.subjects}
+        sample = shuffled(others, "planned", settings.seed)[: PLANNED * settings.others]
+        return {*patients, *before.subjects, *sample}
+
     with _flags_of_build():
         checked = check(NotesSettings, values)
-        everybody = _of_folder(notes, settings) if is_benchmark(notes) else build(checked, quiet=quiet)
+        if is_benchmark(notes):
+            everybody = _of_folder(notes, settings)
+        else:
+            everybody = build(checked, quiet=quiet, choose=chosen if few else None)
     level = everybody.subject_level
     owners = [(record.record_id, record.groups[level]) for record in everybody.records]
     before = earlier_records(ledger, secret, owners, level)

@@ -108,12 +108,6 @@ def with_alternatives(
     return capped, {sequence.key: answers.alternatives[sequence.key] for sequence in capped}
 
 
-def stand_ins(forget: Sequence[TokenSequence], method: AlternativesMethod) -> tuple[list[TokenSequence], Partners]:
-    """Sequences of the same lengths as those of :func:`with_alternatives`, to estimate a run's cost."""
-    capped = [replace(s, caps=(0.0,) * s.scored if method.capped else ()) for s in forget]
-    return capped, {s.key: [replace(s, key=f"{s.key}~{n}") for n in range(method.alternatives)] for s in forget}
-
-
 def _passage(sequence: TokenSequence, benchmark: Benchmark, language_model: LanguageModel) -> ForgetPassage:
     question = benchmark.question.get(sequence.key)
     record = question.record_id if question else sequence.key.rpartition("#")[0]

@@ -14,9 +14,9 @@ from medunlearn.methods.editing import EditedModel, EditMethod
 from medunlearn.models.activations import SequenceReader, Side
 from medunlearn.models.decoder import decoder_layers
 from medunlearn.models.folders import file_facts
+from medunlearn.models.layer_choice import chosen_layers
 from medunlearn.models.layouts import describe_layouts
 from medunlearn.models.load import LanguageModel, load_model
-from medunlearn.models.mlps import chosen_layers
 from medunlearn.models.sequences import Rendering, TokenSequence, image_tokens
 from medunlearn.probes.material import NOTHING_LEFT, forgotten_before, sequences, training_data
 from medunlearn.progress import progress

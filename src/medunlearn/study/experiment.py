@@ -34,7 +34,6 @@ from medunlearn.probes.keyword_stage import find_keywords
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.keys import keyed_folder
 from medunlearn.results.runs import FILE, Recording, Run
-from medunlearn.study.adopt import adopt
 from medunlearn.study.benchmark_builds import from_section
 from medunlearn.study.epochs.epoch_settings import (
     attack_section,
@@ -44,10 +43,8 @@ from medunlearn.study.epochs.epoch_settings import (
     utility_section,
 )
 from medunlearn.study.judge_stage import JudgeStage, judge_all, judge_section, judged_runs
-from medunlearn.study.part_check import Shape, check_unlearning, shape_with
-from medunlearn.study.presets import train_settings, unlearn_settings
-from medunlearn.study.train import train
-from medunlearn.study.unlearn import RETRAINED, unlearn, with_retrained
+from medunlearn.study.part_check import Outline, check_unlearning, outline_with
+from medunlearn.study.presets import RETRAINED, train_settings, unlearn_settings, with_retrained
 from medunlearn.training.processes import Processes, join
 
 
@@ -85,9 +82,9 @@ def plan(values: dict[str, Any]) -> Experiment:
     problems: list[str] = []
     shared = {"seed": settings.seed}
     target = collect(problems, "train", lambda: train_settings({**shared, **settings.train}))
-    shape, section = shape_with(problems, target), dict(settings.unlearn)
+    outline, section = outline_with(problems, target), dict(settings.unlearn)
     methods = [
-        collect(problems, "unlearn", lambda: _method(name, section, settings, target, shape))  # noqa: B023
+        collect(problems, "unlearn", lambda: _method(name, section, settings, target, outline))  # noqa: B023
         for name in methods_named(problems, section)
     ]
     on = shared | {"split": settings.split}
@@ -151,7 +148,7 @@ def _method(
     section: dict[str, Any],
     settings: ExperimentSettings,
     target: TrainSettings | None,
-    shape: Shape | None,
+    outline: Outline | None,
 ) -> UnlearnSettings:
     tiny = None if target is None else TINIES.get(target.model)
     values = {"seed": settings.seed, **section, "method": name, "split": settings.split}
@@ -162,7 +159,7 @@ def _method(
             values[part] = {**getattr(settings, part), **(values.get(part) or {})}
         checked = unlearn_settings(values, tiny=tiny)
     epoch_settings(checked, checked.split)
-    check_unlearning(checked, shape)
+    check_unlearning(checked, outline)
     return checked
 
 
@@ -194,7 +191,10 @@ def _run_stages(
     experiment: Experiment, processes: Processes, device: str, quiet: bool, say: Callable[[str], None]
 ) -> Finished:
     from medunlearn.metrics.leakage import keywords
-    from medunlearn.probes.evaluate import metric_names
+    from medunlearn.probes.score import metric_names
+    from medunlearn.study.adopt import adopt
+    from medunlearn.study.train import train
+    from medunlearn.study.unlearn import unlearn
 
     settings = experiment.settings
     folder = benchmark_folder(settings)

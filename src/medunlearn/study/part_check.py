@@ -2,138 +2,215 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from safetensors import SafetensorError, safe_open
 
 from medunlearn.config import TINIES, TrainSettings, UnlearnSettings
+from medunlearn.data.storage import read_json
 from medunlearn.errors import ConfigError, InputError, ModelError, first_line
 from medunlearn.methods.editing import EditMethod
 from medunlearn.methods.protocol import default_trainable
-from medunlearn.models.decoder import decoder_layers
-from medunlearn.models.folders import adapter_base, chain, is_adapter, model_folder
-from medunlearn.models.mlps import mlps
+from medunlearn.models.folders import adapter_base, cached_file, chain, is_adapter, model_folder
 from medunlearn.models.pretrained import LOADING_ERRORS, check_model_folder
 from medunlearn.models.tiny import build_tiny
-from medunlearn.models.vision import family_of
 from medunlearn.study.presets import unlearning_method
-from medunlearn.training.trainable import choose_trainable, lora_numbers
 
-Shape = Callable[[], Any]
-"""Makes a model on the meta device: its modules and names, no weights."""
+LAYERS = re.compile(r"(?:layers|through):(\d{1,6}(?:[-,]\d{1,6})*)")
+"""Choices of parameters by layer."""
+_MATRICES = (
+    *(f"self_attn.{name}_proj" for name in "qkvo"),
+    *(f"mlp.{name}_proj" for name in ("gate", "up", "down")),
+)
+"""Of a layer of the tiny model."""
 
 
-def trained_shape(settings: TrainSettings) -> Shape | None:
-    """The shape of a training run's initial model; None for a hub model that is not on this machine.
+@dataclass(frozen=True)
+class Outline:
+    """A model without weights.
+
+    Attributes:
+        make: makes it, for its modules and names; loads the model's library.
+        depth: number of decoder layers, if its configuration says so.
+        names: names of parameters that it certainly has.
+    """
+
+    make: Callable[[], Any]
+    depth: int | None = None
+    names: Callable[[], Iterable[str]] = tuple
+
+    def build(self) -> Any:
+        """The model on the meta device."""
+        import torch
+
+        with torch.device("meta"):
+            return self.make()
+
+    def has_part(self, trainable: str) -> bool:
+        """True if a choice of parameters certainly matches some; False if only the model's modules tell."""
+        if form := LAYERS.fullmatch(trainable):
+            return self._is_within(max(map(int, re.split("[-,]", form.group(1)))))
+        try:
+            pattern = re.compile(trainable.removeprefix("pattern:"))
+        except re.error:
+            return False
+        return trainable.startswith("pattern:") and any(map(pattern.search, self.names()))
+
+    def _is_within(self, layer: int) -> bool:
+        return self.depth is not None and layer < self.depth
+
+    def lacks_layer(self, layer: int) -> int | None:
+        """The number of layers, if ``layer`` is not among them."""
+        if self._is_within(layer):
+            return None
+        from medunlearn.models.decoder import decoder_layers
+
+        depth = len(decoder_layers(self.build()))
+        return depth if layer >= depth else None
+
+
+def trained_outline(settings: TrainSettings) -> Outline | None:
+    """The outline of a training run's initial model; None for a hub model that is not on this machine.
 
     Raises:
         ModelError: there is no such folder, or no model in it.
     """
     if settings.model not in TINIES:
-        return shape_of(model_folder(settings.model), trust_remote_code=settings.trust_remote_code)
+        return outline_of(model_folder(settings.model), trust_remote_code=settings.trust_remote_code)
     if settings.model != "tiny":
         return None
-    return lambda: build_tiny([""], width=16, layers=settings.tiny_layers).model
+    depth = settings.tiny_layers
+    names = [f"model.layers.{layer}.{matrix}.weight" for layer in range(depth) for matrix in _MATRICES]
+    return Outline(lambda: build_tiny([""], width=16, layers=depth).model, depth, lambda: names)
 
 
-def shape_of(source: str, *, trust_remote_code: bool = False) -> Shape | None:
-    """The shape of the model in a folder, or behind a hub id; None if that is not on this machine.
+def outline_of(source: str, *, trust_remote_code: bool = False) -> Outline | None:
+    """The outline of the model in a folder, or behind a hub id; None if that is not on this machine.
 
     Raises:
         ModelError: the folder has no model.
     """
     folder = Path(source)
     if is_adapter(folder):
-        return shape_of(adapter_base(folder), trust_remote_code=trust_remote_code)
+        return outline_of(adapter_base(folder), trust_remote_code=trust_remote_code)
     if not folder.is_dir() and (source.count("/") != 1 or source.startswith((".", "~", "/"))):
         raise ModelError(f"There is no model folder {source}. Give a folder, a hub id (org/name), or tiny.")
     if not folder.is_dir():
-        return _shape(source, trust_remote_code)
+        return _outline(source, trust_remote_code)
     root = chain(folder, check=False)[0]
     check_model_folder(root)
-    return _shape(str(root), trust_remote_code)
+    return _outline(str(root), trust_remote_code)
 
 
-def _shape(root: str, trust_remote_code: bool) -> Shape | None:
-    options = {"trust_remote_code": trust_remote_code, "local_files_only": True}
+def _outline(root: str, trust_remote_code: bool) -> Outline | None:
+    file = Path(root) / "config.json" if Path(root).is_dir() else cached_file(root, "config.json")
+    if file is None:
+        return None
     try:
-        config = AutoConfig.from_pretrained(root, **options)
+        config = read_json(file)
+        if not isinstance(config, dict):
+            raise ModelError(f"{file} is not a table of keys and values")
+    except (InputError, OSError, ValueError) as error:
+        raise ModelError(f"Model {root} cannot be read: {first_line(error)}") from error
+    depth = (config.get("text_config") or config).get("num_hidden_layers")
+    names = partial(_stored_names, Path(root)) if "text_config" not in config else tuple
+    return Outline(lambda: _built(root, trust_remote_code), depth if isinstance(depth, int) else None, names)
+
+
+def _stored_names(folder: Path) -> Iterator[str]:
+    """Names of the tensors in a folder's weight files."""
+    for file in sorted(folder.glob("*.safetensors")):
+        with suppress(SafetensorError, OSError), safe_open(file, "numpy") as tensors:
+            yield from tensors.keys()
+
+
+def _built(root: str, trust_remote_code: bool) -> Any:
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+
+    from medunlearn.models.vision import family_of
+
+    try:
+        config = AutoConfig.from_pretrained(root, trust_remote_code=trust_remote_code, local_files_only=True)
         kind = AutoModelForImageTextToText if family_of(config) else AutoModelForCausalLM
     except LOADING_ERRORS as error:
-        if not Path(root).is_dir():
-            return None
         raise ModelError(f"Model {root} cannot be read: {first_line(error)}") from error
-    return lambda: kind.from_config(config, trust_remote_code=trust_remote_code)
+    return kind.from_config(config, trust_remote_code=trust_remote_code)
 
 
-def shape_with(problems: list[str], settings: TrainSettings | None) -> Shape | None:
-    """The shape of a plan's model; problems of it, or of its trained parameters, are added to the list."""
-    shape: Shape | None = None
+def outline_with(problems: list[str], settings: TrainSettings | None) -> Outline | None:
+    """The outline of a plan's model; problems of it, or of its trained parameters, are added to the list."""
+    outline: Outline | None = None
     if settings is not None:
         try:
-            shape = trained_shape(settings)
-            check_training(settings, shape)
+            outline = trained_outline(settings)
+            check_training(settings, outline)
         except InputError as error:
             mistakes = error.problems if isinstance(error, ConfigError) else [str(error)]
             problems += [f"train: {problem}" for problem in mistakes]
-    return shape
+    return outline
 
 
-def check_training(settings: TrainSettings, shape: Shape | None) -> None:
+def check_training(settings: TrainSettings, outline: Outline | None) -> None:
     """Refuse a choice of parameters that the model lacks.
 
     Raises:
         ConfigError: names the choice and the model's layers.
     """
+    if settings.trainable == "all" or (outline is not None and outline.has_part(settings.trainable)):
+        return
+    from medunlearn.training.trainable import choose_trainable, lora_numbers
+
     if settings.trainable.partition(":")[0] == "lora":
         lora_numbers(settings.trainable)
-    elif shape is not None and settings.trainable != "all":
-        choose_trainable(_build_shape(shape), settings.trainable)
+    elif outline is not None:
+        choose_trainable(outline.build(), settings.trainable)
 
 
-def check_unlearning(settings: UnlearnSettings, shape: Shape | None) -> None:
+def check_unlearning(settings: UnlearnSettings, outline: Outline | None) -> None:
     """Refuse layers of a method, and a choice of parameters, that the model lacks.
 
     Raises:
         ConfigError: names the setting and the model's layers.
     """
-    if shape is None:
+    if outline is None:
         unlearning_method(settings)
         return
-    if problems := list(_unlearning_problems(settings, shape)):
+    if problems := list(_unlearning_problems(settings, outline)):
         raise ConfigError(problems)
 
 
-def _unlearning_problems(settings: UnlearnSettings, shape: Shape) -> Iterator[str]:
+def _unlearning_problems(settings: UnlearnSettings, outline: Outline) -> Iterator[str]:
     method = unlearning_method(settings)
     if isinstance(method, EditMethod):
+        from medunlearn.models.mlps import mlps
+
         try:
-            mlps(_build_shape(shape), method.layers)
+            mlps(outline.build(), method.layers)
         except InputError as error:
             yield f"{settings.method}.{error}"
         return
     layer, trainable = getattr(method, "layer", None), settings.trainable
-    if isinstance(layer, int) and layer >= (depth := len(decoder_layers(_build_shape(shape)))):
+    if isinstance(layer, int) and (depth := outline.lacks_layer(layer)) is not None:
         yield f"{settings.method}.layer={layer}: the model has layers 0 to {depth - 1}. Set it to one of them."
         if trainable == "default":  # which follows from the layer
             return
     trainable = default_trainable(method) if trainable == "default" else trainable
-    if trainable != "all":
+    if trainable != "all" and not outline.has_part(trainable):
+        from medunlearn.training.trainable import lora_numbers
+
         try:
             if trainable.partition(":")[0] == "lora":
                 lora_numbers(trainable)
                 return
-            choose_parts(_build_shape(shape), trainable, settings)
+            choose_parts(outline.build(), trainable, settings)
         except ConfigError as error:
             yield from error.problems
-
-
-def _build_shape(shape: Shape) -> Any:
-    with torch.device("meta"):
-        return shape()
 
 
 def choose_parts(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
@@ -142,6 +219,8 @@ def choose_parts(model: Any, trainable: str, settings: UnlearnSettings) -> Any:
     Raises:
         ConfigError: the model has no such part; names alternatives.
     """
+    from medunlearn.training.trainable import choose_trainable
+
     try:
         return choose_trainable(model, trainable, seed=settings.seed)
     except ConfigError as error:

@@ -42,6 +42,10 @@ EDIT_SETTINGS = frozenset(
 TRAINING_SETTINGS = frozenset(UnlearnSettings.model_fields) - EDIT_SETTINGS
 
 
+RETRAINED = "retrained"
+"""Value of a method's setting ``reference``: the retrained model of the experiment."""
+
+
 @dataclass(frozen=True)
 class Preset:
     """Defaults for a model of some size.
@@ -257,3 +261,10 @@ def is_tiny(run: Run) -> str | None:
 
 def _tiny_ancestor(record: RunRecord) -> str | None:
     return next((TINIES[name] for name in record.lineage if name in TINIES), None)
+
+
+def with_retrained(settings: UnlearnSettings, retrained: Path | None) -> UnlearnSettings:
+    """The settings with ``retrained`` replaced by the folder of the retrained run."""
+    if retrained is None or settings.arguments.get("reference") != RETRAINED:
+        return settings
+    return settings.model_copy(update={"arguments": {**settings.arguments, "reference": str(retrained)}})

@@ -22,7 +22,7 @@ from medunlearn.probes.material import loop_settings, phase_plans, rendering_for
 from medunlearn.progress import remark
 from medunlearn.results.runs import Run
 from medunlearn.study.epochs.epoch_settings import check_epochs, has_measures
-from medunlearn.study.part_check import check_training, trained_shape
+from medunlearn.study.part_check import check_training, trained_outline
 from medunlearn.study.trainer import Trainer, explain_out_of_memory
 from medunlearn.training.loop import History
 from medunlearn.training.objectives import NextToken
@@ -49,7 +49,7 @@ def train(
     loop_settings(settings, settings.seed)
     if settings.quantize != "none":
         refuse_without_bitsandbytes()
-    check_training(settings, trained_shape(settings))
+    check_training(settings, trained_outline(settings))
     check_epochs(settings, benchmark, None)
     label = "target" if settings.without is None else "retrained"
     if settings.without is not None:

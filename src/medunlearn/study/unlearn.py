@@ -31,8 +31,8 @@ from medunlearn.progress import progress
 from medunlearn.results.runs import Run
 from medunlearn.study.alternative_answers import SIDE, check_rendering, with_alternatives
 from medunlearn.study.epochs.epoch_settings import check_epochs
-from medunlearn.study.part_check import check_unlearning, choose_parts, shape_of
-from medunlearn.study.presets import unlearning_method
+from medunlearn.study.part_check import check_unlearning, choose_parts, outline_of
+from medunlearn.study.presets import RETRAINED, unlearning_method
 from medunlearn.study.trainer import Trainer, explain_out_of_memory
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.objectives import Unlearning
@@ -48,7 +48,7 @@ from medunlearn.training.views import LOG_PROBS
 if TYPE_CHECKING:
     from medunlearn.study.epochs.epoch_evaluation import Stop
 
-TARGET, RETRAINED = "target", "retrained"
+TARGET = "target"
 
 
 def unlearn(
@@ -93,7 +93,7 @@ def unlearn(
     recording = open_recording(processes, out, "unlearn", label, settings, inputs, data_use=use)
     if recording.done:
         return Run.open(out)
-    check_unlearning(settings, shape_of(str(target.model)))
+    check_unlearning(settings, outline_of(str(target.model)))
     recording.info.lineage = [*target.info.lineage, str(target.folder)]
     recording.info.texts = benchmark.texts_fingerprint
     rendering = target.rendering(settings.template, settings.context, settings.max_length, settings.long_notes)
@@ -173,13 +173,6 @@ def reference_run(method: Any, settings: UnlearnSettings) -> Run | None:
             f"{settings.split!r} (`medunlearn train BENCHMARK --without {settings.split}`)."
         )
     return run
-
-
-def with_retrained(settings: UnlearnSettings, retrained: Path | None) -> UnlearnSettings:
-    """The settings with ``retrained`` replaced by the folder of the retrained run."""
-    if retrained is None or settings.arguments.get("reference") != RETRAINED:
-        return settings
-    return settings.model_copy(update={"arguments": {**settings.arguments, "reference": str(retrained)}})
 
 
 def _read_reference(cache_plan: CachePlan, other: Run, trainer: Trainer, settings: UnlearnSettings) -> None:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
-
-import torch
-import torch.distributed as dist
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from medunlearn.errors import InputError, MedunlearnError, ProcessError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 
@@ -108,6 +108,8 @@ class Processes:
         return result
 
     def _gathered(self, value: Any, raised: BaseException | None) -> list[Any]:
+        import torch.distributed as dist
+
         values: list[Any] = [None] * self.world
         try:
             dist.all_gather_object(values, value)
@@ -126,6 +128,9 @@ class Processes:
         """
         if self.world == 1:
             return
+        import torch
+        import torch.distributed as dist
+
         for bucket in _buckets(tensors, bucket_bytes):
             flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
             try:
@@ -145,7 +150,11 @@ class Processes:
         Raises:
             InputError: a single GPU for several processes, or fewer GPUs than processes on this machine.
         """
-        if self.world == 1 or name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        if self.world == 1 or name == "cpu":
+            return name
+        import torch
+
+        if name == "auto" and not torch.cuda.is_available():
             return name
         if name not in ("auto", "cuda"):
             raise InputError(f"--device {name} is one device for {self.world} processes. Give auto, cuda or cpu.")
@@ -188,7 +197,12 @@ def join() -> Processes:
     Raises:
         ProcessError: the others were not found.
     """
-    if not dist.is_available() or not (dist.is_initialized() or several()):
+    if not (_is_joined() or several()):
+        return ALONE
+    import torch
+    import torch.distributed as dist
+
+    if not dist.is_available():
         return ALONE
     if not dist.is_initialized():
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -205,10 +219,12 @@ def leave(error: BaseException | None, speak: Callable[[BaseException], None]) -
 
     torchrun stops all processes once one has failed, so none may exit before rank 0 has printed the error.
     """
-    if not dist.is_initialized():
+    if not _is_joined():
         if error is not None:
             speak(error)
         return
+    import torch.distributed as dist
+
     rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
     if rank == 0:
         if error is not None:
@@ -240,8 +256,16 @@ def _lost_process(error: BaseException) -> ProcessError:
     )
 
 
+def _is_joined() -> bool:
+    """True if this process is in a group; a command of one process does not load torch to learn it."""
+    dist: Any = sys.modules.get("torch.distributed")
+    return dist is not None and dist.is_available() and bool(dist.is_initialized())
+
+
 def _close() -> None:
-    if dist.is_initialized():
+    if _is_joined():
+        import torch.distributed as dist
+
         # The group's threads must have let go of the last message's tensors before Python ends, or the process ends
         # with an abort. Without sharding they end with the group. PyTorch's own caches hold the group of a sharded
         # model, so that its threads stay: they are given a moment.

@@ -13,11 +13,10 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import ConfigError, InputError
 from medunlearn.methods.editing import EditedModel, Kind, Side
 from medunlearn.models.load import load_model
-from medunlearn.models.sequences import Rendering
 from medunlearn.probes.material import forgotten_before
 from medunlearn.results.runs import Run
-from medunlearn.study.estimate.blueprint import blueprint_of
-from medunlearn.study.estimate.stage_cost import Planner
+from medunlearn.study.cost.pricing import Pricing
+from medunlearn.study.cost.stage_states import unlearning_stage
 from medunlearn.study.presets import unlearn_settings
 from medunlearn.study.sweep.sweep_graph import sweep_graph
 from medunlearn.study.sweep.sweep_plan import plan as plan_sweep
@@ -98,18 +97,16 @@ def test_a_section_of_several_methods_may_hold_it(tmp_path: Path) -> None:
 
 
 def test_a_plan_says_what_it_takes(runs: dict[str, Run], bench: Benchmark) -> None:
-    drawn = blueprint_of(str(runs["target"].model))
-    planner = Planner(bench, drawn, Rendering("plain", "closed_book"), "cpu")
-    stage = planner.unlearning(settings("chip"))
+    pricing = Pricing.of_run(runs["target"], bench)
+    stage = unlearning_stage("chip", pricing, settings("chip"), None)
     assert stage.state == "to do"
-    assert stage.work.steps == 0
-    assert stage.work.flops > 0
-    assert 0 < stage.work.tokens <= runs["chip"].info["results"]["tokens"]
-    memory = stage.work.memory
-    assert memory is not None
+    assert stage.cost.steps == 0
+    assert stage.cost.flops > 0
+    assert stage.cost.tokens == pytest.approx(runs["chip"].info["results"]["tokens"], rel=0.05)
+    memory = stage.cost.memory
     assert memory.weights > 0
     assert memory.gradients == memory.moments == 0
-    assert planner.unlearning(settings("manu"), runs["manu"].folder).state == "done"
+    assert unlearning_stage("manu", pricing, settings("manu"), runs["manu"].folder).state == "done"
 
 
 @pytest.mark.parametrize("method", ["manu", "chip"])

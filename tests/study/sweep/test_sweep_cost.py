@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from medunlearn.config import AttackSettings, check
+from medunlearn.config import AttackSettings, ExpectedSettings, check
 from medunlearn.errors import ConfigError, UnknownNameError
-from medunlearn.probes.material import rendering_for
-from medunlearn.study.estimate.attack_cost import attack_stage
-from medunlearn.study.estimate.blueprint import blueprint
-from medunlearn.study.estimate.capacity import GIB, Capacity, advice
-from medunlearn.study.estimate.devices import DECODING, DEVICES, PASSES, device_named
-from medunlearn.study.estimate.stage_cost import Planner
-from medunlearn.study.estimate.work import Memory, Work
-from medunlearn.study.sweep.expected_benchmark import expected_benchmark
+from medunlearn.study.cost.capacity import GIB, Capacity, advice
+from medunlearn.study.cost.devices import DECODING, DEVICES, PASSES, device_named
+from medunlearn.study.cost.formulas import Cost, Memory
+from medunlearn.study.cost.light_tokenizer import LightTokenizer
+from medunlearn.study.cost.pricing import Pricing
+from medunlearn.study.sweep.expected_benchmark import expected_benchmark, lengthen
 from medunlearn.study.sweep.survey import foresee
 from medunlearn.study.sweep.sweep_graph import sweep_graph
 from medunlearn.study.sweep.sweep_plan import plan
@@ -50,16 +48,15 @@ def test_every_kind_of_cell_has_a_cost(planned: Any) -> None:
         "attack": 14,
     }
     assert not any(kind.note for kind in cost.kinds)
-    assert all(kind.work.flops > 0 and kind.disk > 0 and kind.work.memory.total > 0 for kind in cost.kinds)
-    # One cell of a kind is rehearsed: the sum is near that of all, each planned by itself.
-    target = sweep.training(0)
-    planner = Planner(sweep.opened, blueprint(sweep.opened, target), rendering_for(target), "cpu")
+    assert all(kind.cost.flops > 0 and kind.cost.disk > 0 and kind.cost.memory.total > 0 for kind in cost.kinds)
+    pricing = Pricing.of(sweep.opened, sweep.training(0))
     cells = [cell for cell in sweep_graph(sweep).cells if cell.kind == "unlearn" and cell.method == "graddiff"]
-    each = [planner.unlearning(cell.unlearning()).work for cell in cells]
-    assert kinds["unlearn graddiff"].work.flops == pytest.approx(sum(work.flops for work in each), rel=0.1)
-    assert kinds["unlearn graddiff"].work.memory.weights == each[0].memory.weights
+    each = [cell.price(pricing).cost for cell in cells]
+    assert kinds["unlearn graddiff"].cost.flops == pytest.approx(sum(own.flops for own in each))
+    assert kinds["unlearn graddiff"].cost.memory.weights == each[0].memory.weights
     assert cost.hours == pytest.approx(sum(kind.hours for kind in cost.kinds))
-    assert any("hours of one h100" in line for line in cost.lines())
+    assert any("Hours of one h100" in line for line in cost.lines())
+    assert "hours of one h100" in cost.summary()
 
 
 def test_what_is_missing_is_said_before_anything_trains(planned: Any, sweep_values: Values) -> None:
@@ -74,10 +71,10 @@ def test_what_is_missing_is_said_before_anything_trains(planned: Any, sweep_valu
 
 def test_hours_of_a_device() -> None:
     device = device_named("H100")
-    passes = Work(flops=PASSES * device.products * 3600)
+    passes = Cost(flops=PASSES * device.products * 3600)
     assert device.hours(passes, 64) == pytest.approx(1.0)
     steps = DECODING * device.bandwidth * 3600 / 16e9
-    decoding = Work(generated=round(steps * 64), memory=Memory(weights=16 * 10**9))
+    decoding = Cost(generated=round(steps * 64), memory=Memory(weights=16 * 10**9))
     assert device.hours(decoding, 64) == pytest.approx(1.0, rel=1e-6)
     assert all(device.memory < device.bandwidth < device.products for device in DEVICES.values())
     with pytest.raises(UnknownNameError, match="H100"):
@@ -101,24 +98,23 @@ def test_attacks_are_counted_by_what_they_run(sweep_values: Values, tmp_path: Pa
     unlearn = {"methods": ["ga"], "epochs": 1}
     sweep = plan({**sweep_values, "out": tmp_path, "benchmark": benchmark, "unlearn": unlearn})
     assert sweep.opened is not None
-    trained = sweep.training(0)
-    planner = Planner(sweep.opened, blueprint(sweep.opened, trained), rendering_for(trained), "cpu")
+    pricing = Pricing.of(sweep.opened, sweep.training(0))
 
-    def stage(name: str, **own: Any) -> Any:
+    def price(name: str, **own: Any) -> Cost:
         given = {"split": "random_25", "attacks": (name,), "arguments": {name: own} if own else {}}
-        return attack_stage(name, planner, check(AttackSettings, given), trained)
+        return pricing.attacking(check(AttackSettings, given))
 
-    loss, norm = stage("loss").work, stage("gradient_norm").work
+    loss, norm = price("loss"), price("gradient_norm")
     assert norm.flops == pytest.approx(4 * loss.flops)  # its pass too, with one of three times the work
     few = {"subjects": 2, "max_new_tokens": 4}
-    rounded = [stage("quantization", types=types, **few).work for types in ("int8", "all")]
+    rounded = [price("quantization", types=types, **few) for types in ("int8", "all")]
     assert rounded[1].flops == pytest.approx(2 * rounded[0].flops)  # two states of the weights, or four
-    steps = [stage("relearning", data="retain", steps=number, measured="end", **few).work for number in (2, 4)]
-    assert [work.steps for work in steps] == [2, 4]
+    steps = [price("relearning", data="retain", steps=number, measured="end", **few) for number in (2, 4)]
+    assert [own.steps for own in steps] == [2, 4]
     assert 0 < steps[0].flops < steps[1].flops
     assert steps[0].memory.reference >= steps[0].memory.weights  # a copy
-    assert stage("cumulative").work.flops > 0
-    assert stage("sampling", samples=3, **few).work.generated % (3 * 4) == 0
+    assert price("cumulative").flops > 0
+    assert price("sampling", samples=3, **few).generated % (3 * 4) == 0
 
 
 def test_a_benchmark_that_is_not_built_is_planned_at_its_expected_size(
@@ -140,19 +136,20 @@ def test_a_benchmark_that_is_not_built_is_planned_at_its_expected_size(
     assert any("not built yet" in line for line in cost.lines())
     assert any("nobody/model-0.5B and its tokenizer" in line for line in cost.missing)
     values["train"] = {**train, "model": str(tiny_base.save(tmp_path / "model"))}
-    each, tokenizer = [], tiny_base.tokenizer
+    each, tokenizer = [], LightTokenizer.of_folder(tmp_path / "model")
     for patients, tokens in ((400, 60), (800, 60), (400, 120)):
         expected = {"patients": patients, "note_tokens": tokens, "longest_note": 200, "synthetic": 30}
         sweep = plan({**values, "expected": expected})
-        made, growth = expected_benchmark(sweep.settings, tokenizer)
+        small, growth = expected_benchmark(sweep.settings)
         assert growth == pytest.approx(patients / 30)
-        lengths = [len(tokenizer(record.text)["input_ids"]) for record in made.records]
+        made = lengthen(small, check(ExpectedSettings, expected), tokenizer.count)
+        lengths = tokenizer.count([record.text for record in made.records])
         assert sum(lengths) / len(lengths) == pytest.approx(tokens, rel=0.1)
         assert max(lengths) == pytest.approx(200, rel=0.1)
         if tokens == 60:
             each.append(foresee(sweep).cost)
     once, twice = ({kind.label: kind for kind in cost.kinds} for cost in each)
     for label in ("train", "unlearn ga", "evaluate"):
-        assert twice[label].work.flops == pytest.approx(2 * once[label].work.flops, rel=1e-6)
+        assert twice[label].cost.flops == pytest.approx(2 * once[label].cost.flops, rel=1e-6)
     with pytest.raises(ConfigError, match="patient"):
         plan({**values, "expected": {"patient": 3}})

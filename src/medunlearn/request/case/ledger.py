@@ -301,7 +301,7 @@ def earlier_records(
     """
     refuse_other_secret(ledger, secret.secret_id)
     rows = {name: row.row for row in ledger.requests for name in row.entry.patients}
-    pairs = list(owners)
+    pairs = list(owners) if rows else []
     pseudonyms = {owner: secret.pseudonym(owner, level) for owner in dict.fromkeys(owner for _, owner in pairs)}
     subjects = {owner: rows[name] for owner, name in pseudonyms.items() if name in rows}
     present = {*pseudonyms.values()}

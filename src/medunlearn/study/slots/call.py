@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import torch
-
 from medunlearn.data.folder_lock import patient
 from medunlearn.errors import MedunlearnError
 from medunlearn.study.slots.slot import Slot
@@ -50,6 +48,8 @@ def run_here(function: Callable[[J, Slot], T], argument: J, slot: Slot) -> T:
 
     One model may stay in memory: the next call overwrites its weights, or releases it before loading another.
     """
+    import torch
+
     torch.set_num_threads(slot.threads)
     try:
         # A worker that was killed may still be writing its last checkpoint.

@@ -6,14 +6,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Any, Protocol
 
 from medunlearn.errors import InputError
 from medunlearn.metrics.workers import usable_cores
 from medunlearn.models.pretrained import pick_device
-from medunlearn.probes.shared_work import SharedWork
+
+if TYPE_CHECKING:
+    from medunlearn.probes.shared_work import SharedWork
 
 CLUSTER_JOBS = 16
 """Slots on a cluster if the user gives no number."""
@@ -89,6 +89,8 @@ def slots_of(settings: EngineSettings, jobs: int | None, device: str, most: int)
 
 def local_slots(jobs: int | None, device: str, most: int, processes: int) -> list[Slot]:
     """Slots with GPUs assigned in turn, one per process, and cores divided evenly."""
+    import torch  # not to check settings
+
     gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
     devices = [f"cuda:{index}" for index in range(gpus)] or [str(pick_device(device))]
     on_gpu = devices[0].startswith("cuda")

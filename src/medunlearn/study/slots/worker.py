@@ -17,16 +17,18 @@ from functools import cache
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 from unittest import mock
 
 from medunlearn.data.storage import make_folder
 from medunlearn.errors import MedunlearnError
 from medunlearn.metrics.workers import main_module_hidden
-from medunlearn.probes.shared_work import SharedWork
 from medunlearn.study.slots.call import PATIENCE, Call, failure_reason, run_here
 from medunlearn.study.slots.process_launch import Launch
 from medunlearn.study.slots.slot import Slot
+
+if TYPE_CHECKING:
+    from medunlearn.probes.shared_work import SharedWork
 
 # Not forked: the caller may have torch's threads in it.
 CONTEXT: BaseContext = multiprocessing.get_context("spawn")
@@ -108,6 +110,8 @@ def _begin(folder: str, log: Path) -> None:
 @cache
 def _worker_work() -> SharedWork:
     """The state shared by this worker's calls."""
+    from medunlearn.probes.shared_work import SharedWork  # loads torch, which a plan does without
+
     return SharedWork()
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from medunlearn.config import ExpectedSettings, SweepSettings, check
 from medunlearn.data.benchmark import Benchmark
@@ -12,13 +12,9 @@ from medunlearn.study.benchmark_builds import build
 
 LONG = 20
 """One note in so many is as long as the longest."""
-NOT_BUILT = (
-    "The benchmark is not built yet, so costs are not known. Build it first (benchmark.folder), or say its size "
-    "for the plan: expected: {patients: 8820, note_tokens: 716}."
-)
 
 
-def expected_benchmark(settings: SweepSettings, tokenizer: Any) -> tuple[Benchmark, float]:
+def expected_benchmark(settings: SweepSettings) -> tuple[Benchmark, float]:
     """A small benchmark from the sweep's builder, and the ratio of the real number of patients to its own.
 
     Raises:
@@ -28,11 +24,17 @@ def expected_benchmark(settings: SweepSettings, tokenizer: Any) -> tuple[Benchma
     builder = str(settings.benchmark.get("builder"))
     benchmark = build(builder, {"synthetic": expected.synthetic})
     subjects = {benchmark.subject(record.record_id) for record in benchmark.records if record.fold == "train"}
-    return _lengthen(benchmark, expected, tokenizer), expected.patients / len(subjects)
+    return benchmark, expected.patients / len(subjects)
 
 
-def _lengthen(benchmark: Benchmark, expected: ExpectedSettings, tokenizer: Any) -> Benchmark:
-    """The benchmark with its notes repeated up to the expected mean length."""
+def lengthen(
+    benchmark: Benchmark, expected: ExpectedSettings, count: Callable[[Sequence[str]], list[int]]
+) -> Benchmark:
+    """The benchmark with its notes repeated up to the expected mean length.
+
+    Args:
+        count: number of tokens of each text.
+    """
     if expected.note_tokens is None:
         return benchmark
     records, mean = benchmark.records, expected.note_tokens
@@ -40,11 +42,11 @@ def _lengthen(benchmark: Benchmark, expected: ExpectedSettings, tokenizer: Any) 
     several = -(-len(records) // LONG) if longest > mean else 0
     rest = max((mean * len(records) - longest * several) / max(len(records) - several, 1), mean / 2)
 
-    def lengthened(place: int, record: Record) -> Record:
-        tokens = len(tokenizer(record.text)["input_ids"])
+    def lengthened(place: int, record: Record, tokens: int) -> Record:
         target_length = longest if several and place % LONG == 0 else rest
         letters = round(len(record.text) * target_length / max(tokens, 1))
         text = f"{record.text} " * (letters // len(record.text) + 1)
         return replace(record, text=text[:letters].strip())
 
-    return replace(benchmark, records=tuple(lengthened(place, one) for place, one in enumerate(records)))
+    counts = zip(records, count([record.text for record in records]), strict=True)
+    return replace(benchmark, records=tuple(lengthened(place, *entry) for place, entry in enumerate(counts)))

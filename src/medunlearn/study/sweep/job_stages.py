@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from medunlearn.config import (
     AttackSettings,
@@ -22,12 +22,27 @@ from medunlearn.config import (
 )
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.models.folders import model_identity
+from medunlearn.study.cost.formulas import Cost
+from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.experiment import benchmark_folder
 from medunlearn.study.stages import Inputs, Stage, Work
 from medunlearn.study.sweep.jobs import Job, JobOutput, perform
 from medunlearn.study.sweep.sequence_counts import SequenceCounts
 
 T = TypeVar("T")
+
+
+class StagePrice(NamedTuple):
+    """Price of a stage.
+
+    Attributes:
+        batch_size: answers decoded together.
+        note: what the price excludes.
+    """
+
+    cost: Cost
+    batch_size: int = 64
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,6 +89,15 @@ class RecordedStage(Stage[T]):
     def sequences(self, counts: SequenceCounts) -> float:
         """Number of sequences that it trains on (both sides in unlearning) or evaluates."""
         return 0.0
+
+    @property
+    def group(self) -> str:
+        """Label of the stages that are priced together."""
+        return self.kind
+
+    def price(self, pricing: Pricing) -> StagePrice:
+        """Its price, before anything ran."""
+        return StagePrice(Cost())
 
     def facts(self, result: T | None = None) -> dict[str, Any]:
         names = ("name", "kind", "method", "split", "seed", "context", "lr")
@@ -124,6 +148,13 @@ class TrainModel(JobStage):
     def sequences(self, counts: SequenceCounts) -> float:
         return counts.trained(self.settings)
 
+    @property
+    def group(self) -> str:
+        return "train"
+
+    def price(self, pricing: Pricing) -> StagePrice:
+        return StagePrice(pricing.training(self.settings))
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UnlearnModel(JobStage):
@@ -142,6 +173,13 @@ class UnlearnModel(JobStage):
     def sequences(self, counts: SequenceCounts) -> float:
         return counts.unlearned(self.unlearning())
 
+    @property
+    def group(self) -> str:
+        return f"{self.kind} {self.method}"
+
+    def price(self, pricing: Pricing) -> StagePrice:
+        return StagePrice(pricing.unlearning(self.unlearning()))
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluate(JobStage):
@@ -157,6 +195,9 @@ class Evaluate(JobStage):
     def sequences(self, counts: SequenceCounts) -> float:
         return counts.asked(self.settings)
 
+    def price(self, pricing: Pricing) -> StagePrice:
+        return StagePrice(pricing.evaluating(self.settings), self.settings.batch_size)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AttackWith(JobStage):
@@ -171,3 +212,8 @@ class AttackWith(JobStage):
 
     def sequences(self, counts: SequenceCounts) -> float:
         return counts.attacked(self.settings)
+
+    def price(self, pricing: Pricing) -> StagePrice:
+        prices = pricing.attacks(self.settings).values()
+        note = "; ".join(price.note for price in prices if price.note)
+        return StagePrice(sum((price.cost for price in prices), Cost()), self.settings.batch_size, note)

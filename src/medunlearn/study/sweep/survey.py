@@ -103,7 +103,8 @@ def foresee(sweep: Sweep, *, device: str = "auto") -> SweepPlan:
     stages = sweep_graph(sweep, sweep.opened)
     seconds = {stage.name: 0.0 for stage in stages.choices}
     if sweep.opened is not None:
-        stages.graph.find_done()
+        if sweep.settings.out.exists():
+            stages.graph.find_done()
         known = {name: state.seconds for name, state in stages.graph.states.items() if state.seconds is not None}
         expected, seconds = costs(stages, SequenceCounts.of(sweep.opened)), seconds | known
         timed = {stage.kind for stage in stages.cells if stage.name in known and stage.takes_slot}

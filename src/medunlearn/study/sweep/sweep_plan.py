@@ -22,17 +22,16 @@ from medunlearn.config import (
 from medunlearn.config.reading import merged
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.errors import ConfigError, unknown_name
-from medunlearn.probes.evaluate import metric_names
 from medunlearn.probes.keyword_stage import interpreter_problem
+from medunlearn.probes.score import metric_names
 from medunlearn.study.benchmark_builds import from_section, needs_folder, open_section, save_new
 from medunlearn.study.epochs.epoch_settings import attack_section, check_watched, collect
 from medunlearn.study.experiment import benchmark_folder, methods_named
 from medunlearn.study.judge_stage import JudgeStage, judge_section
-from medunlearn.study.part_check import Shape, check_unlearning, shape_with
-from medunlearn.study.presets import train_settings, unlearn_settings
+from medunlearn.study.part_check import Outline, check_unlearning, outline_with
+from medunlearn.study.presets import RETRAINED, train_settings, unlearn_settings
 from medunlearn.study.slots.engine import check_engine, check_sharding
 from medunlearn.study.sweep.rate_search import FOLD, FORGETTING, UTILITY
-from medunlearn.study.unlearn import RETRAINED
 from medunlearn.training.processes import several
 
 # What a section may not set, and the key of the sweep that does.
@@ -152,9 +151,9 @@ def plan(values: Mapping[str, Any]) -> Sweep:
                 "share one tokenizer. Take common: no token of it is one subject's alone."
             )
     search = _search(problems, unlearn)
-    shape = shape_with(problems, target)
+    outline = outline_with(problems, target)
     methods = _methods(
-        problems, unlearn, tiny=TINIES.get(str(train.get("model"))), shape=shape, processes=processes
+        problems, unlearn, tiny=TINIES.get(str(train.get("model"))), outline=outline, processes=processes
     )
     collect(problems, "evaluate", lambda: check(EvaluateSettings, {**evaluate, "split": "any"}))
     collect(problems, "attack", lambda: attack_section(attack, {"split": "any"}))
@@ -245,13 +244,13 @@ def _search(problems: list[str], section: dict[str, Any]) -> SearchSettings | No
 
 
 def _methods(
-    problems: list[str], section: dict[str, Any], *, tiny: str | None, shape: Shape | None, processes: int
+    problems: list[str], section: dict[str, Any], *, tiny: str | None, outline: Outline | None, processes: int
 ) -> dict[str, UnlearnSettings]:
     """Take the methods out of the section ``unlearn``, with their settings from the rest of it."""
 
     def method(name: str) -> UnlearnSettings:
         settings = unlearn_settings({**section, "method": name, "split": "any"}, tiny=tiny)
-        check_unlearning(settings, shape)
+        check_unlearning(settings, outline)
         check_sharding(settings, processes)
         return settings
 

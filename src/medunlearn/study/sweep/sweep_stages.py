@@ -10,13 +10,14 @@ from medunlearn.data.storage import read_frame
 from medunlearn.errors import MedunlearnError
 from medunlearn.results.evaluated import SUMMARY
 from medunlearn.results.runs import RunRecord
+from medunlearn.study.cost.pricing import Pricing
+from medunlearn.study.presets import with_retrained
 from medunlearn.study.stages import Inputs
-from medunlearn.study.sweep.job_stages import RecordedStage, TrainModel, UnlearnModel
+from medunlearn.study.sweep.job_stages import RecordedStage, StagePrice, TrainModel, UnlearnModel
 from medunlearn.study.sweep.jobs import Job
 from medunlearn.study.sweep.rate_search import Trial, at_edge, best_rate, trial_of
 from medunlearn.study.sweep.sequence_counts import SequenceCounts
 from medunlearn.study.sweep.sweep_plan import Sweep
-from medunlearn.study.unlearn import with_retrained
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,6 +37,10 @@ class SearchRate(UnlearnModel):
 
     def sequences(self, counts: SequenceCounts) -> float:
         return super().sequences(counts) + counts.asked(self.measure)
+
+    def price(self, pricing: Pricing) -> StagePrice:
+        evaluation = pricing.evaluating(self.measure)
+        return StagePrice(super().price(pricing).cost + evaluation, self.measure.batch_size)
 
     def trial(self, inputs: Inputs) -> Trial:
         """Its rate with its numbers, or the reason why there are none."""

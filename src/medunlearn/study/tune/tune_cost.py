@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError, MedunlearnError
-from medunlearn.probes.material import rendering_for
 from medunlearn.probes.question_selection import questions_to_ask
-from medunlearn.study.estimate.blueprint import blueprint
-from medunlearn.study.estimate.stage_cost import Planner
-from medunlearn.study.tune.method_trials import MethodTrials
+from medunlearn.study.cost.capacity import capacity_of
+from medunlearn.study.cost.forecast import Forecast, PlannedStage
+from medunlearn.study.cost.missing import missing_parts
+from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.tune.tune_graph import tune_graph
 from medunlearn.study.tune.tune_plan import Tuning
 
@@ -24,36 +25,31 @@ class TrialCosts:
     """FLOPs of a trial's training by method and settings, without its evaluations.
 
     Non-integer settings scale a term of the loss without changing FLOPs, so trials that differ only in these are
-    estimated once.
+    priced once.
     """
 
     def __init__(self, tuning: Tuning, benchmark: Benchmark, device: str) -> None:
         self.tuning, self.benchmark, self.device = tuning, benchmark, device
-        self._planner: Planner | None = None
         self._flops_by_method: dict[str, float | None] = {}
 
+    @cached_property
+    def pricing(self) -> Pricing:
+        return Pricing.of(self.benchmark, self.tuning.base.training(self.tuning.seeds[0]))
+
     def __call__(self, method: str, params: Mapping[str, Any]) -> float | None:
-        """FLOPs of a trial; None if they cannot be estimated: a model with images, or a plug-in that reads tensor
-        values.
-        """
+        """FLOPs of a trial; None if the model cannot be priced."""
         fixed = {name: value for name, value in params.items() if not isinstance(value, float)}
         key = repr((method, sorted(fixed.items())))
         if key not in self._flops_by_method:
             try:
                 self._flops_by_method[key] = self._estimate(method, fixed)
-            except (MedunlearnError, RuntimeError, TypeError, ValueError, NotImplementedError):
+            except MedunlearnError:
                 self._flops_by_method[key] = None
         return self._flops_by_method[key]
 
     def _estimate(self, method: str, params: Mapping[str, Any]) -> float:
-        tuning = self.tuning
-        seed = tuning.seeds[0]
-        if self._planner is None:
-            training = tuning.base.training(seed)
-            model = blueprint(self.benchmark, training)
-            self._planner = Planner(self.benchmark, model, rendering_for(training), self.device)
-        settings = tuning.unlearning(method, params, seed, trial=False)
-        return float(self._planner.unlearning(settings).work.flops)
+        settings = self.tuning.unlearning(method, params, self.tuning.seeds[0], trial=False)
+        return float(self.pricing.unlearning(settings).flops)
 
     def check_budget(self) -> None:
         """Refuse a budget in FLOPs that is too small for a method's untuned trial, or cannot be estimated.
@@ -100,6 +96,7 @@ class TuneForecast:
         models: number of models trained or unlearned besides the trials, by kind.
         questions: half -> number asked after every epoch of a trial, or for each model at the end.
         budget: budget in words.
+        cost: of all trials and models from nothing, the trials at their longest; None without a benchmark.
     """
 
     name: str
@@ -109,6 +106,7 @@ class TuneForecast:
     questions: dict[str, int]
     budget: str
     notes: tuple[str, ...]
+    cost: Forecast | None = None
 
     def table(self) -> pd.DataFrame:
         """One row per method."""
@@ -116,7 +114,14 @@ class TuneForecast:
 
     def facts(self) -> dict[str, Any]:
         """All numbers, for JSON."""
-        return asdict(self)
+        cost = None if self.cost is None else self.cost.facts()
+        return {**asdict(replace(self, cost=None)), "cost": cost}
+
+    def summary(self) -> str:
+        """Price of the whole in one line; empty if it is not known."""
+        if self.cost is None:
+            return ""
+        return self.cost.summary().replace("Left:", "From nothing, and trials at their longest:")
 
     def lines(self) -> Iterator[str]:
         """Lines printed below the table."""
@@ -130,6 +135,8 @@ class TuneForecast:
                     f"subjects, {self.questions[half]} questions {what}."
                 )
         yield from self.notes
+        if self.cost is not None:
+            yield from (*self.cost.doubts, *self.cost.missing, *self.cost.warnings)
 
 
 def foresee(tuning: Tuning, *, device: str = "auto") -> TuneForecast:
@@ -153,7 +160,31 @@ def foresee(tuning: Tuning, *, device: str = "auto") -> TuneForecast:
         evaluations = {"choosing": tuning.measures()[0], "reporting": tuning.evaluating("reporting")}
         questions = {half: len(questions_to_ask(benchmark, split, how)) for half, how in evaluations.items()}
     budget = f"{tuning.budget}, {len(methods)} methods"
-    return TuneForecast(settings.name, methods, models, subjects, questions, budget, tuning.notes)
+    cost = None if costs is None else _whole(tuning, costs, methods, models, device)
+    return TuneForecast(settings.name, methods, models, subjects, questions, budget, tuning.notes, cost)
+
+
+def _whole(
+    tuning: Tuning, costs: TrialCosts, methods: Sequence[MethodForecast], models: Mapping[str, int], device: str
+) -> Forecast:
+    """Price of all trials and models."""
+    pricing, seed = costs.pricing, tuning.seeds[0]
+    target = tuning.base.training(seed)
+    stages = [PlannedStage("targets", cost=pricing.training(target).times(models.get("targets", 0)))]
+    if number := models.get("retrained models"):
+        retrained = target.model_copy(update={"without": tuning.settings.split})
+        stages.append(PlannedStage("retrained models", cost=pricing.training(retrained).times(number)))
+    for of in methods:
+        params = {"epochs": of.epochs[1]} if of.epochs[1] != of.epochs[0] else {}
+        trial = pricing.unlearning(tuning.unlearning(of.method, params, seed, trial=True))
+        trials = of.trials if of.trials is not None else tuning.share / max(1.0, trial.flops)
+        stages.append(PlannedStage(f"trials of {of.method}", cost=trial.times(trials)))
+    evaluation = pricing.evaluating(tuning.evaluating("reporting"))
+    stages.append(PlannedStage("evaluations", cost=evaluation.times(models.get("evaluations", 0))))
+    model, judges = str(target.model), tuning.base.judges.judges if tuning.base.judges else ()
+    missing = missing_parts(pricing.benchmark, model, tuning.evaluating("reporting"), judges=judges)
+    capacity = capacity_of(device, tuning.settings.out)
+    return Forecast(tuning.settings.name, tuple(stages), capacity, pricing.doubts, tuple(missing))
 
 
 def _method(tuning: Tuning, method: str, benchmark: Benchmark | None, costs: TrialCosts | None) -> MethodForecast:
@@ -166,7 +197,10 @@ def _method(tuning: Tuning, method: str, benchmark: Benchmark | None, costs: Tri
     flops: tuple[float | None, float | None] = (None, None)
     finished_trials = 0
     if benchmark is not None and costs is not None:
-        finished_trials = len(MethodTrials.open(tuning, method, benchmark, costs).finished)
+        if tuning.settings.out.exists():
+            from medunlearn.study.tune.method_trials import MethodTrials  # loads torch
+
+            finished_trials = len(MethodTrials.open(tuning, method, benchmark, costs).finished)
         first = costs(method, {})
         flops = (first, first if longest == untuned else costs(method, {"epochs": longest}))
     words = "; ".join(f"{dimension.name} {dimension.text}" for dimension in space)

@@ -17,14 +17,13 @@ from medunlearn.methods import METHODS, is_edit
 from medunlearn.probes.question_selection import half_of
 from medunlearn.registry import names
 from medunlearn.study.epochs.epoch_settings import collect, epoch_settings
-from medunlearn.study.part_check import check_unlearning, shape_with
-from medunlearn.study.presets import unlearn_settings
+from medunlearn.study.part_check import check_unlearning, outline_with
+from medunlearn.study.presets import unlearn_settings, with_retrained
 from medunlearn.study.sweep import sweep_plan
 from medunlearn.study.sweep.sweep_plan import Sweep
 from medunlearn.study.tune.objective import RANKS
 from medunlearn.study.tune.space import Space, space_facts, space_of
 from medunlearn.study.tune.study import check_installed
-from medunlearn.study.unlearn import with_retrained
 
 Half = Literal["choosing", "reporting"]
 HALVES: tuple[Half, ...] = get_args(Half)
@@ -201,7 +200,7 @@ def _spaces(problems: list[str], tuning: Tuning) -> dict[str, Space]:
                 else unknown_name("method", name, method_names)
             )
             problems.append(f"space.{key}: {name} {there}" if name in method_names else f"space.{key}: {there}")
-    shape = shape_with([], tuning.base.training(seed))
+    outline = outline_with([], tuning.base.training(seed))
     serves = set[str]()
     for method in tuning.methods:
         untuned = tuning.unlearning(method, {}, seed, trial=False)
@@ -219,7 +218,7 @@ def _spaces(problems: list[str], tuning: Tuning) -> dict[str, Space]:
                     lambda: tuning.unlearning(method, params, seed, trial=True),  # noqa: B023
                 )
                 if plans is not None:
-                    collect(problems, "space", lambda: check_unlearning(plans, shape))  # noqa: B023
+                    collect(problems, "space", lambda: check_unlearning(plans, outline))  # noqa: B023
     for key, content in settings.space.items():
         whole = len(spaces) == len(tuning.methods)
         if whole and "." not in key and ":" not in key and content is not None and key not in serves:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import psutil
-import torch
 
 from medunlearn.models.pretrained import pick_device
-
-if TYPE_CHECKING:
-    from medunlearn.study.estimate.work import Memory
+from medunlearn.study.cost.formulas import Memory
 
 GIB = 2**30
-# Measured (benchmarks_perf/memory_estimate.py): on a CPU the C library keeps up to so many times what tensors hold.
+# Measured: on a CPU the C library keeps up to so many times what tensors hold.
 ALLOCATOR = 1.8
 LIBRARIES = GIB
+GPUS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
+"""Of NVIDIA, of AMD, and of either below Windows."""
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
@@ -41,12 +41,35 @@ def shown_bytes(size: float) -> str:
     return f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
 
 
+def shown_number(number: float) -> str:
+    """A number with three digits and a unit: 749k, 11.4T."""
+    for unit in ("", "k", "M", "G", "T", "P"):
+        if number < 999.5:
+            return f"{number:.3g}{unit}"
+        number /= 1000
+    return f"{number:.3g}E"
+
+
+def is_gpu(device: str) -> bool:
+    """True if a device is a GPU; asks torch only on a machine that may have one.
+
+    Raises:
+        InputError: no such device on this machine.
+    """
+    if device == "cpu" or (
+        device == "auto" and not any(path.exists() for path in GPUS) and sys.platform == "linux"
+    ):
+        return False
+    return pick_device(device).type != "cpu"
+
+
 def capacity_of(device: str, out: Path) -> Capacity:
     """The capacity of a device, and of the disk of a folder that may not exist yet."""
     folder = next((path for path in (out, *out.absolute().parents) if path.exists()), Path())
     disk = shutil.disk_usage(folder).free
-    where = pick_device(device)
-    if where.type == "cuda":
+    if is_gpu(device) and (where := pick_device(device)).type == "cuda":
+        import torch
+
         free, total = torch.cuda.mem_get_info(where)
         return Capacity("GPU memory", total, free, disk)
     memory, limits = psutil.virtual_memory(), []
@@ -57,9 +80,9 @@ def capacity_of(device: str, out: Path) -> Capacity:
     return Capacity("memory", total, min(memory.available, total), disk)
 
 
-def advice(memory: Memory | None, disk: int, capacity: Capacity, stage: str = "The run") -> Iterator[str]:
+def advice(memory: Memory, disk: float, capacity: Capacity, stage: str = "The run") -> Iterator[str]:
     """Exceeded resources (``memory`` is that of the largest stage), with the settings to change."""
-    if memory is not None:
+    if memory.total:
         on_gpu = capacity.kind == "GPU memory"
         libraries = 0 if on_gpu else LIBRARIES
         estimate, total = memory.total + libraries, f"{shown_bytes(capacity.total)} of {capacity.kind}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from medunlearn.errors import UnknownNameError
-from medunlearn.study.estimate.work import Work
+from medunlearn.study.cost.formulas import Cost
 
 PASSES, DECODING = 0.35, 0.5
 """Shares of peak products in a pass, and of peak bandwidth in decoding, that a run is assumed to reach."""
@@ -25,15 +25,15 @@ class Device(NamedTuple):
     products: float
     bandwidth: float
 
-    def hours(self, work: Work, batch_size: int) -> float:
+    def hours(self, cost: Cost, batch_size: int) -> float:
         """Estimated hours of some work on one device: its passes, then decoding, which reads all weights per step.
 
         Args:
             batch_size: answers decoded together.
         """
-        weights = work.memory.weights if work.memory else 0
-        steps = work.generated / max(batch_size, 1)
-        return (work.flops / (PASSES * self.products) + steps * weights / (DECODING * self.bandwidth)) / 3600
+        steps = cost.generated / max(batch_size, 1)
+        read = steps * cost.memory.weights / (DECODING * self.bandwidth)
+        return (cost.flops / (PASSES * self.products) + read) / 3600
 
 
 # NVIDIA: data sheets of A100 (2021), H100 and H200 (2023, 2024; SXM), L40S, RTX A6000, the Ada architecture's white

@@ -1,1 +1,0 @@
-"""Cost of a run before it starts: tokens, FLOPs, memory, disk."""
