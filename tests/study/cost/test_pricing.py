@@ -135,9 +135,7 @@ def test_a_plan_loads_no_model_library(example: str, tmp_path: Path) -> None:
         "hospital": "import medunlearn as mu; print(mu.plan(FILE, out=OUT, device='cpu').summary())",
         "tune-small": "from medunlearn.cli.calls import plan_tuning; print(plan_tuning(FILE, out=OUT).summary())",
     }
-    sweep = (
-        "from medunlearn.cli.calls import plan_sweep; print(plan_sweep(FILE, out=OUT).cost.summary())"
-    )
+    sweep = "from medunlearn.cli.calls import plan_sweep; print(plan_sweep(FILE, out=OUT).cost.summary())"
     code = f"FILE, OUT = {str(file)!r}, {str(tmp_path / 'out')!r}\n{plans.get(example, sweep)}\nimport sys\n"
     code += "print({'torch', 'transformers'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

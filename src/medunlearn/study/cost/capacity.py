@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,12 @@ class Capacity:
     total: int
     available: int
     disk: int
+
+    def fit(self, memory: float, warnings: Collection[str]) -> str:
+        """Memory beside what is free, in words."""
+        fits = "too much" if warnings else "fits"
+        free = f"{shown_bytes(self.available)} of {shown_bytes(self.total)} are free"
+        return f"{shown_bytes(memory)} of {self.kind} at once ({fits}: {free})"
 
 
 def shown_bytes(size: float) -> str:

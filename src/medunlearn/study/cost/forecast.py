@@ -120,14 +120,11 @@ class Forecast:
         if done == len(self.stages):
             return "Everything is done."
         hours = "" if self.hours is None else f", about {self.hours:.2g} hours"
-        memory, room = self.total.memory, self.capacity
-        fits = "" if not memory.total else f", {shown_bytes(memory.total)} of {room.kind} ({self._fits()})"
+        memory = self.total.memory.total
+        fits = f", {self.capacity.fit(memory, self.warnings)}" if memory else ""
         stages = f"{len(self.stages) - done} of {len(self.stages)} stages"
         flops, disk = shown_number(self.total.flops), shown_bytes(self.disk)
         return f"Left: {stages}, {flops} FLOPs{hours}{fits}, {disk} on the disk."
-
-    def _fits(self) -> str:
-        return "more than this machine has free" if self.warnings else "fits"
 
     def lines(self) -> Iterator[str]:
         """The memory of the largest stage in one line, and warnings."""

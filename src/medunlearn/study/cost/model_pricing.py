@@ -71,7 +71,10 @@ class ModelPricing:
 
     def training(self, settings: TrainSettings) -> Cost:
         """Price of a new `train` run."""
-        return self._with_evaluations(sum(self.phases(settings).values(), Cost()), settings, None)
+        phases = self.phases(settings).values()
+        # Both phases write one model.
+        cost = replace(sum(phases, Cost()), disk=max((phase.disk for phase in phases), default=0))
+        return self._with_evaluations(cost, settings, None)
 
     def phases(self, settings: TrainSettings) -> dict[str, Cost]:
         """Price of each phase of a training, without the evaluations of its epochs."""
@@ -93,7 +96,7 @@ class ModelPricing:
             if settings.without is not None and settings.retrained_length == "steps":
                 whole = _steps(self._items(rendering, what, None), settings, row) * epochs
                 steps, passes = whole, passes * whole / max(1, steps)
-            load = lengths.load(settings.batch_size)
+            load = lengths.load(*_cut(settings))
             batch = _micro_batch(lengths, settings) if row is None else _rows(row, settings.micro_batch_size)
             costs[phase] = self._trained(settings, settings.trainable, load.times(passes), batch, steps)
         return costs
@@ -114,7 +117,7 @@ class ModelPricing:
         if isinstance(method, AlternativesMethod):
             sides["alternatives"] = forget
         sides["retain"] = sides["retain"].drawn(draws, "retain", settings.seed)
-        loads: dict[str, Load] = {view: sides[view].load(settings.batch_size) for view in outputs.views}
+        loads: dict[str, Load] = {view: sides[view].load(*_cut(settings)) for view in outputs.views}
         if not outputs.reads:
             loads = {view: replace(load, read=0.0) for view, load in loads.items()}
         load = sum((own.times(draws / max(1.0, own.sequences)) for own in loads.values()), Load())
@@ -126,7 +129,7 @@ class ModelPricing:
         depth = None if outputs.reads else getattr(method, "layer", self.shape.layers - 1) + 1
         cost = self._trained(settings, trainable, load, batch, steps, terms=terms, depth=depth, **reference)
         seen = sum(
-            draws / max(1, len(own)) * own.load(settings.batch_size).tokens for own in sides.values() if len(own)
+            draws / max(1, len(own)) * own.load(*_cut(settings)).tokens for own in sides.values() if len(own)
         )
         cost = replace(cost, tokens=seen * self.growth)
         if isinstance(method, SteppingMethod):
@@ -222,7 +225,7 @@ class ModelPricing:
             # Layers above the one whose output a loss reads are not run.
             cost = replace(cost, flops=training(replace(self.shape, layers=depth), load, batch, **how).flops)
         epochs = settings.epochs if _trains_tower(trainable) else 0
-        return self._with_images(cost.times(self.growth), epochs)
+        return self._with_images(replace(cost.times(self.growth), disk=cost.disk), epochs)
 
     def _reference(
         self,
@@ -293,6 +296,11 @@ class ModelPricing:
         return replace(self.rendering, **given)
 
 
+def _cut(settings: LoopFields) -> tuple[int, int]:
+    """Sequences of a step, and of the batches that it is cut in."""
+    return settings.batch_size, min(settings.micro_batch_size, settings.batch_size)
+
+
 def _rows(row: int, count: int) -> Load:
     """Packed rows of one length."""
     return Load(count, row * count, row**2 * count, row * count, row)
@@ -306,10 +314,10 @@ def _steps(lengths: Lengths, settings: LoopFields, row: int | None) -> int:
 
 def _micro_batch(lengths: Lengths, settings: LoopFields, *, read: bool = True) -> Load:
     """The largest micro-batch of a side."""
-    size = min(settings.micro_batch_size, settings.batch_size)
+    step, size = _cut(settings)
     if settings.micro_batch_tokens is not None:
         size = min(size, max(1, int(settings.micro_batch_tokens // lengths.whole.max(initial=1.0))))
-    load = lengths.largest(settings.batch_size, size)
+    load = lengths.largest(step, size)
     return load if read else replace(load, read=0.0)
 
 

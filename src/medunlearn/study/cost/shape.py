@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from medunlearn.data.storage import read_json
-from medunlearn.errors import ModelError
+from medunlearn.errors import InputError, ModelError
 from medunlearn.models.folders import adapter_base, chain, is_adapter
 
 DEFAULT_BILLIONS = 8.0
@@ -182,7 +182,10 @@ def shape_of(source: str | Path | Mapping[str, Any]) -> Shape:
     root = Path(chain(folder, check=False)[0])
     if is_adapter(root):
         return shape_of(adapter_base(root))
-    config = read_json(root / "config.json")
+    try:
+        config = read_json(root / "config.json")
+    except InputError as error:
+        raise ModelError(f"Model {source} cannot be read: {error}") from error
     if not isinstance(config, Mapping):
         raise ModelError(f"Model {source} cannot be read: its config.json is no object. Copy the folder again.")
     shape = _shape(config)

@@ -67,16 +67,17 @@ class Lengths:
         """Some of the sequences, by truth or place."""
         return Lengths(*(getattr(self, field.name)[which] for field in fields(self)))
 
-    def load(self, at_once: int) -> Load:
-        """One pass over all sequences, ``at_once`` adjacent ones at a time, which run shared text once.
+    def load(self, step: int, size: int | None = None) -> Load:
+        """One pass over all sequences in steps of adjacent ones, or in batches of ``size`` that a step is cut in.
 
-        Families are adjacent, and a batch begins anywhere in one.
+        Each batch runs the shared text of its families once. A step begins anywhere in a family, and is cut between
+        families where ``size`` permits.
         """
         if not len(self):
             return Load()
         _, place, sizes = np.unique(self.family, return_inverse=True, return_counts=True)
-        size, own = sizes[place].astype(float), self.whole - self.shared
-        runs = np.minimum(size, np.maximum(1 + (size - 1) / at_once, size / at_once)) / size
+        family, own = sizes[place].astype(float), self.whole - self.shared
+        runs = np.minimum(family, np.maximum(1 + (family - 1) / step, family / (size or step))) / family
         longest = int(self.whole.argmax())
         return Load(
             sequences=len(self),
@@ -85,7 +86,7 @@ class Lengths:
             read=float(self.scored.sum()),
             longest=float(self.whole[longest]),
             shared=float(self.shared[longest]),
-            family=float(size[longest]) if self.shared[longest] else 1.0,
+            family=float(family[longest]) if self.shared[longest] else 1.0,
         )
 
     def largest(self, step: int, size: int) -> Load:

@@ -82,8 +82,7 @@ class SweepCost:
         if not self.kinds or self.capacity is None:
             return ""
         hours = "" if self.hours is None else f", about {self.hours:.3g} hours of one {self.device or 'process'}"
-        fits = "more than there is" if self.warnings else "fits"
-        memory = f"{shown_bytes(self.total.memory.total)} of {self.capacity.kind} at most ({fits})"
+        memory = self.capacity.fit(self.total.memory.total, self.warnings)
         return f"{shown_number(self.total.flops)} FLOPs{hours}, {memory}, {shown_bytes(self.disk)} on the disk."
 
     def lines(self) -> Iterator[str]:
