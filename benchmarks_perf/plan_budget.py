@@ -57,7 +57,8 @@ def write_notes(file: Path, count: int) -> None:
         writer.writerow(("note_id", "patient_id", "text"))
         for number in range(count):
             words = " ".join(draw.choice(WORDS) for _ in range(draw.randrange(80, 250)))
-            head = f"Patient Nr{number} Fam{draw.randrange(500)}, MRN {100000 + number}. BP {draw.randrange(100, 180)}/80."
+            name, pressure = f"Nr{number} Fam{draw.randrange(500)}", draw.randrange(100, 180)
+            head = f"Patient {name}, MRN {100000 + number}. BP {pressure}/80."
             writer.writerow((f"n{number}", f"p{number}", f"{head} {words}."))
 
 

@@ -118,7 +118,7 @@ def test_a_plan_says_what_is_left_and_does_nothing(experiment_run: ExperimentRun
     assert ["target", "to", "do"] in [row[:3] for row in rows]
     assert ["evaluate", "graddiff", "to", "do"] in [row[:4] for row in rows]
     # The summary is first.
-    assert lines[0].startswith("Another title. Left: 8 of 8 stages, ")
+    assert lines[0].startswith("Another title. Left: 9 of 10 stages, ")
     assert "are free" in " ".join(experiment_run.planned.stdout.split())
     assert max(map(len, lines)) <= 80
     assert medunlearn(*experiment_run.words, "--plan", "--quiet").stdout == ""

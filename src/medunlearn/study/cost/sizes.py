@@ -121,20 +121,20 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class _Rate:
+class _TokenRate:
     """Tokens per character of one sort of text, and the tokens of those that were counted."""
 
     rate: float
     counted: Mapping[str, int]
 
     @staticmethod
-    def of(texts: Sequence[str], tokenizer: LightTokenizer) -> _Rate:
+    def of(texts: Sequence[str], tokenizer: LightTokenizer) -> _TokenRate:
         places = generator("tokenized sample", len(texts)).permutation(len(texts))[:SAMPLE].tolist()
         sample = [texts[place] for place in places]
         longest = nlargest(LONGEST, {*texts} - {*sample}, key=lambda text: (len(text), text))
         counts = dict(zip([*sample, *longest], tokenizer.count([*sample, *longest]), strict=True))
         letters = sum(map(len, sample))
-        return _Rate(sum(counts[text] for text in sample) / letters if letters else 0.0, counts)
+        return _TokenRate(sum(counts[text] for text in sample) / letters if letters else 0.0, counts)
 
     def tokens(self, texts: Sequence[str]) -> Array:
         return np.array([self.counted.get(text, self.rate * len(text)) for text in texts], dtype=float)
@@ -161,16 +161,16 @@ class TokenSizes:
         return {record.record_id: place for place, record in enumerate(self.benchmark.records)}
 
     @cached_property
-    def _notes(self) -> _Rate:
-        return _Rate.of([record.text for record in self.benchmark.records], self.tokenizer)
+    def _notes(self) -> _TokenRate:
+        return _TokenRate.of([record.text for record in self.benchmark.records], self.tokenizer)
 
     @cached_property
-    def _questions(self) -> _Rate:
-        return _Rate.of([question.question for question in self.benchmark.questions], self.tokenizer)
+    def _questions(self) -> _TokenRate:
+        return _TokenRate.of([question.question for question in self.benchmark.questions], self.tokenizer)
 
     @cached_property
-    def _answers(self) -> _Rate:
-        return _Rate.of([f" {question.answer}" for question in self.benchmark.questions], self.tokenizer)
+    def _answers(self) -> _TokenRate:
+        return _TokenRate.of([f" {question.answer}" for question in self.benchmark.questions], self.tokenizer)
 
     def notes(self, records: Iterable[Record]) -> Array:
         """Tokens of the records' texts."""
