@@ -18,9 +18,7 @@ from medunlearn.study.sweep.survey import foresee
 from medunlearn.study.sweep.sweep_plan import plan
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-WORDS = (
-    "admitted chest pain fever examination clear stable metformin aspirin clinic weeks pneumonia treated".split()
-)
+WORDS = ("admitted", "chest", "pain", "fever", "clear", "stable", "metformin", "aspirin", "clinic", "treated")
 MODELS = {
     "benchmark": {"builder": "amnesia", "synthetic": 100},
     "splits": ["random_05", "random_10", "random_15", "random_25"],

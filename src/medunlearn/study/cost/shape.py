@@ -9,7 +9,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,15 +30,16 @@ STAND_INS: Mapping[float, tuple[int, int, int, int, int]] = {
     70.0: (80, 8192, 28672, 64, 8),
 }
 """Billions of parameters -> layers, hidden, ffn, heads, kv_heads of common decoders of that size."""
-_FIELDS = {
-    "layers": ("num_hidden_layers", "n_layer"),
-    "hidden": ("hidden_size", "n_embd"),
-    "heads": ("num_attention_heads", "n_head"),
-    "vocabulary": ("vocab_size",),
-}
-_DEFAULTS = {"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "vocab_size": 32000}
-"""Of LLaMA, which the text part of a vision-language model may leave out."""
+_FIELDS = (
+    (32, ("num_hidden_layers", "n_layer")),
+    (4096, ("hidden_size", "n_embd")),
+    (32, ("num_attention_heads", "n_head")),
+    (32000, ("vocab_size",)),
+)
+"""Names in ``config.json``, after LLaMA's value, which a vision-language model's text part may leave out."""
+_ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function")
 _TOWER = re.compile(r"vision|visual|multi_modal_projector|connector|image_newline|merger")
+_HEAD = re.compile(r"(^|\.)(lm_head|embed_out)\.")
 _BUFFER = re.compile(r"inv_freq$|masked_bias$|(attn|attention)\.bias$")
 
 
@@ -103,7 +104,7 @@ class Shape:
         activation: name of the MLP's activation function.
         layer_norm: norms subtract the mean.
         fused: query, key and value are one product.
-        dropout: dropout in training, also of attention weights.
+        dropout, attention_dropout: dropout in training, of layer outputs and of attention weights.
         layer_vectors: parameters of the norms and biases of a layer.
         outside: parameters outside the layers, the embedding and the head.
         experts: MLPs per layer, of which each token passes ``experts_used``.
@@ -123,6 +124,7 @@ class Shape:
     layer_norm: bool = False
     fused: bool = False
     dropout: bool = False
+    attention_dropout: bool = False
     layer_vectors: int = 0
     outside: int = 0
     experts: int = 1
@@ -136,9 +138,14 @@ class Shape:
         return self.heads * self.head_dim
 
     @property
+    def keys(self) -> int:
+        """Width of all key heads."""
+        return self.kv_heads * self.head_dim
+
+    @property
     def attention_matrices(self) -> int:
         """Parameters of a layer's attention projections."""
-        return 2 * self.hidden * (self.attention + self.kv_heads * self.head_dim)
+        return 2 * self.hidden * (self.attention + self.keys)
 
     @property
     def mlp_matrices(self) -> int:
@@ -177,21 +184,21 @@ def shape_of(source: str | Path | Mapping[str, Any]) -> Shape:
     folder = Path(source)
     if not folder.is_dir():
         return stand_in(str(source))
-    if is_adapter(folder):
-        return shape_of(adapter_base(folder))
-    root = Path(chain(folder, check=False)[0])
+    root = folder if is_adapter(folder) else Path(chain(folder, check=False)[0])
     if is_adapter(root):
         return shape_of(adapter_base(root))
     try:
         config = read_json(root / "config.json")
     except InputError as error:
         raise ModelError(f"Model {source} cannot be read: {error}") from error
-    if not isinstance(config, Mapping):
-        raise ModelError(f"Model {source} cannot be read: its config.json is no object. Copy the folder again.")
-    shape = _shape(config)
-    if config.get("quantization_config") or not (sizes := _stored(root)):
-        return shape
-    return _counted(shape, sizes)
+    try:
+        shape = _shape(config)
+    except (TypeError, ValueError, AttributeError, KeyError, ZeroDivisionError) as error:
+        raise ModelError(
+            f"{root / 'config.json'} is no decoder's ({error}). Give a causal language model."
+        ) from error
+    stored = {} if config.get("quantization_config") else _stored(root)
+    return _counted(shape, stored) if stored else shape
 
 
 def stand_in(source: str) -> Shape:
@@ -210,14 +217,14 @@ def stand_in(source: str) -> Shape:
         f"{source} is not on this machine: taken as a usual decoder of {nearest:g} billion parameters, with "
         f"{LETTERS_A_TOKEN} letters to a token."
     )
-    vectors = {"layer_vectors": 2 * hidden, "outside": hidden, "doubt": doubt}
-    return Shape(layers, hidden, ffn, heads, kv_heads, hidden // heads, 128_256, tied=False, **vectors)  # type: ignore[arg-type]
+    sizes = (layers, hidden, ffn, heads, kv_heads, hidden // heads, 128_256)
+    return Shape(*sizes, tied=False, layer_vectors=2 * hidden, outside=hidden, doubt=doubt)
 
 
 def tiny_shape(width: int, layers: int, vocabulary: int, *, pixels: int = 0, patch: int = 16) -> Shape:
     """The tiny model, for ``pixels`` the tiny vision-language model; a small benchmark's vocabulary is smaller."""
-    vectors = {"layer_vectors": 2 * width, "outside": width}
-    shape = Shape(layers, width, width * 8 // 3, 4, 4, width // 4, vocabulary, **vectors)
+    sizes = (layers, width, width * 8 // 3, 4, 4, width // 4, vocabulary)
+    shape = Shape(*sizes, layer_vectors=2 * width, outside=width)
     if not pixels:
         return shape
     vision = {"hidden_size": width // 2, "intermediate_size": width, "num_hidden_layers": 2, "image_size": pixels}
@@ -228,56 +235,41 @@ def _shape(config: Mapping[str, Any]) -> Shape:
     text: Mapping[str, Any] = config.get("text_config") or config
     family = _FAMILIES.get(str(text.get("model_type")), _Family())
     nested = text is not config
-    sizes = {name: _first(text, names, nested) for name, names in _FIELDS.items()}
-    hidden, heads = sizes["hidden"], sizes["heads"]
+    layers, hidden, heads, vocabulary = (
+        next((int(text[name]) for name in names if text.get(name)), usual if nested else 0)
+        for usual, names in _FIELDS
+    )
+    if not (layers and hidden and heads and vocabulary):
+        raise ValueError(f"layers, width, heads, vocabulary: {layers}, {hidden}, {heads}, {vocabulary}")
     ffn = text.get("intermediate_size") or text.get("ffn_dim") or text.get("n_inner")
     ffn = int(ffn or (11008 if nested else 4 * hidden))
     kv_heads = int(text.get("num_key_value_heads") or heads)
     head_dim = int(text.get("head_dim") or hidden // heads)
-    projected = (heads + 2 * kv_heads) * head_dim
+    bias = bool(family.biases or text.get("attention_bias"))
     norm = hidden * (2 if family.biases else 1)
-    vectors = family.norms * norm + (2 * head_dim if family.head_norms else 0)
-    if family.biases or family.qkv_bias or text.get("attention_bias"):
-        vectors += projected
-    if family.biases or (text.get("attention_bias") and not family.qkv_bias):
-        vectors += hidden
+    vectors = family.norms * norm + 2 * head_dim * family.head_norms
+    vectors += (heads + 2 * kv_heads) * head_dim * (bias or family.qkv_bias)
+    vectors += hidden * (bias and not family.qkv_bias)
     if family.biases or text.get("mlp_bias"):
         vectors += hidden + ffn * (2 if family.gated else 1)
-    rows = text.get("n_positions") or text.get("max_position_embeddings") or 0
-    outside = norm + (hidden * (int(rows) + family.positions) if family.positions is not None else 0)
-    tied = text.get("tie_word_embeddings", config.get("tie_word_embeddings", family.tied))
+    rows = int(text.get("n_positions") or text.get("max_position_embeddings") or 0) + (family.positions or 0)
     experts = int(text.get("num_local_experts") or text.get("num_experts") or 1)
+    usual = 0.1 if family.positions is not None else 0.0
     return Shape(
-        **sizes,
-        ffn=ffn,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        tied=bool(tied),
+        *(layers, hidden, ffn, heads, kv_heads, head_dim, vocabulary),
+        tied=bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", family.tied))),
         gated=family.gated,
-        activation=str(
-            text.get("hidden_act")
-            or text.get("hidden_activation")
-            or text.get("activation_function")
-            or family.activation
-        ),
+        activation=next((str(text[name]) for name in _ACTIVATIONS if text.get(name)), family.activation),
         layer_norm=family.biases,
         fused=family.fused,
-        dropout=bool(text.get("attn_pdrop", 0.1 if family.positions == 0 else 0)),
+        dropout=bool(text.get("resid_pdrop", text.get("dropout", text.get("hidden_dropout", usual)))),
+        attention_dropout=bool(text.get("attn_pdrop", text.get("attention_dropout", usual * family.fused))),
         layer_vectors=vectors,
-        outside=outside + (sizes["vocabulary"] if family.head_bias else 0),
+        outside=norm + (family.positions is not None) * hidden * rows + vocabulary * family.head_bias,
         experts=experts,
         experts_used=int(text.get("num_experts_per_tok") or 1) if experts > 1 else 1,
         tower=_tower(config, hidden) if config.get("vision_config") else None,
     )
-
-
-def _first(text: Mapping[str, Any], names: tuple[str, ...], nested: bool) -> int:
-    for name in names:
-        if text.get(name):
-            return int(text[name])
-    if nested:
-        return _DEFAULTS[names[0]]
-    raise ModelError(f"A config.json without {names[0]} is no decoder's. Give a causal language model's folder.")
 
 
 def _tower(config: Mapping[str, Any], text_hidden: int) -> Tower:
@@ -292,9 +284,8 @@ def _tower(config: Mapping[str, Any], text_hidden: int) -> Tower:
     layer = 4 * hidden * (hidden + 1) + 2 * hidden * ffn + ffn + 5 * hidden
     embedded = hidden * (3 * patch**2 + 1 + squares + 1) + 4 * hidden
     projector = (hidden + 1) * text_hidden + (text_hidden + 1) * text_hidden
-    return Tower(
-        layers * layer + embedded + projector, layers, hidden, merged**2, squares // merged**2, patch * merged
-    )
+    parameters = layers * layer + embedded + projector
+    return Tower(parameters, layers, hidden, merged**2, squares // merged**2, patch * merged)
 
 
 def _stored(folder: Path) -> dict[str, tuple[int, ...]]:
@@ -313,16 +304,13 @@ def _stored(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def _counted(shape: Shape, stored: Mapping[str, tuple[int, ...]]) -> Shape:
     """The shape with the parameters that its weight files have."""
-
-    def counts(of_tower: bool) -> Iterator[int]:
-        for name, size in stored.items():
-            head = shape.tied and re.search(r"(^|\.)(lm_head|embed_out)\.", name)
-            buffer = _BUFFER.search(name) and len(size) != 1
-            if bool(shape.tower and _TOWER.search(name)) == of_tower and not head and not buffer:
-                yield math.prod(size)
-
-    text = sum(counts(of_tower=False))
+    text, tower = 0, 0
+    for name, size in stored.items():
+        if (shape.tied and _HEAD.search(name)) or (_BUFFER.search(name) and len(size) != 1):
+            continue
+        if shape.tower and _TOWER.search(name):
+            tower += math.prod(size)
+        else:
+            text += math.prod(size)
     counted = replace(shape, outside=shape.outside + text - shape.text_parameters)
-    if shape.tower is not None:
-        counted = replace(counted, tower=replace(shape.tower, parameters=sum(counts(of_tower=True))))
-    return counted
+    return counted if shape.tower is None else replace(counted, tower=replace(shape.tower, parameters=tower))

@@ -1,25 +1,116 @@
-"""Seconds of a cost, from a throughput that is measured once for a device and cached."""
+"""Hours of a cost, by a device's data sheet or by a matrix product that is timed once on this machine."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from medunlearn.study.cost.formulas import Cost, Precision
+from medunlearn.data.storage import write_json
+from medunlearn.errors import StorageError, UnknownNameError
+from medunlearn.results.machine import hardware
+from medunlearn.study.cost.formulas import Cost
+from medunlearn.study.cost.memory import Precision
 
-UNMEASURED = "not measured on this device; the first `train`, `unlearn` or `evaluate` on it measures it"
+PASSES, DECODING, TIMED = 0.35, 0.5, 0.6
+"""Shares of a data sheet's products in passes and of its bandwidth in decoding, and of timed products in passes."""
+SIDE, TIMED_SECONDS = 1024, 0.2
 
 
-@dataclass(frozen=True)
-class Throughput:
-    """FLOPs per second of a device in matrix products; ``measured`` is False for the default."""
+class Device(NamedTuple):
+    """A device: memory in bytes, bf16 products in FLOPs per second, and bandwidth in bytes per second."""
 
+    memory: float
     products: float
-    measured: bool
+    bandwidth: float
+    share: float = PASSES
 
-    def seconds(self, cost: Cost) -> float:
-        return cost.flops / self.products
+    def hours(self, cost: Cost, batch_size: int = 1) -> float:
+        """Hours of passes, and of decoding ``batch_size`` answers together, which reads all weights per token."""
+        read = cost.generated / max(batch_size, 1) * cost.memory.weights
+        return (cost.flops / (self.share * self.products) + read / (DECODING * self.bandwidth)) / 3600
 
 
-def throughput(device: str, precision: Precision = "fp32") -> Throughput:
-    """The cached throughput of a device (``cpu``, ``cuda``), or the default; nothing is measured."""
-    return Throughput(5e10, False)
+# NVIDIA: data sheets of A100 (2021), H100 and H200 (2023, 2024; SXM), L40S, RTX A6000, the Ada architecture's white
+# paper (RTX 4090, fp32 sums), Blackwell (B200). AMD: data sheet of the MI300X (2023).
+DEVICES: Mapping[str, Device] = {
+    "A100-40GB": Device(40e9, 312e12, 1.555e12),
+    "A100": Device(80e9, 312e12, 2.039e12),
+    "H100": Device(80e9, 989e12, 3.35e12),
+    "H200": Device(141e9, 989e12, 4.8e12),
+    "B200": Device(180e9, 2250e12, 7.7e12),
+    "L40S": Device(48e9, 362e12, 0.864e12),
+    "A6000": Device(48e9, 155e12, 0.768e12),
+    "RTX4090": Device(24e9, 165e12, 1.008e12),
+    "MI300X": Device(192e9, 1307e12, 5.3e12),
+}
+
+
+def device_named(name: str) -> Device:
+    """A device of the table. Raises UnknownNameError: names the closest one."""
+    for device_name, device in DEVICES.items():
+        if device_name.lower() == name.lower():
+            return device
+    raise UnknownNameError("device", name, DEVICES)
+
+
+def this_device(kind: str, precision: Precision) -> Device | None:
+    """This machine's ``cpu`` or ``cuda`` as it was timed; None if it has not been (:func:`time_device`)."""
+    rates = _rates().get(_key(kind, precision))
+    return Device(0, rates[0], rates[1], TIMED) if rates else None
+
+
+def time_device(kind: str, precision: Precision) -> Device:
+    """Time matrix products and copies on this machine for a fraction of a second, unless that is cached."""
+    import torch
+
+    if (known := this_device(kind, precision)) is not None:
+        return known
+    matrix = torch.ones(SIDE, SIDE, device=kind, dtype=torch.bfloat16 if precision == "bf16" else torch.float32)
+    large = torch.ones(1 << 26, device=kind, dtype=torch.uint8)
+    wait = torch.cuda.synchronize if kind == "cuda" else lambda: None
+    products = 2 * SIDE**3 * _rate(lambda: matrix @ matrix, wait)
+    other = torch.empty_like(large)
+    # A copy reads and writes.
+    device = Device(0, products, 2 * large.nbytes * _rate(lambda: other.copy_(large), wait), TIMED)
+    with suppress(OSError, StorageError):
+        _file().parent.mkdir(parents=True, exist_ok=True)
+        write_json(_file(), {**_rates(), _key(kind, precision): [device.products, device.bandwidth]})
+    return device
+
+
+def _rate(work: Any, wait: Any) -> float:
+    """Calls per second, after one to warm up."""
+    work()
+    wait()
+    start, count = time.perf_counter(), 0
+    while time.perf_counter() - start < TIMED_SECONDS:
+        work()
+        wait()
+        count += 1
+    return count / (time.perf_counter() - start)
+
+
+def _rates() -> dict[str, list[float]]:
+    """Timed devices -> products and bandwidth; those that cannot be read are timed again."""
+    rates: dict[str, list[float]] = {}
+    with suppress(OSError, ValueError, TypeError, AttributeError):
+        for name, (products, bandwidth) in json.loads(_file().read_text()).items():
+            rates[name] = [float(products), float(bandwidth)]
+    return rates
+
+
+def _file() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "medunlearn" / "throughput.json"
+
+
+def _key(kind: str, precision: Precision) -> str:
+    facts = hardware()
+    # Without torch the name of a GPU is unknown, and a home folder may be that of several machines.
+    name = facts["processor"] if kind == "cpu" else platform.node()
+    return f"{kind}, {name}, {os.environ.get('OMP_NUM_THREADS') or facts['cores']} cores, {precision}"
