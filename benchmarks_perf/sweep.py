@@ -15,6 +15,7 @@ from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pandas as pd
 import torch
@@ -22,10 +23,10 @@ import torch
 from medunlearn.data.storage import sha256_of
 from medunlearn.probes.shared_work import SharedWork
 from medunlearn.results.scores import FILE as SCORES
-from medunlearn.study.experiment import benchmark_folder
 from medunlearn.study.slots.call import run_here
 from medunlearn.study.slots.slot import Slot
-from medunlearn.study.sweep.jobs import Job, JobOutput, job_of, perform
+from medunlearn.study.sweep.jobs import Job, JobOutput, perform
+from medunlearn.study.sweep.sweep_graph import sweep_graph
 from medunlearn.study.sweep.sweep_plan import Sweep, plan
 
 RATES = (1e-4, 3e-4, 1e-3, 3e-3)
@@ -58,7 +59,8 @@ def sweep_of(out: Path, options: argparse.Namespace) -> Sweep:
 
 def seconds(sweep: Sweep, work: SharedWork | None) -> tuple[dict[str, float], dict[str, str]]:
     """CPU seconds by kind of cell of one sweep, from nothing; and what came out, by model."""
-    sweep.benchmark()
+    stages = sweep_graph(sweep, sweep.benchmark())
+    graph = stages.graph
     spent: dict[str, float] = defaultdict(float)
     results: dict[str, str] = {}
 
@@ -68,18 +70,20 @@ def seconds(sweep: Sweep, work: SharedWork | None) -> tuple[dict[str, float], di
         spent[kind] += time.process_time() - started
         return output
 
-    for cell in sweep.cells:
-        job = job_of(cell, sweep, benchmark_folder(sweep.settings))
+    cells: Any = stages.cells
+    for cell in cells:
+        job = cell.job(graph.inputs)
         if cell.kind == "unlearn":
             for rate in RATES:
-                job = replace(job, settings=sweep.unlearning(cell, rate))
-                run("unlearn", job)
-                output = run("evaluate", replace(job, measure=sweep.evaluating(cell)))
+                job = replace(job, settings=sweep.unlearning(cell.method, cell.split, cell.seed, rate))
+                output = run("unlearn", job)
+                graph.succeed(cell, output)
+                output = run("evaluate", replace(job, measure=sweep.evaluating(cell.split)))
                 results[f"{cell.name} {rate}"] = digest(output)
         elif cell.kind == "evaluate" and not cell.method:
             results[cell.name] = digest(run("evaluate", job))
         elif cell.kind != "evaluate":  # that of each rate is done
-            cell.folder, cell.status = run(cell.kind, job).folder, "done"
+            graph.succeed(cell, run(cell.kind, job))
     return dict(spent), results
 
 

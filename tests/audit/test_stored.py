@@ -16,7 +16,7 @@ import pytest
 
 from medunlearn.audit.audit_result import Audit
 from medunlearn.audit.audit_run import audit
-from medunlearn.data.data_use import write_lineage
+from medunlearn.data.lineage import Lineage, write_lineage
 from medunlearn.errors import ConfigError, InputError, SourceError
 
 WORDS = [f"word{place}" for place in range(50)]
@@ -228,7 +228,7 @@ def test_a_batch_output_with_references(tmp_path: Path):
     assert run_30(result) == {"r0@8": 1.0, "r1@8": 0.0, "r2@8": 1.0, "r3@8": None}
     closed = tmp_path / "closed"
     closed.mkdir()
-    write_lineage(closed, "credentialed", {})
+    write_lineage(closed, Lineage(data_use="credentialed"))
     secret = write(closed / "references.jsonl", reference_rows)
     with pytest.raises(ConfigError, match="recorded as credentialed"):
         audit(responses=file, references=secret, out=tmp_path / "3", data_use="open", **QUICK)

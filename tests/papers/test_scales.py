@@ -14,6 +14,7 @@ from medunlearn.config.reading import merged, scaled
 from medunlearn.errors import ConfigError
 from medunlearn.results.runs import Run
 from medunlearn.study.experiment import plan as plan_experiment
+from medunlearn.study.sweep.sweep_graph import sweep_graph
 from medunlearn.study.sweep.sweep_plan import plan as plan_sweep
 
 EXPERIMENTS = ("lume-olmo",)
@@ -57,13 +58,13 @@ def settings_of(name: str, scale: str | None) -> dict[str, dict[str, Any]]:
         sections[""] = {**experiment.settings.model_dump(), "adopt": experiment.adopt}
     else:
         sweep = plan_sweep(values)
-        cells = {cell.method: cell for cell in reversed(sweep.cells) if cell.kind == "unlearn"}
-        methods = {str(method): sweep.unlearning(cell) for method, cell in cells.items()}
+        stages = sweep_graph(sweep)
+        cells: dict[Any, Any] = {cell.method: cell for cell in reversed(stages.cells) if cell.kind == "unlearn"}
+        methods = {str(method): cell.unlearning() for method, cell in cells.items()}
         sections |= {"train": sweep.training(0).model_dump(), "evaluate": sweep.evaluation.model_dump()}
         sections[""] = sweep.settings.model_dump()
         if sweep.settings.attack:
-            attack = next(cell for cell in sweep.cells if cell.kind == "attack")
-            sections["attack"] = sweep.attacking(attack).model_dump()
+            sections["attack"] = stages.attacks[0].settings.model_dump()
         assert sweep.judges is not None
         sections |= {f"judge {task}": own.model_dump() for task, own in sweep.judges.tasks.items()}
         sections[""]["judges"] = len(sweep.judges.judges)

@@ -399,7 +399,7 @@ def test_a_benchmark_of_records_alone(chat: Path, hospital: Benchmark, tmp_path:
     assert [(loss["what"], loss["items"]) for loss in run.info.results["losses"]] == [("records", 20)]
 
 
-@pytest.mark.parametrize("place", ["pipeline.adopt.sample_losses", "models.model_source._copy_file"])
+@pytest.mark.parametrize("place", ["study.adopt.sample_losses", "models.model_source._copy_file"])
 def test_it_goes_on_after_an_interruption(
     adapter: Path, chat: Path, hospital: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from medunlearn.config.audit import PREFIX
+from medunlearn.data.lineage import read_lineage
 from medunlearn.data.responses import Response, ResponseStore
 from medunlearn.data.storage import read_frame, read_json
 from medunlearn.errors import InputError
@@ -158,11 +159,7 @@ def leaves_chat_template(results: Mapping[str, Any]) -> bool:
 
 def is_audit(folder: Path) -> bool:
     """True if a folder holds a run of ``audit``."""
-    try:
-        info = read_json(folder / "run.json")
-    except InputError:
-        return False
-    return isinstance(info, dict) and info.get("verb") == VERB
+    return read_lineage(folder, strict=False).command == VERB
 
 
 def read_tables(folder: Path) -> AuditTables:

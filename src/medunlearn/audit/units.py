@@ -149,11 +149,9 @@ def read_tokenizer(folder: str | Path) -> Any:
     """
     from tokenizers import Tokenizer
 
-    from medunlearn.models.folders import adapter_base, chain, is_adapter
+    from medunlearn.models.folders import adapter_base, chain, is_adapter, model_folder
 
-    path = Path(folder)
-    if (path / "run.json").exists():
-        path = path / "model"
+    path = Path(model_folder(folder))
     if is_adapter(path) and not (path / "tokenizer.json").exists():
         path = Path(adapter_base(path))
     if path.is_dir():

@@ -73,9 +73,8 @@ def sweep(plan: Any, output: Output, every: bool = False) -> None:
     output.line(f"{plan.name}. " + (f"Left: {plan.left} cells, {price}" if plan.left else "Everything is done."))
     if every:
         rows = [
-            (cell.name, "done" if cell.name in plan.done else "to do", "" if seconds is None else f"{seconds:.1f}")
-            for cell in plan.cells
-            for seconds in (plan.seconds.get(cell.name),)
+            (row["name"], row["state"], "" if row["seconds"] is None else f"{row['seconds']:.1f}")
+            for row in plan.rows()
         ]
         output.table("Cells", ("Cell", "State", "Seconds"), rows)
         output.table("Kinds", ("Kind", "Done", "To do"), plan.counts())

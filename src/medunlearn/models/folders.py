@@ -370,6 +370,11 @@ def model_folder(where: str | Path) -> str:
     return str(folder / MODEL) if (folder / RECORD).exists() else str(where)
 
 
+def record_folder(folder: Path) -> Path:
+    """The run of a model folder inside a run; any other folder itself."""
+    return folder.parent if folder.name == MODEL and (folder.parent / RECORD).exists() else folder
+
+
 def is_hub_id(source: str) -> bool:
     """True if a text has the form of a hub id, ``org/name``, and not of a path."""
     return not Path(source).is_absolute() and not source.startswith((".", "~")) and source.count("/") == 1

@@ -18,12 +18,13 @@ from medunlearn.hub_offline import go_offline_if_unreachable
 from medunlearn.models.folders import (
     ADAPTER,
     ADAPTER_TENSORS,
-    MODEL,
     RECORD,
     adapter_base,
     is_adapter,
     is_delta,
     is_hub_id,
+    model_folder,
+    record_folder,
     refuse_irregular,
 )
 from medunlearn.models.pretrained import check_model_folder
@@ -136,10 +137,8 @@ def with_tokenizer(source: str | Path, tokenizer: str, where: Path, *, revision:
 
 def _base(named: str, adapter: str | Path) -> ModelSource:
     """The base of an adapter; for one of our runs, its model."""
-    inside = Path(named) / MODEL
-    path = inside if (Path(named) / RECORD).exists() and inside.is_dir() else named
     try:
-        folder, commit = _locate(path, None)
+        folder, commit = _locate(model_folder(named), None)
     except ModelError as error:
         raise ModelError(
             f"{adapter} is a LoRA adapter, and its base is not there: {error} --base names the base."
@@ -201,7 +200,7 @@ def _fetch(name: str, revision: str | None) -> Path:
 
 def _refuse_ours(folder: Path) -> None:
     """Refuse runs, benchmarks and deltas, and explain what to do with them."""
-    run = folder if (folder / RECORD).exists() else folder.parent if folder.name == MODEL else folder
+    run = record_folder(folder)
     if (run / RECORD).exists():
         raise InputError(
             f"{run} is a run of medunlearn already, which needs no adoption: use it directly, `medunlearn unlearn "

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from jinja2 import TemplateError
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.data_use import LINEAGE
-from medunlearn.data.storage import read_json
+from medunlearn.data.lineage import read_lineage
 from medunlearn.errors import InputError, ModelError, first_line
 from medunlearn.models.load import LanguageModel
 from medunlearn.models.prompts import TEMPLATES, Template, TemplateName
@@ -68,13 +67,9 @@ def default_template(tokenizer: Any, folder: Path | None = None) -> Template:
 
 
 def recorded_template(folder: Path) -> TemplateName | None:
-    """The prompt template recorded in a model's folder; None if there is no record."""
-    try:
-        content = read_json(folder / LINEAGE)
-    except InputError:
-        return None
-    name = content.get("template") if isinstance(content, dict) else None
-    return name if name in TEMPLATES else None
+    """The prompt template recorded in a run or a model's folder; None if there is no record."""
+    name = read_lineage(folder, strict=False).template
+    return next((template for template in TEMPLATES if template == name), None)
 
 
 def chat_template_text(tokenizer: Any) -> str | None:

@@ -9,9 +9,9 @@ from typing import Literal
 from medunlearn.config import TINIES, TrainSettings
 from medunlearn.data.benchmark import Benchmark
 from medunlearn.data.deletion_requests import forget_records
+from medunlearn.data.lineage import read_lineage
 from medunlearn.errors import InputError
-from medunlearn.models.ancestry import origins
-from medunlearn.models.folders import MODEL, RECORD, model_identity
+from medunlearn.models.folders import model_identity, record_folder
 from medunlearn.results.runs import Run, RunRecord
 
 BaseLineage = Literal["made in memory", "recorded", "stated"]
@@ -60,38 +60,32 @@ def _never_saw(base: str, benchmark: Benchmark, records: Collection[str], above:
         above: folders visited so far, to stop at cycles.
 
     Raises:
-        InputError: the record shows that it, or a model it was made from, saw them.
+        InputError: the record shows that it, or a model it was made from, saw them; a record is broken.
     """
     if base in TINIES:
         return True
-    folder = Path(base).resolve()
-    folder = folder.parent if folder.name == MODEL and (folder.parent / RECORD).exists() else folder
+    folder = record_folder(Path(base).resolve())
     if not folder.is_dir() or folder in above:
         return False
-    bases = [_never_saw(str(origin), benchmark, records, above | {folder}) for origin in origins(folder)]
-    if not (folder / RECORD).exists():
+    lineage = read_lineage(folder)
+    bases = [_never_saw(origin, benchmark, records, above | {folder}) for origin in lineage.ancestors]
+    if lineage.kind != "run":
         return False
     run = Run(folder, RunRecord.read(folder))
     if not run.saw(benchmark.texts_fingerprint, benchmark.fingerprint):
         return False
     retrained = run.info.verb == "adopt" and run.role == "retrained"
-    if run.info.verb not in ("train", "adopt") or (run.info.verb == "adopt" and not retrained):
-        raise InputError(_saw(folder))
-    left_out = left_out_of(run, benchmark)
-    if not left_out.issuperset(records):
-        raise InputError(_saw(folder))
+    if not (retrained or run.info.verb == "train") or not left_out_of(run, benchmark).issuperset(records):
+        raise InputError(
+            f"The base {folder} was itself trained on the patients of this request, so no training over it is "
+            "without them. Train over a base that never saw them, or unlearn with a method (`medunlearn list "
+            "methods`)."
+        )
     if retrained:
         return True
     if run.info.config["model"] in TINIES:
         refuse_fitted_tokenizer(run)
     return bool(bases) and all(bases)
-
-
-def _saw(folder: Path) -> str:
-    return (
-        f"The base {folder} was itself trained on the patients of this request, so no training over it is without "
-        "them. Train over a base that never saw them, or unlearn with a method (`medunlearn list methods`)."
-    )
 
 
 def left_out_of(run: Run, benchmark: Benchmark) -> frozenset[str]:

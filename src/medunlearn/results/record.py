@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from medunlearn.data.data_use import DataUse
+from medunlearn.data.lineage import CHANGED, DataUse, run_lineage
 from medunlearn.data.storage import read_json, sha256_of, write_json
 from medunlearn.errors import InputError
 
@@ -17,10 +17,8 @@ SCHEMA = 2
 
 
 _KINDS: Mapping[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("verb", "label", "key", "status", "started", "error", "texts"), str),
-    **dict.fromkeys(("config", "inputs", "code", "packages", "hardware", "stages", "results"), dict),
-    "lineage": list,
-    "schema": int,
+    **dict.fromkeys(("label", "status", "started", "error", "texts"), str),
+    **dict.fromkeys(("code", "packages", "hardware", "stages"), dict),
     "seconds": (int, float),
     "peak_memory_bytes": int,
 }
@@ -48,10 +46,7 @@ class StoredFacts(dict[str, Any]):
         return [StoredFacts.of(inner, file) for inner in value] if isinstance(value, list) else value
 
     def __missing__(self, key: str) -> Any:
-        raise InputError(f"{self.file} lacks {key!r}. {_CHANGED}")
-
-
-_CHANGED = "Somebody changed it. Copy the whole folder again, or give its command again with another --out."
+        raise InputError(f"{self.file} lacks {key!r}. {CHANGED}")
 
 
 @dataclass
@@ -112,8 +107,8 @@ class RunRecord:
         content = read_json(folder / FILE)
         if not isinstance(content, dict):
             raise InputError(f"{folder / FILE} is not a run's record. Remove the folder, or choose another.")
-        if problems := list(_problems(content)):
-            raise InputError(f"{folder / FILE}: {'; '.join(problems)}. {_CHANGED}")
+        if problems := dict.fromkeys(_problems(content)):
+            raise InputError(f"{folder / FILE}: {'; '.join(problems)}. {CHANGED}")
         record = RunRecord.of(StoredFacts.of(content, str(folder / FILE)))
         if record.schema != SCHEMA and record.status:
             raise InputError(
@@ -155,7 +150,7 @@ class RunRecord:
     @property
     def made_for(self) -> str | None:
         """The split that the model was trained without, or made to forget; None for a target."""
-        return self.config.get("without" if self.verb in ("train", "adopt") else "split")
+        return run_lineage(self.as_dict()).split
 
     @property
     def benchmark(self) -> str | None:
@@ -171,11 +166,6 @@ class RunRecord:
     def rendering(self) -> Mapping[str, Any]:
         """Rendering of questions in training."""
         return dict(self.results["rendering"])
-
-    @property
-    def template(self) -> Any:
-        """Prompt template of training: a name, or a user's file as a mapping; None without questions."""
-        return self.results.get("rendering", {}).get("template")
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -220,10 +210,10 @@ def _problems(content: Mapping[str, Any]) -> Iterator[str]:
             value = part.get(name)
             if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
                 yield f"{name} is {type(value).__name__}, not {_words(kind)}"
-    if not all(isinstance(name, str) for name in content.get("lineage") or []):
-        yield "lineage holds what is no folder"
-    if content.get("data_use") not in (None, "open", "credentialed"):
-        yield f"data_use is {content['data_use']!r}, not open or credentialed"
+    try:
+        run_lineage(content)
+    except InputError as problem:
+        yield str(problem)
     if content.get("status") == "complete" and content.get("schema") == SCHEMA:
         yield from (f"{name} is missing" for name in _NEEDED if content.get(name) is None)
 

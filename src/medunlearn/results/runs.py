@@ -21,9 +21,10 @@ import pandas as pd
 
 from medunlearn.config import Context, LongNotes, PromptFile, Settings, Template
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.data_use import DataUse, tighter_record, write_lineage
+from medunlearn.data.data_use import DataUse, tighter_record
 from medunlearn.data.folder_lock import lock_folder, wait_for_writer
 from medunlearn.data.leftovers import LOCK, holds_nothing, is_leftover, remove_stray_parts, set_aside
+from medunlearn.data.lineage import run_lineage, write_lineage
 from medunlearn.data.storage import read_frame
 from medunlearn.errors import InputError
 from medunlearn.models.folders import fingerprint, vocabulary_fingerprint
@@ -132,6 +133,13 @@ class Run:
         """The run that contains a record's folder (``run/evaluations/x``); None for a top-level run."""
         folder = self.folder.parents[1] if len(self.folder.parents) > 1 else self.folder
         return Run(folder, RunRecord.read(folder)) if (folder / FILE).exists() else None
+
+    @property
+    def training(self) -> Run | None:
+        """The training run of its model: itself, or the latest one in its lineage; None if there is no record."""
+        ancestors = (Path(name) for name in reversed(self.info.lineage) if (Path(name) / FILE).exists())
+        runs = [self] if self.info.verb == "train" else map(Run.open, ancestors)
+        return next((run for run in runs if run.info.verb == "train"), None)
 
     def rendering(
         self,
@@ -328,7 +336,7 @@ class Recording:
         """Write the lineage into the model's folder too, which may be copied without the run."""
         folder = self.folder / "model"
         if self.writes and folder.is_dir():
-            write_lineage(folder, self.info.data_use, self.info.inputs, self.info.template)
+            write_lineage(folder, run_lineage(self.info.as_dict()))
 
     def _write_if_possible(self) -> None:
         # The error that ended the run is the one to report, not that a full disk also refused this line.

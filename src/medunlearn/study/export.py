@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.data.data_use import LINEAGE, DataUse, recorded_use, write_lineage
+from medunlearn.data.data_use import DataUse, recorded_use
 from medunlearn.data.leftovers import holds_nothing, part_of, remove_stray_parts
+from medunlearn.data.lineage import LINEAGE, Lineage, read_lineage, write_lineage
 from medunlearn.errors import HubError, InputError
 from medunlearn.models.ancestry import model_use
 from medunlearn.models.folders import (
@@ -87,7 +88,7 @@ def export(
     folder = Path(model_folder(source))
     run = Run.open(source) if (Path(source) / FILE).exists() else None
     split = _split(run, benchmark, split)
-    template = recorded_template(folder) if run is None else run.info.template
+    lineage = Lineage(data_use=use, template=recorded_template(Path(source)))
     # A folder without weights has no type; loading it says what is missing.
     language_model = load_model(folder, device="cpu", weights=stored_weights(folder))
     # Written beside its place and moved there whole, so that a full disk or a kill leaves no half of a model.
@@ -95,8 +96,8 @@ def export(
     remove_stray_parts(scratch.parent, f".{escape(out.absolute().name)}.*.part")
     try:
         files = _write_model(language_model, folder, scratch)
-        _describe(scratch, use, template)
-        _move(scratch, out, Path(source), use, template)
+        _describe(scratch, lineage)
+        _move(scratch, out, Path(source), lineage)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if benchmark is not None:
@@ -118,7 +119,7 @@ def _write_model(language_model: LanguageModel, folder: Path, scratch: Path) -> 
     return sorted(file.name for file in scratch.iterdir())
 
 
-def _move(scratch: Path, out: Path, source: Path, use: DataUse | None, template: Any) -> None:
+def _move(scratch: Path, out: Path, source: Path, lineage: Lineage) -> None:
     """Move a written folder into place; if the same model is there already, only its description is updated.
 
     Raises:
@@ -131,9 +132,9 @@ def _move(scratch: Path, out: Path, source: Path, use: DataUse | None, template:
     elif fingerprint(out) != fingerprint(scratch):
         raise InputError(f"{out} contains another model. Choose another --out, or remove it.")
     else:
-        is_described = (recorded_use(out), recorded_template(out)) == (use, recorded_template(scratch))
+        is_described = read_lineage(out, strict=False) == read_lineage(scratch)
         if not is_described or not all((out / name).exists() for name in (CARD, LINEAGE)):
-            _describe(out, use, template)
+            _describe(out, lineage)
         _carry_requests(source, out)
 
 
@@ -232,12 +233,12 @@ def _refuse_push(source: Path | str, push: str, use: DataUse | None, confirm: Ca
         )
 
 
-def _describe(folder: Path, use: DataUse | None, template: Any) -> None:
+def _describe(folder: Path, lineage: Lineage) -> None:
     """Write the model card and the lineage, without names of benchmarks, splits or paths, which may name
     patients.
     """
-    write_lineage(folder, use, {}, template)
-    write_card(folder, use, template)
+    write_lineage(folder, lineage)
+    write_card(folder, lineage.data_use, lineage.template)
 
 
 def _push(out: Path, files: list[str], name: str, public: bool) -> None:

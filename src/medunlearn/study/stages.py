@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from medunlearn.errors import InputError
 
@@ -25,10 +25,15 @@ LOST: tuple[Status, ...] = ("failed", "not run")
 
 
 class Work(NamedTuple):
-    """``function(argument, slot)`` for a worker process: both are picklable, and the function is importable."""
+    """``function(argument, slot)`` for a worker process: both are picklable, and the function is importable.
+
+    Attributes:
+        processes: number of processes that it can use; None for all of a slot.
+    """
 
     function: Callable[[Any, Slot], Any]
     argument: Any
+    processes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,15 +42,22 @@ class Stage(Generic[T]):
 
     Attributes:
         name: unique in its graph; shown, so it contains no patient.
-        needs: stages that must succeed first; their results are its inputs.
+        needs: stages that must succeed first; their results are its inputs. By default those among its fields.
         after: stages that must end first, even by failure.
         alone: stages with the same value never run at the same time; "" for none.
+        takes_slot: False for a stage that is over at once, in this process.
     """
 
     name: str
     needs: tuple[Stage[Any], ...] = ()
     after: tuple[Stage[Any], ...] = ()
     alone: str = ""
+    takes_slot: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.needs:
+            values = (getattr(self, field.name) for field in fields(self))
+            object.__setattr__(self, "needs", tuple(value for value in values if isinstance(value, Stage)))
 
     def read(self, inputs: Inputs) -> T | None:
         """The result, if it is complete on disk; None if there is work left."""
@@ -68,8 +80,16 @@ class Stage(Generic[T]):
         """Do the work in this process."""
         raise NotImplementedError
 
-    def facts(self) -> dict[str, Any]:
-        """What it is, for a record and tables."""
+    def seconds(self, result: T) -> float | None:
+        """Run time recorded with a result; None if unknown."""
+        return None
+
+    def report(self, output: Any, seconds: float) -> str:
+        """Line for the user after some work; "" for none."""
+        return f"{self.name}: {seconds:.1f} s"
+
+    def facts(self, result: T | None = None) -> dict[str, Any]:
+        """Description of it and of its result, for a record and tables."""
         return {"name": self.name}
 
 
@@ -82,6 +102,7 @@ class LocalStage(Stage[T]):
         takes: the stages whose results are its arguments, in order; None for one that this graph lacks.
     """
 
+    takes_slot = False
     do: Callable[..., T]
     takes: tuple[Stage[Any] | None, ...] = ()
 
@@ -171,15 +192,20 @@ class Graph:
         except CycleError as error:
             circle = " -> ".join(error.args[1])
             raise InputError(f"Stages of the graph wait for each other: {circle}. Take one need away.") from error
-        costs = costs or {}
-        ahead = {name: costs.get(name, 1.0) for name in by_name}
-        for name in reversed(order):
-            for other in earlier[name]:
-                ahead[other] = max(ahead[other], costs.get(other, 1.0) + ahead[name])
         place = {name: number for number, name in enumerate(by_name)}
         if any(place[other] > place[name] for name in by_name for other in earlier[name]):
             by_name = {name: by_name[name] for name in order}
-        return Graph(by_name, {name: StageState() for name in by_name}, ahead)
+        graph = Graph(by_name, {name: StageState() for name in by_name})
+        graph.weigh(costs or {})
+        return graph
+
+    def weigh(self, costs: Mapping[str, float]) -> None:
+        """Set the costs by which the longest way is started first; those not given are 1."""
+        self.ahead = {name: costs.get(name, 1.0) for name in self.stages}
+        for stage in reversed([*self.stages.values()]):
+            for other in (*stage.needs, *stage.after):
+                way = costs.get(other.name, 1.0) + self.ahead[stage.name]
+                self.ahead[other.name] = max(self.ahead[other.name], way)
 
     def __getitem__(self, stage: Stage[Any]) -> StageState:
         return self.states[stage.name]
@@ -197,6 +223,10 @@ class Graph:
     def running(self) -> list[Stage[Any]]:
         return [stage for name, stage in self.stages.items() if self.states[name].status == "running"]
 
+    def pending(self) -> list[Stage[Any]]:
+        """Stages that are not done."""
+        return [stage for name, stage in self.stages.items() if not self.states[name].done]
+
     def find_done(self) -> None:
         """Mark stages whose result is on disk as done, where those that they need are."""
         for name, stage in self.stages.items():
@@ -205,7 +235,7 @@ class Graph:
             if all(self[other].done for other in needed):
                 result = stage.read(self.inputs)
                 if result is not None:
-                    self.states[name] = StageState("done", result)
+                    self.succeed(stage, result)
 
     def ready(self) -> list[Stage[Any]]:
         """Stages that may start now, those with the longest remaining path first."""
@@ -221,7 +251,8 @@ class Graph:
         return ready
 
     def succeed(self, stage: Stage[T], result: T, seconds: float | None = None) -> None:
-        """Record a stage's result."""
+        """Record a stage's result; by default with the run time recorded in it."""
+        seconds = stage.seconds(result) if seconds is None else seconds
         self.states[stage.name] = StageState("done", result, None, seconds)
 
     def fail(self, stage: Stage[Any], reason: str) -> list[str]:

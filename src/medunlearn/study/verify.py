@@ -14,6 +14,7 @@ import pandas as pd
 
 from medunlearn.data.benchmark import MANIFEST, Benchmark
 from medunlearn.data.leftovers import LOCK, is_leftover
+from medunlearn.data.lineage import run_lineage
 from medunlearn.data.responses import SETTINGS, ResponseStore, responses_digest
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError, MedunlearnError
@@ -165,18 +166,16 @@ def _unnamed_weights(folder: Path) -> set[Path]:
 
 def _dependencies(folder: Path, record: RunRecord) -> Iterator[Check]:
     """The benchmark, the initial or evaluated model, and the reference model."""
-    benchmark = record.results.get("benchmark_folder")
+    lineage = run_lineage(record.as_dict())
     if record.benchmark is not None:
-        yield _benchmark(folder, benchmark, record.benchmark)
-    identity = record.inputs.get("model")
-    if record.verb == "train" and record.epoch is None:
-        yield _identical(folder, "base", str(record.config.get("model")), identity)
-    elif record.verb == "adopt":
+        yield _benchmark(folder, lineage.benchmark, record.benchmark)
+    if record.verb == "adopt":
         yield from _check_adoption(folder, record)
-    elif record.verb == "unlearn" and record.epoch is None and record.lineage:
-        yield _identical(folder, "target", record.lineage[-1], identity)
-    if reference := record.results.get("reference_model"):
-        yield _identical(folder, "reference", str(reference), record.inputs.get("reference"))
+    elif lineage.start is not None and record.epoch is None:
+        what = "base" if record.verb == "train" else "target"
+        yield _identical(folder, what, lineage.start, record.inputs.get("model"))
+    if lineage.reference is not None:
+        yield _identical(folder, "reference", lineage.reference, record.inputs.get("reference"))
 
 
 def _check_adoption(folder: Path, record: RunRecord) -> Iterator[Check]:
@@ -196,18 +195,18 @@ def _check_adoption(folder: Path, record: RunRecord) -> Iterator[Check]:
             yield check
 
 
-def _benchmark(folder: Path, where: Any, fingerprint: str) -> Check:
+def _benchmark(folder: Path, where: str | None, fingerprint: str) -> Check:
     if where is None:
         return Check(folder, "benchmark", fingerprint[:12], "not recorded", "its folder was not written down")
     if not (Path(where) / MANIFEST).exists():
-        return Check(folder, "benchmark", str(where), "missing", "move it back, or build it again")
+        return Check(folder, "benchmark", where, "missing", "move it back, or build it again")
     try:
         now = Benchmark.load(where).fingerprint
     except InputError as error:
-        return Check(folder, "benchmark", str(where), "differs", str(error))
+        return Check(folder, "benchmark", where, "differs", str(error))
     if now != fingerprint:
-        return Check(folder, "benchmark", str(where), "differs", "another benchmark than the run's")
-    return Check(folder, "benchmark", str(where), "ok")
+        return Check(folder, "benchmark", where, "differs", "another benchmark than the run's")
+    return Check(folder, "benchmark", where, "ok")
 
 
 def _identical(folder: Path, what: str, model: str, identity: Any) -> Check:

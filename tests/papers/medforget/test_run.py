@@ -6,7 +6,7 @@ import json
 import shlex
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -19,12 +19,11 @@ from medunlearn.errors import ConfigError
 from medunlearn.papers.medforget.report import level_results, report_of
 from medunlearn.papers.sweeps.results import SweepRequest
 from medunlearn.reports.markdown import to_markdown
-from medunlearn.results.evaluated import Evaluated
-from medunlearn.results.runs import Run
+from medunlearn.study.graph_run import COLUMNS, evaluated_models
 from medunlearn.study.slots.call import run_here
 from medunlearn.study.slots.slot import Slot
-from medunlearn.study.sweep.cells import make_cells
-from medunlearn.study.sweep.jobs import job_of, perform
+from medunlearn.study.sweep.jobs import JobOutput, perform
+from medunlearn.study.sweep.sweep_graph import SweepGraph, sweep_graph
 from medunlearn.study.sweep.sweep_plan import Sweep, plan
 
 ROOT = Path(__file__).parents[3]
@@ -32,15 +31,23 @@ PAGE = Page.read("papers.md", "MedForget experiment and report")
 Values = dict[str, Any]
 
 
-def test_every_model_is_attacked_and_flat_ones_are_asked_about_levels() -> None:
-    cells = make_cells(["a", "flat"], [0], ["npo"], ["a"], [], None, attacked=True, asked_about={"flat": ["a"]})
-    by_name = {cell.name: cell for cell in cells}
-    attacks = [name.removeprefix("attack ") for name in by_name if name.startswith("attack")]
-    assert attacks == ["target on a", "target on flat", "retrained a", "npo a", "npo flat"]
-    across = by_name["evaluate npo flat on a"]
-    assert (across.split, across.needs, across.method) == ("a", ("npo flat",), "npo")
+def by_name(sweep: Sweep) -> dict[str, Any]:
+    return {cell.name: cell for cell in sweep_graph(sweep).cells}
+
+
+def needs(cell: Any) -> tuple[str, ...]:
+    return tuple(other.name for other in cell.needs)
+
+
+def test_every_model_is_attacked_and_flat_ones_are_asked_about_levels(tmp_path: Path) -> None:
+    cells = by_name(plan(values(tmp_path) | {"unlearn": {"methods": ["npo"]}}))
+    attacks = [name.removeprefix("attack ") for name in cells if name.startswith("attack")]
+    on_splits = ["target on section_25", "target on flat_25"]
+    assert attacks == [*on_splits, "retrained section_25", "npo section_25", "npo flat_25"]
+    across = cells["evaluate npo flat_25 on section_25"]
+    assert (across.split, needs(across), across.method) == ("section_25", ("npo flat_25",), "npo")
     # They write to one store of responses, so that they must never run at the same time.
-    assert across.alone == by_name["evaluate npo flat"].alone == by_name["attack npo flat"].alone
+    assert across.alone == cells["evaluate npo flat_25"].alone == cells["attack npo flat_25"].alone
 
 
 def test_a_method_whose_reference_is_the_retrained_model_waits_for_it(tmp_path: Path) -> None:
@@ -49,20 +56,22 @@ def test_a_method_whose_reference_is_the_retrained_model_waits_for_it(tmp_path: 
     with pytest.raises(ConfigError, match="retrain lacks flat_25"):
         plan(settings)
     sweep = plan(settings | {"retrain": True})
-    npo, manu = (sweep.cell[f"{name} section_25"] for name in ("npo", "manu"))
-    assert npo.needs == ("target", "retrained section_25")
-    assert manu.needs == ("target",)
-    assert sweep.unlearning(npo).arguments["reference"] == "retrained"
-    sweep.cell["retrained section_25"].folder = tmp_path / "there"
-    assert sweep.unlearning(npo).arguments["reference"] == str(tmp_path / "there")
+    graph = sweep_graph(sweep).graph
+    npo, manu = (cast(Any, graph.stages[f"{name} section_25"]) for name in ("npo", "manu"))
+    assert needs(npo) == ("target", "retrained section_25")
+    assert needs(manu) == ("target",)
+    assert npo.unlearning().arguments["reference"] == "retrained"
+    graph.succeed(graph.stages["retrained section_25"], JobOutput(tmp_path / "there", None, None))
+    assert npo.unlearning(graph.inputs).arguments["reference"] == str(tmp_path / "there")
 
 
 def test_requests_in_sequence_go_on_from_the_model_before(tmp_path: Path) -> None:
-    cells = make_cells(["a", "b", "c"], [0], ["npo"], ["b"], [], None, sequence=True)
-    by_name = {cell.name: cell for cell in cells}
-    assert [by_name[f"npo {split}"].needs for split in "abc"] == [("target",), ("npo a",), ("npo b",)]
-    evaluations = [name.removeprefix("evaluate npo ") for name in by_name if name.startswith("evaluate npo")]
-    assert evaluations == ["a", "b", "c", "b on a", "c on a", "c on b"]
+    a, b, c = splits = ["section_25", "flat_25", "patient_25"]
+    ordered = {"splits": splits, "sequence": True, "asked_about": {}, "unlearn": {"methods": ["npo"]}}
+    cells = by_name(plan(values(tmp_path) | ordered))
+    assert [needs(cells[f"npo {split}"]) for split in splits] == [("target",), (f"npo {a}",), (f"npo {b}",)]
+    evaluations = [name.removeprefix("evaluate npo ") for name in cells if name.startswith("evaluate npo")]
+    assert evaluations == [a, b, c, f"{b} on {a}", f"{c} on {a}", f"{c} on {b}"]
     wrong = values(tmp_path) | {"sequence": True}
     with pytest.raises(ConfigError, match="all earlier requests"):
         plan(wrong)
@@ -97,18 +106,17 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         assert part in message
 
 
-def performed(sweep: Sweep) -> None:
-    """Every cell in this process, one after the other."""
-    benchmark = sweep.benchmark()
-    assert benchmark.folder is not None
-    for cell in sweep.cells:
-        output = run_here(perform, job_of(cell, sweep, benchmark.folder), Slot("cpu", 1))
-        cell.folder, cell.evaluation, cell.seconds = output
-        cell.status = "done"
-    for cell in sweep.cells[-2:]:
-        again = job_of(cell, sweep, benchmark.folder).output(benchmark)
+def performed(sweep: Sweep) -> SweepGraph:
+    """Every stage in this process, one after the other."""
+    stages = sweep_graph(sweep, sweep.benchmark())
+    graph = stages.graph
+    for cell in graph.stages.values():
+        graph.succeed(cell, run_here(perform, cast(Any, cell).job(graph.inputs), Slot("cpu", 1)))
+    for cell in [*graph.stages.values()][-2:]:
+        again = cell.read(graph.inputs)
         assert again is not None
-        assert (again.folder, again.evaluation) == (cell.folder, cell.evaluation)
+        assert again[:2] == graph.inputs[cell][:2]
+    return stages
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +124,9 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished sweep, as the command leaves it."""
     folder = tmp_path_factory.mktemp("place") / "runs" / "medforget-tiny"
     sweep = plan(values(folder))
-    performed(sweep)
-    cells = [cell.facts() for cell in sweep.cells]
+    graph = performed(sweep).graph
+    done = {**COLUMNS, "status": "done"}
+    cells = [done | stage.facts(graph.inputs[stage]) for stage in graph.stages.values()]
     write_json(
         folder / "sweep.json",
         {"name": "Levels", "cells": cells, "settings": sweep.settings.model_dump(mode="json")},
@@ -135,17 +144,18 @@ def test_the_examples_on_images_have_the_methods_of_the_tiny_one(
 ) -> None:
     """Planned alone: what they take to run is more than a test has."""
     sweep = plan(read_yaml(ROOT / "examples" / f"{name}.yaml"))
-    kinds = Counter(cell.kind for cell in sweep.cells)
+    cells = by_name(sweep).values()
+    kinds = Counter(cell.kind for cell in cells)
     assert {kind: kinds[kind] for kind in ("target", "retrained", "unlearn")} == {
         "target": seeds,
         "retrained": splits * seeds,
         "unlearn": 5 * splits * seeds,
     }
-    assert {cell.method for cell in sweep.cells if cell.method} == {"graddiff", "kl_min", "npo", "manu", "chip"}
+    assert {cell.method for cell in cells if cell.method} == {"graddiff", "kl_min", "npo", "manu", "chip"}
     assert str(sweep.settings.train["model"]).endswith(model)
-    npo = next(cell for cell in sweep.cells if (cell.kind, cell.method) == ("unlearn", "npo"))
+    npo = next(cell for cell in cells if (cell.kind, cell.method) == ("unlearn", "npo"))
     of_paper = {} if name == "medforget-tiny-vision" else {"alpha": 0.0, "reference": "retrained"}
-    assert sweep.unlearning(npo).arguments == {"beta": 0.9} | of_paper
+    assert npo.unlearning().arguments == {"beta": 0.9} | of_paper
 
 
 def test_the_example_on_drawn_x_rays_runs_in_small(tmp_path: Path) -> None:
@@ -163,13 +173,9 @@ def test_the_example_on_drawn_x_rays_runs_in_small(tmp_path: Path) -> None:
         "retrain": False,
     }
     sweep = plan(settings | small)
-    performed(sweep)
+    stages = performed(sweep)
     benchmark = sweep.benchmark()
-    models = [
-        Evaluated(Run.open(cell.folder), Run.open(cell.evaluation))
-        for cell in sweep.cells
-        if cell.kind == "evaluate" and cell.folder and cell.evaluation
-    ]
+    models = [*evaluated_models(stages.graph, stages.evaluations).values()]
     results = level_results(models, benchmark, SweepRequest("Small", replicates=2))
     assert results.common == 1
     groups = set(results.numbers["group"])

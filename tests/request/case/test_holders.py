@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from medunlearn.config import EvaluateSettings
@@ -24,6 +25,8 @@ from medunlearn.errors import InputError, UnknownNameError
 from medunlearn.llm.store import Store, StoredResponse
 from medunlearn.llm.usage import Usage
 from medunlearn.models.load import load_model
+from medunlearn.papers.amnesia.build import build
+from medunlearn.papers.amnesia.settings import AmnesiaSettings
 from medunlearn.probes.evaluate import evaluate
 from medunlearn.request.holders.file_search import find_holders
 from medunlearn.request.holders.holder_log import Holder, Holders, UnreadFile
@@ -50,7 +53,8 @@ def paths_below(root: Path, holders: Iterable[Holder | UnreadFile]) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def bench(hospital: Benchmark, tmp_path_factory: pytest.TempPathFactory) -> Benchmark:
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Benchmark:
+    hospital = build(AmnesiaSettings(synthetic=20))
     return Benchmark.load(hospital.save(tmp_path_factory.mktemp("holders") / "tree" / "bench"))
 
 
@@ -223,6 +227,45 @@ def test_weights_of_unknown_training(tree: Path, bench: Benchmark, patient: str,
     log = tuned_from(str(tree / "target"), tmp_path / "tuned")
     (weights,) = (file for file in log.holders if file.kind == "weights")
     assert weights.evidence == {"trained on": 1}
+
+
+OLD_TRAINING = """{
+  "verb": "train", "label": "target", "key": "5d41", "status": "complete",
+  "config": {"model": "tiny", "without": WITHOUT, "seed": 0}, "inputs": {"benchmark": "BENCH", "model": "tiny"},
+  "lineage": ["tiny"], "results": {"rendering": {"template": "plain"}}, "seconds": 1.0
+}"""
+OLD_UNLEARNING = """{
+  "verb": "unlearn", "label": "ga", "key": "7a69", "status": "complete",
+  "config": {"method": "ga", "split": "random_10"}, "inputs": {"benchmark": "GONE", "model": "f00d"},
+  "lineage": ["tiny", "TARGET"], "results": {"rendering": {"template": "plain"}}, "seconds": 1.0
+}"""
+OLD_ADOPTION = """{
+  "verb": "adopt", "label": "target", "key": "1b2c", "status": "complete",
+  "config": {"role": "target", "without": null}, "inputs": {"benchmark": "BENCH", "model": "f00d"},
+  "lineage": ["org/chat"], "results": {"rendering": {"template": "chat"}}, "seconds": 1.0
+}"""
+
+
+def test_weights_of_runs_of_the_first_version(bench: Benchmark, patient: str, tmp_path: Path) -> None:
+    """Their records have no schema number, no data use and no hashes of files."""
+    runs = {
+        "target": OLD_TRAINING.replace("WITHOUT", "null"),
+        "without": OLD_TRAINING.replace("WITHOUT", f'"patient={patient}"'),
+        "forgot": OLD_UNLEARNING.replace("TARGET", str(tmp_path / "target")),
+        "adopted": OLD_ADOPTION,
+        "broken": OLD_TRAINING.replace("WITHOUT", "null").replace('["tiny"]', '{"0": "tiny"}'),
+        "elsewhere": OLD_TRAINING.replace("WITHOUT", "null").replace("BENCH", "GONE"),
+    }
+    for place, (name, record) in enumerate(runs.items()):
+        (tmp_path / name / "model").mkdir(parents=True)
+        (tmp_path / name / "run.json").write_text(record.replace("BENCH", bench.fingerprint))
+        save_file({"weight": torch.full((2,), float(place))}, tmp_path / name / "model" / "model.safetensors")
+    log = find_holders([tmp_path], bench, f"patient={patient}", quiet=True)
+    trained = (file for file in log.holders if "trained on" in file.evidence)
+    files = {f"{name}/model/model.safetensors" for name in ("target", "forgot", "adopted")}
+    assert paths_below(tmp_path, trained) == files
+    unknown = (file for file in log.unread if "not recorded" in file.reason)
+    assert paths_below(tmp_path, unknown) == {f"{name}/model/model.safetensors" for name in ("broken", "elsewhere")}
 
 
 def test_weights_are_no_copy_by_their_names_and_shapes_alone(

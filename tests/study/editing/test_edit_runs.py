@@ -18,7 +18,8 @@ from medunlearn.results.runs import Run
 from medunlearn.study.cost.pricing import Pricing
 from medunlearn.study.cost.stage_states import unlearning_stage
 from medunlearn.study.presets import unlearn_settings
-from medunlearn.study.sweep.cells import make_cells
+from medunlearn.study.sweep.sweep_graph import sweep_graph
+from medunlearn.study.sweep.sweep_plan import plan as plan_sweep
 from medunlearn.study.unlearn import training_sides, unlearn
 
 
@@ -72,16 +73,26 @@ def test_what_is_about_training_is_refused_of_a_run_of_its_own(given: dict[str, 
         settings("manu", **given)
 
 
-def test_a_section_of_several_methods_may_hold_it() -> None:
+def test_a_section_of_several_methods_may_hold_it(tmp_path: Path) -> None:
     shared = settings("manu", shared=True, epochs=3, evaluate_every=1, lr=1e-3)
     assert shared == settings("manu")
     assert (shared.epochs, shared.evaluate_every) == (0, 0)
     with pytest.raises(ConfigError, match=r"manu\.epochs"):
         settings("manu", shared=True, **{"manu.epochs": 3})
     # A sweep searches no rate for an edit.
-    cells = make_cells(["gone"], [0], ["npo", "manu"], [], [], ("gone", (1e-4, 1e-3)))
+    search = {"split": "random_05", "lr": [1e-4, 1e-3]}
+    sweep = {
+        "name": "Small",
+        "out": tmp_path,
+        "benchmark": {"builder": "amnesia", "synthetic": 20},
+        "splits": ["random_10"],
+        "train": {"model": "tiny"},
+        "retrain": False,
+        "unlearn": {"methods": ["npo", "manu"], "search": search},
+    }
+    cells = sweep_graph(plan_sweep(sweep)).cells
     assert {cell.method for cell in cells if cell.kind in ("search", "choose")} == {"npo"}
-    needs = {cell.method: cell.needs for cell in cells if cell.kind == "unlearn"}
+    needs = {cell.method: tuple(need.name for need in cell.needs) for cell in cells if cell.kind == "unlearn"}
     assert needs == {"npo": ("target", "choose npo"), "manu": ("target",)}
 
 

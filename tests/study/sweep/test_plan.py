@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,25 @@ import pytest
 from medunlearn.config import read_yaml
 from medunlearn.errors import ConfigError
 from medunlearn.study.experiment import plan as experiment
-from medunlearn.study.sweep.cells import make_cells, shown
 from medunlearn.study.sweep.survey import foresee
+from medunlearn.study.sweep.sweep_graph import shown, sweep_graph
 from medunlearn.study.sweep.sweep_plan import plan
 
 Values = dict[str, Any]
 
 
-def test_the_cells_of_two_seeds() -> None:
-    cells = make_cells(["a", "b"], [0, 1], ["npo", "rmu"], ["b"], [], ("c", [0.1, 0.2]))
+def cells_of(values: Values) -> list[Any]:
+    return [*sweep_graph(plan(values)).cells]
+
+
+def names(cells: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(cell.name for cell in cells)
+
+
+def test_the_cells_of_two_seeds(sweep_values: Values) -> None:
+    search = {"split": "random_05", "lr": [0.1, 0.2]}
+    unlearn = {**sweep_values["unlearn"], "methods": ["npo", "rmu"], "search": search}
+    cells = cells_of({**sweep_values, "unlearn": unlearn})
     assert Counter(cell.kind for cell in cells) == {
         "target": 2,
         "retrained": 2,
@@ -30,27 +41,28 @@ def test_the_cells_of_two_seeds() -> None:
     }
     by_name = {cell.name: cell for cell in cells}
     assert len(by_name) == len(cells)
-    assert by_name["npo b, seed 1"].needs == ("target, seed 1", "choose npo")
-    assert by_name["choose npo"].after == ("search npo 0.1", "search npo 0.2")
+    assert names(by_name["npo random_25, seed 1"].needs) == ("target, seed 1", "choose npo")
+    assert names(by_name["choose npo"].after) == ("search npo 0.1", "search npo 0.2")
     assert {cell.seed for cell in cells if cell.kind in ("search", "choose")} == {0}
-    assert by_name["evaluate retrained b, seed 0"].needs == ("retrained b, seed 0",)
+    assert names(by_name["evaluate retrained random_25, seed 0"].needs) == ("retrained random_25, seed 0",)
     # Every cell stands behind those that it waits for.
     seen: set[str] = set()
     for cell in cells:
-        assert {*cell.needs, *cell.after} <= seen
+        assert {*names(cell.needs), *names(cell.after)} <= seen
         seen.add(cell.name)
 
 
-def test_contexts_ask_each_model_again_and_evaluations_of_one_model_never_meet() -> None:
-    cells = make_cells(["a"], [0], ["npo"], [], ["note", "closed_book"], None)
+def test_contexts_ask_each_model_again_and_evaluations_of_one_model_never_meet(sweep_values: Values) -> None:
+    small = {**sweep_values, "seeds": [0], "retrain": False, "unlearn": {"methods": ["npo"]}}
+    cells = cells_of({**small, "splits": ["random_10"], "contexts": ["note", "closed_book"]})
     assert [(cell.name, cell.context) for cell in cells if cell.kind == "evaluate"] == [
-        ("evaluate target on a in note", "note"),
-        ("evaluate target on a in closed_book", "closed_book"),
-        ("evaluate npo a in note", "note"),
-        ("evaluate npo a in closed_book", "closed_book"),
+        ("evaluate target on random_10 in note", "note"),
+        ("evaluate target on random_10 in closed_book", "closed_book"),
+        ("evaluate npo random_10 in note", "note"),
+        ("evaluate npo random_10 in closed_book", "closed_book"),
     ]
-    cells = [cell for cell in make_cells(["a", "b"], [0], ["npo"], [], [], None) if cell.kind == "evaluate"]
-    assert len({cell.alone for cell in cells if cell.needs == ("target",)}) == 1
+    cells = [cell for cell in cells_of(small) if cell.kind == "evaluate"]
+    assert len({cell.alone for cell in cells if names(cell.needs) == ("target",)}) == 1
     assert len({cell.alone for cell in cells}) == 3
 
 
@@ -66,19 +78,19 @@ def test_it_agrees_with_run(sweep_values: Values) -> None:
     sweep = plan({**sweep_values, "seeds": [3], "splits": ["random_25"], "unlearn": unlearn})
     same = {key: value for key, value in sweep_values.items() if key not in ("seeds", "splits", "retrain")}
     one = experiment({**same, "seed": 3, "split": "random_25", "unlearn": unlearn})
-    cells = {cell.kind: cell for cell in sweep.cells}
+    cells = {cell.kind: cell for cell in sweep_graph(sweep).cells}
     assert sweep.training(3) == one.target
     assert sweep.training(3, "random_25") == one.retrained
-    assert (sweep.unlearning(cells["unlearn"]),) == one.methods
-    assert sweep.evaluating(cells["evaluate"]) == one.evaluate
+    assert (cells["unlearn"].unlearning(),) == one.methods
+    assert cells["evaluate"].settings == one.evaluate
 
 
 def test_a_search_is_asked_on_the_train_fold_in_the_first_context(sweep_values: Values) -> None:
     sweep = plan({**sweep_values, "contexts": ["note", "closed_book"]})
-    cell = next(cell for cell in sweep.cells if cell.kind == "search")
-    asked = sweep.evaluating(cell)
+    cell = next(cell for cell in sweep_graph(sweep).cells if cell.kind == "search")
+    asked = cell.measure
     assert (asked.split, asked.folds, asked.context) == ("random_05", ("train",), "note")
-    assert sweep.unlearning(cell, cell.lr).lr == 1e-4
+    assert cell.unlearning().lr == 1e-4
 
 
 def test_a_search_on_a_reported_split_is_noted(sweep_values: Values) -> None:
@@ -91,10 +103,10 @@ def test_one_is_as_good_as_a_list(sweep_values: Values) -> None:
     values = {key: value for key, value in sweep_values.items() if key != "seeds"}
     sweep = plan({**values, "seed": 4, "splits": "random_25", "contexts": "note", "retrain": "random_25"})
     assert (sweep.seeds, sweep.settings.splits, sweep.settings.contexts) == ((4,), ("random_25",), ("note",))
-    assert sum(cell.kind == "retrained" for cell in sweep.cells) == 1
+    assert sum(cell.kind == "retrained" for cell in sweep_graph(sweep).cells) == 1
     assert plan(values).seeds == (0,)
-    assert sum(cell.kind == "retrained" for cell in plan({**values, "retrain": True}).cells) == 2
-    assert sum(cell.kind == "retrained" for cell in plan({**values, "retrain": False}).cells) == 0
+    assert sum(cell.kind == "retrained" for cell in cells_of({**values, "retrain": True})) == 2
+    assert sum(cell.kind == "retrained" for cell in cells_of({**values, "retrain": False})) == 0
 
 
 def test_every_mistake_at_once(sweep_values: Values) -> None:
@@ -166,12 +178,12 @@ def test_torchrun_is_refused(sweep_values: Values, monkeypatch: pytest.MonkeyPat
 
 def test_a_plan_writes_nothing(sweep_values: Values, tmp_path: Path) -> None:
     found = foresee(plan({**sweep_values, "out": tmp_path / "out"}))
-    assert found.left == len(found.cells)
+    assert found.left == len(found.rows())
     assert dict.fromkeys(name for name, _, _ in found.counts()) == dict.fromkeys(
         ["target", "retrained", "search", "choose", "unlearn", "evaluate"]
     )
-    assert found.seconds_left()[1] == sum(cell.kind != "choose" for cell in found.cells)
-    assert len(found.table()) == len(found.cells)
+    assert found.seconds_left()[1] == sum(row["kind"] != "choose" for row in found.rows())
+    assert len(found.table()) == found.left
     assert not (tmp_path / "out").exists()
 
 
@@ -180,7 +192,8 @@ def test_the_example_of_400_patients_is_what_the_paper_compares() -> None:
     values = read_yaml(Path(__file__).parents[3] / "examples" / "sweep-amnesia-400.yaml")
     sweep = plan(values)
     assert values["benchmark"]["synthetic"] == 400
-    assert Counter(cell.kind for cell in sweep.cells) == {
+    cells = sweep_graph(sweep).cells
+    assert Counter(cell.kind for cell in cells) == {
         "target": 1,
         "retrained": 3,
         "search": 20,
@@ -188,7 +201,7 @@ def test_the_example_of_400_patients_is_what_the_paper_compares() -> None:
         "unlearn": 24,
         "evaluate": 2 * (6 + 3 + 24),  # in both context modes
     }
-    unlearned = [sweep.unlearning(cell, 1e-3) for cell in sweep.cells if cell.kind == "unlearn"]
+    unlearned = [cell.unlearning() for cell in cells if cell.kind == "unlearn"]
     assert {one.method: one.trainable for one in unlearned} == {
         "rmu": "default",
         "graddiff": "layers:1",

@@ -17,10 +17,13 @@ from medunlearn.errors import InputError
 from medunlearn.results.composites import harmonic_mean
 from medunlearn.study.experiment import plan as experiment
 from medunlearn.study.experiment import run_experiment
+from medunlearn.study.graph_run import slug
 from medunlearn.study.slots.slot import local_slots, slots_of
-from medunlearn.study.sweep.cell_runner import slug
+from medunlearn.study.sweep.jobs import JobOutput
 from medunlearn.study.sweep.result import Swept
+from medunlearn.study.sweep.sequence_counts import SequenceCounts
 from medunlearn.study.sweep.survey import costs, foresee
+from medunlearn.study.sweep.sweep_graph import sweep_graph
 from medunlearn.study.sweep.sweep_plan import plan
 from medunlearn.study.sweep.sweep_run import run_sweep
 
@@ -163,12 +166,13 @@ def test_costs_come_from_cells_that_are_done(twice: Twice) -> None:
     sweep = plan({**twice.values, "out": twice.values["out"] / "nothing"})
     benchmark = sweep.opened
     assert benchmark is not None
-    nothing = costs(sweep, benchmark)
+    stages, counts = sweep_graph(sweep, benchmark), SequenceCounts.of(benchmark)
+    nothing = costs(stages, counts)
     # 20 patients with 8 questions, 6 of them of the train fold: what a quarter less is follows.
     assert nothing["retrained random_25"] == pytest.approx(0.75 * nothing["target"])
-    cell = sweep.cell["graddiff random_10"]
-    cell.status, cell.seconds = "done", nothing[cell.name] / 2
-    half = costs(sweep, benchmark)
+    (cell,) = [cell for cell in stages.cells if cell.name == "graddiff random_10"]
+    stages.graph.succeed(cell, JobOutput(Path("run"), None, nothing[cell.name] / 2))
+    half = costs(stages, counts)
     assert half["graddiff random_25"] == pytest.approx(nothing["graddiff random_25"] / 2)
     assert half["target"] == pytest.approx(nothing["target"] / 2)
 

@@ -21,10 +21,10 @@ from medunlearn.probes.evaluate import evaluate_one
 from medunlearn.probes.shared_work import SharedWork
 from medunlearn.results.runs import Run
 from medunlearn.results.scores import FILE as SCORES
-from medunlearn.study.experiment import benchmark_folder
 from medunlearn.study.slots.call import run_here
 from medunlearn.study.slots.slot import Slot
-from medunlearn.study.sweep.jobs import Job, JobOutput, job_of, perform
+from medunlearn.study.sweep.jobs import Job, JobOutput, perform
+from medunlearn.study.sweep.sweep_graph import sweep_graph
 from medunlearn.study.sweep.sweep_plan import plan
 from medunlearn.study.unlearn import unlearn
 
@@ -72,12 +72,11 @@ def jobs(sweep_values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory)
     unlearn = {"methods": ["npo"], "epochs": 1, "precision": "fp32"}
     few = {"splits": ["random_10"], "retrain": False, "evaluate": {**sweep_values["evaluate"], "limit": 1}}
     sweep = plan({**sweep_values, **few, "out": out, "seeds": [0], "unlearn": unlearn})
-    sweep.benchmark()
-    cells = {cell.kind: cell for cell in sweep.cells}
-    target = run_here(perform, job_of(cells["target"], sweep, benchmark_folder(sweep.settings)), Slot())
-    cells["target"].folder = target.folder
-    job = job_of(cells["unlearn"], sweep, benchmark_folder(sweep.settings))
-    evaluated = replace(job, measure=sweep.evaluating(cells["evaluate"]))
+    stages = sweep_graph(sweep, sweep.benchmark())
+    cells: dict[str, Any] = {cell.kind: cell for cell in stages.cells}
+    stages.graph.succeed(cells["target"], run_here(perform, cells["target"].job(stages.graph.inputs), Slot()))
+    job = cells["unlearn"].job(stages.graph.inputs)
+    evaluated = replace(job, measure=cells["evaluate"].settings)
     return [replace(evaluated, settings=job.settings.model_copy(update=change)) for change in CHANGES]  # type: ignore[union-attr]
 
 

@@ -10,12 +10,14 @@ import pytest
 from medunlearn.config import AttackSettings, ExpectedSettings, check
 from medunlearn.errors import ConfigError, UnknownNameError
 from medunlearn.study.cost.capacity import GIB, Capacity, advice
-from medunlearn.study.cost.devices import DECODING, DEVICES, PASSES, device_named
-from medunlearn.study.cost.formulas import Cost, Memory
+from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.light_tokenizer import LightTokenizer
+from medunlearn.study.cost.memory import Memory
 from medunlearn.study.cost.pricing import Pricing
+from medunlearn.study.cost.throughput import DECODING, DEVICES, PASSES, device_named
 from medunlearn.study.sweep.expected_benchmark import expected_benchmark, lengthen
 from medunlearn.study.sweep.survey import foresee
+from medunlearn.study.sweep.sweep_graph import sweep_graph
 from medunlearn.study.sweep.sweep_plan import plan
 
 Values = dict[str, Any]
@@ -49,8 +51,8 @@ def test_every_kind_of_cell_has_a_cost(planned: Any) -> None:
     assert not any(kind.note for kind in cost.kinds)
     assert all(kind.cost.flops > 0 and kind.cost.disk > 0 and kind.cost.memory.total > 0 for kind in cost.kinds)
     pricing = Pricing.of(sweep.opened, sweep.training(0))
-    cells = [cell for cell in sweep.cells if cell.kind == "unlearn" and cell.method == "graddiff"]
-    each = [pricing.unlearning(sweep.unlearning(cell)) for cell in cells]
+    cells = [cell for cell in sweep_graph(sweep).cells if cell.kind == "unlearn" and cell.method == "graddiff"]
+    each = [cell.price(pricing).cost for cell in cells]
     assert kinds["unlearn graddiff"].cost.flops == pytest.approx(sum(own.flops for own in each))
     assert kinds["unlearn graddiff"].cost.memory.weights == each[0].memory.weights
     assert cost.hours == pytest.approx(sum(kind.hours for kind in cost.kinds))

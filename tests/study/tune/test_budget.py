@@ -16,6 +16,7 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.errors import InputError
 from medunlearn.results.runs import Run
 from medunlearn.study.tune.tune_cost import TrialCosts, foresee
+from medunlearn.study.tune.tune_graph import tune_graph
 from medunlearn.study.tune.tune_plan import Tuning, plan
 from medunlearn.study.tune.tune_result import Tuned
 from medunlearn.study.tune.tune_run import run_tuning
@@ -100,7 +101,8 @@ def test_a_trial_reads_the_retrained_model_where_its_method_does(tune_values: Va
     tuning = plan(values)
     settings = tuning.unlearning("npo", {"beta": 0.2}, 0, trial=True, retrained=Path("somewhere"))
     assert settings.arguments == {"beta": 0.2, "reference": "somewhere"}
-    assert "retrained" in tuning.cell["tune npo"].needs
+    stages = tune_graph(tuning, None, lambda method, params: None)
+    assert "retrained" in {stage.name for stage in stages.methods["npo"].needs}
 
 
 def test_a_run_ends_where_its_caller_says(hospital: Benchmark, target: Run, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from medunlearn.errors import ConfigError
 from medunlearn.study.tune.tune_cost import foresee
+from medunlearn.study.tune.tune_graph import tune_graph
 from medunlearn.study.tune.tune_plan import plan
 
 Values = dict[str, Any]
@@ -17,7 +18,8 @@ Values = dict[str, Any]
 
 def test_the_cells_of_two_seeds(tune_values: Values) -> None:
     tuning = plan({**tune_values, "seeds": [0, 1]})
-    assert Counter((cell.kind, cell.half) for cell in tuning.cells) == {
+    stages = tune_graph(tuning, None, lambda method, params: None)
+    assert Counter((cell.kind, cell.labels.get("half")) for cell in stages.cells) == {
         ("target", None): 2,
         ("retrained", None): 2,
         ("evaluate", "choosing"): 2,  # target and retrained model of the first seed
@@ -25,17 +27,18 @@ def test_the_cells_of_two_seeds(tune_values: Values) -> None:
         ("unlearn", None): 4,  # of the second seed; the first one's models are those of the trials
         ("evaluate", "reporting"): 2 * (2 + 2 * 2),
     }
-    assert tuning.cell["tune npo"].needs == (
+    needs = {cell.name: tuple(other.name for other in cell.needs) for cell in stages.cells}
+    assert needs["tune npo"] == (
         "target, seed 0",
         "evaluate target on the choosing half, seed 0",
         "evaluate retrained on the choosing half, seed 0",
         "retrained, seed 0",
     )
-    assert tuning.cell["npo best, seed 1"].needs[-1] == "tune npo"
-    assert "tune npo" not in tuning.cell["npo untuned, seed 1"].needs
+    assert needs["npo best, seed 1"][-1] == "tune npo"
+    assert "tune npo" not in needs["npo untuned, seed 1"]
     seen: set[str] = set()
-    for cell in tuning.cells:  # every cell stands behind those that it waits for
-        assert {*cell.needs, *cell.after} <= seen
+    for cell in stages.cells:  # every cell stands behind those that it waits for
+        assert {other.name for other in (*cell.needs, *cell.after)} <= seen
         seen.add(cell.name)
 
 

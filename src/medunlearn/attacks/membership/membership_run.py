@@ -32,7 +32,7 @@ from medunlearn.models.folders import model_folder
 from medunlearn.models.load import load_model
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.progress import progress
-from medunlearn.results.runs import FILE, Recording, Run
+from medunlearn.results.runs import Recording, Run
 from medunlearn.results.scores import replace_scores
 from medunlearn.training.processes import Processes
 from medunlearn.training.turns import in_turns, takes_turns
@@ -190,13 +190,12 @@ def longest(run: Run) -> int | None:
 
 def check_was_trained_on_records(run: Run) -> None:
     """Refuse a model that was trained on questions only: none of its documents are members."""
-    target, lineage = run, run.info.lineage
-    if run.info.verb != "train" and lineage and (Path(lineage[-1]) / FILE).exists():
-        target = Run.open(lineage[-1])
-    config = target.info.config
-    if target.info.verb == "train" and config["train_on"] == "questions" and not config["pretrain_epochs"]:
+    if (training := run.training) is None:
+        return
+    config = training.info.config
+    if config["train_on"] == "questions" and not config["pretrain_epochs"]:
         raise InputError(
-            f"{target.folder} was trained on questions alone, so no document is a member of its training set. "
+            f"{training.folder} was trained on questions alone, so no document is a member of its training set. "
             "Train with --train-on both or --train-on records."
         )
 

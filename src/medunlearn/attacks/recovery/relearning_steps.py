@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -20,7 +19,7 @@ from medunlearn.data.records import Question, Record
 from medunlearn.data.splits import Split, shuffled
 from medunlearn.models.sequences import TokenSequence
 from medunlearn.progress import progress
-from medunlearn.results.runs import FILE, Run
+from medunlearn.results.runs import Run
 from medunlearn.training.batch_plan import Plan
 from medunlearn.training.loop import train_loop
 from medunlearn.training.loop_settings import LoopSettings
@@ -162,12 +161,7 @@ def _split_of(model: AttackedModel) -> Split:
 
 def trained_settings(run: Run) -> Mapping[str, Any]:
     """Settings of the training run of a run's model; empty if not recorded."""
-    if run.info.verb == "train":
-        return run.info.config
-    for folder in map(Path, reversed(run.info.lineage)):
-        if (folder / FILE).exists() and (trained := Run.open(folder)).info.verb == "train":
-            return trained.info.config
-    return {}
+    return {} if run.training is None else run.training.info.config
 
 
 def rate_of(run: Run, attack: Relearning) -> float:

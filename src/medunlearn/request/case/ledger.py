@@ -21,9 +21,10 @@ from typing import Any
 import pyarrow as pa
 
 from medunlearn.data.folder_lock import lock_folder
+from medunlearn.data.lineage import read_lineage
 from medunlearn.data.storage import json_bytes, read_table, sha256_of_json, table_bytes, write_together, writer
 from medunlearn.errors import BenchmarkError, InputError
-from medunlearn.models.folders import MODEL, RECORD, model_identity
+from medunlearn.models.folders import RECORD, model_identity, record_folder
 from medunlearn.request.case.evidence import CaseEvidence
 from medunlearn.request.case.pseudonyms import OwnerSecret
 from medunlearn.results.record import RunRecord
@@ -129,8 +130,7 @@ class RequestLedger:
 
 def ledger_path(model: Path) -> Path:
     """Path of the ledger of a run or a model folder: beside ``run.json`` if there is one."""
-    inside = model.name == MODEL and (model.parent / RECORD).exists()
-    return (model.parent if inside else model) / LEDGER
+    return record_folder(model) / LEDGER
 
 
 def read_ledger(model: Path, *, fingerprint: str | None = None) -> RequestLedger:
@@ -144,8 +144,7 @@ def read_ledger(model: Path, *, fingerprint: str | None = None) -> RequestLedger
     """
     path = ledger_path(model)
     ledger = read_ledger_file(path)
-    facts = RunRecord.read(path.parent).results.get(REQUESTS) if (path.parent / RECORD).exists() else None
-    head = facts.get("head") if isinstance(facts, Mapping) else None
+    head = read_lineage(path.parent).ledger_head
     if head not in {None, *(row.sha256 for row in ledger.rows)}:
         raise InputError(
             f"{path} lacks rows that {RECORD} beside it names: it was truncated or replaced by an older copy. "

@@ -15,8 +15,8 @@ from medunlearn.errors import InputError
 from medunlearn.progress import progress
 from medunlearn.request.holders.contents import TABLES, UnreadableError, pieces
 from medunlearn.request.holders.holder_log import Holder, Holders, How, UnreadFile
-from medunlearn.request.holders.lineage import Lineage
 from medunlearn.request.holders.traces import SubjectTraces, subject_traces, words_of
+from medunlearn.request.holders.training_history import TrainingHistory
 from medunlearn.results.runs import FILE
 
 WEIGHTS = frozenset({".safetensors", ".bin", ".pt", ".pth", ".gguf"})
@@ -59,7 +59,7 @@ def find_holders(
     paths = {
         path: root for root in reversed([folder.resolve() for folder in folders]) for path in search.walk(root)
     }
-    search.lineage = Lineage.of(paths, benchmark, search.traces)
+    search.history = TrainingHistory.of(paths, benchmark, search.traces)
     # Stores come last: other tables say which of their answers are about the subject.
     order = sorted(paths, key=lambda path: (".sqlite" in path.name, str(path)))
     with progress("files", len(order), quiet=quiet) as advance:
@@ -82,7 +82,7 @@ class _Search:
 
     traces: SubjectTraces
     benchmark: Benchmark | None
-    lineage: Lineage = field(default_factory=Lineage)
+    history: TrainingHistory = field(default_factory=TrainingHistory)
     holders: dict[Path, Holder] = field(default_factory=dict)
     unread: list[UnreadFile] = field(default_factory=list)
     sizes: dict[Path, int] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class _Search:
                 self._read(path, evidence)
             except UnreadableError as error:
                 self.miss(path, str(error))
-            if number := self.lineage.tables.get(path, 0):
+            if number := self.history.tables.get(path, 0):
                 evidence["record"] += number
             self.sizes[path] = path.stat().st_size
             if positive := dict(+evidence):
@@ -149,13 +149,13 @@ class _Search:
                 self.keys.add(piece.key)
 
     def _image(self, path: Path, evidence: Counter[How]) -> None:
-        if sha256_of(path) in self.traces.images or self.lineage.images.get(path, False):
+        if sha256_of(path) in self.traces.images or self.history.images.get(path, False):
             evidence["image"] += 1
-        elif path not in self.lineage.images:
+        elif path not in self.history.images:
             raise UnreadableError("an image of no benchmark here: only compared with the subject's, by its bytes")
 
     def _weights(self, path: Path, evidence: Counter[How]) -> None:
-        trained = self.lineage.is_trained_on_subject(path)
+        trained = self.history.is_trained_on_subject(path)
         if trained:
             evidence["trained on"] += 1
         elif path.suffix != ".safetensors":
@@ -169,7 +169,7 @@ class _Search:
         """Attribute weights without a record to a run if they equal the run's."""
         for path in self.unrecorded:
             try:
-                trained = self.lineage.is_copy_trained_on_subject(path)
+                trained = self.history.is_copy_trained_on_subject(path)
                 if trained is None:
                     self.miss(path, "weights whose training is not recorded, or whose benchmark is not at hand")
                 elif trained:
@@ -183,7 +183,7 @@ class _Search:
         """Count tokenizer strings that only the subject's texts contain; an unrelated tokenizer has some by
         chance.
         """
-        if self.lineage.has_foreign_tokenizer(path):
+        if self.history.has_foreign_tokenizer(path):
             return
         if self.benchmark is None or not self.traces.subjects:
             raise UnreadableError("a vocabulary: whose strings it holds can be told with the benchmark alone")

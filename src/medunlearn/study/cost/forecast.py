@@ -12,7 +12,6 @@ import pandas as pd
 from medunlearn.results.runs import is_complete
 from medunlearn.study.cost.capacity import Capacity, advice, shown_bytes, shown_number
 from medunlearn.study.cost.formulas import Cost
-from medunlearn.study.cost.throughput import throughput
 from medunlearn.training.processes import join
 
 
@@ -79,9 +78,8 @@ class Forecast:
 
     @property
     def hours(self) -> float | None:
-        """Hours of one process; None if the device was not measured yet."""
-        speed = throughput("cuda" if self.capacity.kind == "GPU memory" else "cpu")
-        return speed.seconds(self.total) / 3600 if speed.measured else None
+        """Hours of one process; None if this device was not timed yet."""
+        return self.capacity.hours(self.total)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -24,17 +24,8 @@ from medunlearn.models.sequences import Rendering
 from medunlearn.probes.material import rendering_for, training_data
 from medunlearn.probes.question_selection import questions_to_ask
 from medunlearn.probes.score import metric_names
-from medunlearn.study.cost.formulas import (
-    BYTES,
-    Cost,
-    Load,
-    Precision,
-    decoding,
-    forward,
-    seeing,
-    trained_part,
-    training,
-)
+from medunlearn.study.cost.formulas import Cost, Load, decoding, forward, image_flops, training
+from medunlearn.study.cost.memory import BYTES, Precision, trained_part
 from medunlearn.study.cost.method_outputs import MethodOutputs
 from medunlearn.study.cost.rank_sizes import RankLengths, rank_lengths
 from medunlearn.study.cost.shape import Shape
@@ -283,7 +274,7 @@ class ModelPricing:
         tower = self.shape.tower
         if tower is None or not self.sizes.images:
             return cost
-        flops = sum(seeing(tower, tokens) for tokens in self.sizes.images.values())
+        flops = sum(image_flops(tower, tokens) for tokens in self.sizes.images.values())
         return replace(cost, flops=cost.flops + flops * (3 * trained_epochs or 1))
 
     def _rendering(self, settings: UnlearnSettings | EvaluateSettings) -> Rendering:

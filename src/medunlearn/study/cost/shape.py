@@ -43,7 +43,7 @@ _HEAD = re.compile(r"(^|\.)(lm_head|embed_out)\.")
 _BUFFER = re.compile(r"inv_freq$|masked_bias$|(attn|attention)\.bias$")
 
 
-class _Family(NamedTuple):
+class _FamilyShape(NamedTuple):
     """Differences of a model family from LLaMA.
 
     ``norms`` are those of a layer, each with a bias if ``biases``; ``positions`` rows are added to a learned
@@ -63,18 +63,18 @@ class _Family(NamedTuple):
 
 
 _FAMILIES = {
-    "gemma": _Family(tied=True, activation="gelu_pytorch_tanh"),
-    "gemma2": _Family(tied=True, norms=4, activation="gelu_pytorch_tanh"),
-    "gemma3_text": _Family(tied=True, norms=4, head_norms=True, activation="gelu_pytorch_tanh"),
-    "gpt2": _Family(gated=False, biases=True, fused=True, tied=True, positions=0, activation="gelu_new"),
-    "gpt_neox": _Family(gated=False, biases=True, fused=True, activation="gelu"),
-    "opt": _Family(gated=False, biases=True, tied=True, positions=2, activation="relu"),
-    "phi": _Family(gated=False, biases=True, norms=1, head_bias=True, activation="gelu_new"),
-    "qwen2": _Family(qkv_bias=True),
-    "qwen2_vl_text": _Family(qkv_bias=True),
-    "qwen2_5_vl_text": _Family(qkv_bias=True),
-    "qwen3": _Family(head_norms=True),
-    "smollm3": _Family(tied=True),
+    "gemma": _FamilyShape(tied=True, activation="gelu_pytorch_tanh"),
+    "gemma2": _FamilyShape(tied=True, norms=4, activation="gelu_pytorch_tanh"),
+    "gemma3_text": _FamilyShape(tied=True, norms=4, head_norms=True, activation="gelu_pytorch_tanh"),
+    "gpt2": _FamilyShape(gated=False, biases=True, fused=True, tied=True, positions=0, activation="gelu_new"),
+    "gpt_neox": _FamilyShape(gated=False, biases=True, fused=True, activation="gelu"),
+    "opt": _FamilyShape(gated=False, biases=True, tied=True, positions=2, activation="relu"),
+    "phi": _FamilyShape(gated=False, biases=True, norms=1, head_bias=True, activation="gelu_new"),
+    "qwen2": _FamilyShape(qkv_bias=True),
+    "qwen2_vl_text": _FamilyShape(qkv_bias=True),
+    "qwen2_5_vl_text": _FamilyShape(qkv_bias=True),
+    "qwen3": _FamilyShape(head_norms=True),
+    "smollm3": _FamilyShape(tied=True),
 }
 
 
@@ -233,7 +233,7 @@ def tiny_shape(width: int, layers: int, vocabulary: int, *, pixels: int = 0, pat
 
 def _shape(config: Mapping[str, Any]) -> Shape:
     text: Mapping[str, Any] = config.get("text_config") or config
-    family = _FAMILIES.get(str(text.get("model_type")), _Family())
+    family = _FAMILIES.get(str(text.get("model_type")), _FamilyShape())
     nested = text is not config
     layers, hidden, heads, vocabulary = (
         next((int(text[name]) for name in names if text.get(name)), usual if nested else 0)

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from medunlearn.config import AttackSettings, EvaluateSettings, TrainSettings, UtilitySettings
-from medunlearn.data.data_use import write_lineage
 from medunlearn.data.leftovers import problem_of, read_whole, set_aside
+from medunlearn.data.lineage import run_lineage, write_lineage
 from medunlearn.data.storage import read_frame, sha256_of_json, write_atomically
 from medunlearn.models.folders import file_facts
 from medunlearn.models.four_bit import is_four_bit
@@ -287,7 +287,7 @@ class EpochEvaluation:
             self.processes.on_main(lambda: self._save_whole(run, live))
 
         def describe() -> None:
-            write_lineage(run.model, run.info.data_use, run.info.inputs, run.info.template)
+            write_lineage(run.model, run_lineage(run.info.as_dict()))
             replace(run.info, model_files=file_facts(run.model)).write(run.folder)
 
         self.processes.on_main(describe)

@@ -26,6 +26,7 @@ from medunlearn.paper import IDENTIFIER, paper_of
 from medunlearn.results.composites import COMPOSITES, harmonic_mean
 from medunlearn.results.evaluated import Evaluated, joined
 from medunlearn.results.matrix import ALL_KINDS
+from medunlearn.study.choose import Worth, choose
 
 if TYPE_CHECKING:
     from medunlearn.attacks.attacked import Attacked
@@ -66,9 +67,12 @@ def best_of(standings: Sequence[EpochStanding]) -> EpochStanding | None:
 
     An epoch with a broken model is best only if all epochs with a number have one.
     """
-    scored = [standing for standing in standings if standing.value is not None]
-    scored = [standing for standing in scored if not standing.problem] or scored
-    return min(scored, key=lambda standing: (standing.value or 0.0) * (1 if standing.least else -1), default=None)
+
+    def worth(standing: EpochStanding) -> Worth:
+        sign = 1 if standing.least else -1
+        return Worth(None if standing.value is None else sign * standing.value, bool(standing.problem))
+
+    return choose(standings, worth)
 
 
 def is_over(standings: Sequence[EpochStanding], patience: int) -> bool:

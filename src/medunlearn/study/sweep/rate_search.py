@@ -10,6 +10,7 @@ import pandas as pd
 from medunlearn.errors import MedunlearnError
 from medunlearn.results.composites import COMPOSITES, Composite, harmonic_mean
 from medunlearn.results.matrix import ALL_KINDS
+from medunlearn.study.choose import Worth, choose
 
 FOLD = "train"
 UTILITY, FORGETTING = COMPOSITES
@@ -69,13 +70,11 @@ def composite_value(summary: pd.DataFrame, composite: Composite, fold: str = FOL
 
 def best_rate(rows: Sequence[Trial]) -> float:
     """The best learning rate of one method. Raises MedunlearnError: no rate has a score; with reasons."""
-    scored = [row for row in rows if row.score is not None]
-    healthy = [row for row in scored if not row.problem]
-    scores = {row.lr: row.score for row in healthy or scored if row.score is not None}
-    if not scores:
+    best = choose(rows, lambda row: Worth(None if row.score is None else -row.score, bool(row.problem), row.lr))
+    if best is None:
         why = "; ".join(f"{row.lr:g}: {row.reason}" for row in rows)
         raise MedunlearnError(f"No learning rate of the search has a score ({why}). Try other rates.")
-    return min(scores, key=lambda lr: (-scores[lr], lr))
+    return best.lr
 
 
 def at_edge(rows: Sequence[Trial], lr: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ from medunlearn.data.benchmark import Benchmark
 from medunlearn.registry import load
 from medunlearn.results.evaluated import Evaluated
 from medunlearn.results.runs import Run
+from medunlearn.study.graph_run import StudyResult
 from medunlearn.study.judge_stage import judge_all, judged_runs
 from medunlearn.study.report.gather import panel_part
-from medunlearn.study.sweep.cell_runner import CellResults
 from medunlearn.study.sweep.sweep_plan import Sweep
 
 SWEEP_REPORT = "medunlearn.papers.sweeps.report:sweep_report"
@@ -23,7 +23,7 @@ SWEEP_REPORT = "medunlearn.papers.sweeps.report:sweep_report"
 
 
 @dataclass(frozen=True)
-class Swept(CellResults):
+class Swept(StudyResult):
     """Results of a sweep.
 
     Attributes:
@@ -60,15 +60,18 @@ class Swept(CellResults):
             tables.append(model.summary.assign(**labels)[[*labels, *model.summary.columns]])
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
-    def judged(self, sweep: Sweep, benchmark: Benchmark, *, quiet: bool, say: Callable[[str], None]) -> Swept:
+    def judged(
+        self,
+        sweep: Sweep,
+        benchmark: Benchmark,
+        attacks: Sequence[Run],
+        *,
+        quiet: bool,
+        say: Callable[[str], None],
+    ) -> Swept:
         """The results after the sweep's judges, if any, have added their ratings to the scores."""
         if sweep.judges is None:
             return self
-        attacks = [
-            Run.open(str(folder))
-            for folder in self.cells.loc[self.cells["kind"] == "attack", "evaluation"]
-            if isinstance(folder, str)
-        ]
         how: dict[str, Any] = {"quiet": quiet, "say": say}
         unjudged = judge_all(sweep.judges, benchmark, self.folder, self.models, attacks, **how)
         fresh = {
@@ -84,7 +87,7 @@ class Swept(CellResults):
             return self
         from medunlearn.reports.write import write_report
 
-        settings = sweep.evaluating(next(cell for cell in sweep.cells if cell.kind == "evaluate"))
+        settings = sweep.evaluation
         content = load(SWEEP_REPORT)(
             self.models,
             benchmark,

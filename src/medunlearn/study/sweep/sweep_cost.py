@@ -9,18 +9,14 @@ from typing import Any
 from medunlearn.config import ExpectedSettings, check
 from medunlearn.errors import MedunlearnError
 from medunlearn.study.cost.capacity import Capacity, advice, capacity_of, is_gpu, shown_bytes, shown_number
-from medunlearn.study.cost.devices import DECODING, PASSES, device_named
 from medunlearn.study.cost.forecast import cost_facts, scratch_of
 from medunlearn.study.cost.formulas import Cost
 from medunlearn.study.cost.missing import NOT_BUILT, missing_parts
 from medunlearn.study.cost.pricing import Pricing
-from medunlearn.study.cost.throughput import throughput
-from medunlearn.study.sweep.cells import SweepCell
+from medunlearn.study.cost.throughput import DECODING, PASSES, device_named
 from medunlearn.study.sweep.expected_benchmark import expected_benchmark, lengthen
+from medunlearn.study.sweep.sweep_graph import SweepGraph
 from medunlearn.study.sweep.sweep_plan import Sweep
-
-BATCH = 64
-"""Answers decoded together in hours of cells that do not say so."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +58,7 @@ class SweepCost:
             return None
         if self.device is not None:
             return sum(kind.hours or 0.0 for kind in self.kinds)
-        speed = throughput("cuda" if self.capacity and self.capacity.kind == "GPU memory" else "cpu")
-        return speed.seconds(self.total) / 3600 if speed.measured else None
+        return None if self.capacity is None else self.capacity.hours(self.total)
 
     @property
     def disk(self) -> float:
@@ -104,7 +99,7 @@ class SweepCost:
         return {"kinds": kinds, "device": self.device, **lists, "hours": self.hours, "disk_bytes": self.disk}
 
 
-def sweep_cost(sweep: Sweep, *, device: str = "auto") -> SweepCost:
+def sweep_cost(sweep: Sweep, stages: SweepGraph, *, device: str = "auto") -> SweepCost:
     """Price of the pending cells, on this machine or the sweep's ``device_name``.
 
     Raises:
@@ -112,7 +107,7 @@ def sweep_cost(sweep: Sweep, *, device: str = "auto") -> SweepCost:
     """
     name, settings = sweep.settings.device_name, sweep.settings
     named = None if name is None else device_named(name)
-    missing = tuple(_missing(sweep))
+    missing = tuple(_missing(sweep, stages))
     if sweep.opened is None and not settings.expected:
         return SweepCost((), name, missing=missing, doubts=(NOT_BUILT,))
     try:
@@ -130,7 +125,7 @@ def sweep_cost(sweep: Sweep, *, device: str = "auto") -> SweepCost:
             f"The benchmark is not built yet: numbers are those of {patients} invented patients, times "
             f"{pricing.growth:.4g}.",
         )
-    return SweepCost(tuple(_kinds(sweep, pricing, name)), name, capacity, missing, doubts)
+    return SweepCost(tuple(_kinds(stages, pricing, name)), name, capacity, missing, doubts)
 
 
 def sweep_pricing(sweep: Sweep, *, on_gpu: bool) -> Pricing:
@@ -146,50 +141,26 @@ def sweep_pricing(sweep: Sweep, *, on_gpu: bool) -> Pricing:
     return replace(pricing, sizes=replace(pricing.sizes, benchmark=longer), growth=growth)
 
 
-def _kinds(sweep: Sweep, pricing: Pricing, device: str | None) -> Iterator[KindCost]:
-    """Prices of the pending cells, summed by kind and method."""
+def _kinds(stages: SweepGraph, pricing: Pricing, device: str | None) -> Iterator[KindCost]:
+    """Prices of the pending stages, summed by label."""
     kinds = dict[str, KindCost]()
-    for cell in sweep.cells:
-        if cell.done or cell.kind == "choose":
+    for stage in stages.cells:
+        if stages.graph[stage].done or not stage.takes_slot:
             continue
-        cost, batch, note = _price(sweep, pricing, cell)
-        label = _LABELS.get(cell.kind, cell.kind) + (f" {cell.method}" if cell.kind in _TRIED else "")
+        price, label = stage.price(pricing), stage.group
         own = kinds.get(label, KindCost(label))
-        hours = None if device is None else (own.hours or 0.0) + device_named(device).hours(cost, batch)
-        kinds[label] = KindCost(label, own.cells + 1, own.cost + cost, hours, note)
+        hours = None
+        if device is not None:
+            hours = (own.hours or 0.0) + device_named(device).hours(price.cost, price.batch_size)
+        kinds[label] = KindCost(label, own.cells + 1, own.cost + price.cost, hours, price.note)
     return iter(kinds.values())
 
 
-_LABELS = {"target": "train", "retrained": "train"}
-_TRIED = ("unlearn", "search")
-
-
-def _price(sweep: Sweep, pricing: Pricing, cell: SweepCell) -> tuple[Cost, int, str]:
-    """Price of a cell, answers decoded together, and what the price excludes."""
-    match cell.kind:
-        case "target" | "retrained":
-            return pricing.training(sweep.training(cell.seed, cell.split)), BATCH, ""
-        case "attack":
-            settings = sweep.attacking(cell)
-            prices = pricing.attacks(settings).values()
-            note = "; ".join(price.note for price in prices if price.note)
-            return sum((price.cost for price in prices), Cost()), settings.batch_size, note
-        case "evaluate":
-            evaluation = sweep.evaluating(cell)
-            return pricing.evaluating(evaluation), evaluation.batch_size, ""
-        case "search":
-            evaluation = sweep.evaluating(cell)
-            unlearned = pricing.unlearning(sweep.unlearning(cell, cell.lr))
-            return unlearned + pricing.evaluating(evaluation), evaluation.batch_size, ""
-    return pricing.unlearning(sweep.unlearning(cell, cell.lr)), BATCH, ""
-
-
-def _missing(sweep: Sweep) -> Iterator[str]:
-    evaluated = next(cell for cell in sweep.cells if cell.kind == "evaluate")
+def _missing(sweep: Sweep, stages: SweepGraph) -> Iterator[str]:
     return missing_parts(
         sweep.opened,
         str(sweep.settings.train.get("model")),
-        sweep.evaluating(evaluated),
+        stages.evaluations[0].settings,
         judges=sweep.judges.judges if sweep.judges else (),
         extracts_here=sweep.settings.extractor_python is None,
     )

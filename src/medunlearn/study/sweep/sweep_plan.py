@@ -1,16 +1,16 @@
-"""A sweep before it runs: validated settings, and its cells."""
+"""A sweep before it runs: its validated settings, and those of its stages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from medunlearn.config import (
     TINIES,
     AttackSettings,
+    Context,
     EvaluateSettings,
     ExpectedSettings,
     SearchSettings,
@@ -29,9 +29,8 @@ from medunlearn.study.epochs.epoch_settings import attack_section, check_watched
 from medunlearn.study.experiment import benchmark_folder, methods_named
 from medunlearn.study.judge_stage import JudgeStage, judge_section
 from medunlearn.study.part_check import Outline, check_unlearning, outline_with
-from medunlearn.study.presets import RETRAINED, train_settings, unlearn_settings, with_retrained
+from medunlearn.study.presets import RETRAINED, train_settings, unlearn_settings
 from medunlearn.study.slots.engine import check_engine, check_sharding
-from medunlearn.study.sweep.cells import SweepCell, make_cells
 from medunlearn.study.sweep.rate_search import FOLD, FORGETTING, UTILITY
 from medunlearn.training.processes import several
 
@@ -46,11 +45,12 @@ _SET_ABOVE = {
 
 @dataclass(frozen=True)
 class Sweep:
-    """A validated sweep: its cells, with their settings.
+    """A validated sweep, with the settings of its stages.
 
     Attributes:
         methods: methods in file order.
-        cells: cells, each after its dependencies.
+        retrained: splits that get retrained models.
+        reads_retrained: methods whose reference is the split's retrained model.
         notes: remarks for readers of the results.
         opened: the benchmark, if opening it needs no language model.
         judges: the judge stage at the end; None: no judging.
@@ -58,57 +58,56 @@ class Sweep:
 
     settings: SweepSettings
     methods: tuple[str, ...]
+    retrained: tuple[str, ...]
+    reads_retrained: tuple[str, ...]
     search: SearchSettings | None
-    cells: tuple[SweepCell, ...]
     notes: tuple[str, ...]
     opened: Benchmark | None
     judges: JudgeStage | None = None
 
-    @cached_property
-    def cell(self) -> Mapping[str, SweepCell]:
-        """Cells by name."""
-        return {cell.name: cell for cell in self.cells}
-
     @property
     def seeds(self) -> tuple[int, ...]:
         return _seeds(self.settings)
+
+    def asked_about(self, split: str) -> Sequence[str]:
+        """Other splits on which a split's unlearned models are evaluated: in a sequence all previous ones."""
+        splits = self.settings.splits
+        return splits[: splits.index(split)] if self.settings.sequence else self.settings.asked_about.get(split, ())
 
     def training(self, seed: int, without: str | None = None) -> TrainSettings:
         """Training settings of the target, or of a retrained model without one split's forget set."""
         target = train_settings({"seed": seed, **self.settings.train})
         return target if without is None else target.model_copy(update={"without": without})
 
-    def unlearning(self, cell: SweepCell, lr: float | None = None) -> UnlearnSettings:
-        """Unlearning settings of a ``search`` or ``unlearn`` cell; ``lr`` replaces the method's own rate."""
+    def unlearning(self, method: str, split: str, seed: int, lr: float | None = None) -> UnlearnSettings:
+        """Unlearning settings of a method; ``lr`` replaces its own rate."""
         section = {key: value for key, value in self.settings.unlearn.items() if key not in ("methods", "search")}
         rate = {} if lr is None else {"lr": lr}
-        values = {"seed": cell.seed, **section, "method": cell.method, "split": cell.split, **rate}
-        settings = unlearn_settings(values, tiny=TINIES.get(str(self.settings.train.get("model"))))
-        needs = (self.cell[name] for name in cell.needs)
-        return with_retrained(settings, next((other.folder for other in needs if other.kind == "retrained"), None))
+        values = {"seed": seed, **section, "method": method, "split": split, **rate}
+        return unlearn_settings(values, tiny=TINIES.get(str(self.settings.train.get("model"))))
 
-    def evaluating(self, cell: SweepCell) -> EvaluateSettings:
-        """Evaluation settings of an ``evaluate`` cell, or of a ``search`` cell: train fold, first context.
+    def evaluating(self, split: str, context: Context | None = None, **more: Any) -> EvaluateSettings:
+        """Evaluation settings on a split; without a context in each model's own.
 
         All seeds use the same questions: subset and bootstrap use the first seed.
         """
-        values = {"seed": self.seeds[0], **self.settings.evaluate, "split": cell.split}
-        context = cell.context
-        if cell.kind == "search":
-            values["folds"] = [FOLD]
-            context = next(iter(self.settings.contexts), None)
+        values = {"seed": self.seeds[0], **self.settings.evaluate, "split": split, **more}
         return check(EvaluateSettings, values if context is None else {**values, "context": context})
+
+    def searching(self, split: str) -> EvaluateSettings:
+        """Evaluation settings of the search for rates: train fold, first context."""
+        return self.evaluating(split, next(iter(self.settings.contexts), None), folds=[FOLD])
 
     @property
     def evaluation(self) -> EvaluateSettings:
         """Settings common to all evaluations."""
-        return check(EvaluateSettings, {**self.settings.evaluate, "split": self.settings.splits[0]})
+        return self.evaluating(self.settings.splits[0])
 
-    def attacking(self, cell: SweepCell) -> AttackSettings:
-        """Attack settings of an ``attack`` cell, equal for all seeds."""
-        settings = attack_section(self.settings.attack, {"seed": self.seeds[0], "split": cell.split})
+    def attacking(self, split: str) -> AttackSettings:
+        """Attack settings on a split, equal for all seeds."""
+        settings = attack_section(self.settings.attack, {"seed": self.seeds[0], "split": split})
         if settings is None:
-            raise AssertionError("a sweep without a section attack has no such cell")
+            raise AssertionError("a sweep without a section attack has no attack")
         return settings
 
     def benchmark(self) -> Benchmark:
@@ -192,19 +191,7 @@ def plan(values: Mapping[str, Any]) -> Sweep:
             f"The learning rates were searched on {search.split}, which is also reported: its numbers favour "
             "every method. Search on a split that is not among the reported ones.",
         )
-    cells = make_cells(
-        settings.splits,
-        _seeds(settings),
-        list(methods),
-        retrain,
-        settings.contexts,
-        (search.split, search.lr) if search else None,
-        attacked=bool(settings.attack),
-        asked_about=settings.asked_about,
-        reads_retrained=reads,
-        sequence=settings.sequence,
-    )
-    return Sweep(settings, tuple(methods), search, tuple(cells), notes, opened, judges)
+    return Sweep(settings, tuple(methods), tuple(retrain), tuple(reads), search, notes, opened, judges)
 
 
 def _seeds(settings: SweepSettings) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from medunlearn.data.benchmark import Benchmark
-from medunlearn.study.sweep.cell_runner import slug
+from medunlearn.study.graph_run import slug
 from medunlearn.study.tune.space import default_values
 from medunlearn.study.tune.study import next_params
 from medunlearn.study.tune.trials import TuneTrial, best_trial, read_trials, write_trials
@@ -25,7 +25,6 @@ class MethodTrials:
     Attributes:
         cost: function for the cost of a trial in FLOPs.
         trials: trials in order; at most the last one is ``running``.
-        ended: whether the budget is spent.
     """
 
     tuning: Tuning
@@ -33,15 +32,12 @@ class MethodTrials:
     folder: Path
     cost: Cost
     trials: list[TuneTrial] = field(default_factory=list)
-    ended: bool = False
 
     @classmethod
     def open(cls, tuning: Tuning, method: str, benchmark: Benchmark, cost: Cost) -> MethodTrials:
         """Open the trials in the folder; settings that affect trials have separate folders."""
         folder = tuning.settings.out / f"trials-{slug(method)}-{tuning.study_key(method, benchmark)[:8]}"
-        opened = cls(tuning, method, folder, cost, read_trials(folder))
-        opened.ended = opened._is_spent()
-        return opened
+        return cls(tuning, method, folder, cost, read_trials(folder))
 
     @property
     def finished(self) -> list[TuneTrial]:
@@ -50,6 +46,14 @@ class MethodTrials:
     @property
     def best(self) -> TuneTrial | None:
         return best_trial(self.trials)
+
+    @property
+    def is_spent(self) -> bool:
+        """True if no trial runs, and the budget has room for none."""
+        if not self.trials or self.trials[-1].state == "running":
+            return False
+        spent = self.spent if self.tuning.settings.runs is None else len(self.trials)
+        return spent >= self.tuning.share
 
     @property
     def spent(self) -> float:
@@ -84,8 +88,7 @@ class MethodTrials:
         """
         if self.trials and self.trials[-1].state == "running":
             return self.trials[-1]
-        if self._is_spent():
-            self.ended = True
+        if self.is_spent:
             return None
         tuning, number = self.tuning, len(self.trials)
         untuned = default_values(tuning.unlearning(self.method, {}, tuning.seeds[0], trial=False))
@@ -95,9 +98,7 @@ class MethodTrials:
             self.method, number, "running", params, planned=planned, flops=self.cost(self.method, params)
         )
         if tuning.settings.flops and number and (trial.flops or 0.0) + self.spent > tuning.share:
-            # What was drawn does not fit any more.
-            self.ended = True
-            return None
+            return None  # what was drawn does not fit any more
         self.trials.append(trial)
         write_trials(self.folder, self.trials)
         return trial
@@ -112,11 +113,3 @@ class MethodTrials:
         for other in self.finished:
             if other.number and (best is None or other.number != best.number):
                 shutil.rmtree(self.run_of(other) / "model", ignore_errors=True)
-
-    def _is_spent(self) -> bool:
-        settings, running = self.tuning.settings, bool(self.trials) and self.trials[-1].state == "running"
-        if running:
-            return False
-        if settings.runs is not None:
-            return len(self.trials) >= self.tuning.share
-        return bool(self.trials) and self.spent >= self.tuning.share

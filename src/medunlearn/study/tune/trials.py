@@ -12,6 +12,7 @@ import pandas as pd
 
 from medunlearn.data.leftovers import problem_of, set_aside
 from medunlearn.data.storage import make_folder, read_frame, write_atomically
+from medunlearn.study.choose import Worth, choose
 from medunlearn.study.tune.objective import AxisValues
 
 State = Literal["running", "complete", "pruned", "failed"]
@@ -52,20 +53,17 @@ class TuneTrial:
     problem: str = ""
 
     @property
-    def eligible(self) -> bool:
-        """True if the trial may be the best: it ran to its end and has a value."""
-        return self.state == "complete" and self.value is not None
-
-    @property
     def standing(self) -> AxisValues:
         return AxisValues(self.utility, self.forgetting, self.ranks)
 
 
 def best_trial(trials: Sequence[TuneTrial]) -> TuneTrial | None:
-    """The trial with the lowest objective, the first on ties; with a broken model only if all are broken."""
-    eligible = [trial for trial in trials if trial.eligible]
-    eligible = [trial for trial in eligible if not trial.problem] or eligible
-    return min(eligible, key=lambda trial: (trial.value, trial.number), default=None)
+    """The complete trial with the lowest objective, the first on ties; with a broken model only if all are."""
+
+    def worth(trial: TuneTrial) -> Worth:
+        return Worth(trial.value if trial.state == "complete" else None, bool(trial.problem), trial.number)
+
+    return choose(trials, worth)
 
 
 def trial_table(trials: Sequence[TuneTrial]) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from medunlearn.study.cost.capacity import capacity_of
 from medunlearn.study.cost.forecast import Forecast, PlannedStage
 from medunlearn.study.cost.missing import missing_parts
 from medunlearn.study.cost.pricing import Pricing
+from medunlearn.study.tune.tune_graph import tune_graph
 from medunlearn.study.tune.tune_plan import Tuning
 
 
@@ -150,15 +152,12 @@ def foresee(tuning: Tuning, *, device: str = "auto") -> TuneForecast:
     methods = tuple(_method(tuning, method, benchmark, costs) for method in tuning.methods)
     kinds = {"target": "targets", "retrained": "retrained models", "unlearn": "unlearned models"}
     kinds["evaluate"] = "evaluations"
-    models = {
-        words: number
-        for kind, words in kinds.items()
-        if (number := sum(cell.kind == kind for cell in tuning.cells))
-    }
+    numbers = Counter(cell.kind for cell in tune_graph(tuning, None, lambda method, params: None).cells)
+    models = {words: numbers[kind] for kind, words in kinds.items() if numbers[kind]}
     subjects, questions = dict[str, dict[str, int]](), dict[str, int]()
     if benchmark is not None:
         subjects, split = tuning.subject_counts(benchmark), benchmark.split(settings.split)
-        evaluations = {"choosing": tuning.measures[0], "reporting": tuning.evaluating("reporting")}
+        evaluations = {"choosing": tuning.measures()[0], "reporting": tuning.evaluating("reporting")}
         questions = {half: len(questions_to_ask(benchmark, split, how)) for half, how in evaluations.items()}
     budget = f"{tuning.budget}, {len(methods)} methods"
     cost = None if costs is None else _whole(tuning, costs, methods, models, device)

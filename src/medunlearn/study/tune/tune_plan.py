@@ -1,12 +1,11 @@
-"""A tuning before it runs: validated settings, the space of each method, and the cells."""
+"""A tuning before it runs: validated settings, and the space of each method."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from medunlearn.config import TINIES, EvaluateSettings, TuneSettings, UnlearnSettings, check
 from medunlearn.config.reading import merged
@@ -25,8 +24,9 @@ from medunlearn.study.sweep.sweep_plan import Sweep
 from medunlearn.study.tune.objective import RANKS
 from medunlearn.study.tune.space import Space, space_facts, space_of
 from medunlearn.study.tune.study import check_installed
-from medunlearn.study.tune.tune_cells import HALVES, Half, TuneCell, make_cells
 
+Half = Literal["choosing", "reporting"]
+HALVES: tuple[Half, ...] = get_args(Half)
 _BY_TUNE = ("evaluate_every", "evaluate", "attack", "utility", "keep_epochs", "select", "stop_early")
 """Settings of an unlearning run that tuning sets itself."""
 _SHARED = (
@@ -42,19 +42,12 @@ class Tuning:
     Attributes:
         base: the sweep of the same models, with their settings.
         spaces: method -> its space.
-        cells: cells, each after its dependencies.
     """
 
     settings: TuneSettings
     base: Sweep
     spaces: Mapping[str, Space]
-    cells: tuple[TuneCell, ...]
     notes: tuple[str, ...] = ()
-
-    @cached_property
-    def cell(self) -> Mapping[str, TuneCell]:
-        """Cells by name."""
-        return {cell.name: cell for cell in self.cells}
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -125,7 +118,6 @@ class Tuning:
         settings = self.unlearning(method, {}, self.seeds[0], trial=True)
         return epoch_settings(settings, settings.split) or self.evaluating("choosing", settings.weights)
 
-    @cached_property
     def measures(self) -> tuple[EvaluateSettings, ...]:
         """Evaluation settings of the trials: usually one, several if methods have different weight types."""
         different = {self.measuring(method).model_dump_json(): self.measuring(method) for method in self.methods}
@@ -184,29 +176,14 @@ def plan(values: Mapping[str, Any]) -> Tuning:
         raise ConfigError(list(dict.fromkeys([*problems, *told]))) from None
     if settings is None or problems:
         raise ConfigError(list(dict.fromkeys(problems)))
-    checked = Tuning(settings.model_copy(update={"unlearn": section}), base, {}, ())
+    checked = Tuning(settings.model_copy(update={"unlearn": section}), base, {})
     spaces = _spaces(problems, checked)
     problems += _budget_problems(checked)
     if base.opened is not None:
         problems += _half_problems(checked, base.opened)
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
-    checked = Tuning(checked.settings, base, spaces, (), _notes(checked))
-    return Tuning(
-        checked.settings,
-        base,
-        spaces,
-        tuple(
-            make_cells(
-                checked.methods,
-                checked.seeds,
-                settings.split,
-                retrain=settings.retrain,
-                measures=len(checked.measures),
-            )
-        ),
-        checked.notes,
-    )
+    return Tuning(checked.settings, base, spaces, _notes(checked))
 
 
 def _spaces(problems: list[str], tuning: Tuning) -> dict[str, Space]:

@@ -17,13 +17,13 @@ from medunlearn.models.ancestry import model_use
 from medunlearn.reports.json import plain
 from medunlearn.reports.tune_report import TuneContent, tuning_report
 from medunlearn.results.evaluated import Evaluated, reference_of
-from medunlearn.study.sweep.cell_runner import CellResults, reasons
-from medunlearn.study.sweep.cells import LOST
+from medunlearn.study.graph_run import StudyResult, reasons
+from medunlearn.study.stages import LOST
 from medunlearn.study.tune.method_trials import MethodTrials
 from medunlearn.study.tune.objective import AxisValues, TuneObjective
 from medunlearn.study.tune.space import Space, default_values
 from medunlearn.study.tune.trials import TABLE, TuneTrial, trial_table
-from medunlearn.study.tune.tune_cells import TuneCell
+from medunlearn.study.tune.tune_graph import TuneGraph
 from medunlearn.study.tune.tune_plan import Tuning
 
 RESULTS = "results.parquet"
@@ -33,7 +33,7 @@ _WORDS = ("objective", "caveats", "budget", "refused")
 
 
 @dataclass(frozen=True)
-class Tuned(CellResults):
+class Tuned(StudyResult):
     """Results of a tuning.
 
     Attributes:
@@ -90,24 +90,26 @@ class Tuned(CellResults):
 
 def tuned(
     tuning: Tuning,
+    stages: TuneGraph,
+    cells: pd.DataFrame,
     studies: Mapping[str, MethodTrials],
     evaluated: Mapping[str, Evaluated],
     objectives: Mapping[tuple[int, str], TuneObjective],
     benchmark: Benchmark,
 ) -> Tuned:
-    """The results of the finished cells."""
+    """The results of the finished stages; ``cells`` are the rows of the record."""
     settings = tuning.settings
-    results = _results(tuning, evaluated, objectives)
+    results = _results(tuning, stages, evaluated, objectives)
     trials = [trial for study in studies.values() for trial in study.finished]
     words = next(iter(objectives.values())).words() if objectives else "no model to tune towards"
     if len(objectives) > 1 and not settings.retrain:
         words += "; each seed has its own level and floor"
-    refused = _refusal_reasons(tuning, evaluated)
+    refused = _refusal_reasons(tuning, stages, evaluated)
     best = pd.DataFrame([_best_row(tuning, study) for study in studies.values()])
     return Tuned(
         folder=settings.out,
         title=settings.name,
-        cells=pd.DataFrame([cell.facts() for cell in tuning.cells]),
+        cells=cells,
         trials=trial_table(trials),
         results=results,
         best=best,
@@ -156,16 +158,12 @@ def read_content(folder: Path) -> TuneContent:
     )
 
 
-def _refusal_reasons(tuning: Tuning, evaluated: Mapping[str, Evaluated]) -> tuple[str, ...]:
+def _refusal_reasons(tuning: Tuning, stages: TuneGraph, evaluated: Mapping[str, Evaluated]) -> tuple[str, ...]:
     """Reason why there is no valid retrained model, by the reference check on the reporting half."""
     reasons: dict[str, None] = {}
     settings = tuning.evaluating("reporting")
-    for seed in tuning.seeds:
-        models = [
-            evaluated[cell.name]
-            for cell in tuning.cells
-            if cell.name in evaluated and cell.seed == seed and cell.method is None
-        ]
+    for seed, references in stages.references.items():
+        models = [evaluated[stage.name] for stage in references if stage.name in evaluated]
         check = reference_of(models, settings.replicates, settings.seed)
         end = f" (seed {seed})" if len(tuning.seeds) > 1 else ""
         reasons |= {f"{caveat.removesuffix('.')}{end}.": None for caveat in check.caveats} if check else {}
@@ -173,24 +171,27 @@ def _refusal_reasons(tuning: Tuning, evaluated: Mapping[str, Evaluated]) -> tupl
 
 
 def _results(
-    tuning: Tuning, evaluated: Mapping[str, Evaluated], objectives: Mapping[tuple[int, str], TuneObjective]
+    tuning: Tuning,
+    stages: TuneGraph,
+    evaluated: Mapping[str, Evaluated],
+    objectives: Mapping[tuple[int, str], TuneObjective],
 ) -> pd.DataFrame:
     rows = []
-    for name, model in evaluated.items():
-        cell = tuning.cell[name]
+    for stage in stages.evaluations:
+        model = evaluated.get(stage.name)
+        if model is None:
+            continue
+        # A target and a retrained model have no method, and are named after what made them.
+        name = stage.method or stage.needs[0].facts()["kind"]
         for fold in tuning.evaluating("reporting").folds:
-            standing, objective = AxisValues.of(model.summary, fold), objectives.get((cell.seed, fold))
+            standing, objective = AxisValues.of(model.summary, fold), objectives.get((stage.seed, fold))
             value = objective.of(standing) if objective else None
-            labels = zip(_LABELS, (_model(tuning, cell), cell.setting, cell.seed, fold), strict=True)
+            labels = zip(_LABELS, (name, stage.labels["setting"], stage.seed, fold), strict=True)
             row: dict[str, Any] = {**dict(labels), **standing.facts(), "value": value}
             rows.append(row | {"problem": "; ".join(model.record.info.problems)})
     columns = [*_LABELS, "utility", "forgetting", "ranks", "value", "problem"]
     numbers = dict.fromkeys(("utility", "forgetting", "ranks", "value"), "Float64")
     return pd.DataFrame(rows, columns=columns).astype(numbers)
-
-
-def _model(tuning: Tuning, cell: TuneCell) -> str:
-    return cell.method or tuning.cell[cell.needs[0]].kind
 
 
 def _best_row(tuning: Tuning, study: MethodTrials) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,27 +14,28 @@ from safetensors import SafetensorError
 
 from medunlearn.config import TINIES
 from medunlearn.data.benchmark import MANIFEST, Benchmark
+from medunlearn.data.lineage import Lineage, read_lineage
 from medunlearn.data.storage import sha256_of
 from medunlearn.errors import InputError, MedunlearnError
 from medunlearn.models.delta import StoredTensors
 from medunlearn.request.holders.traces import SubjectTraces, words_of
-from medunlearn.results.record import FILE, RunRecord
+from medunlearn.results.record import FILE
 
 RECORDS = "records.parquet"
 
 
 @dataclass
-class Lineage:
+class TrainingHistory:
     """Runs and benchmarks below some folders.
 
     Attributes:
-        runs: folder -> record, of runs that make a model.
+        runs: folder -> lineage, of runs that make a model.
         benchmarks: fingerprint -> the benchmark and the ids of the subject's records in it.
         tables: ``records.parquet`` -> number of its records of the subject.
         images: image of a benchmark -> True if a record of the subject has it.
     """
 
-    runs: dict[Path, RunRecord] = field(default_factory=dict)
+    runs: dict[Path, Lineage] = field(default_factory=dict)
     benchmarks: dict[str, tuple[Benchmark, frozenset[str]]] = field(default_factory=dict)
     tables: dict[Path, int] = field(default_factory=dict)
     images: dict[Path, bool] = field(default_factory=dict)
@@ -42,30 +43,25 @@ class Lineage:
     _trained_runs: dict[Path, bool | None] = field(default_factory=dict)
 
     @staticmethod
-    def of(paths: Iterable[Path], benchmark: Benchmark | None, traces: SubjectTraces) -> Lineage:
+    def of(paths: Iterable[Path], benchmark: Benchmark | None, traces: SubjectTraces) -> TrainingHistory:
         """Read every run record and benchmark among the paths; broken ones are skipped, so their weights are
         unknown.
         """
-        paths, lineage = list(paths), Lineage()
+        paths, history = list(paths), TrainingHistory()
         if benchmark is not None:
-            lineage.benchmarks[benchmark.fingerprint] = (benchmark, traces.records)
+            history.benchmarks[benchmark.fingerprint] = (benchmark, traces.records)
         for path in paths:
             if path.name == FILE:
-                lineage._read_run(path.parent)
+                history._read_run(path.parent)
             elif path.name == MANIFEST:
-                lineage._read_benchmark(path.parent, traces)
-        lineage.weights = tuple(path for path in paths if path.suffix == ".safetensors")
-        return lineage
+                history._read_benchmark(path.parent, traces)
+        history.weights = tuple(path for path in paths if path.suffix == ".safetensors")
+        return history
 
-    def _read_run(self, folder: Path) -> RunRecord | None:
-        if folder not in self.runs:
-            try:
-                record = RunRecord.read(folder)
-            except MedunlearnError:
-                return None
-            whole = isinstance(record.config, Mapping) and isinstance(record.inputs, Mapping)
-            if record.verb in ("train", "unlearn", "adopt") and whole and isinstance(record.lineage, list):
-                self.runs[folder] = record
+    def _read_run(self, folder: Path) -> Lineage | None:
+        lineage = self.runs.get(folder) or read_lineage(folder, strict=False)
+        if lineage.command in ("train", "unlearn", "adopt"):
+            self.runs[folder] = lineage
         return self.runs.get(folder)
 
     def _read_benchmark(self, folder: Path, traces: SubjectTraces) -> None:
@@ -96,36 +92,34 @@ class Lineage:
     def _is_run_trained_on_subject(self, folder: Path) -> bool | None:
         if folder not in self._trained_runs:
             self._trained_runs[folder] = None  # of a circle nothing is known
-            record = self._read_run(folder)
-            if record is not None:
-                causes = {self._reads_subject(record), self._is_base_trained_on_subject(*_starting_model(record))}
+            lineage = self._read_run(folder)
+            if lineage is not None:
+                causes = {self._reads_subject(lineage), self._is_base_trained_on_subject(lineage)}
                 self._trained_runs[folder] = True if True in causes else None if None in causes else False
         return self._trained_runs[folder]
 
-    def _reads_subject(self, record: RunRecord) -> bool | None:
+    def _reads_subject(self, lineage: Lineage) -> bool | None:
         """True if the run's own training reads a record of the subject. Unlearning reads both sides."""
-        if str(record.benchmark) not in self.benchmarks:
+        fingerprint = str(lineage.inputs.get("benchmark"))
+        if fingerprint not in self.benchmarks:
             return None
-        benchmark, theirs = self.benchmarks[str(record.benchmark)]
-        without = record.made_for if record.verb in ("train", "adopt") else None
+        benchmark, theirs = self.benchmarks[fingerprint]
+        without = lineage.split if lineage.command in ("train", "adopt") else None
         try:
             sides = {} if without is None else benchmark.sides(benchmark.split(without))
         except InputError:
             return None
         return any(benchmark.record[name].fold == "train" and sides.get(name) != "forget" for name in theirs)
 
-    def _is_base_trained_on_subject(self, base: str, identity: object) -> bool | None:
+    def _is_base_trained_on_subject(self, lineage: Lineage) -> bool | None:
         """True if a run's starting model was trained on the subject, None if that is unknown.
 
         Training data of hub models is not looked up.
-
-        Args:
-            identity: hub id, or fingerprint of the folder.
         """
-        folder = Path(base)
-        if base in TINIES or identity == base:
-            return False
-        return self._is_run_trained_on_subject(folder.absolute()) if (folder / FILE).exists() else None
+        base = lineage.start
+        if base is None or base in TINIES or base == lineage.inputs.get("model"):
+            return None if base is None else False
+        return self._is_run_trained_on_subject(Path(base).absolute()) if (Path(base) / FILE).exists() else None
 
     def is_copy_trained_on_subject(self, weights: Path) -> bool | None:
         """True if weights without a record equal those of a run that was trained on the subject; None if they equal
@@ -151,14 +145,8 @@ class Lineage:
     def has_foreign_tokenizer(self, path: Path) -> bool:
         """True if a tokenizer belongs to a run that did not train it: it is the base model's."""
         run = self.run_of(path)
-        lineage = self.runs[run].lineage if run is not None else []
-        return bool(lineage) and lineage[0] not in TINIES
-
-
-def _starting_model(record: RunRecord) -> tuple[str, object]:
-    """The starting model of a run, and the identity that the run recorded for it."""
-    names = record.lineage if record.verb in ("unlearn", "adopt") else ()
-    return str(names[-1] if names else record.config.get("model", "")), record.inputs.get("model")
+        ancestors = self.runs[run].ancestors if run is not None else ()
+        return bool(ancestors) and ancestors[0] not in TINIES
 
 
 def _is_empty(weights: Path) -> bool:
