@@ -73,7 +73,7 @@ def speed(notes: int) -> None:
         read = time.process_time()
         cost = foresee(sweep).cost
         done = time.process_time()
-        models = sum(cell.kind in ("target", "retrained", "unlearn") for cell in sweep.cells)
+        models = sum(kind.cells for kind in cost.kinds if kind.label.startswith(("train", "unlearn")))
         print(f"sweep of {models} models: settings and benchmark {read - started:.2f} s, plan {done - read:.2f} s")
         print(cost.summary())
         from medunlearn.models.tiny import build_tiny
