@@ -74,8 +74,9 @@ def trained_part(shape: Shape, trainable: str) -> TrainedPart:
         return TrainedPart(shape.layers * rank * adapter_width(shape), 0, 0, rank=rank)
     if form == "layers":
         ends = [[int(end) for end in part.split("-")] for part in value.split(",")]
-        layers = {layer for part in ends for layer in range(part[0], part[-1] + 1)}
-        return TrainedPart(len(layers) * shape.layer_parameters, min(layers), len(layers))
+        # The run refuses layers that the model has not; nobody counts to a billion here.
+        layers = {layer for part in ends for layer in range(part[0], min(part[-1], shape.layers - 1) + 1)}
+        return TrainedPart(len(layers) * shape.layer_parameters, min(layers, default=0), len(layers))
     if form == "through":
         layers_below = int(number) + 1
         return TrainedPart(layers_below * shape.layer_parameters + shape.embedding, 0, layers_below, shape.tied)
